@@ -1,0 +1,1 @@
+"""Jobplane: Kubernetes Jobs without running Kubernetes. Start reading at docs/architecture.md."""

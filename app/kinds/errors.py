@@ -1,0 +1,131 @@
+"""Errors as Kubernetes words them: field causes, and the exceptions that become a `Status` on the wire.
+
+Kinds and plans return causes; the registry raises `ApiError`; the API writes its `status`. Messages follow Kubernetes'
+(apimachinery's field errors and API errors), because clients match on them.
+"""
+
+from typing import Any, NamedTuple
+
+import msgspec
+
+
+class Cause(NamedTuple):
+    """One reason why an object is refused."""
+
+    reason: str  # FieldValueInvalid, FieldValueRequired, ...
+    message: str  # without the field: `Invalid value: -1: must be greater than or equal to 0`
+    field: str  # spec.parallelism
+
+
+def shown(value: Any) -> str:
+    """A value as field errors print it: numbers and booleans bare, strings quoted, the rest JSON."""
+    return msgspec.json.encode(value).decode()
+
+
+def invalid(field: str, value: Any, detail: str) -> Cause:
+    return Cause("FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}", field)
+
+
+def required(field: str, detail: str = "") -> Cause:
+    return Cause("FieldValueRequired", "Required value" + (f": {detail}" if detail else ""), field)
+
+
+def not_supported(field: str, value: Any, supported: tuple[str, ...]) -> Cause:
+    values = ", ".join(f'"{each}"' for each in supported)
+    return Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {values}", field)
+
+
+def forbidden(field: str, detail: str) -> Cause:
+    return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
+
+
+def duplicate(field: str, value: Any) -> Cause:
+    return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", field)
+
+
+def too_long(field: str, limit: int) -> Cause:
+    return Cause("FieldValueTooLong", f"Too long: may not be more than {limit} bytes", field)
+
+
+def too_many(field: str, count: int, limit: int) -> Cause:
+    return Cause("FieldValueTooMany", f"Too many: {count}: must have at most {limit} items", field)
+
+
+class ApiError(Exception):
+    """A refusal, with all that its `Status` object says."""
+
+    def __init__(self, code: int, reason: str, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = {name: value for name, value in details.items() if value not in ("", None, [])}
+
+    def status(self) -> dict[str, Any]:
+        """The wire form: meta/v1 Status."""
+        body = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "details": self.details,
+            "code": self.code,
+        }
+        return {name: value for name, value in body.items() if value or name == "metadata"}
+
+
+def _split(resource: str) -> tuple[str, str]:
+    plural, _, group = resource.partition(".")
+    return plural, group
+
+
+def not_found(resource: str, name: str) -> ApiError:
+    plural, group = _split(resource)
+    return ApiError(404, "NotFound", f'{resource} "{name}" not found', name=name, group=group, kind=plural)
+
+
+def already_exists(resource: str, name: str) -> ApiError:
+    plural, group = _split(resource)
+    return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', name=name, group=group, kind=plural)
+
+
+STALE = "the object has been modified; please apply your changes to the latest version and try again"
+
+
+def conflict(resource: str, name: str, why: str = STALE) -> ApiError:
+    plural, group = _split(resource)
+    message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
+    return ApiError(409, "Conflict", message, name=name, group=group, kind=plural)
+
+
+def refused(resource: str, name: str, why: str, **details: Any) -> ApiError:
+    """403 Forbidden."""
+    plural, group = _split(resource)
+    message = f'{resource} "{name}" is forbidden: {why}' if name else f"{resource} is forbidden: {why}"
+    return ApiError(403, "Forbidden", message, name=name, group=group, kind=plural, **details)
+
+
+def unprocessable(kind: str, group: str, name: str, causes: list[Cause]) -> ApiError:
+    """422 Invalid: one message with every distinct cause, and each cause in the details."""
+    texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
+    listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    full = f"{kind}.{group}" if group else kind
+    return ApiError(
+        422,
+        "Invalid",
+        f'{full} "{name}" is invalid: {listed}',
+        name=name,
+        group=group,
+        kind=kind,
+        causes=[cause._asdict() for cause in causes],
+    )
+
+
+def bad_request(message: str) -> ApiError:
+    return ApiError(400, "BadRequest", message)
+
+
+def gone(message: str) -> ApiError:
+    return ApiError(410, "Expired", message)
