@@ -7,7 +7,7 @@ in Kubernetes' camelCase on the wire, and leave out what equals its default.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar, dataclass_transform
 
 import msgspec
 from msgspec import Meta
@@ -36,7 +36,12 @@ def wire_name(name: str) -> str:
     return first + "".join(_SPELLED.get(word, word.capitalize()) for word in rest)
 
 
-class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, rename=wire_name):
+@dataclass_transform(frozen_default=True, kw_only_default=True, field_specifiers=(msgspec.field,))
+class _Frozen(msgspec.StructMeta):
+    """Tells type checkers that what inherits from `Struct` is frozen, as it is."""
+
+
+class Struct(msgspec.Struct, metaclass=_Frozen, frozen=True, omit_defaults=True, rename=wire_name):
     """The base of every part of an object."""
 
 

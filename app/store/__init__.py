@@ -1,0 +1,33 @@
+"""Everything that is remembered: Postgres, and nothing outside this package knows it. `open_store` is the way in."""
+
+from app.store.commit import MUST_LIVE, MUST_NOT_EXIST, Write, guard
+from app.store.errors import Compacted, Conflict, Key, OutcomeUnknown, Unavailable
+from app.store.feed import Change, Feed, Marks
+from app.store.logs import Append, Stream
+from app.store.mirror import Mirror, controller_uid
+from app.store.read import Head, Page, Query
+from app.store.store import Store, open_store
+
+__all__ = [
+    "Append",
+    "Mirror",
+    "Store",
+    "Stream",
+    "controller_uid",
+    "open_store",
+    "MUST_LIVE",
+    "MUST_NOT_EXIST",
+    "Change",
+    "Compacted",
+    "Conflict",
+    "Feed",
+    "Head",
+    "Key",
+    "Marks",
+    "OutcomeUnknown",
+    "Page",
+    "Query",
+    "Unavailable",
+    "Write",
+    "guard",
+]

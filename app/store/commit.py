@@ -1,0 +1,204 @@
+"""The only way to write: write sets, merged into one transaction by one writer task a process (group commit).
+
+A write set is atomic: all of its writes happen, or none, and only if every object is still as it was expected to be. While
+one batch commits the next one fills, so a lone write waits for nothing and many share one fsync.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+from uuid import uuid4
+
+import asyncpg
+import msgspec
+
+from app.store.errors import Conflict, Key, OutcomeUnknown, Unavailable
+from app.store.feed import Change, Feed, Marks
+
+log = logging.getLogger(__name__)
+
+MUST_NOT_EXIST = 0
+MUST_LIVE = -1  # exist, and not be on its way out
+MAX_SETS = 256
+MAX_WRITES = 2_000  # a batch is closed beyond this, so that one giant set does not make small ones wait twice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Write:
+    """One object's next version, or, as `guard`, only a demand on an object.
+
+    expected: MUST_NOT_EXIST, MUST_LIVE (guards), or the revision that the writer has seen.
+    body: the object's JSON without resourceVersion; for a deletion, its last state.
+    """
+
+    key: Key
+    change: Literal["A", "M", "D", "G"]
+    expected: int
+    uid: str = ""
+    body: bytes = b""
+    marks: Marks = Marks()  # noqa: RUF009 - frozen
+    old_marks: Marks | None = None
+    owner: str | None = None
+    node: str | None = None
+    deleting: bool = False
+
+
+def guard(key: Key, expected: int = MUST_LIVE) -> Write:
+    """The set is refused unless the object is as expected."""
+    return Write(key=key, change="G", expected=expected)
+
+
+@dataclass(slots=True)
+class _Waiting:
+    writes: Sequence[Write]
+    done: asyncio.Future[list[int]]
+
+
+class Writer:
+    """Owns one connection, and the queue in front of it."""
+
+    def __init__(self, connect: Callable[[], Awaitable[asyncpg.Connection]], feed: Feed) -> None:
+        self._connect = connect
+        self._feed = feed
+        self._queue: deque[_Waiting] = deque()
+        self._wake = asyncio.Event()
+        self._connection: asyncpg.Connection | None = None
+        self.origin = uuid4().hex
+
+    async def commit(self, writes: Sequence[Write]) -> list[int]:
+        """Commit one write set; the revision of each write. Raises Conflict, Unavailable or OutcomeUnknown."""
+        waiting = _Waiting(writes, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        self._wake.set()
+        return await waiting.done
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        try:
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                while self._queue:
+                    await self._commit_batch(self._take())
+        finally:
+            for waiting in self._queue:
+                _fail(waiting, Unavailable("this process is stopping"))
+            if self._connection:
+                self._connection.terminate()
+
+    def _take(self) -> list[_Waiting]:
+        """What goes into the next transaction, in order; a set that touches a key already in it waits, as do later ones."""
+        batch: list[_Waiting] = []
+        taken: set[Key] = set()
+        size = 0
+        while self._queue and len(batch) < MAX_SETS and size < MAX_WRITES:
+            written = {write.key for write in self._queue[0].writes if write.change != "G"}
+            if not taken.isdisjoint(written):
+                break
+            waiting = self._queue.popleft()
+            if waiting.done.done():  # its caller has gone
+                continue
+            taken |= written
+            size += len(waiting.writes)
+            batch.append(waiting)
+        return batch
+
+    async def _commit_batch(self, batch: list[_Waiting]) -> None:
+        if not batch:
+            return
+        try:
+            previous, refused = await self._execute(batch)
+        except Exception as error:  # noqa: BLE001 - whatever broke, every caller must hear of it
+            failure = error if isinstance(error, Unavailable) else OutcomeUnknown(f"the commit broke off: {error}")
+            for waiting in batch:
+                _fail(waiting, failure)
+            return
+        last = previous + sum(len(waiting.writes) for waiting in batch)
+        await self._deliver(batch, previous, last, frozenset(refused or ()))
+
+    async def _execute(self, batch: list[_Waiting]) -> tuple[int, list[int] | None]:
+        connection = await self._connected()
+        try:
+            row = await connection.fetchrow(_CALL, *_columns(batch), self.origin)
+        except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
+            raise Unavailable(f"the database refused the write: {error}") from error
+        except Exception:
+            connection.terminate()
+            self._connection = None
+            raise
+        if row is None:
+            raise OutcomeUnknown("the commit function returned nothing")
+        return row["previous"], row["refused"]
+
+    async def _connected(self) -> asyncpg.Connection:
+        if self._connection is None or self._connection.is_closed():
+            try:
+                self._connection = await self._connect()
+            except Exception as error:
+                raise Unavailable(f"no connection to the database: {error}") from error
+        return self._connection
+
+    async def _deliver(self, batch: list[_Waiting], previous: int, last: int, refused: frozenset[int]) -> None:
+        revision = previous
+        changes: list[Change] = []
+        answers: list[tuple[_Waiting, list[int] | Conflict]] = []
+        for waiting in batch:
+            numbers = range(revision + 1, revision + 1 + len(waiting.writes))
+            bad = [w.key for w, n in zip(waiting.writes, numbers, strict=True) if n - previous in refused]
+            if bad:
+                answers.append((waiting, Conflict(bad, last)))
+            else:
+                answers.append((waiting, list(numbers)))
+                changes += [_change(w, n) for w, n in zip(waiting.writes, numbers, strict=True) if w.change != "G"]
+            revision += len(waiting.writes)
+        try:
+            await self._feed.committed(previous, changes, last)
+        except Exception as error:  # noqa: BLE001 - committed it is; the feed's own task reads it from history
+            log.warning("the change feed fell behind: %s", error)
+            self._feed.poke()
+        for waiting, answer in answers:
+            _settle(waiting, answer)
+
+
+def _settle(waiting: _Waiting, answer: list[int] | Conflict) -> None:
+    if isinstance(answer, Conflict):
+        _fail(waiting, answer)
+    elif not waiting.done.done():
+        waiting.done.set_result(answer)
+
+
+def _fail(waiting: _Waiting, error: Exception) -> None:
+    if not waiting.done.done():
+        waiting.done.set_exception(error)
+
+
+def _change(write: Write, revision: int) -> Change:
+    return Change(revision, write.key, write.uid, write.change, write.body, write.marks, write.old_marks)
+
+
+_CALL = "select previous, refused from commit_write_sets($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
+_encode = msgspec.json.Encoder().encode
+
+
+def _columns(batch: list[_Waiting]) -> tuple[list[object], ...]:
+    """The batch as the arrays of the commit function, in the order of its parameters."""
+    rows = [(index, write) for index, waiting in enumerate(batch) for write in waiting.writes]
+    writes = [write for _, write in rows]
+    return (
+        [index for index, _ in rows],
+        [write.key.kind for write in writes],
+        [write.key.namespace for write in writes],
+        [write.key.name for write in writes],
+        [write.uid for write in writes],
+        [write.change for write in writes],
+        [write.expected for write in writes],
+        [write.body for write in writes],
+        [_encode(write.marks).decode() for write in writes],
+        [_encode(write.old_marks).decode() if write.old_marks else None for write in writes],
+        [write.owner for write in writes],
+        [write.node for write in writes],
+        [write.deleting for write in writes],
+    )

@@ -1,0 +1,32 @@
+"""What can go wrong between this process and Postgres, in words that callers act on."""
+
+from typing import NamedTuple
+
+
+class Key(NamedTuple):
+    """Which object: kind is the resource, such as `jobs.batch`; namespace is empty for cluster-wide kinds."""
+
+    kind: str
+    namespace: str
+    name: str
+
+
+class Unavailable(Exception):
+    """The database cannot be reached: nothing was written, try again."""
+
+
+class OutcomeUnknown(Exception):
+    """The connection broke during a commit: it may have happened or not. Never retried blindly."""
+
+
+class Conflict(Exception):
+    """A write set was refused whole, because the objects named here are not as it expected."""
+
+    def __init__(self, keys: list[Key], revision: int) -> None:
+        super().__init__(f"changed meanwhile: {', '.join('/'.join(key) for key in keys)}")
+        self.keys = keys
+        self.revision = revision  # the store's revision at the refusal: what changed is visible there
+
+
+class Compacted(Exception):
+    """History no longer reaches back to the revision asked for."""

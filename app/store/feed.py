@@ -1,0 +1,209 @@
+"""The change feed of one process: every committed change, once and in order, with a bounded memory of the newest.
+
+The writer hands over this process's own changes after each commit; what other processes commit is read from history,
+woken by one LISTEN and, behind it, by a poll. Watchers hold a cursor, never a queue. Mirrors are called synchronously, so
+they are as new as the feed's cursor.
+"""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+import msgspec
+
+from app.store.errors import Key
+
+log = logging.getLogger(__name__)
+POLL_SECONDS = 1.0
+
+
+class Marks(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What selectors look at: an object's labels, and its kind's selectable fields."""
+
+    labels: dict[str, str] = {}
+    fields: dict[str, str] = {}
+
+
+_MARKS = msgspec.json.Decoder(Marks)
+decode_marks = _MARKS.decode
+
+
+class Change:
+    """One version of one object. `body` is its JSON without resourceVersion; `old_marks` those of the version before."""
+
+    __slots__ = ("_wire", "body", "change", "key", "marks", "old_marks", "revision", "uid")
+
+    def __init__(  # noqa: PLR0913 - one row of history
+        self, revision: int, key: Key, uid: str, change: str, body: bytes, marks: Marks, old_marks: Marks | None
+    ) -> None:
+        self.revision = revision
+        self.key = key
+        self.uid = uid
+        self.change = change
+        self.body = body
+        self.marks = marks
+        self.old_marks = old_marks
+        self._wire: bytes | None = None
+
+    @property
+    def wire(self) -> bytes:
+        """The object as clients see it, made once for all watchers."""
+        if self._wire is None:
+            self._wire = versioned(self.body, self.revision)
+        return self._wire
+
+
+_METADATA = b'"metadata":{'
+
+
+def versioned(body: bytes, revision: int) -> bytes:
+    """The stored bytes with the resourceVersion put in, as the first entry of metadata. Nothing is parsed."""
+    cut = body.index(_METADATA) + len(_METADATA)
+    return b'%b"resourceVersion":"%d",%b' % (body[:cut], revision, body[cut:])
+
+
+class Ring:
+    """The newest changes, by kind, at most `limit` bytes in all. Holds every change after `floor`."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._size = 0
+        self._order: deque[Change] = deque()
+        self._kinds: dict[str, deque[Change]] = {}
+        self.floor = 0
+
+    def add(self, change: Change) -> None:
+        self._order.append(change)
+        self._kinds.setdefault(change.key.kind, deque()).append(change)
+        self._size += len(change.body)
+        while self._size > self._limit and self._order:
+            oldest = self._order.popleft()
+            self._kinds[oldest.key.kind].popleft()
+            self._size -= len(oldest.body)
+            self.floor = oldest.revision
+
+    def after(self, kind: str, revision: int) -> list[Change] | None:
+        """The kind's changes after a revision, or None when the ring does not reach back that far."""
+        if revision < self.floor:
+            return None
+        changes = self._kinds.get(kind)
+        if not changes or changes[-1].revision <= revision:
+            return []
+        newest: list[Change] = []
+        for change in reversed(changes):
+            if change.revision <= revision:
+                break
+            newest.append(change)
+        newest.reverse()
+        return newest
+
+
+Read = Callable[[int, int | None], Awaitable[tuple[Sequence[Change], int]]]
+"""(after, up to) -> changes of history in order, and the revision up to which they are complete."""
+
+
+class Feed:
+    """The process's cursor in the history; see the module's text."""
+
+    def __init__(self, read: Read, ring_bytes: int) -> None:
+        self._read = read
+        self._ring = Ring(ring_bytes)
+        self._lock = asyncio.Lock()
+        self._waiters: set[asyncio.Future[None]] = set()
+        self._listeners: list[Callable[[Sequence[Change]], None]] = []
+        self._wake = asyncio.Event()
+        self.cursor = 0
+        self.broken: BaseException | None = None
+
+    def start_at(self, revision: int) -> None:
+        self.cursor = self._ring.floor = revision
+
+    def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
+        """Call `listener` with each batch of changes, in order, before anybody who waits is woken."""
+        self._listeners.append(listener)
+
+    def poke(self, *_: Any) -> None:
+        """Another process may have committed: look soon."""
+        self._wake.set()
+
+    async def committed(self, previous: int, changes: Sequence[Change], last: int) -> None:
+        """This process committed revisions previous + 1 to last: read what lies before, then deliver."""
+        async with self._lock:
+            if self.cursor < previous:
+                await self._read_up_to(previous)
+            if last > self.cursor:
+                self._deliver(changes, last)
+
+    async def catch_up(self) -> None:
+        """Read whatever others have committed since."""
+        async with self._lock:
+            await self._read_up_to(None)
+
+    async def _read_up_to(self, limit: int | None) -> None:
+        complete = -1
+        while complete < (self.cursor if limit is None else limit):
+            changes, complete = await self._read(self.cursor, limit)
+            self._deliver(changes, complete)
+
+    def _deliver(self, changes: Sequence[Change], cursor: int) -> None:
+        for change in changes:
+            self._ring.add(change)
+        if cursor <= self.cursor:
+            return
+        self.cursor = cursor
+        for listener in self._listeners:
+            listener(changes)
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def after(self, kind: str, revision: int) -> list[Change] | None:
+        """Changes of a kind after a revision, up to the cursor; None when only history has them."""
+        return self._ring.after(kind, revision)
+
+    async def changed(self) -> None:
+        """Return at the next delivery."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            await waiter
+        finally:
+            self._waiters.discard(waiter)
+
+    async def reach(self, revision: int) -> None:
+        """Return when everything up to `revision` has been delivered here."""
+        while self.cursor < revision:
+            self.poke()
+            await self.changed_within(POLL_SECONDS)
+
+    async def changed_within(self, seconds: float) -> bool:
+        """Return at the next delivery or after a time; tell which."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.changed()
+        except TimeoutError:
+            return False
+        return True
+
+    async def run(self) -> None:
+        """Follow other processes' commits until cancelled. A database that is away is waited for."""
+        while True:
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            try:
+                await self.catch_up()
+                self.broken = None
+            except Exception as error:  # noqa: BLE001 - after a crash asyncpg raises more than its own errors; the feed must not die
+                if self.broken is None:
+                    log.warning("the change feed waits for the database: %s", error)
+                self.broken = error
+                await asyncio.sleep(POLL_SECONDS / 4)
+
+

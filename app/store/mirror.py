@@ -1,0 +1,87 @@
+"""A process's own copy of the objects of some kinds, decoded, as new as the feed's cursor.
+
+Controllers and the scheduler plan from it. It may be behind the database; what is planned from it is committed with the
+revisions it was planned from, so a stale plan is refused, never applied.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from app.kinds.base import Object
+from app.store.errors import Key
+from app.store.feed import Change
+from app.store.read import Head
+
+Listener = Callable[[Key, Object | None, Object | None], None]
+"""(key, before, now): called for every change, in order; None where the object does not exist."""
+
+
+def controller_uid(obj: Object) -> str | None:
+    """The UID of the object that manages this one."""
+    return next((owner.uid for owner in obj.metadata.owner_references if owner.controller), None)
+
+
+class Mirror:
+    def __init__(self, types: dict[str, type[Object]]) -> None:
+        self.kinds = tuple(types)
+        self._decoders = {kind: msgspec.json.Decoder(type_) for kind, type_ in types.items()}
+        self._objects: dict[str, dict[Key, Object]] = {kind: {} for kind in types}
+        self._owned: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
+        self._listeners: list[Listener] = []
+        self.revision = 0
+        self.held_back = False  # tests stop the copy from following, to prove that nothing depends on its being new
+
+    def listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def load(self, heads: Iterable[Head], revision: int) -> None:
+        """Start from what is stored; objects that are gone meanwhile are dropped."""
+        heads = list(heads)
+        kept = {head.key for head in heads}
+        for key in [key for objects in self._objects.values() for key in objects if key not in kept]:
+            self._put(key, None)
+        for head in heads:
+            self._put(head.key, self._decoders[head.key.kind].decode(head.wire))
+        self.revision = revision
+
+    def apply(self, changes: Sequence[Change]) -> None:
+        """Follow the feed."""
+        if self.held_back:
+            return
+        for change in changes:
+            if change.revision <= self.revision:
+                continue
+            decoder = self._decoders.get(change.key.kind)
+            if decoder:
+                self._put(change.key, None if change.change == "D" else decoder.decode(change.wire))
+            self.revision = change.revision
+
+    def _put(self, key: Key, now: Object | None) -> None:
+        objects = self._objects[key.kind]
+        before = objects.get(key)
+        if before is not None and (uid := controller_uid(before)):
+            owned = self._owned[uid]
+            del owned[key]
+            if not owned:
+                del self._owned[uid]
+        if now is None:
+            objects.pop(key, None)
+        else:
+            objects[key] = now
+            if uid := controller_uid(now):
+                self._owned[uid][key] = now
+        if before is not now:
+            for listener in self._listeners:
+                listener(key, before, now)
+
+    def get(self, key: Key) -> Object | None:
+        return self._objects[key.kind].get(key)
+
+    def all(self, kind: str) -> Iterable[Object]:
+        return self._objects[kind].values()
+
+    def owned(self, uid: str) -> list[Object]:
+        """The objects whose controller has this UID."""
+        return list(self._owned.get(uid, {}).values())

@@ -1,0 +1,135 @@
+"""The store of one process: connections, the writer task, the feed and what reads. Opened by the command line."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from typing import Any, TypeVar
+
+import asyncpg
+
+from app.store.commit import Write, Writer
+from app.store.errors import Key, Unavailable
+from app.store.feed import Feed
+from app.store.logs import Logs
+from app.store.mirror import Mirror
+from app.store.read import Head, Page, Query, Reader
+
+# The commit function joins short arrays with large tables: always by index, whatever the statistics say.
+_WRITER_SETTINGS = {
+    "enable_hashjoin": "off",
+    "enable_mergejoin": "off",
+    "enable_seqscan": "off",
+    "jit": "off",
+    "lock_timeout": "10s",
+    "idle_in_transaction_session_timeout": "10s",
+    "application_name": "jobplane writer",
+}
+T = TypeVar("T")
+_AWAY = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError, asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError, asyncpg.InternalClientError, asyncpg.TooManyConnectionsError)
+_READER_SETTINGS = {"jit": "off", "statement_timeout": "60s", "application_name": "jobplane reader"}
+_LISTENER_SETTINGS = {"application_name": "jobplane listener"}
+
+
+class Store:
+    """Facade over the package's parts; every database error reaches callers as one of `app.store.errors`."""
+
+    def __init__(self, dsn: str, pool: asyncpg.Pool, ring_bytes: int) -> None:
+        self.dsn = dsn
+        self.pool = pool
+        self.reader = Reader(pool)
+        self.logs = Logs(pool)
+        self.feed = Feed(self.reader.history, ring_bytes)
+        self.writer = Writer(lambda: asyncpg.connect(dsn, server_settings=_WRITER_SETTINGS), self.feed)
+        self._log_waiters: set[asyncio.Future[None]] = set()
+
+    async def commit(self, writes: Sequence[Write]) -> list[int]:
+        return await self.writer.commit(writes)
+
+    async def get(self, key: Key) -> Head | None:
+        return await reaching(self.reader.get(key))
+
+    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Head]:
+        return await reaching(self.reader.get_many(keys))
+
+    async def list(self, query: Query) -> Page:
+        return await reaching(self.reader.page(query))
+
+    async def fill(self, mirror: Mirror) -> None:
+        """Load a mirror and let it follow the feed from there."""
+        revision = await self.reader.revision()
+        pages = [await self.reader.page(Query(kind=kind)) for kind in mirror.kinds]
+        mirror.load([head for page in pages for head in page.heads], revision)
+        # Lists were read one after another, each newer than `revision`: what they already hold is applied again, which
+        # is harmless, because a change carries the whole object.
+        changes, complete = await self.reader.history(revision, None)
+        while changes and changes[-1].revision < complete:
+            mirror.apply(changes)
+            changes, complete = await self.reader.history(changes[-1].revision, None)
+        mirror.apply(changes)
+        self.feed.listen(mirror.apply)
+
+    async def logs_grew(self, seconds: float) -> None:
+        """Return when some log has grown, or after a time."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._log_waiters.add(waiter)
+        try:
+            await asyncio.wait_for(waiter, seconds)
+        except TimeoutError:
+            pass
+        finally:
+            self._log_waiters.discard(waiter)
+
+    def _logs_grew(self, *_: Any) -> None:
+        waiters, self._log_waiters = self._log_waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def _changed(self, _connection: Any, _pid: int, _channel: str, origin: object) -> None:
+        if origin != self.writer.origin:
+            self.feed.poke()
+
+    async def listen(self) -> None:
+        """Hold the LISTEN connection until cancelled; reconnect whenever it is lost."""
+        while True:
+            lost = asyncio.Event()
+            try:
+                connection = await asyncpg.connect(self.dsn, server_settings=_LISTENER_SETTINGS)
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                await asyncio.sleep(0.25)
+                continue
+            try:
+                connection.add_termination_listener(lambda _, lost=lost: lost.set())
+                await connection.add_listener("changes", self._changed)
+                await connection.add_listener("logs", self._logs_grew)
+                self.feed.poke()
+                await lost.wait()
+            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                await asyncio.sleep(0.25)
+            finally:
+                connection.terminate()
+
+
+async def reaching(call: Awaitable[T]) -> T:
+    """Await a read; a database that is away becomes `Unavailable`."""
+    try:
+        return await call
+    except _AWAY as error:
+        raise Unavailable(f"the database cannot be reached: {error}") from error
+
+
+@contextlib.asynccontextmanager
+async def open_store(dsn: str, *, ring_bytes: int = 32 << 20, pool_size: int = 8) -> AsyncIterator[Store]:
+    """Connect, and run the writer, the feed and the listener while the context is open."""
+    pool = await asyncpg.create_pool(dsn, min_size=1, max_size=pool_size, server_settings=_READER_SETTINGS)
+    store = Store(dsn, pool, ring_bytes)
+    store.feed.start_at(await store.reader.revision())
+    tasks = [asyncio.create_task(run) for run in (store.writer.run(), store.feed.run(), store.listen())]
+    try:
+        yield store
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        pool.terminate()

@@ -1,0 +1,98 @@
+"""The tables, for migrations and cold paths. The hot paths speak SQL over asyncpg (commit, read, feed)."""
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    func,
+    text,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+METADATA = MetaData()
+_PLAIN = Text(collation="C")  # byte order, so that pages sort alike here and in Python
+
+COUNTER = Table(
+    "counter",
+    METADATA,
+    Column("id", Integer, CheckConstraint("id = 1", name="counter_is_one_row"), primary_key=True, autoincrement=False),
+    Column("revision", BigInteger, nullable=False),  # the last revision given out
+    Column("floor", BigInteger, nullable=False),  # history at or below it may be gone
+    postgresql_with={"fillfactor": "10"},
+)
+
+HISTORY = Table(
+    "history",
+    METADATA,
+    Column("revision", BigInteger, primary_key=True, autoincrement=False),
+    Column("kind", _PLAIN, nullable=False),
+    Column("namespace", _PLAIN, nullable=False),
+    Column("name", _PLAIN, nullable=False),
+    Column("uid", Text, nullable=False),
+    Column("change", Text, nullable=False),  # ADDED, MODIFIED, DELETED as A, M, D
+    Column("marks", Text, nullable=False),  # labels and selectable fields, JSON
+    Column("old_marks", Text),  # those of the version before; null when the same
+    Column("body", LargeBinary, nullable=False),  # the object's JSON, without its resourceVersion
+    Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Index("history_by_kind", "kind", "revision"),
+)
+
+HEADS = Table(
+    "heads",
+    METADATA,
+    Column("kind", _PLAIN, primary_key=True),
+    Column("namespace", _PLAIN, primary_key=True),
+    Column("name", _PLAIN, primary_key=True),
+    Column("uid", Text, nullable=False),
+    Column("revision", BigInteger, nullable=False),
+    Column("deleting", Boolean, nullable=False),
+    Column("owner", Text),  # uid of the controller
+    Column("node", Text),  # where a pod is bound
+    Column("marks", Text, nullable=False),
+    Index("heads_by_owner", "owner", postgresql_where=text("owner is not null")),
+    Index("heads_by_node", "node", postgresql_where=text("node is not null")),
+    Index("heads_by_revision", "revision"),
+    postgresql_with={"fillfactor": "70"},
+)
+
+TOKENS = Table(
+    "tokens",
+    METADATA,
+    Column("digest", LargeBinary, primary_key=True),  # SHA-256: the token itself is never stored
+    Column("username", Text, nullable=False),
+    Column("groups", ARRAY(Text), nullable=False),
+    Column("nodes", ARRAY(Text), nullable=False),  # node names, or prefixes with *, that an agent may speak for
+    Column("expires_at", DateTime(timezone=True)),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
+LOG_STREAMS = Table(
+    "log_streams",
+    METADATA,
+    Column("pod_uid", Text, primary_key=True),
+    Column("container", Text, primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("namespace", Text, nullable=False),
+    Column("pod", Text, nullable=False),
+    Column("size", BigInteger, nullable=False),
+    Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Index("log_streams_by_pod", "namespace", "pod"),
+)
+
+LOG_CHUNKS = Table(
+    "log_chunks",
+    METADATA,
+    Column("pod_uid", Text, primary_key=True),
+    Column("container", Text, primary_key=True),
+    Column("attempt", Integer, primary_key=True, autoincrement=False),
+    Column("start", BigInteger, primary_key=True, autoincrement=False),
+    Column("data", LargeBinary, nullable=False),
+)
