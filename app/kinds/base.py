@@ -7,10 +7,11 @@ in Kubernetes' camelCase on the wire, and leave out what equals its default.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Annotated, Any, Generic, Literal, TypeVar, dataclass_transform
+from typing import Annotated, Any, Generic, Literal, dataclass_transform
 
 import msgspec
 from msgspec import Meta
+from typing_extensions import TypeVar
 
 from app.kinds.errors import Cause
 
@@ -162,7 +163,7 @@ class LocalObjectReference(Struct):
     name: Annotated[str, at(1, "Name of the object.")] = ""
 
 
-O = TypeVar("O", bound=Object)  # noqa: E741 - the letter reads as "object" beside Kind[O]
+O = TypeVar("O", bound=Object, default=Any)  # noqa: E741 - the letter reads as "object" beside Kind[O]
 
 
 class Column(Struct):

@@ -1,110 +1,236 @@
-"""The Job kind."""
+"""The Job kind: run pods until enough of them have succeeded."""
 
-from typing import Annotated
+from datetime import datetime
+from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
-from app.kinds.base import (
-    Condition,
-    Int32,
-    Int64,
-    LabelSelector,
-    Object,
-    Struct,
-    Time,
-    at,
+from app.kinds.base import Column, Kind, LabelSelector, LabelSelectorRequirement
+from app.kinds.durations import age
+from app.kinds.job_schema import (
+    Job,
+    JobSpec,
+    JobStatus,
+    PodFailurePolicy,
+    PodFailurePolicyOnExitCodesRequirement,
+    PodFailurePolicyOnPodConditionsPattern,
+    PodFailurePolicyRule,
+    SuccessPolicy,
+    SuccessPolicyRule,
+    UncountedTerminatedPods,
+    condition,
+    is_finished,
+    is_indexed,
+    is_true,
 )
-from app.kinds.pod import PodTemplateSpec
+from app.kinds.job_status_validation import validate_status
+from app.kinds.job_validation import own_labels, own_selector, validate, validate_update
+from app.kinds.names import dns_label
+from app.kinds.pod import warnings_of_spec
+from app.kinds.pod_defaults import default_pod_spec
+
+__all__ = [
+    "KIND",
+    "Job",
+    "JobSpec",
+    "JobStatus",
+    "PodFailurePolicy",
+    "PodFailurePolicyOnExitCodesRequirement",
+    "PodFailurePolicyOnPodConditionsPattern",
+    "PodFailurePolicyRule",
+    "SuccessPolicy",
+    "SuccessPolicyRule",
+    "UncountedTerminatedPods",
+    "condition",
+    "default_failure_policy",
+    "is_finished",
+    "is_indexed",
+    "is_true",
+    "prepare",
+]
 
 
-class PodFailurePolicyOnExitCodesRequirement(Struct):
-    """TODO-DOC"""
-
-    container_name: Annotated[str, at(1)] = ""
-    operator: Annotated[str, at(2)] = ""
-    values: Annotated[tuple[Int32, ...], at(3)] = ()
+MAX_INT32 = 2**31 - 1
 
 
-class PodFailurePolicyOnPodConditionsPattern(Struct):
-    """TODO-DOC"""
-
-    type: Annotated[str, at(1)] = ""
-    status: Annotated[str, at(2)] = ""
-
-
-class PodFailurePolicyRule(Struct):
-    """TODO-DOC"""
-
-    action: Annotated[str, at(1)] = ""
-    on_exit_codes: Annotated[PodFailurePolicyOnExitCodesRequirement | None, at(2)] = None
-    on_pod_conditions: Annotated[tuple[PodFailurePolicyOnPodConditionsPattern, ...], at(3)] = ()
+def prepare(job: Job) -> Job:
+    """The defaults. Returns the job itself if nothing was unset."""
+    spec = _with_defaults(job.spec)
+    labels = job.metadata.labels or spec.template.metadata.labels
+    if labels != job.metadata.labels:
+        return replace(job, spec=spec, metadata=replace(job.metadata, labels=labels))
+    return job if spec is job.spec else replace(job, spec=spec)
 
 
-class PodFailurePolicy(Struct):
-    """TODO-DOC"""
-
-    rules: Annotated[tuple[PodFailurePolicyRule, ...], at(1)] = ()
-
-
-class SuccessPolicyRule(Struct):
-    """TODO-DOC"""
-
-    succeeded_indexes: Annotated[str, at(1)] = ""
-    succeeded_count: Annotated[Int32 | None, at(2)] = None
+def _with_defaults(spec: JobSpec) -> JobSpec:
+    unset = {name: value for name, value in _defaults(spec).items() if getattr(spec, name) in (None, "")}
+    policy = spec.pod_failure_policy and default_failure_policy(spec.pod_failure_policy)
+    if policy is not spec.pod_failure_policy:
+        unset["pod_failure_policy"] = policy
+    pod = default_pod_spec(spec.template.spec)
+    if pod is not spec.template.spec:
+        unset["template"] = replace(spec.template, spec=pod)
+    return replace(spec, **unset) if unset else spec
 
 
-class SuccessPolicy(Struct):
-    """TODO-DOC"""
-
-    rules: Annotated[tuple[SuccessPolicyRule, ...], at(1)] = ()
-
-
-class UncountedTerminatedPods(Struct):
-    """TODO-DOC"""
-
-    succeeded: Annotated[tuple[str, ...], at(1)] = ()
-    failed: Annotated[tuple[str, ...], at(2)] = ()
-
-
-class JobSpec(Struct):
-    """TODO-DOC"""
-
-    parallelism: Annotated[Int32 | None, at(1)] = None
-    completions: Annotated[Int32 | None, at(2)] = None
-    active_deadline_seconds: Annotated[Int64 | None, at(3)] = None
-    selector: Annotated[LabelSelector | None, at(4)] = None
-    manual_selector: Annotated[bool | None, at(5)] = None
-    template: Annotated[PodTemplateSpec, at(6)] = msgspec.field(default_factory=PodTemplateSpec)
-    backoff_limit: Annotated[Int32 | None, at(7)] = None
-    ttl_seconds_after_finished: Annotated[Int32 | None, at(8)] = None
-    completion_mode: Annotated[str, at(9)] = ""
-    suspend: Annotated[bool | None, at(10)] = None
-    pod_failure_policy: Annotated[PodFailurePolicy | None, at(11)] = None
-    backoff_limit_per_index: Annotated[Int32 | None, at(12)] = None
-    max_failed_indexes: Annotated[Int32 | None, at(13)] = None
-    pod_replacement_policy: Annotated[str, at(14)] = ""
-    managed_by: Annotated[str | None, at(15)] = None
-    success_policy: Annotated[SuccessPolicy | None, at(16)] = None
+def _defaults(spec: JobSpec) -> dict[str, Any]:
+    # With parallelism given and completions not, the Job is a work queue and stays one.
+    counts = {"parallelism": 1, "completions": 1} if spec.parallelism is None else {}
+    return {
+        **counts,
+        "backoff_limit": 6 if spec.backoff_limit_per_index is None else MAX_INT32,
+        "completion_mode": "NonIndexed",
+        "suspend": False,
+        "manual_selector": False,
+        "pod_replacement_policy": "TerminatingOrFailed" if spec.pod_failure_policy is None else "Failed",
+    }
 
 
-class JobStatus(Struct):
-    """TODO-DOC"""
-
-    conditions: Annotated[tuple[Condition, ...], at(1)] = ()
-    start_time: Annotated[Time | None, at(2)] = None
-    completion_time: Annotated[Time | None, at(3)] = None
-    active: Annotated[Int32, at(4)] = 0
-    succeeded: Annotated[Int32, at(5)] = 0
-    failed: Annotated[Int32, at(6)] = 0
-    completed_indexes: Annotated[str, at(7)] = ""
-    uncounted_terminated_pods: Annotated[UncountedTerminatedPods | None, at(8)] = None
-    ready: Annotated[Int32 | None, at(9)] = None
-    failed_indexes: Annotated[str | None, at(10)] = None
-    terminating: Annotated[Int32 | None, at(11)] = None
+def default_failure_policy(policy: PodFailurePolicy) -> PodFailurePolicy:
+    """A condition without a status is meant to be true; in the template of a CronJob too."""
+    if all(each.status for rule in policy.rules for each in rule.on_pod_conditions):
+        return policy
+    return replace(policy, rules=tuple(map(_with_statuses, policy.rules)))
 
 
-class Job(Object):
-    """TODO-DOC"""
+def _with_statuses(rule: PodFailurePolicyRule) -> PodFailurePolicyRule:
+    patterns = (each if each.status else replace(each, status="True") for each in rule.on_pod_conditions)
+    return replace(rule, on_pod_conditions=tuple(patterns))
 
-    spec: Annotated[JobSpec, at(2)] = msgspec.field(default_factory=JobSpec)
-    status: Annotated[JobStatus, at(3)] = msgspec.field(default_factory=JobStatus)
+
+def on_create(job: Job, _: datetime) -> Job:
+    if not job.spec.manual_selector:
+        job = _with_own_selector(job)
+    # As Kubernetes' clients see it: labels that the server made for the pods show on a Job without labels too.
+    labels = job.metadata.labels or job.spec.template.metadata.labels
+    return replace(job, metadata=replace(job.metadata, generation=1, labels=labels), status=JobStatus())
+
+
+def _with_own_selector(job: Job) -> Job:
+    """Labels and selector that only this Job's pods have. What the client gave stays, for validation to judge."""
+    template, selector = job.spec.template, job.spec.selector or LabelSelector()
+    metadata = replace(template.metadata, labels=own_labels(job.metadata) | template.metadata.labels)
+    selector = replace(selector, match_labels=own_selector(job.metadata) | selector.match_labels)
+    return replace(job, spec=replace(job.spec, selector=selector, template=replace(template, metadata=metadata)))
+
+
+def on_update(new: Job, old: Job) -> Job:
+    generation = old.metadata.generation + (new.spec != old.spec)
+    return replace(new, metadata=replace(new.metadata, generation=generation), status=old.status)
+
+
+def warnings(new: Job, old: Job | None) -> list[str]:
+    texts = []
+    if old is None and (reasons := dns_label(new.metadata.name)):
+        texts.append(
+            "metadata.name: this is used in Pod names and hostnames, which can result in surprising behavior; "
+            f"a DNS label is recommended: [{' '.join(reasons)}]"
+        )
+    if old is not None and old.spec == new.spec:
+        return texts
+    if is_indexed(new) and (new.spec.completions or 0) > 100_000 and (new.spec.parallelism or 0) > 10_000:
+        texts.append(
+            "spec: In Indexed Jobs with a number of completions higher than 10^5 and a parallelism higher than 10^4, "
+            "Kubernetes might not be able to track completedIndexes when a big number of indexes fail"
+        )
+    return texts + warnings_of_spec(new.spec.template.spec, "spec.template.spec")
+
+
+def status_word(job: Job) -> str:
+    """How a Job fares, in the word that `kubectl get` shows."""
+    if is_true(job, "Complete"):
+        return "Complete"
+    if is_true(job, "Failed"):
+        return "Failed"
+    if job.metadata.deletion_timestamp is not None:
+        return "Terminating"
+    interim = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
+    return next((each for each in interim if is_true(job, each)), "Running")
+
+
+def row(job: Job, now: datetime) -> list[Any]:
+    containers = job.spec.template.spec.containers
+    started = job.status.start_time
+    return [
+        job.metadata.name,
+        status_word(job),
+        _completions(job),
+        age(started, job.status.completion_time or now) if started else "",
+        age(job.metadata.creation_timestamp, now),
+        ",".join(each.name for each in containers),
+        ",".join(each.image for each in containers),
+        _shown_selector(job.spec.selector),
+    ]
+
+
+def _completions(job: Job) -> str:
+    spec, done = job.spec, job.status.succeeded
+    if spec.completions is not None:
+        return f"{done}/{spec.completions}"
+    return f"{done}/1 of {spec.parallelism}" if (spec.parallelism or 0) > 1 else f"{done}/1"
+
+
+def _shown_selector(selector: LabelSelector | None) -> str:
+    if selector is None:
+        return "<none>"
+    demands = [(key, f"{key}={value}") for key, value in selector.match_labels.items()]
+    demands += [(each.key, _shown_demand(each)) for each in selector.match_expressions]
+    return ",".join(text for _, text in sorted(demands)) or "<none>"
+
+
+def _shown_demand(demand: LabelSelectorRequirement) -> str:
+    if demand.operator == "Exists":
+        return demand.key
+    if demand.operator == "DoesNotExist":
+        return f"!{demand.key}"
+    return f"{demand.key} {demand.operator.lower()} ({','.join(sorted(demand.values))})"
+
+
+COLUMNS = (
+    Column(name="Name", format="name", description="Name of the Job."),
+    Column(name="Status", description="How the Job fares."),
+    Column(name="Completions", description="Pods that succeeded, and how many must."),
+    Column(name="Duration", description="From the start of the Job to its completion, or until now."),
+    Column(name="Age", description="Time since the Job was created."),
+    Column(name="Containers", description="Names of the template's containers.", priority=1),
+    Column(name="Images", description="Images of the template's containers.", priority=1),
+    Column(name="Selector", description="Labels that the Job's pods have.", priority=1),
+)
+
+EXAMPLE = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: pi
+spec:
+  completions: 3
+  parallelism: 2
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+      - name: pi
+        image: perl:5.34.0
+        command: [perl, -Mbignum=bpi, -wle, print bpi(2000)]
+"""
+
+KIND = Kind(
+    type=Job,
+    group="batch",
+    version="v1",
+    plural="jobs",
+    categories=("all",),
+    has_status=True,
+    prepare=prepare,
+    on_create=on_create,
+    on_update=on_update,
+    validate=validate,
+    validate_update=validate_update,
+    validate_status=validate_status,
+    warnings=warnings,
+    columns=COLUMNS,
+    row=row,
+    fields={"status.successful": lambda job: str(job.status.succeeded)},
+    orphans=True,
+    example=EXAMPLE,
+)

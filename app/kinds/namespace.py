@@ -1,32 +1,114 @@
 """The Namespace kind."""
 
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 
 import msgspec
+from msgspec.structs import replace
 
+from app.kinds import names
 from app.kinds.base import (
+    Column,
     Condition,
+    Kind,
     Object,
     Struct,
     at,
 )
+from app.kinds.durations import age
+from app.kinds.errors import Cause, invalid
 
 
 class NamespaceSpec(Struct):
-    """TODO-DOC"""
+    """What must happen before a namespace may go."""
 
-    finalizers: Annotated[tuple[str, ...], at(1)] = ()
+    finalizers: Annotated[
+        tuple[str, ...], at(1, "Each must be removed before the namespace may go; kubernetes empties it first.")
+    ] = ()
 
 
 class NamespaceStatus(Struct):
-    """TODO-DOC"""
+    """Where a namespace is in its life."""
 
-    phase: Annotated[str, at(1)] = ""
-    conditions: Annotated[tuple[Condition, ...], at(2)] = ()
+    phase: Annotated[str, at(1, "Active, or Terminating while it is being emptied.")] = ""
+    conditions: Annotated[
+        tuple[Condition, ...], at(2, "What holds up the deletion, if something does.", patch="merge", patch_key="type")
+    ] = ()
 
 
 class Namespace(Object):
-    """TODO-DOC"""
+    """A scope for names: most objects live in one, and go when it goes."""
 
-    spec: Annotated[NamespaceSpec, at(2)] = msgspec.field(default_factory=NamespaceSpec)
-    status: Annotated[NamespaceStatus, at(3)] = msgspec.field(default_factory=NamespaceStatus)
+    spec: Annotated[NamespaceSpec, at(2, "How the namespace behaves.")] = msgspec.field(default_factory=NamespaceSpec)
+    status: Annotated[NamespaceStatus, at(3, "Where the namespace is in its life. Set by the server.")] = msgspec.field(
+        default_factory=NamespaceStatus
+    )
+
+
+NAME_LABEL = "kubernetes.io/metadata.name"
+
+
+def prepare(namespace: Namespace) -> Namespace:
+    """The name is also a label, so that selectors can pick namespaces by name."""
+    meta = namespace.metadata
+    if not meta.name or meta.labels.get(NAME_LABEL) == meta.name:
+        return namespace
+    return replace(namespace, metadata=replace(meta, labels=meta.labels | {NAME_LABEL: meta.name}))
+
+
+def on_create(namespace: Namespace, _: datetime) -> Namespace:
+    finalizers = tuple(dict.fromkeys((*namespace.spec.finalizers, "kubernetes")))
+    return replace(namespace, spec=NamespaceSpec(finalizers=finalizers), status=NamespaceStatus(phase="Active"))
+
+
+def on_update(new: Namespace, old: Namespace) -> Namespace:
+    """Finalizers leave through the finalize subresource, the status through its own."""
+    return replace(new, spec=old.spec, status=old.status)
+
+
+def validate(namespace: Namespace) -> list[Cause]:
+    return [
+        invalid(f"spec.finalizers[{index}]", name, fault)
+        for index, name in enumerate(namespace.spec.finalizers)
+        for fault in names.qualified_name(name)
+    ]
+
+
+def row(namespace: Namespace, now: datetime) -> list[Any]:
+    meta = namespace.metadata
+    return [meta.name, phase(namespace), age(meta.creation_timestamp, now)]
+
+
+def phase(namespace: Namespace) -> str:
+    return namespace.status.phase or "Active"
+
+
+KIND = Kind(
+    type=Namespace,
+    group="",
+    version="v1",
+    plural="namespaces",
+    short_names=("ns",),
+    namespaced=False,
+    has_status=True,
+    prepare=prepare,
+    on_create=on_create,
+    on_update=on_update,
+    validate=validate,
+    columns=(
+        Column(name="Name", format="name", description="Name of the namespace."),
+        Column(name="Status", description="Where the namespace is in its life."),
+        Column(name="Age", description="Time since the namespace was created."),
+    ),
+    row=row,
+    fields={"status.phase": phase},
+    name_format="label",
+    example="""\
+apiVersion: v1
+kind: Namespace
+metadata:
+  name: research
+  labels:
+    team: physics
+""",
+)

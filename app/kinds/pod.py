@@ -1,178 +1,153 @@
-"""The Pod kind."""
+"""The Pod kind: containers that run together on one node, once.
 
-from typing import Annotated
+The structs live in `app.kinds.pod_schema`; import them, and the questions of `app.kinds.pod_state`, from here.
+"""
 
-import msgspec
+from datetime import datetime
 
-from app.kinds.base import (
-    Condition,
-    Int32,
-    Int64,
-    LocalObjectReference,
-    Object,
-    ObjectMeta,
-    Opaque,
-    Quantity,
-    Struct,
-    Time,
-    at,
+from msgspec.structs import replace
+
+from app.kinds.base import Condition, Kind
+from app.kinds.pod_columns import COLUMNS, row
+from app.kinds.pod_defaults import GRACE_SECONDS, default_pod
+from app.kinds.pod_resources import qos_class, requests
+from app.kinds.pod_schema import (
+    HostAlias,
+    HostIP,
+    Pod,
+    PodDNSConfig,
+    PodDNSConfigOption,
+    PodIP,
+    PodOS,
+    PodReadinessGate,
+    PodResourceClaim,
+    PodSchedulingGate,
+    PodSchedulingGroup,
+    PodSpec,
+    PodStatus,
+    PodTemplateSpec,
 )
-from app.kinds.affinity import Affinity, Toleration, TopologySpreadConstraint
-from app.kinds.container import Container, EphemeralContainer, ContainerStatus, ResourceRequirements
-from app.kinds.security import PodSecurityContext
-from app.kinds.volume import Volume
+from app.kinds.pod_state import condition, is_active, is_ready, is_terminal
+from app.kinds.pod_validation import validate_pod, validate_pod_update
+from app.kinds.pod_warnings import warnings_of_spec
+
+__all__ = [
+    "KIND",
+    "HostAlias",
+    "HostIP",
+    "Pod",
+    "PodDNSConfig",
+    "PodDNSConfigOption",
+    "PodIP",
+    "PodOS",
+    "PodReadinessGate",
+    "PodResourceClaim",
+    "PodSchedulingGate",
+    "PodSchedulingGroup",
+    "PodSpec",
+    "PodStatus",
+    "PodTemplateSpec",
+    "condition",
+    "is_active",
+    "is_ready",
+    "is_terminal",
+    "qos_class",
+    "requests",
+    "warnings_of_spec",
+]
+
+GATED = "Scheduling is blocked due to non-empty scheduling gates"
 
 
-class HostAlias(Struct):
-    """TODO-DOC"""
-
-    ip: Annotated[str, at(1)] = ""
-    hostnames: Annotated[tuple[str, ...], at(2)] = ()
-
-
-class PodDNSConfigOption(Struct):
-    """TODO-DOC"""
-
-    name: Annotated[str, at(1)] = ""
-    value: Annotated[str, at(2)] = ""
+def on_create(pod: Pod, now: datetime) -> Pod:
+    """A client does not get to say how a pod fares."""
+    gated = Condition(type="PodScheduled", status="False", reason="SchedulingGated", message=GATED)
+    status = PodStatus(
+        phase="Pending",
+        qos_class=qos_class(pod.spec),
+        conditions=(replace(gated, last_transition_time=now),) if pod.spec.scheduling_gates else (),
+    )
+    return replace(pod, metadata=replace(pod.metadata, generation=1), status=status)
 
 
-class PodDNSConfig(Struct):
-    """TODO-DOC"""
-
-    nameservers: Annotated[tuple[str, ...], at(1)] = ()
-    searches: Annotated[tuple[str, ...], at(2)] = ()
-    options: Annotated[tuple[PodDNSConfigOption, ...], at(3)] = ()
+def on_update(new: Pod, old: Pod) -> Pod:
+    changed = new.spec != old.spec
+    metadata = replace(new.metadata, generation=old.metadata.generation + changed)
+    return replace(new, metadata=metadata, status=old.status)
 
 
-class PodReadinessGate(Struct):
-    """TODO-DOC"""
-
-    condition_type: Annotated[str, at(1)] = ""
-
-
-class PodOS(Struct):
-    """TODO-DOC"""
-
-    name: Annotated[str, at(1)] = ""
+def grace(pod: Pod) -> int:
+    """Seconds to stop in. What never started, or has ended, needs none."""
+    if not pod.spec.node_name or is_terminal(pod):
+        return 0
+    seconds = pod.spec.termination_grace_period_seconds
+    if seconds is None:
+        return GRACE_SECONDS
+    return seconds if seconds >= 0 else 1
 
 
-class PodSchedulingGate(Struct):
-    """TODO-DOC"""
-
-    name: Annotated[str, at(1)] = ""
-
-
-class PodResourceClaim(Struct):
-    """TODO-DOC"""
-
-    name: Annotated[str, at(1)] = ""
-    resource_claim_name: Annotated[str, at(3)] = ""
-    resource_claim_template_name: Annotated[str, at(4)] = ""
+def warnings(new: Pod, old: Pod | None) -> list[str]:
+    """Only where the spec is new: a label is added without being told again."""
+    return [] if old and old.spec == new.spec else warnings_of_spec(new.spec, "spec")
 
 
-class PodSchedulingGroup(Struct):
-    """TODO-DOC"""
+EXAMPLE = """\
+apiVersion: v1
+kind: Pod
+metadata:
+  name: hello
+  labels:
+    app: hello
+spec:
+  restartPolicy: Never
+  containers:
+  - name: main
+    image: busybox:1.37
+    command: [sh, -c, 'echo "Hello from $POD_NAME" > /scratch/out && cat /scratch/out']
+    env:
+    - name: POD_NAME
+      valueFrom:
+        fieldRef:
+          fieldPath: metadata.name
+    resources:
+      requests:
+        cpu: 100m
+        memory: 32Mi
+    volumeMounts:
+    - name: scratch
+      mountPath: /scratch
+  volumes:
+  - name: scratch
+    emptyDir: {}
+"""
 
-    pod_group_name: Annotated[str, at(1)] = ""
-
-
-class PodSpec(Struct):
-    """TODO-DOC"""
-
-    volumes: Annotated[tuple[Volume, ...], at(1)] = ()
-    containers: Annotated[tuple[Container, ...], at(2)] = ()
-    restart_policy: Annotated[str, at(3)] = ""
-    termination_grace_period_seconds: Annotated[Int64 | None, at(4)] = None
-    active_deadline_seconds: Annotated[Int64 | None, at(5)] = None
-    dns_policy: Annotated[str, at(6)] = ""
-    node_selector: Annotated[dict[str, str], at(7)] = {}
-    service_account_name: Annotated[str, at(8)] = ""
-    service_account: Annotated[str, at(9)] = ""
-    node_name: Annotated[str, at(10)] = ""
-    host_network: Annotated[bool, at(11)] = False
-    host_pid: Annotated[bool, at(12)] = False
-    host_ipc: Annotated[bool, at(13)] = False
-    security_context: Annotated[PodSecurityContext | None, at(14)] = None
-    image_pull_secrets: Annotated[tuple[LocalObjectReference, ...], at(15)] = ()
-    hostname: Annotated[str, at(16)] = ""
-    subdomain: Annotated[str, at(17)] = ""
-    affinity: Annotated[Affinity | None, at(18)] = None
-    scheduler_name: Annotated[str, at(19)] = ""
-    init_containers: Annotated[tuple[Container, ...], at(20)] = ()
-    automount_service_account_token: Annotated[bool | None, at(21)] = None
-    tolerations: Annotated[tuple[Toleration, ...], at(22)] = ()
-    host_aliases: Annotated[tuple[HostAlias, ...], at(23)] = ()
-    priority_class_name: Annotated[str, at(24)] = ""
-    priority: Annotated[Int32 | None, at(25)] = None
-    dns_config: Annotated[PodDNSConfig | None, at(26)] = None
-    share_process_namespace: Annotated[bool | None, at(27)] = None
-    readiness_gates: Annotated[tuple[PodReadinessGate, ...], at(28)] = ()
-    runtime_class_name: Annotated[str, at(29)] = ""
-    enable_service_links: Annotated[bool | None, at(30)] = None
-    preemption_policy: Annotated[str, at(31)] = ""
-    overhead: Annotated[dict[str, Quantity], at(32)] = {}
-    topology_spread_constraints: Annotated[tuple[TopologySpreadConstraint, ...], at(33)] = ()
-    ephemeral_containers: Annotated[tuple[EphemeralContainer, ...], at(34)] = ()
-    set_hostname_as_fqdn: Annotated[bool | None, at(35)] = None
-    os: Annotated[PodOS | None, at(36)] = None
-    host_users: Annotated[bool | None, at(37)] = None
-    scheduling_gates: Annotated[tuple[PodSchedulingGate, ...], at(38)] = ()
-    resource_claims: Annotated[tuple[PodResourceClaim, ...], at(39)] = ()
-    resources: Annotated[ResourceRequirements | None, at(40)] = None
-    hostname_override: Annotated[str, at(41)] = ""
-    scheduling_group: Annotated[PodSchedulingGroup | None, at(43)] = None
-    eviction_responders: Annotated[tuple[Opaque, ...], at(44)] = ()
-
-
-class PodTemplateSpec(Struct):
-    """TODO-DOC"""
-
-    metadata: Annotated[ObjectMeta, at(1)] = msgspec.field(default_factory=ObjectMeta)
-    spec: Annotated[PodSpec, at(2)] = msgspec.field(default_factory=PodSpec)
-
-
-class HostIP(Struct):
-    """TODO-DOC"""
-
-    ip: Annotated[str, at(1)] = ""
-
-
-class PodIP(Struct):
-    """TODO-DOC"""
-
-    ip: Annotated[str, at(1)] = ""
-
-
-class PodStatus(Struct):
-    """TODO-DOC"""
-
-    phase: Annotated[str, at(1)] = ""
-    conditions: Annotated[tuple[Condition, ...], at(2)] = ()
-    message: Annotated[str, at(3)] = ""
-    reason: Annotated[str, at(4)] = ""
-    host_ip: Annotated[str, at(5)] = ""
-    pod_ip: Annotated[str, at(6)] = ""
-    start_time: Annotated[Time | None, at(7)] = None
-    container_statuses: Annotated[tuple[ContainerStatus, ...], at(8)] = ()
-    qos_class: Annotated[str, at(9)] = ""
-    init_container_statuses: Annotated[tuple[ContainerStatus, ...], at(10)] = ()
-    nominated_node_name: Annotated[str, at(11)] = ""
-    pod_ips: Annotated[tuple[PodIP, ...], at(12)] = ()
-    ephemeral_container_statuses: Annotated[tuple[ContainerStatus, ...], at(13)] = ()
-    resize: Annotated[str, at(14)] = ""
-    resource_claim_statuses: Annotated[tuple[Opaque, ...], at(15)] = ()
-    host_ips: Annotated[tuple[HostIP, ...], at(16)] = ()
-    observed_generation: Annotated[Int64 | None, at(17)] = None
-    extended_resource_claim_status: Annotated[Opaque | None, at(18)] = None
-    allocated_resources: Annotated[dict[str, Quantity], at(19)] = {}
-    resources: Annotated[ResourceRequirements | None, at(20)] = None
-    node_allocatable_resource_claim_statuses: Annotated[tuple[Opaque, ...], at(21)] = ()
-    volume_health: Annotated[tuple[Opaque, ...], at(22)] = ()
-
-
-class Pod(Object):
-    """TODO-DOC"""
-
-    spec: Annotated[PodSpec, at(2)] = msgspec.field(default_factory=PodSpec)
-    status: Annotated[PodStatus, at(3)] = msgspec.field(default_factory=PodStatus)
+KIND = Kind(
+    type=Pod,
+    group="",
+    version="v1",
+    plural="pods",
+    short_names=("po",),
+    categories=("all",),
+    has_status=True,
+    prepare=default_pod,
+    on_create=on_create,
+    on_update=on_update,
+    validate=validate_pod,
+    validate_update=validate_pod_update,
+    warnings=warnings,
+    columns=COLUMNS,
+    row=row,
+    fields={
+        "spec.nodeName": lambda pod: pod.spec.node_name,
+        "spec.restartPolicy": lambda pod: pod.spec.restart_policy,
+        "spec.schedulerName": lambda pod: pod.spec.scheduler_name,
+        "spec.serviceAccountName": lambda pod: pod.spec.service_account_name,
+        "spec.hostNetwork": lambda pod: "true" if pod.spec.host_network else "false",
+        "status.phase": lambda pod: pod.status.phase,
+        "status.podIP": lambda pod: pod.status.pod_ips[0].ip if pod.status.pod_ips else pod.status.pod_ip,
+        "status.podIPs": lambda pod: ",".join(each.ip for each in pod.status.pod_ips),
+        "status.nominatedNodeName": lambda pod: pod.status.nominated_node_name,
+    },
+    grace=grace,
+    example=EXAMPLE,
+)

@@ -12,77 +12,83 @@ from app.kinds.base import (
 
 
 class ExecAction(Struct):
-    """TODO-DOC"""
+    """Runs a command in the container; it succeeds with exit code 0."""
 
-    command: Annotated[tuple[str, ...], at(1)] = ()
+    command: Annotated[tuple[str, ...], at(1, "argv. No shell takes part unless it is named.")] = ()
 
 
 class HTTPHeader(Struct):
-    """TODO-DOC"""
+    """One header of an HTTP request."""
 
-    name: Annotated[str, at(1)] = ""
-    value: Annotated[str, at(2)] = ""
+    name: Annotated[str, at(1, "Name of the header.", required=True)] = ""
+    value: Annotated[str, at(2, "Value of the header.", required=True)] = ""
 
 
 class HTTPGetAction(Struct):
-    """TODO-DOC"""
+    """Sends an HTTP GET; it succeeds with a status from 200 to 399."""
 
-    path: Annotated[str, at(1)] = ""
-    port: Annotated[IntOrString | None, at(2)] = None
-    host: Annotated[str, at(3)] = ""
-    scheme: Annotated[str, at(4)] = ""
-    http_headers: Annotated[tuple[HTTPHeader, ...], at(5)] = ()
-    protocol: Annotated[str, at(6)] = ""
+    path: Annotated[str, at(1, "Path to ask for.")] = ""
+    port: Annotated[IntOrString | None, at(2, "Number, or name of a container port.", required=True)] = None
+    host: Annotated[str, at(3, "Host to ask; the pod's IP if empty.")] = ""
+    scheme: Annotated[str, at(4, "HTTP or HTTPS.")] = ""
+    http_headers: Annotated[tuple[HTTPHeader, ...], at(5, "Headers to send along.")] = ()
+    protocol: Annotated[str, at(6, "Protocol version to speak.")] = ""
 
 
 class TCPSocketAction(Struct):
-    """TODO-DOC"""
+    """Opens a TCP connection; it succeeds if that is accepted."""
 
-    port: Annotated[IntOrString | None, at(1)] = None
-    host: Annotated[str, at(2)] = ""
+    port: Annotated[IntOrString | None, at(1, "Number, or name of a container port.", required=True)] = None
+    host: Annotated[str, at(2, "Host to connect to; the pod's IP if empty.")] = ""
 
 
 class GRPCAction(Struct):
-    """TODO-DOC"""
+    """Calls the gRPC health service of the container."""
 
-    port: Annotated[Int32, at(1)] = 0
-    service: Annotated[str, at(2)] = ""
-    mode: Annotated[str, at(3)] = ""
+    port: Annotated[Int32, at(1, "Port that gRPC listens on.", required=True)] = 0
+    service: Annotated[str, at(2, "Service whose health is asked for.")] = ""
+    mode: Annotated[str, at(3, "How the connection is made.")] = ""
 
 
 class SleepAction(Struct):
-    """TODO-DOC"""
+    """Waits, and succeeds."""
 
-    seconds: Annotated[Int64, at(1)] = 0
+    seconds: Annotated[Int64, at(1, "How long to wait.", required=True)] = 0
 
 
 class Probe(Struct):
-    """TODO-DOC"""
+    """How often and how to ask a container how it is; exactly one of the four actions is set."""
 
-    exec: Annotated[ExecAction | None, at(1, via=(1,))] = None
-    http_get: Annotated[HTTPGetAction | None, at(2, via=(1,))] = None
-    tcp_socket: Annotated[TCPSocketAction | None, at(3, via=(1,))] = None
-    grpc: Annotated[GRPCAction | None, at(4, via=(1,))] = None
-    initial_delay_seconds: Annotated[Int32, at(2)] = 0
-    timeout_seconds: Annotated[Int32, at(3)] = 0
-    period_seconds: Annotated[Int32, at(4)] = 0
-    success_threshold: Annotated[Int32, at(5)] = 0
-    failure_threshold: Annotated[Int32, at(6)] = 0
-    termination_grace_period_seconds: Annotated[Int64 | None, at(7)] = None
+    exec: Annotated[ExecAction | None, at(1, "Run a command.", via=(1,))] = None
+    http_get: Annotated[HTTPGetAction | None, at(2, "Send an HTTP GET.", via=(1,))] = None
+    tcp_socket: Annotated[TCPSocketAction | None, at(3, "Open a TCP connection.", via=(1,))] = None
+    grpc: Annotated[GRPCAction | None, at(4, "Call the gRPC health service.", via=(1,))] = None
+    initial_delay_seconds: Annotated[Int32, at(2, "Wait this long after the start.")] = 0
+    timeout_seconds: Annotated[Int32, at(3, "An answer later than this counts as a failure; 1 by default.")] = 0
+    period_seconds: Annotated[Int32, at(4, "Time from one probe to the next; 10 by default.")] = 0
+    success_threshold: Annotated[Int32, at(5, "Successes in a row that mend a failure; 1 by default.")] = 0
+    failure_threshold: Annotated[Int32, at(6, "Failures in a row that count; 3 by default.")] = 0
+    termination_grace_period_seconds: Annotated[
+        Int64 | None, at(7, "Grace for the stop that a failure causes, in place of the pod's.")
+    ] = None
 
 
 class LifecycleHandler(Struct):
-    """TODO-DOC"""
+    """What a hook does; exactly one of these is set."""
 
-    exec: Annotated[ExecAction | None, at(1)] = None
-    http_get: Annotated[HTTPGetAction | None, at(2)] = None
-    tcp_socket: Annotated[TCPSocketAction | None, at(3)] = None
-    sleep: Annotated[SleepAction | None, at(4)] = None
+    exec: Annotated[ExecAction | None, at(1, "Run a command.")] = None
+    http_get: Annotated[HTTPGetAction | None, at(2, "Send an HTTP GET.")] = None
+    tcp_socket: Annotated[TCPSocketAction | None, at(3, "Kept for old manifests; always fails.")] = None
+    sleep: Annotated[SleepAction | None, at(4, "Wait.")] = None
 
 
 class Lifecycle(Struct):
-    """TODO-DOC"""
+    """What happens around a container's life."""
 
-    post_start: Annotated[LifecycleHandler | None, at(1)] = None
-    pre_stop: Annotated[LifecycleHandler | None, at(2)] = None
-    stop_signal: Annotated[str, at(3)] = ""
+    post_start: Annotated[
+        LifecycleHandler | None, at(1, "Right after the start; if it fails, the container is killed.")
+    ] = None
+    pre_stop: Annotated[
+        LifecycleHandler | None, at(2, "Before the stop signal; its time counts towards the grace period.")
+    ] = None
+    stop_signal: Annotated[str, at(3, "Signal that stops the container, such as SIGTERM.")] = ""

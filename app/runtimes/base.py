@@ -1,8 +1,8 @@
 """The interface between the agent and whatever runs containers, and what it promises.
 
 CRI-shaped: a sandbox for each pod, containers in it, both idempotent. A container is known by (pod uid, name, attempt).
-`list()` is the truth; `events()` only wakes. The agent, not the runtime, owns volumes, order, restarts, back-off, probes
-and garbage collection. One conformance suite (tests/runtimes) holds for every runtime.
+`list()` is the truth; `events()` only wakes. The agent, not the runtime, owns volumes, order, restarts, back-off,
+probes and garbage collection. One conformance suite (tests/runtimes) holds for every runtime.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -58,7 +58,8 @@ class ContainerStatus:
     """How one container fares. `exit_code` is None while it runs, and if it ended and nobody knows how.
 
     A container ended by signal n has exit code 128 + n. `reason`: Completed, Error, OOMKilled, StartError,
-    ContainerStatusUnknown. `termination_message` is at most 4096 bytes.
+    ContainerStatusUnknown. `termination_message` is at most 4096 bytes. Times are in whole seconds. `id` comes without
+    the `name://` that Kubernetes puts in front.
     """
 
     key: ContainerKey
@@ -73,7 +74,11 @@ class ContainerStatus:
 
 
 class LogChunk(NamedTuple):
-    """Bytes of a container's log from `offset` on, each line as `<RFC3339Nano> stdout|stderr F <text>\\n`."""
+    """Bytes of a container's log from `offset` on, each line as `<RFC3339Nano> stdout|stderr F|P <text>\\n`.
+
+    F is a whole line, P a piece without a newline, which the next record of that stream goes on with. The same offset
+    gives the same bytes for ever, also to a restarted agent. A chunk may end in the middle of a record.
+    """
 
     offset: int
     data: bytes
@@ -94,6 +99,8 @@ class RuntimeInfo:
     name: str
     version: str
     survives_agent: bool  # containers go on when the agent is killed
+    mounts: bool = True  # containers may have mounts; without this a mount is a StartError
+    runs_commands: bool = True  # False: it only pretends
 
 
 class Runtime(Protocol):
@@ -116,11 +123,23 @@ class Runtime(Protocol):
     async def list(self) -> list[ContainerStatus]:
         """Every container that is known, ended ones included, whoever started it: the truth at start and on relist."""
 
+    async def status(self, key: ContainerKey) -> ContainerStatus | None:
+        """One container as `list` tells it, cheaply: what to ask after an event. None if it is not known."""
+
     def events(self) -> AsyncIterator[ContainerKey]:
-        """Keys of containers that started or ended. Hints: one may be missed, then `list()` tells."""
+        """Keys of containers that started or ended. Hints: one may be missed, then `list()` tells.
+
+        Subscribes at the call, not at the first step; each subscriber is told everything from then on.
+        """
+
+    def logged(self) -> AsyncIterator[ContainerKey]:
+        """Keys of containers whose log has grown. Hints like `events`; `read_log` tells."""
 
     async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
-        """At most `limit` bytes of log from `offset`; empty data when there is no more (yet)."""
+        """At most `limit` bytes of log from `offset`; empty data when there is no more (yet).
+
+        Of a container that `list` or `status` has called exited, empty data means that the log is complete.
+        """
 
     async def close(self) -> None:
         """Let go of what this process holds. Containers stay."""

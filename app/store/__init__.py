@@ -1,6 +1,7 @@
 """Everything that is remembered: Postgres, and nothing outside this package knows it. `open_store` is the way in."""
 
 from app.store.commit import MUST_LIVE, MUST_NOT_EXIST, Write, guard
+from app.store.election import elected
 from app.store.errors import Compacted, Conflict, Key, OutcomeUnknown, Unavailable
 from app.store.feed import Change, Feed, Marks
 from app.store.logs import Append, Stream
@@ -14,6 +15,7 @@ __all__ = [
     "Store",
     "Stream",
     "controller_uid",
+    "elected",
     "open_store",
     "MUST_LIVE",
     "MUST_NOT_EXIST",

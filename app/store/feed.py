@@ -7,7 +7,7 @@ they are as new as the feed's cursor.
 
 import asyncio
 import logging
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
@@ -111,7 +111,7 @@ class Feed:
         self._read = read
         self._ring = Ring(ring_bytes)
         self._lock = asyncio.Lock()
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters: defaultdict[str, set[asyncio.Future[None]]] = defaultdict(set)  # by kind; "" for any
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
         self._wake = asyncio.Event()
         self.cursor = 0
@@ -123,6 +123,10 @@ class Feed:
     def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
         """Call `listener` with each batch of changes, in order, before anybody who waits is woken."""
         self._listeners.append(listener)
+
+    def leave(self, listener: Callable[[Sequence[Change]], None]) -> None:
+        """Stop calling `listener`."""
+        self._listeners.remove(listener)
 
     def poke(self, *_: Any) -> None:
         """Another process may have committed: look soon."""
@@ -155,23 +159,23 @@ class Feed:
         self.cursor = cursor
         for listener in self._listeners:
             listener(changes)
-        waiters, self._waiters = self._waiters, set()
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
+        for kind in {change.key.kind for change in changes} | {""}:
+            for waiter in self._waiters.pop(kind, ()):
+                if not waiter.done():
+                    waiter.set_result(None)
 
     def after(self, kind: str, revision: int) -> list[Change] | None:
         """Changes of a kind after a revision, up to the cursor; None when only history has them."""
         return self._ring.after(kind, revision)
 
-    async def changed(self) -> None:
-        """Return at the next delivery."""
+    async def changed(self, kind: str = "") -> None:
+        """Return at the next delivery of changes of a kind, or of any."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
+        self._waiters[kind].add(waiter)
         try:
             await waiter
         finally:
-            self._waiters.discard(waiter)
+            self._waiters[kind].discard(waiter)
 
     async def reach(self, revision: int) -> None:
         """Return when everything up to `revision` has been delivered here."""
@@ -179,11 +183,11 @@ class Feed:
             self.poke()
             await self.changed_within(POLL_SECONDS)
 
-    async def changed_within(self, seconds: float) -> bool:
-        """Return at the next delivery or after a time; tell which."""
+    async def changed_within(self, seconds: float, kind: str = "") -> bool:
+        """Return at the next delivery (of a kind, or any) or after a time; tell which."""
         try:
             async with asyncio.timeout(seconds):
-                await self.changed()
+                await self.changed(kind)
         except TimeoutError:
             return False
         return True

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Sequence
+from datetime import datetime
 from typing import Any, TypeVar
 
 import asyncpg
@@ -25,7 +26,7 @@ _WRITER_SETTINGS = {
     "application_name": "jobplane writer",
 }
 T = TypeVar("T")
-_AWAY = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError, asyncpg.AdminShutdownError,
+AWAY = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError, asyncpg.AdminShutdownError,
     asyncpg.CrashShutdownError, asyncpg.InternalClientError, asyncpg.TooManyConnectionsError)
 _READER_SETTINGS = {"jit": "off", "statement_timeout": "60s", "application_name": "jobplane reader"}
 _LISTENER_SETTINGS = {"application_name": "jobplane listener"}
@@ -54,6 +55,21 @@ class Store:
 
     async def list(self, query: Query) -> Page:
         return await reaching(self.reader.page(query))
+
+    async def revision(self) -> int:
+        """The last revision given out: also the cheapest way to learn that the database answers."""
+        return await reaching(self.reader.revision())
+
+    async def user(self, digest: bytes, now: datetime) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
+        """(name, groups, nodes) of the holder of a token."""
+        return await reaching(self.reader.user(digest, now))
+
+    async def keep_token(  # noqa: PLR0913 - one row of the table
+        self, digest: bytes, user: str, groups: Sequence[str], nodes: Sequence[str], expires_at: datetime | None
+    ) -> None:
+        sql = """insert into tokens (digest, username, groups, nodes, expires_at) values ($1, $2, $3, $4, $5)
+            on conflict (digest) do update set username = $2, groups = $3, nodes = $4, expires_at = $5"""
+        await reaching(self.pool.execute(sql, digest, user, groups, nodes, expires_at))
 
     async def fill(self, mirror: Mirror) -> None:
         """Load a mirror and let it follow the feed from there."""
@@ -115,7 +131,7 @@ async def reaching(call: Awaitable[T]) -> T:
     """Await a read; a database that is away becomes `Unavailable`."""
     try:
         return await call
-    except _AWAY as error:
+    except AWAY as error:
         raise Unavailable(f"the database cannot be reached: {error}") from error
 
 

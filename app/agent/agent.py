@@ -1,0 +1,166 @@
+"""The agent as a whole: makes its parts, and keeps their loops going. Started by the command line, which owns signals.
+
+Cancelling `run` ends it cleanly and leaves the containers running, for the next agent to adopt.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from app.agent.clock import Clock, WallClock
+from app.agent.environment import Lookup
+from app.agent.lease import Leases
+from app.agent.logs import Logs
+from app.agent.node import Facts, Nodes, address_towards, capacity
+from app.agent.pods import Pods
+from app.agent.reports import Reports
+from app.agent.setup import Host
+from app.agent.volumes import Volumes
+from app.client.api import Api
+from app.kinds.base import Object, Quantity
+from app.kinds.configmap import ConfigMap
+from app.kinds.errors import ApiError
+from app.kinds.pod import Pod
+from app.kinds.secret import Secret
+from app.runtimes.base import Runtime, RuntimeInfo
+
+STARTS_PER_CORE = 2
+AGAIN = 1.0
+
+O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.kinds.base
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class AgentSettings:
+    """All that an agent is told.
+
+    node_names: one, or the many of a pretended fleet.
+    capacity:   overrides what the machine has, such as {"cpu": "8", "pods": "500"}.
+    address:    the nodes' InternalIP; found by itself if empty.
+    starts:     how many pods may be starting at once; 0: two a core.
+    lease:      how long a node is trusted without word; then its pods are stopped.
+    """
+
+    server: str
+    token: str = ""
+    ca_file: Path | None = None
+    node_names: tuple[str, ...]
+    state_dir: Path
+    capacity: Mapping[str, Quantity] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
+    address: str = ""
+    starts: int = 0
+    lease: timedelta = timedelta(seconds=40)
+
+
+class Agent:
+    """Runs the pods of its nodes with one runtime. The caller closes the runtime; `api` and `clock` are for tests."""
+
+    def __init__(
+        self, settings: AgentSettings, runtime: Runtime, api: Api | None = None, clock: Clock | None = None
+    ) -> None:
+        self._settings, self._runtime = settings, runtime
+        self._api = api or Api(settings.server, settings.token, settings.ca_file)
+        self._clock = clock or WallClock()
+
+    async def run(self) -> None:
+        """For ever, until cancelled."""
+        try:
+            info = await self._until_it_works("the runtime", self._runtime.info)
+            await self._run(info)
+        finally:
+            await self._api.close()
+
+    async def _run(self, info: RuntimeInfo) -> None:
+        names = self._settings.node_names
+        logs = Logs(self._api, self._runtime, self._clock)
+        reports = Reports(self._api, names, self._clock)
+        host = self._host(info)
+        starts = self._settings.starts or STARTS_PER_CORE * (os.cpu_count() or 1)
+        pods = Pods(host, names, reports, logs, starts)
+        leases = Leases(self._api, names, self._settings.lease, pods.cut_off, self._clock)
+        facts = Facts(
+            ip=host.ip,
+            disk=self._settings.state_dir,
+            runtime=info,
+            capacity=self._settings.capacity,
+            labels=self._settings.labels,
+        )
+        nodes = Nodes(self._api, names, facts, self._clock)
+        try:
+            async with asyncio.TaskGroup() as group:
+                # The lease first: a node that cannot be heard must not go on with what it finds running.
+                group.create_task(self._kept("leases", leases.run))
+                group.create_task(self._kept("nodes", nodes.run))
+                group.create_task(self._kept("runtime events", pods.follow_events))
+                group.create_task(self._kept("logs of the runtime", pods.follow_logs))
+                group.create_task(self._kept("logs", logs.run))
+                group.create_task(self._kept("statuses", lambda: reports.run(pods.heard)))
+                await self._until_it_works("containers that run already", pods.adopt)
+                group.create_task(self._kept("relist", pods.relist))
+                for name in names:
+                    group.create_task(self._kept(f"pods of {name}", self._watch_of(name, pods)))
+        finally:
+            await pods.close()
+
+    def _host(self, info: RuntimeInfo) -> Host:
+        settings = self._settings
+        ip = settings.address or address_towards(settings.server)
+        allocatable = {**capacity(settings.state_dir), **settings.capacity}
+        lookup = Lookup(self._config_map, self._secret, allocatable)
+        volumes = Volumes(settings.state_dir / "volumes", ip, lookup)
+        return Host(runtime=self._runtime, info=info, ip=ip, lookup=lookup, volumes=volumes, clock=self._clock)
+
+    def _watch_of(self, node: str, pods: Pods) -> Callable[[], Awaitable[None]]:
+        async def watch() -> None:
+            of_node = {"fieldSelector": f"spec.nodeName={node}"}
+            async with aclosing(self._api.list_and_watch("/api/v1/pods", Pod, of_node)) as events:
+                async for event in events:
+                    if event.object is None:
+                        pods.listed(node, event.items)
+                    elif event.type == "DELETED":
+                        pods.gone(event.object.metadata.uid)
+                    else:
+                        pods.seen(event.object)
+
+        return watch
+
+    async def _config_map(self, namespace: str, name: str) -> ConfigMap | None:
+        return await self._read(f"/api/v1/namespaces/{namespace}/configmaps/{name}", ConfigMap)
+
+    async def _secret(self, namespace: str, name: str) -> Secret | None:
+        return await self._read(f"/api/v1/namespaces/{namespace}/secrets/{name}", Secret)
+
+    async def _read(self, path: str, kind: type[O]) -> O | None:
+        try:
+            return await self._api.read(path, kind)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            return None
+
+    async def _kept(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        """A loop that should not end: if it does, that is said, and it begins anew."""
+        while True:
+            try:
+                await loop()
+            except Exception:
+                log.exception("%s: trouble, and on it goes", name)
+            await self._clock.sleep(AGAIN)
+
+    async def _until_it_works(self, name: str, once: Callable[[], Awaitable[T]]) -> T:
+        while True:
+            try:
+                return await once()
+            except Exception:
+                log.exception("%s cannot be asked yet", name)
+            await self._clock.sleep(AGAIN)

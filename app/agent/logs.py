@@ -1,0 +1,194 @@
+"""Ships what containers write to the API, by offset: a resend is harmless, and a gap is answered with where to go on.
+
+The runtime says which logs have grown, and they are read from there: a container without output costs nothing. What
+could not be sent stays where it is, in the runtime, and is read again. `finish` waits until the API has all of a pod's.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import NamedTuple
+
+import msgspec
+
+from app.agent.clock import Clock
+from app.client.api import Api, may_pass
+from app.kinds.errors import ApiError
+from app.runtimes.base import ContainerKey, Runtime
+
+CHUNK = 64 * 1024  # of one container in one request
+MOST = 1024 * 1024  # of all containers in one request
+GATHER = 0.05  # seconds between two requests, unless someone waits for the end of a log
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+PATIENCE = 3  # answers that take nothing, before we give up on a log
+
+log = logging.getLogger(__name__)
+
+
+class Owner(NamedTuple):
+    """The pod that a log belongs to."""
+
+    node: str
+    namespace: str
+    name: str
+
+
+class _Tail:
+    """How far one container's log has come. `done` is there when someone waits for its end."""
+
+    __slots__ = ("done", "key", "offset", "owner", "refused")
+
+    def __init__(self, key: ContainerKey, owner: Owner) -> None:
+        self.key, self.owner = key, owner
+        self.offset = self.refused = 0
+        self.done: asyncio.Future[None] | None = None
+
+
+class _Piece(msgspec.Struct, frozen=True):
+    uid: str
+    namespace: str
+    name: str
+    container: str
+    attempt: int
+    offset: int
+    data: bytes  # base64 in JSON
+
+
+class _Answer(msgspec.Struct):
+    uid: str
+    container: str
+    next: int
+    code: int = 200
+    attempt: int = 0
+
+
+class _Answers(msgspec.Struct):
+    items: tuple[_Answer, ...] = ()
+
+
+class Logs:
+    """One loop for all containers of the agent."""
+
+    def __init__(self, api: Api, runtime: Runtime, clock: Clock) -> None:
+        self._api, self._runtime, self._clock = api, runtime, clock
+        self._tails: dict[ContainerKey, _Tail] = {}
+        self._due: dict[ContainerKey, None] = {}
+        self._wake = asyncio.Event()
+        self._hurry = asyncio.Event()
+
+    def grew(self, key: ContainerKey, owner: Owner) -> None:
+        if key not in self._tails:
+            self._tails[key] = _Tail(key, owner)
+        self._due[key] = None
+        self._wake.set()
+
+    async def finish(self, keys: Iterable[ContainerKey], owner: Owner) -> None:
+        """Returns when the API has the whole log of each of these containers, which have ended."""
+        waiting = []
+        for key in keys:
+            if key not in self._tails and not (await self._read(key, 0, 1)):
+                continue  # it wrote nothing, as most of a pretended fleet
+            self.grew(key, owner)
+            tail = self._tails[key]
+            tail.done = tail.done or asyncio.get_running_loop().create_future()
+            waiting.append(tail.done)
+        if waiting:
+            self._hurry.set()
+            await asyncio.wait(waiting)
+
+    def forget(self, keys: Iterable[ContainerKey]) -> None:
+        """Their pod is gone: nobody wants the rest."""
+        self._end_all(keys)
+
+    async def run(self) -> None:
+        pause = FIRST_PAUSE
+        while True:
+            await self._wake.wait()
+            self._wake.clear()
+            while self._due:
+                if await self._once():
+                    pause = FIRST_PAUSE
+                    await self._gather()
+                else:
+                    await self._clock.sleep(pause)
+                    pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _gather(self) -> None:
+        if any(tail.done for tail in self._tails.values()):
+            return
+        self._hurry.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(GATHER):
+                await self._hurry.wait()
+
+    async def _once(self) -> bool:
+        pieces: dict[str, list[_Piece]] = defaultdict(list)
+        size = 0
+        for key in list(self._due):
+            if size >= MOST:
+                break
+            del self._due[key]
+            tail = self._tails.get(key)
+            data = await self._read(key, tail.offset, CHUNK) if tail else b""
+            if tail and data:
+                size += len(data)
+                pieces[tail.owner.node].append(_piece(tail, data))
+            elif tail and tail.done:
+                self._end(tail)
+        sent = [await self._send(node, of_node) for node, of_node in pieces.items()]
+        return all(sent)
+
+    async def _read(self, key: ContainerKey, offset: int, limit: int) -> bytes:
+        try:
+            return (await self._runtime.read_log(key, offset, limit)).data
+        except Exception:  # a log that cannot be read must not hold up the others, nor the pod's status
+            log.exception("log of %s cannot be read", key)
+            return b""
+
+    async def _send(self, node: str, pieces: Sequence[_Piece]) -> bool:
+        keys = {ContainerKey(piece.uid, piece.container, piece.attempt): piece for piece in pieces}
+        try:
+            path = f"/apis/agents.jobplane.dev/v1/nodes/{node}/logs"
+            body = await self._api.request("POST", path, {"items": pieces})
+        except (ApiError, OSError) as error:
+            log.warning("logs of %d containers could not be sent: %s", len(pieces), error)
+            if may_pass(error) or (isinstance(error, ApiError) and error.code in (401, 403)):
+                self._due.update(dict.fromkeys(keys))
+                return False
+            self._end_all(keys)
+            return True
+        for answer in msgspec.json.decode(body, type=_Answers).items:
+            key = ContainerKey(answer.uid, answer.container, answer.attempt)
+            self._advance(key, keys.pop(key, None), answer)
+        self._end_all(keys)  # those that were not answered
+        return True
+
+    def _advance(self, key: ContainerKey, piece: _Piece | None, answer: _Answer) -> None:
+        tail = self._tails.get(key)
+        if tail is None or piece is None:
+            return
+        tail.refused = 0 if answer.next > piece.offset else tail.refused + 1
+        tail.offset = answer.next
+        if answer.code not in (200, 409) or tail.refused >= PATIENCE:
+            log.info("the API takes no more of the log of %s", key)
+            self._end(tail)
+        else:
+            self._due[key] = None  # there may be more
+
+    def _end_all(self, keys: Iterable[ContainerKey]) -> None:
+        for key in keys:
+            if key in self._tails:
+                self._end(self._tails[key])
+
+    def _end(self, tail: _Tail) -> None:
+        self._tails.pop(tail.key, None)
+        self._due.pop(tail.key, None)
+        if tail.done and not tail.done.done():
+            tail.done.set_result(None)
+
+
+def _piece(tail: _Tail, data: bytes) -> _Piece:
+    key, owner = tail.key, tail.owner
+    return _Piece(key.pod_uid, owner.namespace, owner.name, key.name, key.attempt, tail.offset, data)

@@ -1,0 +1,353 @@
+"""Runs the pods of this agent's nodes: for each one look, plan, act, again whenever something may have changed.
+
+Level-triggered: the API, the runtime, alarms and the lease only say "look at this pod". Each pod has at most one task
+at a time, and that task alone starts containers and decides; stops take as long as they take, beside it.
+
+Nothing has to be remembered across a restart: attempts, exit codes and times are in the runtime's list and in the
+pod's status. A pod's last log bytes are with the API before its end is reported, and its sandbox goes only after the
+API has taken note. What the runtime runs for pods that the API does not know is stopped and removed, once every node's
+pods have been listed.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Coroutine, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from app.agent import setup
+from app.agent.environment import ConfigError
+from app.agent.logs import Logs
+from app.agent.reports import Report, Reports
+from app.agent.setup import Host, run_of
+from app.agent.work import Work
+from app.kinds.errors import ApiError
+from app.kinds.pod import Pod
+from app.plans import pod as pod_plan
+from app.plans.pod import LEFTOVER_GRACE, Key, PodPlan, Stop
+from app.plans.pod_status import Held, Place, is_only_starting, is_terminal
+from app.runtimes.base import ContainerKey, ContainerStatus, StartError
+
+RELIST = 10.0
+STARTING_TOLD_AFTER = timedelta(seconds=1)  # most pods have started by then, and nobody needs to be told twice
+SETUP_RETRY = timedelta(seconds=10)
+UNREACHABLE_RETRY = timedelta(seconds=2)
+TROUBLE_RETRY = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Pods:
+    """All pods of the agent. `starts`: how many may be starting at once.
+
+    _found:    what the runtime listed at the start, by pod, until the API tells whose it is.
+    _unlisted: nodes whose pods the API has not listed yet.
+    _over:     pods (uid: node) that have ended for the API, while its watch may still tell what they were before.
+    """
+
+    def __init__(self, host: Host, nodes: Iterable[str], reports: Reports, logs: Logs, starts: int) -> None:
+        self._host, self._runtime, self._clock = host, host.runtime, host.clock
+        self._reports, self._logs = reports, logs
+        self._works: dict[str, Work] = {}
+        self._unlisted = set(nodes)
+        self._cut_off: set[str] = set()
+        self._found: dict[str, list[ContainerStatus]] = {}
+        self._clearing: set[str] = set()
+        self._slots = asyncio.Semaphore(starts)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._over: dict[str, str] = {}
+
+    # What the API says
+
+    def listed(self, node: str, pods: Sequence[Pod]) -> None:
+        """These are all the pods of the node."""
+        present = {pod.metadata.uid for pod in pods}
+        for pod in pods:
+            self.seen(pod)
+        for work in [each for each in self._works.values() if each.node == node and each.uid not in present]:
+            self._lost(work)
+        for uid in [uid for uid, of in self._over.items() if of == node and uid not in present]:
+            del self._over[uid]
+        if node in self._unlisted:
+            self._unlisted.discard(node)
+            if not self._unlisted:
+                self._sweep()
+
+    def seen(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
+        work = self._works.get(uid)
+        if work is not None:
+            work.hear(pod)
+            self._wake(work)
+        elif uid not in self._over or is_terminal(pod.status):
+            self._over.pop(uid, None)
+            self._take(pod, self._found.pop(uid, []))
+
+    def _take(self, pod: Pod, found: Sequence[ContainerStatus]) -> None:
+        if is_terminal(pod.status) and pod.metadata.deletion_timestamp is None and not found:
+            return  # history: nothing will ever be done about it
+        work = Work(pod, self._clock.now(), [_key(status.key) for status in found])
+        self._works[work.uid] = work
+        for status in found:
+            self._logs.grew(status.key, work.owner)  # it may have written while no agent was there
+        self._wake(work)
+
+    def gone(self, uid: str) -> None:
+        if uid in self._works:
+            self._lost(self._works[uid])
+        self._over.pop(uid, None)
+
+    def heard(self, report: Report, code: int) -> None:
+        """The API has answered a report."""
+        work = self._works.get(report.uid)
+        if work is None:
+            return
+        if code == 404:
+            self._lost(work)
+        elif code != 200:
+            work.told = None
+            self._wake_later(work, 1.0)
+        elif is_terminal(report.status):
+            if report.gone or work.pod.metadata.deletion_timestamp is None:
+                self._lost(work)
+            else:
+                self._wake_changed(work)
+
+    # What the lease says
+
+    def cut_off(self, node: str, lost: bool) -> None:
+        """A node without its lease runs nothing; with it again, it goes on."""
+        (self._cut_off.add if lost else self._cut_off.discard)(node)
+        for work in [each for each in self._works.values() if each.node == node]:
+            self._wake_changed(work)
+
+    # What the runtime says
+
+    async def adopt(self) -> None:
+        """Before anything else: what earlier agents have left running."""
+        for status in await self._runtime.list():
+            self._found.setdefault(status.key.pod_uid, []).append(status)
+
+    async def follow_events(self) -> None:
+        async for key in self._runtime.events():
+            work = self._works.get(key.pod_uid)
+            if work is not None:
+                work.look.add(_key(key))
+                self._wake(work)
+
+    async def follow_logs(self) -> None:
+        async for key in self._runtime.logged():
+            work = self._works.get(key.pod_uid)
+            if work is not None:
+                self._logs.grew(key, work.owner)
+
+    async def relist(self) -> None:
+        """Hints get lost; this finds what they missed."""
+        while True:
+            await self._clock.sleep(RELIST)
+            self._compare(await self._runtime.list())
+
+    def _compare(self, statuses: Iterable[ContainerStatus]) -> None:
+        """The list may be older than what is known by now: where they differ, look again."""
+        found: dict[str, dict[Key, ContainerStatus]] = defaultdict(dict)
+        for status in statuses:
+            found[status.key.pod_uid][_key(status.key)] = status
+        for work in list(self._works.values()):
+            listed = found.pop(work.uid, {})
+            work.look |= {key for key, status in listed.items() if work.runs.get(key) != run_of(status)}
+            work.look |= work.runs.keys() - listed.keys()
+            self._wake(work)
+        if not self._unlisted:
+            for uid, left in found.items():
+                self._clear(uid, _running(left.values()))
+
+    def _sweep(self) -> None:
+        """Every node's pods are known: what is left of the first list belongs to nobody."""
+        for uid, left in self._found.items():
+            self._clear(uid, _running(left))
+        self._found = {}
+        for uid in self._host.volumes.uids() - self._works.keys() - self._clearing:
+            self._clear(uid, ())
+
+    # One pod
+
+    def _wake(self, work: Work) -> None:
+        if work.is_due and work.task is None:
+            work.task = self._spawn(self._tend(work))
+
+    def _wake_changed(self, work: Work) -> None:
+        work.changed = True
+        self._wake(work)
+
+    def _wake_later(self, work: Work, seconds: float) -> None:
+        self._clock.call_later(seconds, lambda: self._wake_changed(work))
+
+    async def _tend(self, work: Work) -> None:
+        try:
+            while work.is_due:
+                await self._once(work)
+        except Exception:
+            log.exception("pod %s/%s", work.owner.namespace, work.owner.name)
+            self._wake_later(work, TROUBLE_RETRY)
+        finally:
+            work.task = None
+
+    async def _once(self, work: Work) -> None:
+        if not await self._look(work) and not work.changed:
+            return
+        work.changed = False
+        now = self._clock.now()
+        place = Place(
+            runtime=self._host.info.name, ip=self._host.ip, cut_off=work.node in self._cut_off, held=work.held
+        )
+        plan = pod_plan.plan(work.pod, work.runs.values(), now, place)
+        if plan.status != work.pod.status:
+            work.pod = replace(work.pod, status=plan.status)
+        self._set_alarm(work, plan.again_at, now)
+        for stop in plan.stop:
+            self._stop(work, stop)
+        await self._tell(work, plan)
+        if plan.start:
+            await self._start(work, plan.start)
+
+    async def _look(self, work: Work) -> bool:
+        news = False
+        while work.look:
+            key = work.look.pop()
+            status = await self._runtime.status(ContainerKey(work.uid, *key))
+            news |= work.saw(key, run_of(status) if status else None)
+        return news
+
+    def _set_alarm(self, work: Work, at: datetime | None, now: datetime) -> None:
+        if work.alarm is not None:
+            work.alarm.cancel()
+        seconds = (at - now).total_seconds() if at else 0
+        work.alarm = self._clock.call_later(seconds, lambda: self._wake_changed(work)) if at else None
+
+    async def _tell(self, work: Work, plan: PodPlan) -> None:
+        if plan.remove:
+            await self._logs.finish(work.keys, work.owner)
+        elif is_terminal(plan.status):
+            return  # the API knows that it has ended; it will know the rest when nothing runs any more
+        elif is_only_starting(plan.status) and self._clock.now() - work.seen_at < STARTING_TOLD_AFTER:
+            self._clock.call_later(STARTING_TOLD_AFTER.total_seconds(), lambda: self._report_starting(work))
+            return
+        self._report(work, gone=plan.remove and work.pod.metadata.deletion_timestamp is not None)
+
+    def _report_starting(self, work: Work) -> None:
+        if is_only_starting(work.pod.status):
+            self._report(work, gone=False)
+
+    def _report(self, work: Work, *, gone: bool) -> None:
+        """The newest status, unless it was the last thing said."""
+        status = work.pod.status
+        if work.dropped or work.told == (status, gone):
+            return
+        work.told = (status, gone)
+        meta = work.pod.metadata
+        self._reports.put(Report(meta.uid, meta.namespace, meta.name, status, gone))
+
+    # Acts
+
+    async def _start(self, work: Work, keys: Iterable[Key]) -> None:
+        async with self._slots:
+            if work.is_due or work.dropped:
+                return  # something has changed while it waited for its turn
+            for key in keys:
+                await self._start_one(work, key)
+
+    async def _start_one(self, work: Work, key: Key) -> None:
+        pod, now = work.pod, self._clock.now()
+        try:
+            spec = await setup.container(pod, key, self._host)
+            await self._runtime.run_sandbox(setup.sandbox(pod))
+            await self._runtime.start_container(spec)
+        except StartError as error:
+            work.saw(key, setup.unstarted(key, error, self._host))
+            work.changed = True
+        except ConfigError as error:
+            self._hold(work, key, Held("CreateContainerConfigError", str(error), now + SETUP_RETRY))
+        except (ApiError, ConnectionError) as error:
+            self._hold(work, key, Held("CreateContainerConfigError", str(error), now + UNREACHABLE_RETRY))
+        except Exception as error:
+            log.exception("container %s of pod %s/%s", key.name, pod.metadata.namespace, pod.metadata.name)
+            self._hold(work, key, Held("CreateContainerError", str(error), now + SETUP_RETRY))
+        else:
+            work.held.pop(key.name, None)
+            work.look.add(key)
+
+    def _hold(self, work: Work, key: Key, held: Held) -> None:
+        work.held[key.name] = held
+        work.changed = True
+
+    def _stop(self, work: Work, stop: Stop) -> None:
+        under_way = work.stopping.get(stop.key)
+        if under_way is None or stop.grace < under_way:
+            work.stopping[stop.key] = stop.grace
+            self._spawn(self._stop_one(work, stop))
+
+    async def _stop_one(self, work: Work, stop: Stop) -> None:
+        key = ContainerKey(work.uid, *stop.key)
+        try:
+            await self._runtime.stop_container(key, stop.grace)
+        except Exception:
+            log.exception("%s cannot be stopped", key)
+            await self._clock.sleep(TROUBLE_RETRY)
+            work.changed = True
+        if work.stopping.get(stop.key) == stop.grace:
+            del work.stopping[stop.key]
+        work.look.add(stop.key)
+        self._wake(work)
+
+    def _lost(self, work: Work) -> None:
+        """The API no longer has this pod, or no longer needs us for it."""
+        self._logs.forget(work.keys)
+        work.dropped = True
+        del self._works[work.uid]
+        self._over[work.uid] = work.node
+        if work.alarm is not None:
+            work.alarm.cancel()
+        live = [key for key, run in work.runs.items() if run.state == "running"]
+        self._clear(work.uid, [ContainerKey(work.uid, *key) for key in live], work.task)
+
+    def _clear(self, uid: str, live: Sequence[ContainerKey], task: asyncio.Task[None] | None = None) -> None:
+        if uid not in self._clearing:
+            self._clearing.add(uid)
+            self._spawn(self._cleared(uid, live, task))
+
+    async def _cleared(self, uid: str, live: Sequence[ContainerKey], task: asyncio.Task[None] | None) -> None:
+        """Should it fail, the next relist finds what is left."""
+        try:
+            if task is not None:
+                await asyncio.wait([task])  # a start that is under way comes to its end first
+            await asyncio.gather(*[self._runtime.stop_container(key, LEFTOVER_GRACE) for key in live])
+            await self._runtime.remove_sandbox(uid)
+            await self._host.volumes.remove(uid)
+        except Exception:
+            log.exception("pod %s cannot be removed", uid)
+        finally:
+            self._clearing.discard(uid)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        """Stop deciding. Containers run on, for the next agent."""
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _key(key: ContainerKey) -> Key:
+    return Key(key.name, key.attempt)
+
+
+def _running(statuses: Iterable[ContainerStatus]) -> list[ContainerKey]:
+    return [status.key for status in statuses if status.state == "running"]

@@ -1,0 +1,121 @@
+"""What only agents call: batches of pod statuses and of log pieces. One request serves many pods.
+
+Under /apis/agents.jobplane.dev/v1/nodes/NODE/, where NODE is a node that the token speaks for, or `-` for all of its nodes.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api import errors
+from app.api.auth import Authenticator, User, path_refusal
+from app.api.content import read_body
+from app.kinds import by_name
+from app.kinds.base import Kind, Struct, at
+from app.kinds.errors import bad_request
+from app.kinds.pod import Pod
+from app.registry import reports
+from app.registry.codec import decode, key_of
+from app.registry.objects import Registry
+from app.registry.reports import Report
+from app.store import Append, Stream
+
+S = TypeVar("S", bound=Struct)
+PREFIX = "/apis/agents.jobplane.dev/v1/nodes/"
+
+
+class Reports(Struct):
+    """The body of POST statuses."""
+
+    items: Annotated[tuple[Report, ...], at(0)] = ()
+
+
+class LogPiece(Struct):
+    """Bytes of a container's log from `offset` on. `data` is base64 on the wire."""
+
+    uid: Annotated[str, at(0)] = ""
+    namespace: Annotated[str, at(0)] = ""
+    name: Annotated[str, at(0)] = ""
+    container: Annotated[str, at(0)] = ""
+    attempt: Annotated[int, at(0)] = 0
+    offset: Annotated[int, at(0)] = 0
+    data: Annotated[bytes, at(0)] = b""
+
+
+class LogPieces(Struct):
+    """The body of POST logs."""
+
+    items: Annotated[tuple[LogPiece, ...], at(0)] = ()
+
+
+@dataclass(frozen=True)
+class Agents:
+    """The application under `PREFIX`."""
+
+    registry: Registry
+    authenticator: Authenticator
+
+    async def answer(self, request: Request) -> Response:
+        user = await self.authenticator.user(request.headers.get("authorization"))
+        node, _, action = request.url.path.removeprefix(PREFIX).partition("/")
+        if not (user.is_node(node) or (node == "-" and user.nodes)):
+            raise path_refusal(user, request.method.lower(), request.url.path)
+        if request.method != "POST":
+            raise errors.NO_SUCH_METHOD
+        if action == "statuses":
+            return await self._statuses(user, await read_body(request))
+        if action == "logs":
+            return await self._logs(user, await read_body(request))
+        raise errors.NO_SUCH_PATH
+
+    async def _statuses(self, user: User, body: bytes) -> Response:
+        outcomes = await reports.accept(self.registry, _pods(), _read(body, Reports).items, user.is_node)
+        return _json({"items": outcomes})
+
+    async def _logs(self, user: User, body: bytes) -> Response:
+        pieces = _read(body, LogPieces).items
+        allowed = await self._allowed(user, pieces)
+        mine = [piece for piece in pieces if piece.uid in allowed]
+        sizes = await self.registry.store.logs.append([_append(piece) for piece in mine])
+        items = [_kept(piece, size) for piece, size in zip(mine, sizes, strict=True)]
+        items += [_kept(piece, 0) | {"code": 403} for piece in pieces if piece.uid not in allowed]
+        return _json({"items": items})
+
+    async def _allowed(self, user: User, pieces: tuple[LogPiece, ...]) -> set[str]:
+        """UIDs of pods that are bound to the agent's nodes. A pod that is gone has its last lines refused: it is nobody's."""
+        kind = _pods()
+        heads = await self.registry.store.get_many(
+            list({key_of(kind, piece.namespace, piece.name) for piece in pieces})
+        )
+        pods = [decode(kind, head) for head in heads.values()]
+        return {pod.metadata.uid for pod in pods if isinstance(pod, Pod) and user.is_node(pod.spec.node_name)}
+
+
+def _pods() -> Kind:
+    kind = by_name("", "Pod")
+    if kind is None:
+        raise LookupError("Pod is a kind of every build")
+    return kind
+
+
+def _read(body: bytes, type_: type[S]) -> S:
+    try:
+        return msgspec.json.decode(body, type=type_)
+    except msgspec.MsgspecError as error:
+        raise bad_request(f"the body is not what an agent sends: {error}") from error
+
+
+def _append(piece: LogPiece) -> Append:
+    stream = Stream(piece.uid, piece.container, piece.attempt)
+    return Append(stream, piece.namespace, piece.name, piece.offset, piece.data)
+
+
+def _kept(piece: LogPiece, size: int) -> dict[str, object]:
+    return {"uid": piece.uid, "container": piece.container, "attempt": piece.attempt, "next": size, "code": 200}
+
+
+def _json(value: object) -> Response:
+    return Response(msgspec.json.encode(value), media_type="application/json")

@@ -1,0 +1,115 @@
+"""The HTTP application: FastAPI as the shell for what is ours, one plain ASGI application for Kubernetes' paths.
+
+Made by the command line with an open store; nothing here is global.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.api import errors, openapi, openapi_v2, version
+from app.api.accept import DISCOVERY, wanted
+from app.api.agents import PREFIX, Agents
+from app.api.auth import Authenticator, is_for_everyone
+from app.api.discovery import Discovery
+from app.api.kubernetes import Kubernetes
+from app.api.tokens import StoredTokens
+from app.kinds import KINDS
+from app.registry.objects import Registry
+
+Answering = Callable[[Request], Awaitable[Response]]
+HEALTH = {"/livez", "/readyz", "/healthz"}
+
+
+def create_app(registry: Registry) -> FastAPI:
+    """The application of one API process."""
+    tokens = Authenticator(StoredTokens(registry), time.monotonic)
+    app = FastAPI(title="Jobplane", docs_url=None, redoc_url=None, openapi_url=None)
+    app.add_middleware(_Front, front=Front(registry, tokens))
+    return app
+
+
+@dataclass(frozen=True)
+class _Front:
+    """Pure ASGI middleware: what the front does not answer is FastAPI's."""
+
+    app: ASGIApp
+    front: "Front"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and await self.front(scope, receive, send):
+            return
+        await self.app(scope, receive, send)
+
+
+class Front:
+    """Kubernetes' own paths: health, version, discovery, OpenAPI, and the objects."""
+
+    def __init__(self, registry: Registry, tokens: Authenticator) -> None:
+        self._registry = registry
+        self._tokens = tokens
+        self._discovery = Discovery(KINDS)
+        self._openapi = openapi.OpenApi(KINDS)
+        self._kubernetes = Kubernetes(registry, tokens)
+        self._agents = Agents(registry, tokens)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> bool:
+        """Answer if the path is ours; tell whether it was."""
+        path: str = scope["path"]
+        if path.startswith(PREFIX):
+            await self._guarded(self._agents.answer, scope, receive, send)
+        elif path.rstrip("/") in HEALTH:
+            await self._guarded(self._health, scope, receive, send)
+        elif is_for_everyone(path):
+            await self._guarded(self._document, scope, receive, send)
+        elif path.startswith(("/api/", "/apis/")):
+            await self._kubernetes(scope, receive, send)
+        else:
+            return False
+        return True
+
+    async def _guarded(self, answer: "Answering", scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            response = await answer(request)
+        except Exception as error:  # noqa: BLE001 - the edge: whatever it is leaves as a Status
+            response = errors.response(error)
+        await response(scope, receive, send)
+
+    async def _health(self, request: Request) -> Response:
+        """Live while the process turns; ready while the database answers and the feed follows it."""
+        if request.url.path.startswith("/livez"):
+            return PlainTextResponse("ok")
+        broken = self._registry.store.feed.broken
+        if broken is not None:
+            raise errors.unavailable(f"the change feed waits for the database: {type(broken).__name__}")
+        await self._registry.store.revision()
+        return PlainTextResponse("ok")
+
+    async def _document(self, request: Request) -> Response:
+        await self._tokens.user(request.headers.get("authorization"))
+        if request.method not in {"GET", "HEAD"}:
+            raise errors.NO_SUCH_METHOD
+        path = request.url.path.rstrip("/")
+        if path == "/version":
+            return Response(version.document(), media_type="application/json")
+        if path.startswith("/openapi"):
+            return self._specification(path)
+        form = wanted(request.headers.get("accept"), DISCOVERY)
+        document = self._discovery.document(path, form)
+        if document is None:
+            raise errors.NO_SUCH_PATH
+        return Response(document.body, media_type=document.content_type)
+
+    def _specification(self, path: str) -> Response:
+        if path == "/openapi/v2":
+            return Response(openapi_v2.BODY, media_type=openapi_v2.CONTENT_TYPE)
+        document = self._openapi.document(path)
+        if document is None:
+            raise errors.NO_SUCH_PATH
+        return Response(document.body, media_type=document.content_type)

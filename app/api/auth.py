@@ -1,0 +1,213 @@
+"""Who asks, and whether they may. Routes ask `Authenticator.user` once a request, then `may` with what is to be done.
+
+Tokens exist here only as SHA-256 digests, so that a look-up compares nothing secret byte by byte and no log or cache
+can give one away. Rights are three: administrators, nodes (each for its own things), and everyone known.
+"""
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import NamedTuple, Protocol
+
+from app.kinds.errors import ApiError, refused
+
+MASTERS = "system:masters"
+NODES = "system:nodes"
+AUTHENTICATED = "system:authenticated"
+LEASE_NAMESPACE = "kube-node-lease"
+NODE_PREFIX = "system:node:"
+
+
+@dataclass(frozen=True, kw_only=True)
+class User:
+    """Whoever a token stands for. `nodes` are the nodes that it speaks for; a `*` at the end takes every suffix."""
+
+    name: str
+    groups: tuple[str, ...] = ()
+    uid: str = ""
+    nodes: tuple[str, ...] = ()
+
+    def is_node(self, name: str) -> bool:
+        """Whether the user speaks for the node `name`, as an agent for its own or a simulator for its fleet."""
+        if NODES not in self.groups or not name:
+            return False
+        own = self.nodes or ((self.name[len(NODE_PREFIX) :],) if self.name.startswith(NODE_PREFIX) else ())
+        return any(name.startswith(each[:-1]) if each.endswith("*") else name == each for each in own)
+
+
+class Tokens(Protocol):
+    """Knows the users behind tokens."""
+
+    async def lookup(self, digest: str) -> User | None:
+        """The user whose token has this digest; None if there is none, or no longer."""
+        ...
+
+
+class Action(NamedTuple):
+    """What a request is about to do. For a create of nodes and leases, `name` is the name in the body."""
+
+    verb: str
+    group: str
+    resource: str
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    field_selector: str = ""
+
+
+class Clock(Protocol):
+    """Seconds that only rise, such as `time.monotonic`."""
+
+    def __call__(self) -> float: ...
+
+
+class Authenticator:
+    """Finds the user of a request; asks `tokens` at most once in `seconds` about one: so long a revoked one lives on.
+
+    Unknown tokens are not remembered: one that was just made must work at once, and guesses may not fill the memory.
+    """
+
+    def __init__(self, tokens: Tokens, clock: Clock, seconds: float = 1.0, most: int = 10_000) -> None:
+        self._tokens = tokens
+        self._clock = clock
+        self._seconds = seconds
+        self._most = most
+        self._known: dict[str, tuple[float, User]] = {}
+
+    async def user(self, authorization: str | None) -> User:
+        """The user behind an Authorization header; 401 if it has no token or one that nobody knows."""
+        token = bearer(authorization)
+        found = await self._lookup(digest_of(token)) if token else None
+        if found is None:
+            raise ApiError(401, "Unauthorized", "Unauthorized")
+        return found
+
+    async def _lookup(self, digest: str) -> User | None:
+        now = self._clock()
+        until, user = self._known.get(digest, (0.0, None))
+        if user is not None and now < until:
+            return user
+        self._known.pop(digest, None)
+        found = await self._tokens.lookup(digest)
+        if found is not None:
+            if len(self._known) >= self._most:
+                self._known.clear()
+            self._known[digest] = (now + self._seconds, found)
+        return found
+
+
+def digest_of(token: str) -> str:
+    """What is stored and looked up in place of a token."""
+    return sha256(token.encode(errors="surrogatepass")).hexdigest()
+
+
+def bearer(authorization: str | None) -> str | None:
+    """The token in an Authorization header."""
+    scheme, _, token = (authorization or "").partition(" ")
+    return token.strip() or None if scheme.lower() == "bearer" else None
+
+
+def check(user: User, action: Action) -> None:
+    """403 unless the user may."""
+    if not may(user, action):
+        raise refusal(user, action)
+
+
+def may(user: User, action: Action) -> bool:
+    """Whether the user may do it.
+
+    To a node this says yes for any one pod, for only the store knows where a pod runs: whoever has read the pod must
+    still ask `user.is_node(pod.spec.node_name)`.
+    """
+    if MASTERS in user.groups or _for_everyone(action):
+        return True
+    return NODES in user.groups and _for_nodes(user, action)
+
+
+_SELF_REVIEWS = {
+    ("authentication.k8s.io", "selfsubjectreviews"),
+    ("authorization.k8s.io", "selfsubjectaccessreviews"),
+    ("authorization.k8s.io", "selfsubjectrulesreviews"),
+}
+
+
+def _for_everyone(action: Action) -> bool:
+    return action.verb == "create" and (action.group, action.resource) in _SELF_REVIEWS
+
+
+def _for_nodes(user: User, action: Action) -> bool:
+    match action.group, action.resource:
+        case "", "nodes":
+            return _own_node(user, action)
+        case "", "pods":
+            return _own_pods(user, action)
+        case "coordination.k8s.io", "leases":
+            own = action.namespace == LEASE_NAMESPACE and user.is_node(action.name)
+            return own and action.verb in ("get", "create", "update", "patch")
+        case (("" | "events.k8s.io"), "events"):
+            return action.verb in ("create", "patch", "update")
+        case "agents.jobplane.dev", "nodes":
+            return user.is_node(action.name)
+    return False
+
+
+def _own_node(user: User, action: Action) -> bool:
+    if action.verb in ("list", "watch"):
+        return user.is_node(demanded(action.field_selector, "metadata.name"))
+    if not user.is_node(action.name):
+        return False
+    if action.subresource:
+        return action.subresource == "status" and action.verb in ("get", "update", "patch")
+    return action.verb in ("get", "create", "update", "patch")
+
+
+def _own_pods(user: User, action: Action) -> bool:
+    if action.verb in ("list", "watch"):
+        return user.is_node(demanded(action.field_selector, "spec.nodeName"))
+    if action.subresource:
+        return action.subresource == "status" and action.verb in ("get", "update", "patch")
+    return action.verb in ("get", "delete")
+
+
+def demanded(field_selector: str, field: str) -> str:
+    """The value that a field selector pins `field` to, or nothing.
+
+    A selector with an escape pins nothing here: read without care, `metadata.name=a\\,spec.nodeName=mine` would.
+    """
+    if "\\" in field_selector:
+        return ""
+    terms = (term.partition("=") for term in field_selector.split(","))
+    return next((value.lstrip("=").strip() for name, _, value in terms if name.strip() == field), "")
+
+
+def refusal(user: User, action: Action) -> ApiError:
+    """403, in the sentence that Kubernetes says it in."""
+    part = f"{action.resource}/{action.subresource}" if action.subresource else action.resource
+    where = f'in the namespace "{action.namespace}"' if action.namespace else "at the cluster scope"
+    what = f'cannot {action.verb} resource "{part}" in API group "{action.group}" {where}'
+    resource = f"{action.resource}.{action.group}" if action.group else action.resource
+    return refused(resource, action.name, f'User "{user.name}" {what}')
+
+
+def path_refusal(user: User, verb: str, path: str) -> ApiError:
+    """403 for a path that is no resource."""
+    return ApiError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
+
+
+_PUBLIC = ("/livez", "/readyz", "/healthz")
+
+
+def is_public(path: str) -> bool:
+    """Whether `path` is answered without a token: the health checks, and the single checks under them."""
+    return _at_or_under(path, _PUBLIC)
+
+
+def is_for_everyone(path: str) -> bool:
+    """Whether any known user may GET `path`: version, OpenAPI, and discovery down to one group's version."""
+    parts = path.strip("/").split("/")
+    if parts[0] in ("api", "apis"):
+        return len(parts) <= (2 if parts[0] == "api" else 3)
+    return _at_or_under(path, ("/version", "/openapi"))
+
+
+def _at_or_under(path: str, roots: tuple[str, ...]) -> bool:
+    return any(path == root or path.startswith(f"{root}/") for root in roots)

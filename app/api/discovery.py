@@ -1,0 +1,259 @@
+"""Discovery: which groups, versions and resources there are, plain and aggregated, built once from the kinds.
+
+`app.api.app` builds one `Discovery` at start and answers GET /api, /apis, /apis/G, /api/v1 and /apis/G/V from it.
+kubectl and every client library read these before anything else.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from hashlib import sha256
+from typing import Any, NamedTuple
+
+import msgspec
+
+from app.api.accept import Wanted
+from app.kinds.base import Kind
+
+VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
+
+
+class Subresource(NamedTuple):
+    """A part of a resource with a path of its own. `kind` is (group, version, name) if it differs from the parent's."""
+
+    name: str
+    verbs: tuple[str, ...]
+    kind: tuple[str, str, str] | None = None
+
+
+class Virtual(NamedTuple):
+    """A resource that is answered on the spot and never stored: reviews, metrics. No `plural`: an empty group."""
+
+    group: str
+    version: str
+    plural: str = ""
+    kind: str = ""
+    verbs: tuple[str, ...] = ("create",)
+    namespaced: bool = False
+
+
+class Document(NamedTuple):
+    """A ready answer."""
+
+    body: bytes
+    content_type: str
+    etag: str
+
+
+STATUS = Subresource("status", ("get", "patch", "update"))
+SUBRESOURCES: Mapping[str, tuple[Subresource, ...]] = {
+    "pods": (
+        Subresource("attach", ("create", "get"), ("", "v1", "PodAttachOptions")),
+        Subresource("binding", ("create",), ("", "v1", "Binding")),
+        Subresource("ephemeralcontainers", ("get", "patch", "update")),
+        Subresource("eviction", ("create",), ("policy", "v1", "Eviction")),
+        Subresource("exec", ("create", "get"), ("", "v1", "PodExecOptions")),
+        Subresource("log", ("get",)),
+        Subresource("portforward", ("create", "get"), ("", "v1", "PodPortForwardOptions")),
+    ),
+    "serviceaccounts": (Subresource("token", ("create",), ("authentication.k8s.io", "v1", "TokenRequest")),),
+}
+VIRTUAL: tuple[Virtual, ...] = (
+    Virtual("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview"),
+    Virtual("authentication.k8s.io", "v1", "tokenreviews", "TokenReview"),
+    Virtual("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", namespaced=True),
+    Virtual("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+    Virtual("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
+    Virtual("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview"),
+    Virtual("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", ("get", "list")),
+    Virtual("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", ("get", "list"), namespaced=True),
+    Virtual("policy", "v1"),  # `kubectl drain` evicts only where this group is listed
+)
+
+
+def subresources(kind: Kind[Any]) -> tuple[Subresource, ...]:
+    """The subresources of a kind, by name."""
+    own = () if kind.group else SUBRESOURCES.get(kind.plural, ())
+    return tuple(sorted((*own, STATUS) if kind.has_status else own))
+
+
+class _Resource(NamedTuple):
+    """A kind or a virtual resource, as both sorts of document need it."""
+
+    group: str
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    verbs: tuple[str, ...]
+    short_names: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    parts: tuple[Subresource, ...] = ()
+
+
+def _resources(kinds: Iterable[Kind[Any]], virtual: Iterable[Virtual]) -> list[_Resource]:
+    stored = [
+        _Resource(
+            kind.group,
+            kind.version,
+            kind.plural,
+            kind.name,
+            kind.namespaced,
+            VERBS,
+            kind.short_names,
+            kind.categories,
+            subresources(kind),
+        )
+        for kind in kinds
+    ]
+    taken = {each[:3] for each in stored}
+    known = {each[:2] for each in stored}
+    answered = [
+        _Resource(each.group, each.version, each.plural, each.kind, each.namespaced, each.verbs)
+        for each in virtual
+        if each[:3] not in taken and (each.plural or each[:2] not in known)
+    ]
+    return sorted(stored + answered, key=lambda each: (each.group, each.version, each.plural))
+
+
+class Discovery:
+    """All discovery documents, ready as bytes."""
+
+    def __init__(self, kinds: Sequence[Kind[Any]], virtual: Sequence[Virtual] = VIRTUAL) -> None:
+        groups: dict[str, dict[str, list[_Resource]]] = {}
+        for each in _resources(kinds, virtual):
+            groups.setdefault(each.group, {}).setdefault(each.version, []).append(each)
+        self._plain = {path: _document(body) for path, body in _plain_documents(groups).items()}
+        core = {name: versions for name, versions in groups.items() if name == ""}
+        named = {name: versions for name, versions in groups.items() if name != ""}
+        self._aggregated = {
+            (path, version): _document(_aggregated(part, version), Wanted("discovery", version).content_type)
+            for path, part in (("/api", core), ("/apis", named))
+            for version in ("v2", "v2beta1")
+        }
+
+    def document(self, path: str, wanted: Wanted) -> Document | None:
+        """The answer to GET `path`, with or without a slash at its end; None if there is no such path."""
+        path = path.rstrip("/")
+        if wanted.form == "discovery" and (path, wanted.version) in self._aggregated:
+            return self._aggregated[path, wanted.version]
+        return self._plain.get(path)
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every path that has a document, without the slash at the end."""
+        return tuple(self._plain)
+
+
+_Groups = dict[str, dict[str, list[_Resource]]]
+
+
+def _document(body: Any, content_type: str = "application/json") -> Document:
+    encoded = msgspec.json.encode(body)
+    return Document(encoded, content_type, f'"{sha256(encoded).hexdigest().upper()}"')
+
+
+def _plain_documents(groups: _Groups) -> dict[str, Any]:
+    documents: dict[str, Any] = {
+        "/api": {
+            "kind": "APIVersions",
+            "versions": sorted(groups.get("", {})),
+            "serverAddressByClientCIDRs": [],
+        },
+        "/apis": {
+            "kind": "APIGroupList",
+            "apiVersion": "v1",
+            "groups": [_group(name, versions) for name, versions in groups.items() if name],
+        },
+    }
+    for name, versions in groups.items():
+        if name:
+            documents[f"/apis/{name}"] = {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
+        for version, resources in versions.items():
+            path = f"/apis/{name}/{version}" if name else f"/api/{version}"
+            documents[path] = _resource_list(name, version, resources)
+    return documents
+
+
+def _group(name: str, versions: Iterable[str]) -> dict[str, Any]:
+    listed = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": listed, "preferredVersion": listed[0]}
+
+
+def _resource_list(group: str, version: str, resources: list[_Resource]) -> dict[str, Any]:
+    listed = [entry for each in resources if each.plural for entry in _plain_entries(each)]
+    return {
+        "kind": "APIResourceList",
+        "apiVersion": "v1",
+        "groupVersion": f"{group}/{version}" if group else version,
+        "resources": listed,
+    }
+
+
+def _plain_entries(resource: _Resource) -> list[dict[str, Any]]:
+    entry = {
+        "name": resource.plural,
+        "singularName": resource.kind.lower(),
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": resource.verbs,
+    }
+    named = {"shortNames": resource.short_names, "categories": resource.categories}
+    return [entry | {name: value for name, value in named.items() if value}] + [
+        _plain_part(resource, part) for part in resource.parts
+    ]
+
+
+def _plain_part(resource: _Resource, part: Subresource) -> dict[str, Any]:
+    group, version, kind = part.kind or (resource.group, resource.version, resource.kind)
+    foreign = {"group": group, "version": version} if group != resource.group else {}
+    return {
+        "name": f"{resource.plural}/{part.name}",
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        **foreign,
+        "kind": kind,
+        "verbs": part.verbs,
+    }
+
+
+def _aggregated(groups: _Groups, version: str) -> dict[str, Any]:
+    return {
+        "kind": "APIGroupDiscoveryList",
+        "apiVersion": f"apidiscovery.k8s.io/{version}",
+        "metadata": {},
+        "items": [
+            {
+                "metadata": {"name": name, "creationTimestamp": None},
+                "versions": [_aggregated_version(each, resources) for each, resources in versions.items()],
+            }
+            for name, versions in groups.items()
+        ],
+    }
+
+
+def _aggregated_version(version: str, resources: list[_Resource]) -> dict[str, Any]:
+    listed = [_aggregated_entry(each) for each in resources if each.plural]
+    return {"version": version, "resources": listed, "freshness": "Current"}
+
+
+def _aggregated_entry(resource: _Resource) -> dict[str, Any]:
+    optional = {
+        "shortNames": resource.short_names,
+        "categories": resource.categories,
+        "subresources": [_aggregated_part(resource, part) for part in resource.parts],
+    }
+    return {
+        "resource": resource.plural,
+        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.kind.lower(),
+        "verbs": resource.verbs,
+    } | {name: value for name, value in optional.items() if value}
+
+
+def _aggregated_part(resource: _Resource, part: Subresource) -> dict[str, Any]:
+    group, version, kind = part.kind or (resource.group, resource.version, resource.kind)
+    return {
+        "subresource": part.name,
+        "responseKind": {"group": group, "version": version, "kind": kind},
+        "verbs": part.verbs,
+    }

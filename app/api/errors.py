@@ -1,0 +1,80 @@
+"""Errors on the wire: every failure leaves as one `Status`, whatever raised it.
+
+The edge of the API turns every exception into `response`; routes just raise. Nothing unexpected shows its text to a
+client: it is logged under a number that the client is given.
+"""
+
+import logging
+import secrets
+
+import msgspec
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from app.kinds.errors import ApiError
+from app.store.errors import OutcomeUnknown, Unavailable
+
+log = logging.getLogger(__name__)
+
+NO_SUCH_PATH = ApiError(404, "NotFound", "the server could not find the requested resource")
+NO_SUCH_METHOD = ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+_OTHER = {
+    400: ("BadRequest", "the server rejected our request"),
+    404: (NO_SUCH_PATH.reason, NO_SUCH_PATH.message),
+    405: (NO_SUCH_METHOD.reason, NO_SUCH_METHOD.message),
+    413: ("RequestEntityTooLarge", "the request is too large"),
+    429: ("TooManyRequests", "the server has received too many requests and has asked us to try again later"),
+}
+
+
+def too_many(why: str, seconds: int = 1) -> ApiError:
+    """429: come again after so many seconds."""
+    return ApiError(429, "TooManyRequests", why, retryAfterSeconds=seconds)
+
+
+def unavailable(why: str = "the database is not reachable, try again", seconds: int = 1) -> ApiError:
+    """503: nothing was done, come again."""
+    return ApiError(503, "ServiceUnavailable", why, retryAfterSeconds=seconds)
+
+
+def outcome_unknown() -> ApiError:
+    """504: the write may or may not have happened. Names no time to retry at, for a blind retry might do it twice."""
+    return ApiError(504, "Timeout", "the database went away during the write: look before you try again")
+
+
+def response(error: Exception) -> Response:
+    """The answer to a request that raised `error`."""
+    refusal = as_api_error(error)
+    headers = dict(error.headers or {}) if isinstance(error, HTTPException) else {}
+    seconds = refusal.details.get("retryAfterSeconds")
+    if seconds is not None:
+        headers["Retry-After"] = str(seconds)
+    if refusal.code == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    return Response(body(refusal), refusal.code, headers, "application/json")
+
+
+def body(error: ApiError) -> bytes:
+    """The `Status` as JSON, for answers and for ERROR events of a watch."""
+    return msgspec.json.encode(error.status())
+
+
+def as_api_error(error: Exception) -> ApiError:
+    """What a client may know about `error`."""
+    if isinstance(error, ApiError):
+        return error
+    if isinstance(error, OutcomeUnknown):
+        return outcome_unknown()
+    if isinstance(error, Unavailable | ConnectionError):
+        log.warning("store unavailable: %s", error)
+        return unavailable()
+    if isinstance(error, HTTPException):
+        reason, message = _OTHER.get(error.status_code, ("", error.detail))
+        return ApiError(error.status_code, reason, message)
+    return _unexpected(error)
+
+
+def _unexpected(error: Exception) -> ApiError:
+    number = secrets.token_hex(4)
+    log.error("unexpected error %s", number, exc_info=error)
+    return ApiError(500, "InternalError", f"Internal error occurred: see {number} in the server's log")

@@ -1,0 +1,149 @@
+"""Single objects: get, update, patch, delete, and binding a pod."""
+
+from typing import Any, cast
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api import content
+from app.api.accept import object_body, patch_body
+from app.api.query import delete_options, patch_options, update_options
+from app.api.routes import Target
+from app.kinds.base import Kind, Object
+from app.kinds.decode import convert
+from app.kinds.errors import ApiError, bad_request, conflict
+from app.kinds.patch import json_patch, merge_patch
+from app.kinds.pod import Pod
+from app.kinds.strategic_patch import strategic_patch
+from app.registry import binding, objects
+from app.registry.deletion import Demand
+from app.registry.objects import Preconditions, Registry
+
+
+async def answer(registry: Registry, request: Request, found: Target, verb: str) -> Response:
+    """One object: what `verb` says."""
+    if verb == "get":
+        stored = content.stored_kind(found.kind)
+        head = await objects.find(registry, stored, found.namespace or "", found.name)
+        return content.one(request, found.kind, head.wire, registry.now())
+    if verb == "update":
+        return await _update(registry, request, found)
+    if verb == "patch":
+        return await _patch(registry, request, found)
+    if verb == "delete" and not found.subresource:
+        return await _delete(registry, request, found)
+    raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+
+
+async def _update(registry: Registry, request: Request, found: Target) -> Response:
+    options = update_options(request.query_params.multi_items())
+    decoded = await content.read_object(request, found.kind, content.validation_of(options))
+    made = await objects.update(
+        registry,
+        content.stored_kind(found.kind),
+        found.namespace or "",
+        found.name,
+        content.inward(found.kind, decoded.object),
+        status=found.subresource == "status",
+        dry_run=options.is_dry_run,
+    )
+    return content.one(request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings))
+
+
+async def _patch(registry: Registry, request: Request, found: Target) -> Response:
+    form = patch_body(request.headers.get("content-type"))
+    options = patch_options(request.query_params.multi_items(), apply=form == "apply-patch")
+    if form == "apply-patch":
+        raise ApiError(415, "UnsupportedMediaType", "server-side apply is not served by this version of Jobplane")
+    patch = await content.read_document(request)
+    warnings: list[str] = []
+
+    def change(old: Object) -> Object:
+        patched = _patched(form, found.kind, _document(found.kind, old), patch)
+        decoded = convert(
+            patched, found.kind.type, api_version=found.kind.api_version, validation=content.validation_of(options)
+        )
+        warnings[:] = decoded.warnings
+        return content.inward(found.kind, decoded.object)
+
+    made = await objects.edit(
+        registry,
+        content.stored_kind(found.kind),
+        found.namespace or "",
+        found.name,
+        change,
+        status=found.subresource == "status",
+        dry_run=options.is_dry_run,
+    )
+    return content.one(request, found.kind, made.body, registry.now(), warnings=(*warnings, *made.warnings))
+
+
+def _document(kind: Kind, old: Object) -> dict[str, Any]:
+    """The object as the client that patches it sees it."""
+    seen = kind.outward(old) if kind.outward else old
+    document: dict[str, Any] = msgspec.to_builtins(seen)
+    return {**document, "apiVersion": kind.api_version, "kind": kind.name}
+
+
+def _patched(form: str, kind: Kind, document: dict[str, Any], patch: Any) -> dict[str, Any]:
+    if form == "json-patch":
+        return json_patch(document, patch)
+    if form == "merge-patch":
+        return merge_patch(document, patch)
+    return strategic_patch(document, patch, kind.type)
+
+
+async def delete_demand(request: Request) -> tuple[Demand, Preconditions, bool]:
+    """What a DELETE asks for, from its body or its query."""
+    given = await content.read_document(request)
+    if given is not None and not isinstance(given, dict):
+        raise bad_request("the body of a DELETE must be DeleteOptions")
+    options = delete_options(request.query_params.multi_items(), given)
+    wanted = options.preconditions
+    demand = Demand(grace_seconds=options.grace_period_seconds, propagation=cast("Any", options.policy) or None)
+    preconditions = Preconditions(
+        uid=(wanted and wanted.uid) or "", resource_version=(wanted and wanted.resource_version) or ""
+    )
+    return demand, preconditions, options.is_dry_run
+
+
+ORPHANED = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them "
+    "or set propagationPolicy=Orphan to suppress this warning"
+)
+
+
+async def _delete(registry: Registry, request: Request, found: Target) -> Response:
+    kind = content.stored_kind(found.kind)
+    demand, preconditions, dry_run = await delete_demand(request)
+    old, left = await objects.delete(
+        registry, kind, found.namespace or "", found.name, demand, preconditions, dry_run=dry_run
+    )
+    warnings = [ORPHANED] if kind.orphans and demand.propagation is None else []
+    if left is not None:
+        return content.one(request, found.kind, left, registry.now(), warnings=warnings)
+    details = {"name": found.name, "group": kind.group, "kind": kind.plural, "uid": old.metadata.uid}
+    done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return Response(msgspec.json.encode(done), 200, content.warning_headers(warnings), "application/json")
+
+
+async def bind(registry: Registry, request: Request, found: Target) -> Response:
+    """POST pods/NAME/binding: put a pod on a node, once."""
+    object_body(request.headers.get("content-type"))
+    given = await content.read_document(request)
+    node = given.get("target", {}).get("name", "") if isinstance(given, dict) else ""
+    if not node:
+        raise bad_request("a Binding must name the node in target.name")
+
+    def change(old: Object) -> Object:
+        pod = cast("Pod", old)
+        if pod.spec.node_name:
+            raise conflict(
+                "pods/binding", found.name, f'pod {found.name} is already assigned to node "{pod.spec.node_name}"'
+            )
+        return binding.bound(pod, node, registry.now())
+
+    await objects.rewrite(registry, found.kind, found.namespace or "", found.name, change)
+    done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    return Response(msgspec.json.encode(done), 201, media_type="application/json")

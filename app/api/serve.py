@@ -1,0 +1,63 @@
+"""Runs the API of one process: TLS, tokens and kubeconfig in the data folder, then uvicorn until a signal."""
+
+import logging
+from pathlib import Path
+
+import uvicorn
+
+from app.api import certificates
+from app.api.app import create_app
+from app.api.auth import MASTERS, NODES, User
+from app.api.tokens import keep
+from app.registry.bootstrap import bootstrap
+from app.registry.objects import Registry
+from app.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+async def prepare(registry: Registry, settings: Settings) -> certificates.Certificates:
+    """What must be there before the first request."""
+    made = certificates.ensure(settings.data_dir / "tls", sorted({"localhost", "127.0.0.1", "::1", settings.host}))
+    await bootstrap(registry)
+    await _keep_file(registry, settings.data_dir / "admin.token", User(name="admin", groups=(MASTERS,)))
+    await _keep_file(registry, settings.data_dir / "agent.token", User(name="system:node:local", groups=(NODES,), nodes=("*",)))
+    return made
+
+
+async def _keep_file(registry: Registry, path: Path, user: User) -> None:
+    if path.exists():
+        await keep(registry, path.read_text().strip(), user)
+
+
+def write_kubeconfig(settings: Settings, made: certificates.Certificates) -> None:
+    """For kubectl on this machine; only its owner may read it."""
+    token = (settings.data_dir / "admin.token").read_text().strip()
+    text = certificates.kubeconfig(settings.url(), made.ca.read_text(), token)
+    certificates.write_private(settings.data_dir / "kubeconfig", text.encode())
+
+
+async def serve(registry: Registry, settings: Settings) -> None:
+    """Serve until SIGINT or SIGTERM. Open watches are cut after a second: their clients come back by themselves."""
+    made = await prepare(registry, settings)
+    if (settings.data_dir / "admin.token").exists():
+        write_kubeconfig(settings, made)
+    config = uvicorn.Config(
+        create_app(registry),
+        host=settings.host,
+        port=settings.port,
+        ssl_certfile=str(made.cert),
+        ssl_keyfile=str(made.key),
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        access_log=False,
+        log_level="warning",
+        server_header=False,
+        timeout_graceful_shutdown=1,
+        backlog=4096,
+    )
+    log.info("serving on %s", settings.url())
+    await uvicorn.Server(config).serve()
+
+

@@ -1,0 +1,146 @@
+"""A thin client of the API: one request, or a list that goes on as a watch. Used by the agent and the command line.
+
+What the server refuses raises the `ApiError` that it answered with; no answer at all raises `UnreachableError`.
+`may_pass` tells whether the same request may work later.
+"""
+
+import socket
+import ssl
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx
+import msgspec
+
+from app.client.watch import Event, follow
+from app.kinds.base import Object
+from app.kinds.errors import ApiError
+
+T = TypeVar("T")
+O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.kinds.base
+
+JSON = "application/json"
+MERGE_PATCH = "application/merge-patch+json"
+TIMEOUT = httpx.Timeout(10.0, read=30.0, pool=None)
+# A watch is silent for as long as nothing happens; TCP's own probes tell whether the other side is still there.
+STREAM_TIMEOUT = httpx.Timeout(10.0, read=None)
+
+
+class UnreachableError(ConnectionError):
+    """No answer: the request may or may not have been carried out."""
+
+
+def may_pass(error: Exception) -> bool:
+    """Whether the same request may work later."""
+    return isinstance(error, UnreachableError) or (
+        isinstance(error, ApiError) and (error.code == 429 or error.code >= 500)
+    )
+
+
+class _Status(msgspec.Struct):
+    """What is read of a meta/v1 Status."""
+
+    message: str = ""
+    reason: str = ""
+    code: int = 0
+
+
+class Api:
+    """`server` is the base address; with `ca_file` only that authority is trusted. `transport` is for tests."""
+
+    def __init__(
+        self,
+        server: str,
+        token: str = "",
+        ca_file: Path | None = None,
+        transport: httpx.AsyncBaseTransport | None = None,
+    ) -> None:
+        # A watch keeps its connection for hours, and the pool looks at every connection for each request: so two pools.
+        self._requests = _client(server, token, transport or _transport(ca_file, connections=16), TIMEOUT)
+        self._streams = _client(server, token, transport or _transport(ca_file, connections=None), STREAM_TIMEOUT)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        params: Mapping[str, str] | None = None,
+        content_type: str = JSON,
+    ) -> bytes:
+        """The body of a 2xx answer. `body` is anything that msgspec can encode."""
+        content = None if body is None else msgspec.json.encode(body)
+        headers = {"Content-Type": content_type} if content is not None else None
+        try:
+            response = await self._requests.request(method, path, content=content, params=params, headers=headers)
+        except httpx.TransportError as error:
+            raise UnreachableError(_said(error)) from error
+        if response.is_error:
+            raise refusal(response.status_code, response.content)
+        return response.content
+
+    async def request_json(self, method: str, path: str, body: Any = None, **how: Any) -> Any:
+        """Like `request`, decoded to plain objects."""
+        return msgspec.json.decode(await self.request(method, path, body, **how))
+
+    async def read(self, path: str, type_: type[T], params: Mapping[str, str] | None = None) -> T:
+        """GET one object, or whatever `type_` describes."""
+        return msgspec.json.decode(await self.request("GET", path, params=params), type=type_)
+
+    @asynccontextmanager
+    async def stream(self, path: str, params: Mapping[str, str] | None = None) -> AsyncGenerator[AsyncIterator[bytes]]:
+        """GET as the bytes come: watches, logs that are followed."""
+        try:
+            async with self._streams.stream("GET", path, params=params) as response:
+                if response.is_error:
+                    raise refusal(response.status_code, await response.aread())
+                yield response.aiter_raw()
+        except httpx.TransportError as error:
+            raise UnreachableError(_said(error)) from error
+
+    def list_and_watch(self, path: str, kind: type[O], params: Mapping[str, str]) -> AsyncGenerator[Event[O]]:
+        """Everything there is, and then every change, for ever: see `app.client.watch.follow`."""
+        return follow(self, path, kind, params)
+
+    async def close(self) -> None:
+        await self._requests.aclose()
+        await self._streams.aclose()
+
+
+def refusal(code: int, body: bytes) -> ApiError:
+    """The error that the server answered with, however badly it is worded."""
+    try:
+        status = msgspec.json.decode(body, type=_Status)
+    except msgspec.MsgspecError:
+        status = _Status(message=body[:200].decode(errors="replace"))
+    return ApiError(code, status.reason or "Unknown", status.message or f"the server answered {code}")
+
+
+def _client(server: str, token: str, transport: httpx.AsyncBaseTransport, timeout: httpx.Timeout) -> httpx.AsyncClient:
+    headers = {"Accept": JSON, "Accept-Encoding": "identity", "User-Agent": "jobplane"}
+    if token:
+        headers["Authorization"] = f"Bearer {token}"
+    return httpx.AsyncClient(base_url=server, headers=headers, transport=transport, timeout=timeout)
+
+
+def _transport(ca_file: Path | None, connections: int | None) -> httpx.AsyncHTTPTransport:
+    return httpx.AsyncHTTPTransport(
+        verify=ssl.create_default_context(cafile=str(ca_file) if ca_file else None),
+        http2=False,
+        trust_env=False,
+        limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),
+        socket_options=_keepalive(),
+    )
+
+
+def _keepalive() -> list[tuple[int, int, int]]:
+    """A peer that vanished is noticed within half a minute. What the platform lacks is left out."""
+    wanted = (("TCP_NODELAY", 1), ("TCP_KEEPIDLE", 10), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 4))
+    options = [(socket.IPPROTO_TCP, getattr(socket, name), value) for name, value in wanted if hasattr(socket, name)]
+    return [(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1), *options]
+
+
+def _said(error: Exception) -> str:
+    return str(error) or type(error).__name__

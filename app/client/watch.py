@@ -1,0 +1,194 @@
+"""List, then watch, for ever: resumes where it was, lists again when told that it is too late (410). Behind `Api`.
+
+Lines are split here, from raw chunks, and each is decoded once, straight into the kind's struct.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, aclosing
+from functools import cache
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
+
+import msgspec
+
+from app.kinds.base import Object
+from app.kinds.errors import ApiError
+
+T = TypeVar("T")
+O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.kinds.base
+
+PAGE = 500
+WINDOW = 300  # seconds that one watch request lasts
+FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Source(Protocol):
+    """The two calls of `Api` that a watch is made of."""
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        params: Mapping[str, str] | None = None,
+        content_type: str = "application/json",
+    ) -> bytes: ...
+
+    def stream(
+        self, path: str, params: Mapping[str, str] | None = None
+    ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
+
+
+class Event(msgspec.Struct, Generic[O], frozen=True):
+    """ADDED, MODIFIED or DELETED with one object; or LISTED with all there are: whatever is not among them is gone."""
+
+    type: str
+    object: O | None = None
+    items: tuple[O, ...] = ()
+
+
+class _Line(msgspec.Struct, Generic[T]):
+    type: str
+    object: T
+
+
+class _PageMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct):
+    metadata: _PageMeta
+    items: tuple[msgspec.Raw, ...] = ()
+
+
+class _Meta(msgspec.Struct, rename="camel"):
+    name: str = ""
+    resource_version: str = ""
+
+
+class _Anything(msgspec.Struct):
+    """What is read of an object that cannot be read as its kind; a Status is one."""
+
+    metadata: _Meta = msgspec.field(default_factory=_Meta)
+    code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
+async def follow(source: Source, path: str, kind: type[O], params: Mapping[str, str]) -> AsyncGenerator[Event[O]]:
+    """A LISTED first, then each change. It goes on after trouble, with a further LISTED if it missed anything.
+
+    Raises `ApiError` only for what does not pass: no right to read, no such path.
+    """
+    watch = _Watch(source, path, kind, params)
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            if not watch.revision:
+                yield await watch.listed()
+            async with aclosing(watch.changes()) as changes:
+                async for event in changes:
+                    pause = FIRST_PAUSE
+                    yield event
+        except ApiError as error:
+            if error.code in (400, 401, 403, 404, 405):
+                raise
+            log.info("watch of %s: %s", path, error)
+            if error.code == 410:
+                watch.revision = ""
+        except (ConnectionError, msgspec.MsgspecError) as error:
+            log.info("watch of %s: %s", path, error)
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+class _Watch(Generic[O]):
+    """`revision` is where the watch stands; empty: it must list first."""
+
+    def __init__(self, source: Source, path: str, kind: type[O], params: Mapping[str, str]) -> None:
+        self.revision = ""
+        self._source, self._path, self._kind, self._params = source, path, kind, dict(params)
+        self._line: msgspec.json.Decoder[_Line[O]] = _line_decoder(kind)
+
+    async def listed(self) -> Event[O]:
+        items: list[O] = []
+        token, revision = "", ""
+        while True:
+            params = {**self._params, "limit": str(PAGE), **({"continue": token} if token else {})}
+            page = msgspec.json.decode(await self._source.request("GET", self._path, params=params), type=_Page)
+            items += [item for raw in page.items for item in self._item(raw)]
+            # All pages show the first one's revision, and from there the watch goes on.
+            revision, token = revision or page.metadata.resource_version, page.metadata.continue_
+            if not token:
+                self.revision = revision
+                return Event("LISTED", items=tuple(items))
+
+    def _item(self, raw: msgspec.Raw) -> Iterator[O]:
+        try:
+            yield msgspec.json.decode(raw, type=self._kind)
+        except msgspec.MsgspecError as error:
+            self._complain(msgspec.json.decode(raw, type=_Anything), error)
+
+    async def changes(self) -> AsyncGenerator[Event[O]]:
+        params = {
+            **self._params,
+            "watch": "true",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self.revision,
+            "timeoutSeconds": str(WINDOW),
+        }
+        async with self._source.stream(self._path, params) as chunks, aclosing(lines(chunks)) as read:
+            async for line in read:
+                for event in self._read(line):
+                    yield event
+
+    def _read(self, line: bytes) -> Iterator[Event[O]]:
+        try:
+            read = self._line.decode(line)
+        except msgspec.MsgspecError as error:
+            self._skip(line, error)
+            return
+        self.revision = read.object.metadata.resource_version or self.revision
+        if read.type != "BOOKMARK":
+            yield Event(read.type, read.object)
+
+    def _skip(self, line: bytes, error: Exception) -> None:
+        """An ERROR carries a Status. Anything else is an object that we do not understand: said, and left alone."""
+        read = msgspec.json.decode(line, type=_Line[_Anything])
+        if read.type == "ERROR":
+            raise_status(read.object)
+        self._complain(read.object, error)
+        self.revision = read.object.metadata.resource_version or self.revision
+
+    def _complain(self, read: _Anything, error: Exception) -> None:
+        log.error("%s: %s cannot be read: %s", self._path, read.metadata.name, error)
+
+
+@cache
+def _line_decoder(kind: Any) -> Any:
+    """Made once a kind: a fleet of a thousand nodes has a thousand watches."""
+    return msgspec.json.Decoder(_Line[kind])
+
+
+def raise_status(status: _Anything) -> NoReturn:
+    raise ApiError(status.code or 500, status.reason, status.message)
+
+
+async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
+    """Whole lines, without their ends, of a stream that is cut anywhere."""
+    rest: list[bytes] = []
+    async for chunk in chunks:
+        *whole, tail = chunk.split(b"\n")
+        for line in whole:
+            if rest:
+                line = b"".join((*rest, line))  # noqa: PLW2901 - the line began in earlier chunks
+                rest = []
+            if line:
+                yield line
+        if tail:
+            rest.append(tail)

@@ -1,0 +1,74 @@
+"""The Job controller: a Job is looked at when it or one of its pods changes."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import cast
+
+from app.controllers.work import Work
+from app.kinds.base import Object
+from app.kinds.job import KIND as JOBS
+from app.kinds.job import Job
+from app.kinds.pod import KIND as PODS
+from app.kinds.pod import Pod
+from app.kinds.selectors import from_label_selector
+from app.plans import job as job_plan
+from app.registry.objects import random_name
+from app.store import Key, Mirror
+
+
+class JobController:
+    component = "job-controller"
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._orphans: dict[Key, Pod] = {}  # pods that nobody controls: a Job may adopt them
+
+    def _note_orphan(self, key: Key, pod: Pod | None) -> None:
+        if pod is not None and pod.metadata.labels and _is_orphan(pod):
+            self._orphans[key] = pod
+        else:
+            self._orphans.pop(key, None)
+
+    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+        if key.kind == JOBS.resource:
+            return [key]
+        if key.kind != PODS.resource:
+            return []
+        self._note_orphan(key, cast("Pod | None", now))
+        return {owner for pod in (before, now) if pod is not None for owner in self._owners(pod)}
+
+    def _owners(self, pod: Object) -> Iterable[Key]:
+        """The Job that controls a pod; for a pod that nobody controls, each Job whose selector might want it."""
+        namespace = pod.metadata.namespace
+        for owner in pod.metadata.owner_references:
+            if owner.controller:
+                return [Key(JOBS.resource, namespace, owner.name)] if owner.kind == JOBS.name else []
+        if not pod.metadata.labels:
+            return []
+        jobs = (cast("Job", each) for each in self._mirror.all(JOBS.resource))
+        return [Key(JOBS.resource, namespace, each.metadata.name) for each in jobs if _wants(each, pod)]
+
+    def everything(self) -> Iterable[Key]:
+        for pod in self._mirror.all(PODS.resource):
+            self._note_orphan(Key(PODS.resource, pod.metadata.namespace, pod.metadata.name), cast("Pod", pod))
+        return [Key(JOBS.resource, job.metadata.namespace, job.metadata.name) for job in self._mirror.all(JOBS.resource)]
+
+    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+        job = cast("Job | None", self._mirror.get(key))
+        if job is None:
+            return []
+        return [Work(job_plan.plan(job, self._pods(job), now, random_name), [job])]
+
+    def _pods(self, job: Job) -> list[Pod]:
+        owned = cast("list[Pod]", self._mirror.owned(job.metadata.uid))
+        return owned + [pod for pod in self._orphans.values() if _wants(job, pod)]
+
+
+def _is_orphan(pod: Object) -> bool:
+    return not any(owner.controller for owner in pod.metadata.owner_references)
+
+
+def _wants(job: Job, pod: Object) -> bool:
+    if job.metadata.namespace != pod.metadata.namespace or job.spec.selector is None:
+        return False
+    return from_label_selector(job.spec.selector).matches(pod.metadata.labels)

@@ -1,0 +1,93 @@
+"""The node controller: looks at a node when it, its lease or its pods change, and when its lease would have run out."""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import cast
+
+from app.controllers.work import Work
+from app.kinds.base import Object
+from app.kinds.lease import KIND as LEASES
+from app.kinds.node import KIND as NODES
+from app.kinds.node import Node
+from app.kinds.pod import KIND as PODS
+from app.kinds.pod import Pod
+from app.plans import nodes as node_plan
+from app.store import Key, Mirror
+
+LEASE_NAMESPACE = "kube-node-lease"
+
+
+class NodeController:
+    component = "node-controller"
+
+    def __init__(self, mirror: Mirror, clock: Callable[[], datetime], grace: timedelta) -> None:
+        self._mirror = mirror
+        self._clock = clock
+        self._grace = grace
+        self._seen_at: dict[str, datetime] = {}  # by our clock: those of the nodes may be wrong
+        self._missing_since: dict[str, datetime] = {}
+        self._pods: defaultdict[str, dict[Key, Pod]] = defaultdict(dict)
+
+    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+        if key.kind == LEASES.resource and key.namespace == LEASE_NAMESPACE:
+            return self._lease_changed(key.name)
+        if key.kind == NODES.resource:
+            return self._node_changed(key.name, now is not None)
+        if key.kind == PODS.resource:
+            return self._pod_changed(key, cast("Pod | None", before), cast("Pod | None", now))
+        return []
+
+    def _lease_changed(self, node: str) -> Iterable[Key]:
+        """A renewal is of interest only if the node counts as lost; else the deadline simply moves."""
+        self._seen_at[node] = self._clock()
+        here = cast("Node | None", self._mirror.get(_key(node)))
+        return [_key(node)] if here is not None and _is_silent(here) else []
+
+    def _node_changed(self, name: str, exists: bool) -> Iterable[Key]:
+        if exists:
+            self._missing_since.pop(name, None)
+            self._seen_at.setdefault(name, self._clock())
+        else:
+            self._missing_since.setdefault(name, self._clock())
+            self._seen_at.pop(name, None)
+        return [_key(name)]
+
+    def _pod_changed(self, key: Key, before: Pod | None, now: Pod | None) -> Iterable[Key]:
+        names = {pod.spec.node_name for pod in (before, now) if pod is not None and pod.spec.node_name}
+        for name in names:
+            if now is not None and now.spec.node_name == name:
+                self._pods[name][key] = now
+            else:
+                self._pods[name].pop(key, None)
+        return [_key(name) for name in names if self._is_of_interest(name)]
+
+    def _is_of_interest(self, name: str) -> bool:
+        """Pods of a healthy node are nothing to look at."""
+        node = cast("Node | None", self._mirror.get(_key(name)))
+        if node is None:
+            self._missing_since.setdefault(name, self._clock())
+            return True
+        return any(taint.effect == "NoExecute" for taint in node.spec.taints)
+
+    def everything(self) -> Iterable[Key]:
+        return [_key(node.metadata.name) for node in self._mirror.all(NODES.resource)] + [
+            _key(name) for name in self._missing_since
+        ]
+
+    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+        node = cast("Node | None", self._mirror.get(key))
+        pods = list(self._pods[key.name].values())
+        if node is None:
+            since = self._missing_since.setdefault(key.name, now)
+            return [Work(node_plan.plan_without_node(key.name, pods, since, now.replace(microsecond=0)))]
+        seen_at = self._seen_at.setdefault(key.name, now)
+        return [Work(node_plan.plan(node, pods, seen_at, self._grace, now))]
+
+
+def _key(node: str) -> Key:
+    return Key(NODES.resource, "", node)
+
+
+def _is_silent(node: Node) -> bool:
+    return any(each.status == "Unknown" for each in node.status.conditions)

@@ -1,0 +1,130 @@
+"""The loop that every controller shares: keys in; observe, plan, commit; again when it is time, or when it was refused.
+
+A key says "look", never "what happened": losing one costs latency, not correctness. Many keys are planned together and
+their write sets share transactions. What was planned from a stale mirror is refused by the store and planned again.
+"""
+
+import asyncio
+import heapq
+import logging
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from app.controllers.work import Work
+from app.kinds.base import Object
+from app.registry.actions import write_set
+from app.registry.objects import Registry
+from app.store import Conflict, Key, Mirror, OutcomeUnknown, Unavailable
+
+log = logging.getLogger(__name__)
+BATCH = 256  # keys planned together
+_RETRY = (timedelta(seconds=1), timedelta(seconds=60))
+
+
+class Controller(Protocol):
+    """What differs between controllers."""
+
+    component: str  # the source of its events
+
+    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+        """The keys to look at because an object changed."""
+
+    def everything(self) -> Iterable[Key]:
+        """The keys to look at when the controller starts."""
+
+    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+        """What to do about a key, planned from the mirror; each item is one write set."""
+
+
+class Runner:
+    """Runs one controller."""
+
+    def __init__(self, registry: Registry, mirror: Mirror, controller: Controller) -> None:
+        self._registry = registry
+        self._mirror = mirror
+        self._controller = controller
+        self._dirty: dict[Key, None] = {}
+        self._later: list[tuple[datetime, Key]] = []
+        self._failures: dict[Key, int] = {}
+        self._wake = asyncio.Event()
+        mirror.listen(self._changed)
+
+    def _changed(self, key: Key, before: Object | None, now: Object | None) -> None:
+        for each in self._controller.woken(key, before, now):
+            self.look_at(each)
+
+    def look_at(self, key: Key) -> None:
+        self._dirty[key] = None
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Run until cancelled."""
+        for key in self._controller.everything():
+            self.look_at(key)
+        while True:
+            await self._wait()
+            keys = list(self._dirty)[:BATCH]
+            for key in keys:
+                del self._dirty[key]
+            await asyncio.gather(*map(self._sync, keys))
+
+    async def _wait(self) -> None:
+        """Return when some key is to be looked at."""
+        while True:
+            now = self._registry.clock()
+            while self._later and self._later[0][0] <= now:
+                self._dirty[heapq.heappop(self._later)[1]] = None
+            if self._dirty:
+                return
+            self._wake.clear()
+            seconds = (self._later[0][0] - now).total_seconds() if self._later else 60.0
+            try:
+                await asyncio.wait_for(self._wake.wait(), max(0.001, seconds))
+            except TimeoutError:
+                continue
+
+    async def _sync(self, key: Key) -> None:
+        """Plan one key and commit; whatever goes wrong, look again."""
+        try:
+            items = self._controller.work(key, self._registry.clock())
+            results = await asyncio.gather(*(self._carry_out(key, item) for item in items), return_exceptions=True)
+            failed = next((each for each in results if isinstance(each, BaseException)), None)
+            if failed:
+                raise failed
+            self._failures.pop(key, None)
+        except Conflict as conflict:
+            self._failures.pop(key, None)
+            await self._catch_up(conflict.revision)
+            self.look_at(key)
+        except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
+            self._again(key, error)
+
+    async def _carry_out(self, key: Key, item: Work) -> None:
+        now = self._registry.now()
+        writes = write_set(item.plan, item.seen, self._controller.component, now)
+        if writes:
+            await self._registry.store.commit(writes)
+        if item.plan.again_at is not None:
+            heapq.heappush(self._later, (item.plan.again_at, key))
+            self._wake.set()
+
+    async def _catch_up(self, revision: int) -> None:
+        """What refused the plan is visible at `revision`: planning before the mirror has it would be refused again."""
+        try:
+            async with asyncio.timeout(1.0):
+                await self._registry.store.feed.reach(revision)
+        except TimeoutError:
+            pass
+
+    def _again(self, key: Key, error: Exception) -> None:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        delay = min(_RETRY[0] * 2 ** min(failures - 1, 10), _RETRY[1])
+        away = isinstance(error, Unavailable | OutcomeUnknown)
+        if away:
+            delay = _RETRY[0] / 4
+        if failures == 1 or not away:
+            log.warning("%s: %s: %s", self._controller.component, "/".join(key), error, exc_info=None if away else error)
+        heapq.heappush(self._later, (self._registry.clock() + delay, key))
+
+

@@ -1,0 +1,118 @@
+"""The scheduler: one round places all pending pods at once; each binding is a write set of its own.
+
+Usage is kept as pods come and go, so a round costs what changed and the nodes, never all pods.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import cast
+
+from app.controllers.work import Work
+from app.kinds.base import Condition, Object
+from app.kinds.node import KIND as NODES
+from app.kinds.node import Node
+from app.kinds.pod import KIND as PODS
+from app.kinds.pod import Pod, condition, is_terminal
+from app.kinds.pod_resources import requests
+from app.plans import schedule
+from app.plans.plan import Emit, Plan, Update
+from app.plans.schedule import Room, Wish
+from app.registry.binding import bound, with_condition
+from app.store import Key, Mirror
+
+ROUND = Key("scheduler", "", "round")
+SAY_AGAIN = timedelta(seconds=15)  # how often a pod that stays pending is told a changed reason
+MOST = 2_000  # bindings of one round
+
+
+class Scheduler:
+    component = "default-scheduler"
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._pending: dict[Key, tuple[Pod, Wish]] = {}
+        self._rooms: dict[str, Room] = {}
+        self._placed: dict[Key, tuple[str, dict[str, int]]] = {}
+
+    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+        if key.kind == NODES.resource:
+            return self._node_changed(key.name, cast("Node | None", before), cast("Node | None", now))
+        if key.kind == PODS.resource:
+            return self._pod_changed(key, cast("Pod | None", now))
+        return []
+
+    def _node_changed(self, name: str, before: Node | None, now: Node | None) -> Iterable[Key]:
+        if now is None:
+            self._rooms.pop(name, None)
+            return []
+        if before is not None and before.spec == now.spec and before.status.allocatable == now.status.allocatable and (
+            before.metadata.labels == now.metadata.labels
+        ):
+            self._rooms[name].node = now
+            return []
+        self._rooms[name] = schedule.room(now)
+        for node, needs in self._placed.values():
+            if node == name:
+                schedule.take(self._rooms, name, needs)
+        return [ROUND] if self._pending else []
+
+    def _pod_changed(self, key: Key, pod: Pod | None) -> Iterable[Key]:
+        placed = self._placed.pop(key, None)
+        if placed:
+            schedule.take(self._rooms, *placed, sign=-1)
+        freed = placed is not None and (pod is None or is_terminal(pod))
+        if pod is not None and pod.spec.node_name and not is_terminal(pod):
+            self._placed[key] = (pod.spec.node_name, placed[1] if placed else requests(pod))
+            schedule.take(self._rooms, *self._placed[key])
+        if pod is not None and _is_pending(pod):
+            known = self._pending.get(key)
+            self._pending[key] = (pod, known[1] if known else schedule.wish(pod))
+            return [] if known else [ROUND]
+        self._pending.pop(key, None)
+        return [ROUND] if freed and self._pending else []
+
+    def everything(self) -> Iterable[Key]:
+        for kind in (NODES.resource, PODS.resource):
+            for each in list(self._mirror.all(kind)):
+                self.woken(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
+        return [ROUND]
+
+    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+        pods = list(self._pending.values())[:MOST]
+        if not pods:
+            return []
+        rooms = {name: Room(each.node, dict(each.free), each.size) for name, each in self._rooms.items()}
+        outcome = schedule.schedule(pods, rooms)
+        stamp = now.replace(microsecond=0)
+        works = [Work(Plan((Update(bound(pod, node, stamp), pod), _scheduled(pod, node)))) for pod, node in outcome.bound]
+        works += [each for pod, why in outcome.unbound if (each := _told(pod, why, stamp))]
+        return works
+
+
+def _is_pending(pod: Pod) -> bool:
+    return (
+        not pod.spec.node_name
+        and pod.metadata.deletion_timestamp is None
+        and not is_terminal(pod)
+        and not pod.spec.scheduling_gates
+        and pod.spec.scheduler_name in ("", "default-scheduler")
+    )
+
+
+def _scheduled(pod: Pod, node: str) -> Emit:
+    name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+    return Emit("Normal", "Scheduled", f"Successfully assigned {name} to {node}", pod)
+
+
+def _told(pod: Pod, why: str, now: datetime) -> Work | None:
+    """Say why a pod stays pending: at once, and again when the reason has changed for a while."""
+    said = condition(pod.status.conditions, "PodScheduled")
+    if said is not None and said.status == "False":
+        since = said.last_probe_time or said.last_transition_time
+        if said.message == why or (since is not None and now - since < SAY_AGAIN):
+            return None
+    since = said.last_transition_time if said is not None and said.status == "False" else now
+    unschedulable = Condition(
+        type="PodScheduled", status="False", reason="Unschedulable", message=why, last_probe_time=now, last_transition_time=since
+    )
+    return Work(Plan((Update(with_condition(pod, unschedulable), pod), Emit("Warning", "FailedScheduling", why, pod))))

@@ -1,0 +1,97 @@
+"""From the bytes of a request to plain JSON values, whatever the bytes are.
+
+`decode` and patches read bodies through this. A body that comes out is UTF-8, nests no deeper than 100 levels, and
+holds no NUL (Postgres cannot store one), no lone surrogate, no NaN. What is wrong with another is said in a 400.
+"""
+
+import json
+import re
+from collections import Counter
+from itertools import accumulate
+from typing import Any, Literal
+
+import msgspec
+
+from app.kinds import yaml_document
+from app.kinds.errors import ApiError, bad_request
+
+ContentType = Literal["json", "yaml"]
+
+DEEPEST = 100
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
+_NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
+_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+
+
+def malformed(why: object) -> ApiError:
+    return bad_request(f"couldn't get version/kind; json parse error: {why}")
+
+
+def json_of(body: bytes, content_type: ContentType) -> bytes:
+    """The body as checked JSON. Whether it is well-formed is left to those who parse it."""
+    if content_type == "yaml":
+        body = encoded(yaml_document.load(_text(body)))
+    elif not body.isascii():
+        _text(body)
+    if b"\\u0000" in body and _NUL.search(body):
+        raise malformed("strings may not contain NUL characters")
+    if body.count(b"{") + body.count(b"[") > DEEPEST and _depth(body) > DEEPEST:
+        raise malformed(f"exceeded max depth of {DEEPEST}")
+    return body
+
+
+def _text(body: bytes) -> str:
+    try:
+        return body.decode()
+    except UnicodeDecodeError as error:
+        raise malformed(f"invalid UTF-8 at byte {error.start}") from None
+
+
+def _depth(body: bytes) -> int:
+    brackets = _STRING.sub(b"", body).translate(None, _NOT_BRACKETS)
+    return max(accumulate(map(_STEP.__getitem__, brackets)))
+
+
+def encoded(value: Any) -> bytes:
+    """The JSON of a plain value. Not everything that Python holds has one."""
+    try:
+        return msgspec.json.encode(value)
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise malformed(error) from None
+
+
+def parse(body: bytes, content_type: ContentType = "json") -> Any:
+    """The plain value in a body: what patches are made of."""
+    return value_of(json_of(body, content_type))
+
+
+def value_of(body: bytes) -> Any:
+    try:
+        return msgspec.json.decode(body)
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
+        raise malformed(error) from None
+
+
+class Repeating(dict[str, Any]):
+    """An object in which some keys came more than once; the last of each counts."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        counts = Counter(key for key, _ in pairs)
+        self.repeated = [key for key, count in counts.items() if count > 1]
+
+
+def value_with_duplicates(body: bytes) -> Any:
+    """As `value_of`, but objects with duplicate keys are `Repeating`. Several times slower."""
+    value_of(body)  # the stricter parser of the two has to be content first
+    try:
+        return json.loads(body.decode(), object_pairs_hook=_object)
+    except (ValueError, RecursionError) as error:
+        raise malformed(error) from None
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    return found if len(found) == len(pairs) else Repeating(pairs)

@@ -1,0 +1,170 @@
+"""What a struct looks like from outside: a tree of wire names, built once a type.
+
+Decoding walks it to tell unknown fields and wrong types, strategic patches to find merge keys.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+from msgspec import inspect
+
+from app.kinds.base import MicroTime, wire_name
+
+Sort = Literal[
+    "struct",
+    "list",
+    "map",
+    "any",
+    "string",
+    "integer",
+    "number",
+    "bool",
+    "bytes",
+    "time",
+    "micro",
+    "quantity",
+    "either",
+]
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Shape:
+    """A type: `sort` says which of the rest counts.
+
+    go:       the name that Go's errors give the type.
+    fields:   of a struct, by wire name.
+    item:     what a list or map holds.
+    low, high: bounds of an integer.
+    moments:  fields of a struct that are, or have inside, times: (attribute, shape).
+    """
+
+    sort: Sort
+    go: str
+    fields: dict[str, "Field"] = field(default_factory=dict)
+    item: "Shape | None" = None
+    low: int = -(2**63)
+    high: int = 2**63 - 1
+    moments: tuple[tuple[str, "Shape"], ...] = ()
+
+
+class Field(NamedTuple):
+    """A field of a struct, and how strategic patches merge it: `key` tells a list's elements apart."""
+
+    attribute: str
+    shape: Shape
+    strategies: frozenset[str]
+    key: str
+
+
+ANY = Shape("any", "interface {}")
+
+
+@cache
+def shape_of(type_: type) -> Shape:
+    """The shape of a struct."""
+    return _Builder().of(inspect.type_info(type_))
+
+
+_SIMPLE: dict[type[inspect.Type], tuple[Sort, str]] = {
+    inspect.BoolType: ("bool", "bool"),
+    inspect.FloatType: ("number", "float64"),
+    inspect.BytesType: ("bytes", "[]uint8"),
+    inspect.DateTimeType: ("time", "string"),
+}
+_MICRO = next(meta.pattern for meta in MicroTime.__metadata__)  # type: ignore[attr-defined]  # Annotated's own record
+
+
+class _Builder:
+    """Builds shapes of one tree; a struct that holds itself comes out as a cycle."""
+
+    def __init__(self) -> None:
+        self._known: dict[type, Shape] = {}
+
+    def of(self, type_: inspect.Type) -> Shape:
+        match type_:
+            case inspect.Metadata():
+                return self.of(type_.type)
+            case inspect.StructType():
+                return self._known.get(type_.cls) or self._struct(type_)
+            case inspect.UnionType():
+                return self._union([each for each in type_.types if not isinstance(each, inspect.NoneType)])
+            case inspect.VarTupleType() | inspect.ListType():
+                item = self.of(type_.item_type)
+                return Shape("list", f"[]{item.go}", item=item)
+            case inspect.DictType():
+                item = self.of(type_.value_type)
+                return Shape("any", "map[string]interface {}") if item is ANY else _map(item)
+        return _scalar(type_)
+
+    def _struct(self, type_: inspect.StructType) -> Shape:
+        shape = self._known[type_.cls] = Shape("struct", f"v1.{type_.cls.__name__}")
+        for each in type_.fields:
+            shape.fields[each.encode_name] = self._field(each)
+        shape.moments = tuple(
+            (each.attribute, each.shape) for each in shape.fields.values() if _has_moments(each.shape)
+        )
+        return shape
+
+    def _field(self, each: inspect.Field) -> Field:
+        extra = (each.type.extra if isinstance(each.type, inspect.Metadata) else None) or {}
+        strategies = frozenset(str(extra.get("patch", "")).split(",")) - {""}
+        key = wire_name(extra.get("patch_key", ""))
+        return Field(each.name, self.of(each.type), strategies | {"merge"} if key else strategies, key)
+
+    def _union(self, types: Sequence[inspect.Type]) -> Shape:
+        if len(types) == 1:
+            return self.of(types[0])
+        has_floats = any(isinstance(each, inspect.FloatType) for each in types)
+        return Shape("quantity", "resource.Quantity") if has_floats else Shape("either", "int32")
+
+
+def _map(item: Shape) -> Shape:
+    return Shape("map", f"map[string]{item.go}", item=item)
+
+
+def _scalar(type_: inspect.Type) -> Shape:
+    match type_:
+        case inspect.StrType():
+            return Shape("micro" if type_.pattern == _MICRO else "string", "string")
+        case inspect.IntType():
+            is_small = type_.le is not None and type_.le < 2**31
+            size = 31 if is_small else 63
+            return Shape("integer", f"int{size + 1}", low=-(2**size), high=2**size - 1)
+        case inspect.LiteralType() | inspect.EnumType():
+            return Shape("string", "string")
+    simple = _SIMPLE.get(type(type_))
+    return Shape(*simple) if simple else ANY
+
+
+def _has_moments(shape: Shape) -> bool:
+    if shape.item:
+        return _has_moments(shape.item)
+    return shape.sort in ("time", "micro") or bool(shape.moments)
+
+
+Settle = Callable[[Any], Any]
+
+
+def settled(obj: Any, shape: Shape, settle: dict[Sort, Settle]) -> Any:
+    """A copy in which each time went through `settle`; the same object if none of them changed."""
+    changes = {}
+    for attribute, inner in shape.moments:
+        value = getattr(obj, attribute)
+        if value and (new := _settled(value, inner, settle)) is not value:
+            changes[attribute] = new
+    return msgspec.structs.replace(obj, **changes) if changes else obj
+
+
+def _settled(value: Any, shape: Shape, settle: dict[Sort, Settle]) -> Any:
+    if shape.sort == "struct":
+        return settled(value, shape, settle)
+    if shape.item is None:
+        return settle[shape.sort](value)
+    if shape.sort == "map":
+        items = {key: _settled(each, shape.item, settle) for key, each in value.items()}
+        return items if any(items[key] is not value[key] for key in items) else value
+    new = tuple([_settled(each, shape.item, settle) for each in value])
+    return new if any(a is not b for a, b in zip(new, value, strict=True)) else value

@@ -1,0 +1,93 @@
+"""How long a Job waits before it starts pods again after some have failed.
+
+The count and the time of the last failure are kept in the Job's annotation `jobplane.dev/backoff`, `<failures>;<time>`.
+They cannot be derived from pods, which anybody may delete, nor be held in memory, since any replica may plan next. A
+Job without failures never carries the annotation, and it goes with the first success or with the end of the Job.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+
+from app.kinds.job import Job
+from app.kinds.pod import Pod
+
+ANNOTATION = "jobplane.dev/backoff"
+BASE = timedelta(seconds=10)
+LONGEST = timedelta(seconds=600)
+
+
+class Backoff(msgspec.Struct, frozen=True):
+    """Failures since the last success, and when the last of them ended."""
+
+    failures: int = 0
+    last_at: datetime | None = None
+
+    @property
+    def retry_at(self) -> datetime | None:
+        """Before this moment, nothing is started."""
+        return self.last_at + delay(self.failures) if self.last_at and self.failures else None
+
+
+def delay(failures: int) -> timedelta:
+    """10 s after the first failure, then twice as long each time, up to ten minutes."""
+    return min(BASE * 2 ** min(failures - 1, 10), LONGEST) if failures > 0 else timedelta()
+
+
+def remembered(job: Job) -> Backoff:
+    """What the Job says of earlier failures; what somebody garbled counts as nothing."""
+    failures, _, last_at = job.metadata.annotations.get(ANNOTATION, "").partition(";")
+    try:
+        last = datetime.fromisoformat(last_at)
+        return Backoff(int(failures), last) if last.tzinfo else Backoff()
+    except ValueError:
+        return Backoff()
+
+
+def noted(annotations: dict[str, str], backoff: Backoff) -> dict[str, str]:
+    """The annotations with the back-off in them, or without if there is none; the same dict if nothing changes."""
+    text = f"{backoff.failures};{backoff.last_at:%Y-%m-%dT%H:%M:%SZ}" if backoff.failures and backoff.last_at else None
+    if annotations.get(ANNOTATION) == text:
+        return annotations
+    others = {key: value for key, value in annotations.items() if key != ANNOTATION}
+    return {**others, ANNOTATION: text} if text else others
+
+
+def after(backoff: Backoff, succeeded: Sequence[Pod], failed: Sequence[Pod], now: datetime) -> Backoff:
+    """The back-off once these pods, which ended since the last look, are known."""
+    if not failed:
+        return Backoff() if succeeded else backoff
+    ends = [ended_at(pod, now) for pod in failed]
+    if not succeeded:
+        return Backoff(backoff.failures + len(ends), max([*ends, backoff.last_at or ends[0]]))
+    success_at = max(ended_at(pod, now) for pod in succeeded)
+    later = [end for end in ends if end > success_at]
+    return Backoff(len(later), max(later)) if later else Backoff()
+
+
+def ended_at(pod: Pod, now: datetime) -> datetime:
+    """When the pod ended, as well as its status tells. Never after now: a node's clock may be ahead of ours."""
+    return min(_containers_ended_at(pod) or _unready_at(pod) or _deleted_at(pod) or now, now)
+
+
+def _containers_ended_at(pod: Pod) -> datetime | None:
+    states = [status.state for status in pod.status.container_statuses]
+    ends = [state.terminated.finished_at for state in states if state and state.terminated]
+    known = [end for end in ends if end]
+    return max(known) if known and len(known) == len(states) else None
+
+
+def _unready_at(pod: Pod) -> datetime | None:
+    for condition in pod.status.conditions:
+        if condition.type == "Ready" and condition.status == "False":
+            return condition.last_transition_time
+    return None
+
+
+def _deleted_at(pod: Pod) -> datetime | None:
+    """When deletion was asked for; for a pod that nobody deleted, all that is left is when it was created."""
+    meta = pod.metadata
+    if not meta.deletion_timestamp:
+        return meta.creation_timestamp
+    return meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)

@@ -1,0 +1,72 @@
+"""backoffLimitPerIndex: each index is retried on its own account.
+
+Used by `app.plans.counting` and `app.plans.scaling`. The number of failures so far stands in an annotation of the
+index's pod and passes from a failed pod to its replacement; hence the last failed pod of an index keeps its finalizer,
+and is not counted yet, until a replacement exists or none is needed. Each index has its own back-off.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from app.kinds.job import Job
+from app.kinds.pod import Pod
+from app.plans.backoff import delay, ended_at
+from app.plans.failure_policy import counts, fails_index
+from app.plans.indexes import index_of
+
+FAILURES = "batch.kubernetes.io/job-index-failure-count"
+IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
+
+
+def is_limited(job: Job) -> bool:
+    return job.spec.backoff_limit_per_index is not None
+
+
+def failures_of(pod: Pod) -> tuple[int, int]:
+    """How often the pod's index had failed before it: failures that counted, and failures that were ignored."""
+    return _number(pod, FAILURES), _number(pod, IGNORED)
+
+
+def _number(pod: Pod, annotation: str) -> int:
+    text = pod.metadata.annotations.get(annotation, "")
+    number = int(text) if len(text) < 11 and text.isascii() and text.isdigit() else 0
+    return number if number < 2**31 else 0
+
+
+def newly_failed(job: Job, failed: Iterable[Pod]) -> set[int]:
+    """The indexes that are not to be retried after these failures."""
+    limit = job.spec.backoff_limit_per_index
+    if limit is None:
+        return set()
+    spent = (pod for pod in failed if fails_index(job, pod) or (counts(job, pod) and failures_of(pod)[0] >= limit))
+    return {index for pod in spent if (index := index_of(pod)) is not None}
+
+
+def last_failed(job: Job, failed: Sequence[Pod], now: datetime) -> dict[int, Pod]:
+    """For each index the failed pod that its replacement goes on from."""
+    if not is_limited(job):
+        return {}
+    last: dict[int, Pod] = {}
+    for pod in sorted(failed, key=lambda pod: (sum(failures_of(pod)), ended_at(pod, now))):
+        if (index := index_of(pod)) is not None:
+            last[index] = pod
+    return last
+
+
+def retry_at(pod: Pod, now: datetime) -> datetime:
+    """When a replacement of this failed pod may start."""
+    return ended_at(pod, now) + delay(sum(failures_of(pod)) + 1)
+
+
+def inherited(job: Job, predecessor: Pod | None) -> dict[str, str]:
+    """The annotations by which a pod carries its index's failures on."""
+    if not is_limited(job):
+        return {}
+    if predecessor is None:
+        return {FAILURES: "0"}
+    failures, ignored = failures_of(predecessor)
+    if counts(job, predecessor):
+        failures += 1
+    else:
+        ignored += 1
+    return {FAILURES: str(failures)} | ({IGNORED: str(ignored)} if ignored else {})

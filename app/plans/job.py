@@ -1,0 +1,107 @@
+"""What to do next about one Job. Pure: the same job, pods, time and names give the same plan.
+
+Called by the Job controller whenever a Job or one of its pods changes, and at the time that the last plan named. A plan
+is carried out whole or not at all; so every plan starts from a state in which each pod is either counted and without
+the tracking finalizer, or not counted and with it.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from app.kinds.base import Condition
+from app.kinds.job import Job, is_finished
+from app.kinds.pod import Pod
+from app.plans import events
+from app.plans.counting import Situation, settle, situation
+from app.plans.job_pods import Claim, claim, controller_of, is_tracked, loosened
+from app.plans.job_status import Step, written
+from app.plans.plan import Action, Create, Delete, Emit, Move, Names, Plan, SetStatus, Update, earliest
+from app.plans.scaling import adjust, stop_all
+from app.plans.verdict import completion, deadline_at, outcome
+
+
+def plan(job: Job, pods: Sequence[Pod], now: datetime, names: Names) -> Plan:
+    """The next step towards what the Job's spec says.
+
+    `pods` must hold all pods that the Job controls and that carry the tracking finalizer, or are active or terminating;
+    and the orphans that its selector matches. More of its pods do no harm: those that were counted need no look.
+    """
+    if not is_ours(job):
+        return Plan()
+    if is_finished(job):
+        return Plan(tuple(let_go(job, pods)))
+    if job.spec.completion_mode not in ("", "NonIndexed", "Indexed"):
+        return Plan((events.unknown_completion_mode(job),))
+    claims = claim(job, pods)
+    step = decide(situation(job, claims.pods, now), names)
+    after = written(step)
+    status = () if after is job else (SetStatus(after),)
+    deadline = deadline_at(after) if step.runs else None
+    return Plan(
+        (*_pods(step, claims), *status, *_events(step, after)),
+        again_at=earliest((step.move.again_at, deadline)),
+    )
+
+
+def decide(situation: Situation, names: Names) -> Step:
+    """With an outcome every pod is stopped. Without, pods are adjusted, and that may show that the Job is complete."""
+    found = outcome(situation)
+    move = stop_all(situation) if found else _adjusted(situation, names)
+    active = len(situation.seen.active) - len(move.delete) + len(move.create)
+    found = found or completion(situation, active)
+    return Step(situation, move, found, settle(situation, move, found), active)
+
+
+def _adjusted(situation: Situation, names: Names) -> Move:
+    return Move() if situation.job.metadata.deletion_timestamp else adjust(situation, names)
+
+
+def is_ours(job: Job) -> bool:
+    """Jobs that say another controller manages them are left alone entirely."""
+    return job.spec.managed_by in (None, "kubernetes.io/job-controller")
+
+
+def let_go(job: Job | None, pods: Iterable[Pod]) -> Iterable[Update]:
+    """Free the pods of a Job that is finished, or of a Job that is gone, of the tracking finalizer."""
+    for pod in pods:
+        owner = controller_of(pod)
+        if is_tracked(pod) and (owner is None or job is None or owner.uid == job.metadata.uid):
+            yield Update(loosened(pod), pod)
+
+
+def _pods(step: Step, claims: Claim) -> Iterable[Action]:
+    """What happens to pods: one action for each, whatever the reasons."""
+    before, touched = claims.before, set[str]()
+    for pod in step.move.delete:
+        touched.add(pod.metadata.uid)
+        free = loosened(pod)
+        yield Delete(free, before.get(pod.metadata.uid, None if free is pod else pod))
+    for pod in step.ledger.loosened:
+        touched.add(pod.metadata.uid)
+        yield Update(loosened(pod), before.get(pod.metadata.uid, pod))
+    for pod in claims.changed:
+        if pod.metadata.uid not in touched:
+            yield Update(pod, before[pod.metadata.uid])
+    yield from map(Create, step.move.create)
+
+
+def _events(step: Step, after: Job) -> Iterable[Emit]:
+    job = step.situation.job
+    yield from events.created(job, step.move.create)
+    yield from events.deleted(job, step.move.delete)
+    new = [each for each in after.status.conditions if each not in job.status.conditions]
+    for each in new:
+        yield from _told(step, each)
+
+
+def _told(step: Step, new: Condition) -> Iterable[Emit]:
+    """The events that a new condition brings."""
+    job, completions = step.situation.job, step.situation.job.spec.completions
+    if new.type == "Suspended":
+        yield events.suspended(job) if new.status == "True" else events.resumed(job)
+    elif new.type in ("Complete", "Failed"):
+        yield events.finished(job, new)
+    elif (
+        new.reason == "CompletionsReached" and completions is not None and step.situation.tally.succeeded > completions
+    ):
+        yield events.too_many_succeeded(job)

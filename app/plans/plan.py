@@ -1,0 +1,84 @@
+"""What a decision looks like: actions to take together, and perhaps a time to look again.
+
+Made by the modules of `app.plans`, carried out by the controllers' runner. All actions of a plan are one write set:
+they happen together or not at all, guarded by the revisions of the objects that the plan was made from.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+import msgspec
+
+from app.kinds.base import Object
+from app.kinds.pod import Pod
+
+Names = Callable[[str], str]  # prefix -> an unused name that starts with it: randomness is handed in
+
+
+class _Action(msgspec.Struct, frozen=True):
+    """The base of every action."""
+
+
+class Create(_Action, frozen=True):
+    """Create the object. Its name is set; uid, creation time and defaults are the registry's."""
+
+    object: Object
+
+
+class Update(_Action, frozen=True):
+    """Write the object in place of `old`, for instance without a finalizer or with an owner."""
+
+    object: Object
+    old: Object
+
+
+class Delete(_Action, frozen=True):
+    """Ask for deletion, with grace and finalizers as for any client.
+
+    `object` is how it must be stored before that, in the same write: it may lack a finalizer that `old`, which is set
+    only then, still had.
+    """
+
+    object: Object
+    old: Object | None = None
+    propagation: str = ""  # Background, Foreground, Orphan; empty is the kind's own
+    grace_period_seconds: int | None = None
+
+
+class SetStatus(_Action, frozen=True):
+    """Write the object's status, and its annotations: some of what a controller must remember is kept there."""
+
+    object: Object
+
+
+class Emit(_Action, frozen=True):
+    """Record an event about an object. `count` stands for that many like it."""
+
+    type: str  # Normal or Warning
+    reason: str
+    message: str
+    about: Object
+    count: int = 1
+
+
+Action = Create | Update | Delete | SetStatus | Emit
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """What to do now, and when to look again if nothing happens before."""
+
+    actions: tuple[Action, ...] = ()
+    again_at: datetime | None = None
+
+
+def earliest(moments: Iterable[datetime | None]) -> datetime | None:
+    """When to look again, of several reasons to."""
+    return min((moment for moment in moments if moment), default=None)
+
+
+class Move(msgspec.Struct, frozen=True):
+    """Which pods are to start and to stop: a part of a plan, before it is known what that does to the counts."""
+
+    delete: tuple[Pod, ...] = ()
+    create: tuple[Pod, ...] = ()
+    again_at: datetime | None = None

@@ -1,0 +1,105 @@
+"""From a plan's actions to one write set. Called by the controllers' runner; the plan is carried out whole or not at all."""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from functools import cache
+from secrets import token_hex
+from uuid import uuid4
+
+import msgspec
+
+from app.kinds import KINDS
+from app.kinds.base import Kind, Object, ObjectMeta, ObjectReference
+from app.kinds.event import Event, EventSource
+from app.plans.plan import Action, Create, Delete, Emit, Plan, SetStatus, Update
+from app.registry import deletion
+from app.registry.codec import NAMESPACES, key_of, write_of
+from app.store import Key, Write, guard
+
+
+@cache
+def kind_of(type_: type[Object]) -> Kind:
+    """The kind whose objects are of this type."""
+    return next(kind for kind in KINDS if kind.type is type_)
+
+
+def write_set(plan: Plan, seen: Iterable[Object], component: str, now: datetime) -> list[Write]:
+    """The writes of a plan. `seen` are the versions that it was made from of the objects whose status it sets.
+
+    A plan that acts at all writes every object in `seen`, changed or not: so of two plans made from the same state, the
+    second is refused. That, not caution in the plans, is what keeps counts exact.
+    """
+    if not plan.actions:
+        return []
+    olds = {old.metadata.uid: old for old in seen}
+    writes: list[Write] = []
+    for action in plan.actions:
+        writes.append(_write(action, olds, component, now))
+    named = {write.uid for write in writes if write.change != "G"}
+    writes += [write_of(kind_of(type(old)), old, "M", old) for uid, old in olds.items() if uid not in named]
+    return writes + list(_guards(plan.actions))
+
+
+def _guards(actions: Iterable[Action]) -> Iterator[Write]:
+    """Nothing is created in a namespace that is absent or going."""
+    spaces = {action.object.metadata.namespace for action in actions if isinstance(action, Create)} - {""}
+    return (guard(Key(NAMESPACES, "", namespace)) for namespace in sorted(spaces))
+
+
+def _write(action: Action, olds: dict[str, Object], component: str, now: datetime) -> Write:
+    if isinstance(action, Create):
+        return write_of(kind_of(type(action.object)), _created(action.object, now), "A")
+    if isinstance(action, Emit):
+        return write_of(kind_of(Event), event(action, component, now), "A")
+    kind = kind_of(type(action.object))
+    if isinstance(action, SetStatus):
+        return write_of(kind, action.object, "M", olds[action.object.metadata.uid])
+    if isinstance(action, Update):
+        gone = deletion.is_over(action.object)
+        return write_of(kind, action.object, "D" if gone else "M", action.old)
+    return _deleted(kind, action, now)
+
+
+def _deleted(kind: Kind, action: Delete, now: datetime) -> Write:
+    propagation = action.propagation if action.propagation in {"Orphan", "Background", "Foreground"} else None
+    demand = deletion.Demand(grace_seconds=action.grace_period_seconds, propagation=propagation)  # type: ignore[arg-type]
+    left = deletion.begin(kind, action.object, now, demand)
+    return write_of(kind, left or action.object, "M" if left else "D", action.old or action.object)
+
+
+def _created(obj: Object, now: datetime) -> Object:
+    """What a controller creates has been checked as a part of what it was made from; identity and defaults are added."""
+    metadata = msgspec.structs.replace(obj.metadata, uid=str(uuid4()), creation_timestamp=now)
+    made: Object = kind_of(type(obj)).prepare(msgspec.structs.replace(obj, metadata=metadata))
+    return made
+
+
+def event(emit: Emit, component: str, now: datetime) -> Event:
+    """The Event object, named after what it is about like Kubernetes' own."""
+    about = emit.about
+    kind = kind_of(type(about))
+    meta = about.metadata
+    namespace = meta.namespace or "default"
+    reference = ObjectReference(
+        kind=kind.name,
+        namespace=meta.namespace,
+        name=meta.name,
+        uid=meta.uid,
+        api_version=kind.api_version,
+        resource_version=meta.resource_version,
+    )
+    name = f"{meta.name[:230]}.{token_hex(8)}"
+    return Event(
+        metadata=ObjectMeta(name=name, namespace=namespace, uid=str(uuid4()), creation_timestamp=now),
+        involved_object=reference,
+        reason=emit.reason,
+        message=emit.message[:1024],
+        type=emit.type,
+        source=EventSource(component=component),
+        reporting_component=component,
+        first_timestamp=now,
+        last_timestamp=now,
+        count=emit.count,
+    )
+
+

@@ -1,0 +1,21 @@
+"""Putting a pod on a node. Pure; used by the scheduler and by POST pods/NAME/binding."""
+
+from datetime import datetime
+
+import msgspec
+
+from app.kinds.base import Condition
+from app.kinds.pod import Pod
+
+
+def bound(pod: Pod, node: str, now: datetime) -> Pod:
+    """The pod as it is once bound: its node, and the condition PodScheduled."""
+    scheduled = Condition(type="PodScheduled", status="True", last_transition_time=now)
+    return with_condition(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node)), scheduled)
+
+
+def with_condition(pod: Pod, condition: Condition) -> Pod:
+    """The pod with this condition in place of one of the same type."""
+    others = tuple(each for each in pod.status.conditions if each.type != condition.type)
+    status = msgspec.structs.replace(pod.status, conditions=(*others, condition))
+    return msgspec.structs.replace(pod, status=status)

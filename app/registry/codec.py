@@ -1,0 +1,65 @@
+"""Between objects and what the store keeps of them. The only place that knows which columns a kind fills.
+
+The registry deals in stored kinds only; a second version of the same thing (events.k8s.io) is converted at the API's edge.
+"""
+
+from functools import cache
+from typing import Literal
+
+import msgspec
+
+from app.kinds.base import Kind, Object
+from app.store import MUST_NOT_EXIST, Change, Head, Key, Marks, Write, controller_uid
+
+_encode = msgspec.json.Encoder().encode
+NAMESPACES = "namespaces"
+
+
+def key_of(kind: Kind, namespace: str, name: str) -> Key:
+    return Key(kind.resource, namespace if kind.namespaced else "", name)
+
+
+def type_of(kind: Kind) -> type[Object]:
+    """The struct of any kind, for code that serves all."""
+    return kind.type
+
+
+@cache
+def _decoder(type_: type[Object]) -> msgspec.json.Decoder[Object]:
+    return msgspec.json.Decoder(type_)
+
+
+def decode(kind: Kind, stored: Head | Change) -> Object:
+    """The object, with its resourceVersion."""
+    return _decoder(type_of(kind)).decode(stored.wire)
+
+
+def marks_of(kind: Kind, obj: Object) -> Marks:
+    """Labels and selectable fields; empty fields are left out, as a selector reads them as empty anyway."""
+    fields = {name: value for name, read in kind.fields.items() if (value := read(obj))}
+    return Marks(obj.metadata.labels, fields)
+
+
+def body_of(kind: Kind, obj: Object) -> bytes:
+    """The bytes that are stored, and sent: the resourceVersion is the store's to add."""
+    metadata = msgspec.structs.replace(obj.metadata, resource_version="")
+    return _encode(msgspec.structs.replace(obj, api_version=kind.api_version, kind=kind.name, metadata=metadata))
+
+
+def write_of(kind: Kind, obj: Object, change: Literal["A", "M", "D"], old: Object | None = None) -> Write:
+    """The write that makes `obj` the newest version; expects `old` (its resourceVersion) to be the newest until then."""
+    meta = obj.metadata
+    marks = marks_of(kind, obj)
+    old_marks = marks_of(kind, old) if old else None
+    return Write(
+        key=key_of(kind, meta.namespace, meta.name),
+        change=change,
+        expected=int(old.metadata.resource_version) if old else MUST_NOT_EXIST,
+        uid=meta.uid,
+        body=body_of(kind, obj),
+        marks=marks,
+        old_marks=old_marks if old_marks != marks else None,
+        owner=controller_uid(obj),
+        node=marks.fields.get("spec.nodeName"),
+        deleting=meta.deletion_timestamp is not None,
+    )

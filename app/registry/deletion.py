@@ -1,0 +1,69 @@
+"""What a deletion comes to: gone at once, or marked until its grace is over and its finalizers are removed. Pure.
+
+Called for DELETE requests, by controllers that delete, and by updates that remove the last finalizer. Rules follow
+apimachinery's graceful deletion: a second request may shorten the grace, never lengthen it.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Literal
+
+import msgspec
+
+from app.kinds.base import Kind, Object
+
+ORPHAN = "orphan"
+FOREGROUND = "foregroundDeletion"
+Propagation = Literal["Orphan", "Background", "Foreground"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demand:
+    """What the request asks for; None leaves it to the kind's defaults."""
+
+    grace_seconds: int | None = None
+    propagation: Propagation | None = None
+
+
+def begin(kind: Kind, obj: Object, now: datetime, demand: Demand) -> Object | None:
+    """The object as it is after a deletion request, or None if it is gone."""
+    grace = kind.grace(obj) if demand.grace_seconds is None else demand.grace_seconds
+    if kind.grace(obj) == 0:
+        grace = 0  # nothing runs that would need time
+    marked = _marked(_with_propagation(kind, obj, demand.propagation), now, grace)
+    return None if is_over(marked) else marked
+
+
+def is_over(obj: Object) -> bool:
+    """True when a marked object has nothing left to wait for: no grace, no finalizers."""
+    meta = obj.metadata
+    return meta.deletion_timestamp is not None and not meta.deletion_grace_period_seconds and not meta.finalizers
+
+
+def _marked(obj: Object, now: datetime, grace: int) -> Object:
+    meta = obj.metadata
+    pending = meta.deletion_grace_period_seconds
+    if meta.deletion_timestamp is not None and pending is not None and pending <= grace:
+        return obj
+    marked = msgspec.structs.replace(
+        meta,
+        deletion_timestamp=(now + timedelta(seconds=grace)).replace(microsecond=0),
+        deletion_grace_period_seconds=grace,
+        generation=meta.generation + 1 if meta.generation else 0,
+    )
+    return msgspec.structs.replace(obj, metadata=marked)
+
+
+def _with_propagation(kind: Kind, obj: Object, propagation: Propagation | None) -> Object:
+    """Finalizers carry the policy until the garbage collector has done its part."""
+    finalizers = obj.metadata.finalizers
+    if propagation is None:
+        if ORPHAN in finalizers or FOREGROUND in finalizers or not kind.orphans:
+            return obj
+        propagation = "Orphan"
+    kept = [each for each in finalizers if each not in {ORPHAN, FOREGROUND}]
+    if propagation != "Background":
+        kept.append(ORPHAN if propagation == "Orphan" else FOREGROUND)
+    if tuple(kept) == finalizers:
+        return obj
+    return msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, finalizers=tuple(kept)))

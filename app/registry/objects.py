@@ -1,0 +1,294 @@
+"""The verbs, once, for every kind: create, get, list, update, patch, delete.
+
+The API calls these with decoded objects and gets the bytes to send. Every write is one write set with the revisions that it
+was made from as preconditions; what the client did not pin is tried again on the newest version.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from secrets import choice
+from uuid import uuid4
+
+import msgspec
+
+from app.kinds import errors
+from app.kinds.base import Kind, Object, ObjectMeta
+from app.kinds.errors import ApiError, Cause
+from app.kinds.metadata import validate_metadata, validate_metadata_update
+from app.registry import deletion
+from app.registry.codec import NAMESPACES, decode, key_of, write_of
+from app.store import Conflict, Head, Key, Store, Write, guard
+from app.store.feed import versioned
+
+_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: Kubernetes' own choice
+_TRIES = 8
+Edit = Callable[[Object], Object]
+
+
+@dataclass(frozen=True)
+class Registry:
+    """The store, and the clock that stamps what is written."""
+
+    store: Store
+    clock: Callable[[], datetime]
+
+    def now(self) -> datetime:
+        return self.clock().replace(microsecond=0)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An object's bytes as sent, and what the client should be warned of."""
+
+    body: bytes
+    warnings: tuple[str, ...] = ()
+
+
+def random_name(prefix: str) -> str:
+    """What generateName asks for: the prefix, cut to 58 characters, and five random ones."""
+    return prefix[:58] + "".join(choice(_ALPHABET) for _ in range(5))
+
+
+async def find(registry: Registry, kind: Kind, namespace: str, name: str) -> Head:
+    head = await registry.store.get(key_of(kind, namespace, name))
+    if head is None:
+        raise errors.not_found(kind.resource, name)
+    return head
+
+
+# --- create
+
+
+async def create(registry: Registry, kind: Kind, namespace: str, obj: Object, *, dry_run: bool = False) -> Answer:
+    """Create `obj` in `namespace`; 409 if the name is taken, 404 or 403 for a namespace that is absent or going."""
+    generated = not obj.metadata.name
+    for attempt in range(_TRIES):
+        ready = new(kind, namespace, obj, registry.now())
+        try:
+            return await _store_new(registry, kind, ready, dry_run)
+        except ApiError as error:
+            if not (generated and error.reason == "AlreadyExists") or attempt == _TRIES - 1:
+                raise
+    raise AssertionError("unreachable: the last try returns or raises")
+
+
+def new(kind: Kind, namespace: str, obj: Object, now: datetime) -> Object:
+    """The object as it will be stored, or a 422 with every cause."""
+    sent = obj.metadata
+    if sent.resource_version:
+        raise errors.bad_request("resourceVersion should not be set on objects to be created")
+    _check_namespace(kind, namespace, sent)
+    metadata = msgspec.structs.replace(
+        sent,
+        name=sent.name or (random_name(sent.generate_name) if sent.generate_name else ""),
+        namespace=namespace if kind.namespaced else "",
+        uid=str(uuid4()),
+        creation_timestamp=now,
+        deletion_timestamp=None,
+        deletion_grace_period_seconds=None,
+        generation=0,
+        self_link="",
+        managed_fields=(),
+    )
+    drafted = kind.prepare(msgspec.structs.replace(obj, metadata=metadata))
+    made: Object = kind.prepare(kind.on_create(drafted, now))
+    causes = validate_metadata(made.metadata, namespaced=kind.namespaced, name_format=kind.name_format)
+    _refuse(kind, made, causes + kind.validate(made))
+    return made
+
+
+def _check_namespace(kind: Kind, namespace: str, sent: ObjectMeta) -> None:
+    if kind.namespaced and sent.namespace and sent.namespace != namespace:
+        raise errors.bad_request(
+            f"the namespace of the provided object does not match the namespace sent on the request: {sent.namespace} != {namespace}"
+        )
+
+
+async def _store_new(registry: Registry, kind: Kind, obj: Object, dry_run: bool) -> Answer:
+    write = write_of(kind, obj, "A")
+    warnings = tuple(kind.warnings(obj, None))
+    writes = [write, guard(Key(NAMESPACES, "", obj.metadata.namespace))] if kind.namespaced else [write]
+    if dry_run:
+        await _check_new(registry, kind, writes)
+        return Answer(write.body, warnings)
+    try:
+        revision = (await registry.store.commit(writes))[0]
+    except Conflict as conflict:
+        raise await _why_not(registry, kind, obj, conflict.keys[0]) from conflict
+    return Answer(versioned(write.body, revision), warnings)
+
+
+async def _check_new(registry: Registry, kind: Kind, writes: list[Write]) -> None:
+    found = await registry.store.get_many([write.key for write in writes])
+    if writes[0].key in found:
+        raise errors.already_exists(kind.resource, writes[0].key.name)
+    if kind.namespaced and writes[1].key not in found:
+        raise errors.not_found(NAMESPACES, writes[1].key.name)
+
+
+async def _why_not(registry: Registry, kind: Kind, obj: Object, key: Key) -> ApiError:
+    if key.kind == kind.resource and key.name == obj.metadata.name and key.namespace == obj.metadata.namespace:
+        return errors.already_exists(kind.resource, obj.metadata.name)
+    namespace = await registry.store.get(key)
+    if namespace is None:
+        return errors.not_found(NAMESPACES, key.name)
+    why = f"unable to create new content in namespace {key.name} because it is being terminated"
+    cause = Cause("NamespaceTerminating", f"namespace {key.name} is being terminated", "metadata.namespace")
+    return errors.refused(kind.resource, obj.metadata.name, why, causes=[cause._asdict()])
+
+
+# --- update
+
+
+async def update(registry: Registry, kind: Kind, namespace: str, name: str, sent: Object, *, status: bool = False, dry_run: bool = False) -> Answer:
+    """Replace the object, or its status, by what was sent."""
+    return await edit(registry, kind, namespace, name, lambda _: sent, status=status, dry_run=dry_run)
+
+
+async def edit(
+    registry: Registry, kind: Kind, namespace: str, name: str, change: Edit, *, status: bool = False, dry_run: bool = False
+) -> Answer:
+    """Apply `change` to the newest version. If what it returns names no resourceVersion, a conflict is tried again."""
+    for _ in range(_TRIES):
+        head = await find(registry, kind, namespace, name)
+        old = decode(kind, head)
+        sent = change(old)
+        _check_identity(kind, sent, old)
+        try:
+            return await _store_next(registry, kind, old, revised(kind, sent, old, status=status), dry_run)
+        except Conflict:  # somebody was quicker; a client that pinned a version is told by _check_identity
+            continue
+    raise errors.conflict(kind.resource, name)
+
+
+def _check_identity(kind: Kind, sent: Object, old: Object) -> None:
+    meta = sent.metadata
+    if meta.name and meta.name != old.metadata.name:
+        raise errors.bad_request(
+            f"the name of the object ({meta.name}) does not match the name on the URL ({old.metadata.name})"
+        )
+    if meta.namespace and meta.namespace != old.metadata.namespace:
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
+    if meta.uid and meta.uid != old.metadata.uid:
+        why = f"Precondition failed: UID in precondition: {meta.uid}, UID in object meta: {old.metadata.uid}"
+        raise errors.conflict(kind.resource, old.metadata.name, why)
+    if meta.resource_version and meta.resource_version != old.metadata.resource_version:
+        raise errors.conflict(kind.resource, old.metadata.name)
+
+
+def revised(kind: Kind, sent: Object, old: Object, *, status: bool) -> Object:
+    """The next version of `old`, or a 422 with every cause."""
+    meta = _next_metadata(sent.metadata, old.metadata)
+    sent = msgspec.structs.replace(sent, metadata=meta)
+    if status:
+        made = _next_status(kind.prepare(sent), old)
+        causes = validate_metadata_update(made.metadata, old.metadata) + kind.validate_status(made, old)
+    else:
+        made = kind.on_update(kind.prepare(sent), old)
+        causes = validate_metadata_update(made.metadata, old.metadata)
+        causes += kind.validate(made) + kind.validate_update(made, old)
+    _refuse(kind, made, causes)
+    return made
+
+
+def _next_metadata(sent: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
+    """What the server owns stays; what the client left out of its identity is filled in."""
+    return msgspec.structs.replace(
+        sent,
+        name=old.name,
+        namespace=old.namespace,
+        uid=old.uid,
+        generate_name=old.generate_name,
+        creation_timestamp=sent.creation_timestamp or old.creation_timestamp,
+        deletion_timestamp=old.deletion_timestamp,
+        deletion_grace_period_seconds=old.deletion_grace_period_seconds,
+        generation=old.generation,
+        resource_version=old.resource_version,
+        self_link="",
+        managed_fields=old.managed_fields,
+    )
+
+
+def _next_status(sent: Object, old: Object) -> Object:
+    """A status write keeps labels and annotations, and everything else as it was."""
+    meta = msgspec.structs.replace(
+        old.metadata, labels=sent.metadata.labels, annotations=sent.metadata.annotations
+    )
+    return msgspec.structs.replace(old, metadata=meta, status=getattr(sent, "status"))  # noqa: B009 - kinds with a status only
+
+
+async def _store_next(registry: Registry, kind: Kind, old: Object, made: Object, dry_run: bool) -> Answer:
+    warnings = tuple(kind.warnings(made, old))
+    write = write_of(kind, made, "D" if deletion.is_over(made) else "M", old)
+    unchanged = made == old
+    if dry_run or unchanged:
+        return Answer(versioned(write.body, write.expected), warnings)
+    revision = (await registry.store.commit([write]))[0]
+    return Answer(versioned(write.body, revision), warnings)
+
+
+def _refuse(kind: Kind, obj: Object, causes: list[Cause]) -> None:
+    if causes:
+        raise errors.unprocessable(kind.name, kind.group, obj.metadata.name, causes)
+
+
+async def rewrite(registry: Registry, kind: Kind, namespace: str, name: str, change: Edit) -> Answer:
+    """Apply a change of the server's own, such as a binding: what a client may not touch is not put back."""
+    for _ in range(_TRIES):
+        old = decode(kind, await find(registry, kind, namespace, name))
+        try:
+            return await _store_next(registry, kind, old, change(old), dry_run=False)
+        except Conflict:
+            continue
+    raise errors.conflict(kind.resource, name)
+
+
+# --- delete
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preconditions:
+    uid: str = ""
+    resource_version: str = ""
+
+
+async def delete(
+    registry: Registry,
+    kind: Kind,
+    namespace: str,
+    name: str,
+    demand: deletion.Demand,
+    preconditions: Preconditions = Preconditions(),
+    *,
+    dry_run: bool = False,
+) -> tuple[Object, bytes | None]:
+    """Delete, or begin to. The object as it was, and its bytes if it lives on for its grace or finalizers."""
+    for _ in range(_TRIES):
+        old = decode(kind, await find(registry, kind, namespace, name))
+        _check_preconditions(kind, old, preconditions)
+        left = deletion.begin(kind, old, registry.now(), demand)
+        write = write_of(kind, left or old, "M" if left else "D", old)
+        if dry_run or left == old:
+            return old, versioned(write.body, write.expected) if left else None
+        try:
+            revision = (await registry.store.commit([write]))[0]
+        except Conflict:
+            continue
+        return old, versioned(write.body, revision) if left else None
+    raise errors.conflict(kind.resource, name)
+
+
+def _check_preconditions(kind: Kind, old: Object, wanted: Preconditions) -> None:
+    meta = old.metadata
+    for label, asked, actual in (
+        ("UID", wanted.uid, meta.uid),
+        ("ResourceVersion", wanted.resource_version, meta.resource_version),
+    ):
+        if asked and asked != actual:
+            why = f"Precondition failed: {label} in precondition: {asked}, {label} in object meta: {actual}"
+            raise errors.conflict(kind.resource, meta.name, why)
+
+

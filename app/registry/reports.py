@@ -1,0 +1,94 @@
+"""What agents report about their pods: many statuses in one request, each stored as its own write set in one transaction."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Annotated, cast
+
+import msgspec
+
+from app.kinds.base import Kind, Struct, at
+from app.kinds.pod import Pod, PodStatus
+from app.registry import deletion
+from app.registry.codec import decode, key_of, write_of
+from app.registry.objects import Registry
+from app.store import Conflict, Head
+
+TERMINAL = frozenset({"Succeeded", "Failed"})
+_SERVER_CONDITIONS = frozenset({"PodScheduled", "DisruptionTarget"})
+_TRIES = 4
+
+
+class Report(Struct):
+    """How one pod fares. `gone`: its deletion was asked for, and its containers have ended and been cleaned up."""
+
+    namespace: Annotated[str, at(0)] = ""
+    name: Annotated[str, at(0)] = ""
+    uid: Annotated[str, at(0)] = ""
+    status: Annotated[PodStatus, at(0)] = msgspec.field(default_factory=PodStatus)
+    gone: Annotated[bool, at(0)] = False
+
+
+class Outcome(msgspec.Struct, omit_defaults=True):
+    """What became of a report: 200, 403 (not this agent's pod), 404 (no such pod any more) or 409 (say it again)."""
+
+    uid: str
+    code: int
+    message: str = ""
+
+
+async def accept(registry: Registry, kind: Kind, reports: Sequence[Report], owns: Callable[[str], bool]) -> list[Outcome]:
+    """Store the reports; `owns(node)` tells whether the reporter speaks for a node."""
+    outcomes: dict[str, Outcome] = {}
+    waiting = list(reports)
+    for _ in range(_TRIES):
+        heads = await registry.store.get_many([key_of(kind, each.namespace, each.name) for each in waiting])
+        found = [heads.get(key_of(kind, each.namespace, each.name)) for each in waiting]
+        done = await asyncio.gather(
+            *(_accept_one(registry, kind, each, head, owns) for each, head in zip(waiting, found, strict=True))
+        )
+        outcomes |= {outcome.uid: outcome for outcome in done}
+        waiting = [each for each in waiting if outcomes[each.uid].code == 409]
+        if not waiting:
+            break
+    return [outcomes[each.uid] for each in reports]
+
+
+async def _accept_one(
+    registry: Registry, kind: Kind, report: Report, head: Head | None, owns: Callable[[str], bool]
+) -> Outcome:
+    if head is None or head.uid != report.uid:
+        return Outcome(report.uid, 404, "no such pod")
+    old = cast("Pod", decode(kind, head))
+    if not owns(old.spec.node_name):
+        return Outcome(report.uid, 403, "the pod is not bound to a node of this agent")
+    now = reported(old, report)
+    if now == old:
+        return Outcome(report.uid, 200)
+    try:
+        await registry.store.commit([write_of(kind, now, "D" if deletion.is_over(now) else "M", old)])
+    except Conflict:
+        return Outcome(report.uid, 409, "changed meanwhile")
+    return Outcome(report.uid, 200)
+
+
+def reported(old: Pod, report: Report) -> Pod:
+    """The pod as it is after the report. What has ended stays ended, and the server's own conditions stay."""
+    status = old.status if old.status.phase in TERMINAL else merged(old.status, report.status)
+    pod = msgspec.structs.replace(old, status=status)
+    if not report.gone or old.metadata.deletion_timestamp is None:
+        return pod
+    metadata = msgspec.structs.replace(old.metadata, deletion_grace_period_seconds=0)
+    return msgspec.structs.replace(pod, metadata=metadata)
+
+
+def merged(old: PodStatus, new: PodStatus) -> PodStatus:
+    """The agent's status, with what only the server says."""
+    mine = tuple(each for each in old.conditions if each.type in _SERVER_CONDITIONS)
+    theirs = tuple(each for each in new.conditions if each.type not in _SERVER_CONDITIONS)
+    return msgspec.structs.replace(
+        new,
+        conditions=(*mine, *theirs),
+        qos_class=old.qos_class,
+        nominated_node_name=old.nominated_node_name,
+        phase=new.phase or old.phase,
+    )

@@ -1,0 +1,103 @@
+"""Lists and watches with selectors, for any kind. The API turns what comes out of here into chunks.
+
+A watch is a cursor in the feed: it replays from history what the feed no longer holds, then follows. It owns no queue, so a
+slow client costs no memory; one that falls behind what is remembered is told so with a 410.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from app.kinds.base import Kind
+from app.kinds.errors import ApiError
+from app.store import Change, Compacted, Head, Key, Marks, Page, Query, Store
+
+Seen = Literal["ADDED", "MODIFIED", "DELETED"]
+
+
+class Event(NamedTuple):
+    """What one watcher sees of one change."""
+
+    type: Seen
+    object: Change | Head
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Which objects: a kind, perhaps one namespace, and selectors.
+
+    `matches` looks at (name, namespace, marks); `node` and `name` repeat what it demands of them, so that an index may help.
+    """
+
+    kind: Kind
+    namespace: str | None = None
+    name: str | None = None
+    node: str | None = None
+    matches: Callable[[Key, Marks], bool] | None = None
+
+    def query(self, after: tuple[str, str] | None = None, limit: int | None = None) -> Query:
+        return Query(
+            kind=self.kind.resource, namespace=self.namespace, name=self.name, node=self.node, after=after, limit=limit
+        )
+
+    def selects(self, key: Key, marks: Marks) -> bool:
+        if self.namespace is not None and key.namespace != self.namespace:
+            return False
+        if self.name is not None and key.name != self.name:
+            return False
+        return self.matches is None or self.matches(key, marks)
+
+
+async def list_page(store: Store, scope: Scope, after: tuple[str, str] | None, limit: int | None) -> Page:
+    """A page of what is selected. A selective page is filled by reading on, so it is short only at the end."""
+    if scope.matches is None:
+        return await store.list(scope.query(after, limit))
+    found: list[Head] = []
+    first: int | None = None
+    while True:
+        page = await store.list(scope.query(after, limit))
+        first = first or page.revision
+        found += [head for head in page.heads if scope.selects(head.key, head.marks)]
+        if not page.more:
+            return Page(found[:limit], first, more=limit is not None and len(found) > limit)
+        if limit is not None and len(found) >= limit:
+            return Page(found[:limit], first, more=True)
+        after = (page.heads[-1].key.namespace, page.heads[-1].key.name)
+
+
+@dataclass
+class Watch:
+    """One watcher. `revision` is what it has seen; `next_events` moves it on."""
+
+    store: Store
+    scope: Scope
+    revision: int
+
+    async def next_events(self, seconds: float) -> Sequence[Event]:
+        """What has happened since; waits for it at most `seconds`, then returns nothing. Raises a 410 if it is too late."""
+        feed = self.store.feed
+        kind = self.scope.kind.resource
+        changes, upper = feed.after(kind, self.revision), feed.cursor
+        if changes == []:
+            await feed.changed_within(seconds, kind)
+            changes, upper = feed.after(kind, self.revision), feed.cursor
+        if changes is None:
+            changes = await self._from_history(upper)
+        self.revision = max(self.revision, upper)
+        return [event for change in changes if (event := self._seen(change))]
+
+    async def _from_history(self, upper: int) -> list[Change]:
+        try:
+            return await self.store.reader.history_of(self.scope.kind.resource, self.revision, upper)
+        except Compacted as error:
+            raise ApiError(410, "Expired", str(error)) from error
+
+    def _seen(self, change: Change) -> Event | None:
+        """How the change looks through the selectors: an object may enter, stay or leave."""
+        now = change.change != "D" and self.scope.selects(change.key, change.marks)
+        before = change.change != "A" and self.scope.selects(change.key, change.old_marks or change.marks)
+        if now:
+            return Event("MODIFIED" if before else "ADDED", change)
+        return Event("DELETED", change) if before else None
+
+

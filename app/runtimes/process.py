@@ -1,0 +1,367 @@
+"""Runs containers as plain processes of this host: no engine, no images, no set-up. The agent's default on Linux.
+
+A small shell (shim.sh) in a session of its own watches over each container and writes its exit code to disk, so that
+containers and codes survive the agent's kill -9; a new agent adopts what it finds. Ends are noticed through pidfds,
+output through inotify.
+
+What it cannot do: there is no isolation. Containers share the host's files, network and the agent's user, and must be
+trusted. With a container ends its process group, and when it is stopped its whole session; a process that has made a
+session of its own escapes unless a cgroup folder was given. Memory limits are not kept, so nothing is OOMKilled. Mounts
+need bubblewrap. The shell adds PWD to the environment; where /bin/sh is bash, also `_` and SHLVL.
+"""
+
+import asyncio
+import fcntl
+import logging
+import os
+import shutil
+import signal
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from pathlib import Path
+
+from app.runtimes import cgroup, process_files, process_launch, process_mounts, process_status, process_table
+from app.runtimes.base import (
+    ContainerKey,
+    ContainerSpec,
+    ContainerStatus,
+    LogChunk,
+    RuntimeInfo,
+    SandboxSpec,
+    StartError,
+)
+from app.runtimes.hints import Hints
+from app.runtimes.process_files import Folder, checked
+from app.runtimes.process_logs import SHARE, Follower, Log
+from app.runtimes.process_table import Identity, Process
+
+VERSION = "1.0"
+HOME = ".home"  # a pod's own folder; no container can have a name with a dot in front
+KILL_AGAIN = 1.0  # seconds between one SIGKILL and the next
+_NOT_YET = 0.005  # seconds between looks for the first signs of a process that was just started
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class _Container:
+    folder: Folder
+    log: Log
+    status: ContainerStatus
+    shim: Identity | None = None
+    pidfd: int = -1
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+class ProcessRuntime:
+    """See `base.Runtime`. Made inside a running event loop. One at a time may use `root`: RuntimeError otherwise."""
+
+    def __init__(self, root: Path, *, cgroup_folder: Path | None = None) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._root = root.resolve()
+        self._cgroup = cgroup_folder
+        self._setsid = _found("setsid")
+        self._bubblewrap: str | None = None
+        self._boot = process_table.boot_id()
+        self._pods: dict[str, dict[ContainerKey, _Container]] = {}
+        self._events, self._logged = Hints(), Hints()
+        self._lock = _lock(self._root)
+        self._follower = Follower(self._logged.add)
+        for name in os.listdir(self._root):
+            if name.startswith(".gone-"):
+                shutil.rmtree(self._root / name, ignore_errors=True)
+        self._adopt()
+
+    async def info(self) -> RuntimeInfo:
+        return RuntimeInfo(name="process", version=VERSION, survives_agent=True, mounts=bool(self._usable_bubblewrap()))
+
+    async def run_sandbox(self, spec: SandboxSpec) -> None:
+        pod = self._root / checked(spec.pod_uid)
+        for folder in (pod, pod / HOME):
+            folder.mkdir(mode=0o700, exist_ok=True)
+        self._pods.setdefault(spec.pod_uid, {})
+
+    async def start_container(self, spec: ContainerSpec) -> None:
+        await asyncio.sleep(0)  # of many starts at once, each lets the loop have its turn
+        try:
+            folder = Folder(self._root, spec.key)
+        except ValueError as error:
+            raise StartError(str(error)) from error
+        pod = self._pods.get(spec.key.pod_uid)
+        if pod is None:
+            raise StartError(f'pod "{spec.key.pod_uid}" has no sandbox')
+        if spec.key not in pod and folder.create():
+            try:
+                with folder.opened():
+                    pod[spec.key] = self._start(folder, spec)
+            except StartError as error:
+                verdict = process_status.Verdict(error.exit_code, "StartError", str(error))
+                pod[spec.key] = self._ended_container(folder, process_status.conclude(folder, verdict))
+                raise
+            finally:
+                self._events.add(spec.key)
+
+    async def stop_container(self, key: ContainerKey, grace: timedelta) -> None:
+        container = self._container(key)
+        if container is None or container.ended.is_set():
+            return
+        if grace > timedelta():
+            main = await self._main(container)
+            target = await self._target(container, main)
+            if target:
+                process_table.kill(target, signal.SIGTERM)
+            if await _ends(container, grace.total_seconds()):
+                if main:
+                    process_table.kill_session(main.pid)
+                return
+        await self._kill(container)
+
+    async def remove_sandbox(self, pod_uid: str) -> None:
+        pod = self._pods.get(pod_uid)
+        if pod is None:
+            return
+        while alive := [container for container in pod.values() if not container.ended.is_set()]:
+            await asyncio.gather(*map(self._kill, alive))
+        self._pods.pop(pod_uid, None)
+        gone = self._root / f".gone-{pod_uid}"
+        with suppress(FileNotFoundError):
+            os.rename(self._root / pod_uid, gone)
+            await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+        for key in pod:
+            await self._remove_cgroup(key)
+
+    async def list(self) -> list[ContainerStatus]:
+        self._adopt()
+        return [container.status for pod in self._pods.values() for container in pod.values()]
+
+    async def status(self, key: ContainerKey) -> ContainerStatus | None:
+        container = self._container(key)
+        return container.status if container else None
+
+    def events(self) -> AsyncIterator[ContainerKey]:
+        return self._events.read()
+
+    def logged(self) -> AsyncIterator[ContainerKey]:
+        return self._logged.read()
+
+    async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
+        container = self._container(key)
+        if container is None:
+            return LogChunk(offset, b"")
+        try:
+            data = container.log.read(offset, limit)
+            if not data and container.log.drain(SHARE, last=container.ended.is_set()):
+                data = container.log.read(offset, limit)
+        except OSError as error:
+            logger.warning("log of container %s of pod %s: %s", key.name, key.pod_uid, error)
+            data = b""
+        return LogChunk(offset, data)
+
+    async def close(self) -> None:
+        self._follower.close()
+        for pod in self._pods.values():
+            for container in pod.values():
+                self._unwatch(container)
+        self._events.close()
+        self._logged.close()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    # What is on disk
+
+    def _adopt(self) -> None:
+        """Takes over pods that are on disk but not known, and forgets known ones that are not on disk."""
+        found = set(process_files.pods(self._root))
+        for pod_uid in found - self._pods.keys():
+            keys = process_files.containers(self._root, pod_uid)
+            self._pods[pod_uid] = {key: self._adopted(Folder(self._root, key)) for key in keys}
+        for pod_uid in self._pods.keys() - found:
+            for container in self._pods.pop(pod_uid).values():
+                self._unwatch(container)
+                container.ended.set()
+
+    def _adopted(self, folder: Folder) -> _Container:
+        shim = folder.shim()
+        pidfd = self._held(shim) if shim else -1  # before the code is read: a code may come at any time
+        status = process_status.ended(folder)
+        if status is None and pidfd >= 0:
+            self._follower.look(folder.key)  # at what was written meanwhile
+            return self._watched(folder, shim, pidfd)
+        if pidfd >= 0:
+            os.close(pidfd)
+        return self._ended_container(folder, status or self._lost(folder))
+
+    def _held(self, shim: Identity) -> int:
+        """A pidfd that is sure to be the shim's; -1 if it is dead."""
+        with suppress(ProcessLookupError):
+            pidfd = os.pidfd_open(shim.pid)
+            if process_table.lives(shim, self._boot):
+                return pidfd
+            os.close(pidfd)
+        return -1
+
+    def _lost(self, folder: Folder) -> ContainerStatus:
+        """The shim is dead and left no code: what it watched over may not go on."""
+        self._clear_cgroup(folder)
+        main, shim = folder.main(), folder.shim()
+        if main and shim and process_table.lives(Identity(main.pid, main.start, shim.boot), self._boot):
+            process_table.kill(main.pid, signal.SIGKILL)
+            process_table.kill_group(main.pid)
+            process_table.kill_session(main.pid)
+        return process_status.lost(folder)
+
+    # Starts and ends
+
+    def _start(self, folder: Folder, spec: ContainerSpec) -> _Container:
+        """Raises StartError; then nothing runs."""
+        home = self._root / spec.key.pod_uid / HOME
+        shims: list[tuple[Identity, int]] = []
+
+        def known(pid: int) -> None:
+            pidfd = os.pidfd_open(pid)
+            process = process_table.look(pid)
+            shims.append((Identity(pid, process.start if process else 0, self._boot), pidfd))
+            folder.record(_recorded(spec), shims[0][0])
+
+        try:
+            launch = process_launch.resolve(spec, folder, home, self._usable_bubblewrap)
+            if self._cgroup:
+                made = cgroup.path(self._cgroup, spec.key)
+                cgroup.make(made)
+                launch = replace(launch, cgroup=str(made))
+            process_launch.spawn(folder, launch, self._setsid, known)
+        except (OSError, ValueError) as error:
+            for _, pidfd in shims:
+                os.close(pidfd)
+            raise StartError(f'exec: "{spec.command[0] if spec.command else ""}": {error}') from error
+        return self._watched(folder, *shims[0])
+
+    def _watched(self, folder: Folder, shim: Identity | None, pidfd: int) -> _Container:
+        log = Log(folder)
+        container = _Container(folder=folder, log=log, status=process_status.running(folder), shim=shim, pidfd=pidfd)
+        self._loop.add_reader(pidfd, self._shim_ended, container)
+        self._follower.follow(folder, log)
+        return container
+
+    def _ended_container(self, folder: Folder, status: ContainerStatus) -> _Container:
+        container = _Container(folder=folder, log=Log(folder), status=status)
+        container.ended.set()
+        return container
+
+    def _shim_ended(self, container: _Container) -> None:
+        folder = container.folder
+        process_launch.reap(container.pidfd)
+        self._unwatch(container)
+        self._clear_cgroup(folder)
+        with suppress(OSError), folder.opened():
+            container.status = process_status.ended(folder) or self._lost(folder)
+            if container.log.drain(SHARE, last=True):
+                self._logged.add(folder.key)
+        container.ended.set()
+        self._events.add(folder.key)
+
+    def _clear_cgroup(self, folder: Folder) -> None:
+        if self._cgroup:
+            cgroup.kill_all(cgroup.path(self._cgroup, folder.key))
+
+    def _unwatch(self, container: _Container) -> None:
+        self._follower.forget(container.folder.key)
+        if container.pidfd >= 0:
+            self._loop.remove_reader(container.pidfd)
+            os.close(container.pidfd)
+            container.pidfd = -1
+
+    # Signals
+
+    async def _kill(self, container: _Container) -> None:
+        """SIGKILL to the container's whole session, until it has ended."""
+        session = 0
+        while not container.ended.is_set():
+            main = await self._main(container)
+            if main:
+                session = main.pid
+                process_table.kill(main.pid, signal.SIGKILL)
+                process_table.kill_group(main.pid)
+            if not await _ends(container, KILL_AGAIN) and main is None and container.shim:
+                logger.warning("the shim of %s hangs and is killed", container.folder.path)
+                process_table.kill(container.shim.pid, signal.SIGKILL)
+        if session:
+            process_table.kill_session(session)
+
+    async def _main(self, container: _Container) -> Process | None:
+        """The container's process, once it has said who it is; None if it has ended."""
+        while not container.ended.is_set():
+            if main := container.folder.main():
+                now = process_table.look(main.pid)
+                return main if now and now.start == main.start else None
+            await _ends(container, _NOT_YET)
+        return None
+
+    async def _target(self, container: _Container, main: Process | None) -> int | None:
+        """The process that a signal is meant for: the command itself, not bubblewrap around it."""
+        while main and not container.ended.is_set():
+            inside = container.folder.inside()
+            if inside is None:
+                return main.pid
+            process = process_table.look(inside) if inside else None
+            if process and process.parent == main.pid:
+                return inside
+            await _ends(container, _NOT_YET)
+        return None
+
+    async def _remove_cgroup(self, key: ContainerKey) -> None:
+        folder = cgroup.path(self._cgroup, key) if self._cgroup else None
+        for _ in range(100 if folder else 0):
+            if folder is None or cgroup.remove(folder):
+                return
+            cgroup.kill_all(folder)
+            await asyncio.sleep(_NOT_YET)
+        if folder:
+            logger.warning("cgroup %s cannot be removed", folder)
+
+    def _container(self, key: ContainerKey) -> _Container | None:
+        return self._pods.get(key.pod_uid, {}).get(key)
+
+    def _usable_bubblewrap(self) -> str:
+        """The program, or "" if this host lacks it or does not let it work. Tried once."""
+        if self._bubblewrap is None:
+            program = shutil.which("bwrap") or ""
+            self._bubblewrap = program if program and process_mounts.usable(program) else ""
+        return self._bubblewrap
+
+
+async def _ends(container: _Container, seconds: float) -> bool:
+    with suppress(TimeoutError):
+        await asyncio.wait_for(container.ended.wait(), seconds)
+    return container.ended.is_set()
+
+
+def _recorded(spec: ContainerSpec) -> dict[str, object]:
+    return {
+        "key": spec.key._asdict(),
+        "image": spec.image,
+        "command": list(spec.command),
+        "workingDir": spec.working_dir,
+        "mounts": [{"source": str(mount.source), "target": mount.target} for mount in spec.mounts],
+    }
+
+
+def _found(program: str) -> str:
+    path = shutil.which(program)
+    if path is None:
+        raise RuntimeError(f"the process runtime needs the program {program} (package util-linux or busybox)")
+    return path
+
+
+def _lock(root: Path) -> int:
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        raise RuntimeError(f"another agent uses {root}") from error
+    return fd

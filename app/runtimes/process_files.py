@@ -1,0 +1,167 @@
+"""A container's folder, `<root>/<pod uid>/<container>/<attempt>/`: what the process runtime remembers on disk.
+
+Made by O_EXCL (mkdir) before anything runs, so that nothing runs twice. In it:
+
+    spec.json     what was asked for, without the environment (it may hold secrets), and the identity of the shim; written
+                  before the shim is let go: its time is the start
+    main          pid and stat line of the container's process; written by itself before it becomes the command
+    inside        bubblewrap's report of the command's pid, if there are mounts
+    out, err      raw output, written by the container
+    log, position stamped output and how far it goes (process_logs.py)
+    message       the termination message
+    rc            the exit code, a line, written last by the shim: its time is the end
+    verdict.json  the agent's word where there is no rc: start errors, and ends that nobody saw
+
+The container can write here, so every file is opened without following links, and only if it is an ordinary one.
+"""
+
+import errno
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from app.runtimes.base import ContainerKey
+from app.runtimes.process_table import Identity, Process, parse
+
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
+
+
+class Content(NamedTuple):
+    """A file's end and the nanosecond of its last change."""
+
+    data: bytes
+    changed: int
+
+
+def checked(segment: str) -> str:
+    """A pod uid or container name that is safe as a path segment. Names with a dot in front stay ours."""
+    if not _SEGMENT.fullmatch(segment):
+        raise ValueError(f"{segment!r} cannot name a folder")
+    return segment
+
+
+def open_ordinary(name: str, flags: int, folder: int) -> int:
+    """Opens a file that is no link, pipe or device, and that has no second name."""
+    fd = os.open(name, flags | _FILE, 0o600, dir_fd=folder)
+    found = os.fstat(fd)
+    if stat.S_ISREG(found.st_mode) and found.st_nlink == 1:
+        return fd
+    os.close(fd)
+    raise OSError(errno.ELOOP, "not an ordinary file", name)
+
+
+class Folder:
+    """The files of one run of one container."""
+
+    def __init__(self, root: Path, key: ContainerKey) -> None:
+        self.key = key
+        self.root = root
+        self._parts = (checked(key.pod_uid), checked(key.name), str(int(key.attempt)))
+        self.path = root.joinpath(*self._parts)
+        self._fd = -1
+
+    def create(self) -> bool:
+        """The marker of a start; False if there was one. FileNotFoundError without a sandbox."""
+        with suppress(FileExistsError):
+            os.mkdir(self.path.parent, 0o700)
+        try:
+            os.mkdir(self.path, 0o700)
+        except FileExistsError:
+            return False
+        return True
+
+    @contextmanager
+    def opened(self) -> Iterator[int]:
+        """A descriptor of the folder, reached without following a link below the root. Within, it stays the same."""
+        if self._fd >= 0:
+            yield self._fd
+            return
+        fd = os.open(self.root, _FOLDER & ~os.O_NOFOLLOW)
+        try:
+            for part in self._parts:
+                inner = os.open(part, _FOLDER, dir_fd=fd)
+                os.close(fd)
+                fd = inner
+            self._fd = fd
+            yield fd
+        finally:
+            self._fd = -1
+            os.close(fd)
+
+    def write(self, name: str, data: bytes) -> None:
+        """A new file; of two writers the first wins."""
+        with suppress(FileExistsError), self.opened() as folder:
+            fd = open_ordinary(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder)
+            try:
+                os.write(fd, data)
+            finally:
+                os.close(fd)
+
+    def read(self, name: str, limit: int = 4096) -> Content | None:
+        """The last `limit` bytes of a file; None if there is none, or nothing ordinary."""
+        try:
+            with self.opened() as folder:
+                fd = open_ordinary(name, os.O_RDONLY, folder)
+                try:
+                    found = os.fstat(fd)
+                    return Content(os.pread(fd, limit, max(0, found.st_size - limit)), found.st_mtime_ns)
+                finally:
+                    os.close(fd)
+        except OSError:
+            return None
+
+    def record(self, asked: dict[str, Any], shim: Identity) -> None:
+        self.write("spec.json", msgspec.json.encode({"shim": shim, **asked}))
+
+    def shim(self) -> Identity | None:
+        """Who watches over the container, or did."""
+        content = self.read("spec.json", 4 * 1024 * 1024)
+        try:
+            return Identity(*msgspec.json.decode(content.data)["shim"]) if content else None
+        except (ValueError, KeyError, TypeError):
+            return None
+
+    def main(self) -> Process | None:
+        """The container's process as it was when it began."""
+        content = self.read("main")
+        try:
+            return parse(content.data.partition(b"\n")[2]) if content and content.data.endswith(b"\n") else None
+        except ValueError:
+            return None
+
+    def inside(self) -> int | None:
+        """The pid that bubblewrap gave the command: 0 while it has not said, None if it was not used."""
+        content = self.read("inside")
+        if content is None:
+            return None
+        try:
+            return int(msgspec.json.decode(content.data)["child-pid"])
+        except (ValueError, KeyError, TypeError):
+            return 0
+
+
+def containers(root: Path, pod_uid: str) -> Iterator[ContainerKey]:
+    """The containers that a pod's folder holds."""
+    for name in _names(root / pod_uid):
+        for attempt in _names(root / pod_uid / name):
+            if attempt.isdecimal():
+                yield ContainerKey(pod_uid, name, int(attempt))
+
+
+def pods(root: Path) -> list[str]:
+    return _names(root)
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if _SEGMENT.fullmatch(name)]
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -1,0 +1,163 @@
+"""How a container becomes a process of this host: what is executed, with which environment, where; and its start.
+
+The process runtime calls `resolve`, which looks but starts nothing, then `spawn`. Never Popen or uvloop: posix_spawn is
+the cheapest start that Python has.
+"""
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from app.runtimes import process_mounts
+from app.runtimes.base import ContainerSpec, Mount, StartError
+from app.runtimes.process_files import Folder, open_ordinary
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DEFAULT_MESSAGE_PATH = "/dev/termination-log"
+MESSAGE_VARIABLE = "JOBPLANE_TERMINATION_LOG"
+NO_MOUNTS = "this host cannot mount volumes for the process runtime (bubblewrap is not usable)"
+SHIM = Path(__file__).with_name("shim.sh")
+_SHELL = "/bin/sh"
+_RESET = frozenset(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+_INSIDE = 4  # the descriptor on which bubblewrap tells the pid of the command
+_SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ODD_VARIABLE = "JOBPLANE_ODD_ENVIRONMENT"
+_WITH_ODD_NAMES = (
+    "import json, os, sys\n"
+    f"env = dict(os.environ); env.update(json.loads(env.pop('{_ODD_VARIABLE}')))\n"
+    "os.execvpe(sys.argv[1], sys.argv[1:], env)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """All that a start needs."""
+
+    command: list[str]
+    env: dict[str, str]
+    working_dir: str
+    wrapped: bool = False  # in bubblewrap, so the command is a child of the container's first process
+    cgroup: str = ""
+
+
+def resolve(spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callable[[], str]) -> Launch:
+    """What to execute. `bubblewrap` gives the program, or "" where it cannot be used. Raises StartError."""
+    if not spec.command:
+        raise StartError(f'the process runtime runs no images, so the command of image "{spec.image}" is not known')
+    env = {"PATH": PATH, "HOME": str(home), **spec.env}
+    mounts = list(spec.mounts)
+    if spec.termination_message_path == DEFAULT_MESSAGE_PATH:
+        env[MESSAGE_VARIABLE] = str(folder.path / "message")
+    elif spec.termination_message_path:
+        folder.write("message", b"")
+        mounts.append(Mount(source=folder.path / "message", target=spec.termination_message_path))
+    working_dir = _working_dir(spec.working_dir or str(home), mounts)
+    _check_command(spec.command[0], env["PATH"], working_dir, mounts)
+    launch = Launch(command=list(spec.command), env=env, working_dir=working_dir)
+    if mounts:
+        program = bubblewrap()
+        if not program:
+            raise StartError(NO_MOUNTS)
+        launch = _wrapped(launch, program, process_mounts.arguments(mounts))
+    return _without_odd_names(launch)
+
+
+def spawn(folder: Folder, launch: Launch, setsid: str, known: Callable[[int], None]) -> None:
+    """Starts the shim, which runs nothing before `known` has written its pid down. Raises OSError, ValueError."""
+    reading, writing = os.pipe()
+    try:
+        pid = _spawn(folder, launch, setsid, reading)
+    except BaseException:
+        os.close(writing)
+        raise
+    finally:
+        os.close(reading)
+    try:
+        known(pid)
+        os.write(writing, b"go\n")
+    except BaseException:
+        os.close(writing)  # the shim sees that and ends
+        os.waitpid(pid, 0)
+        raise
+    os.close(writing)
+
+
+def _spawn(folder: Folder, launch: Launch, setsid: str, stdin: int) -> int:
+    opened = []
+    try:
+        with folder.opened() as inner:
+            for name in ("out", "err", "inside")[: 3 if launch.wrapped else 2]:
+                fd = open_ordinary(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, inner)
+                opened.append(fd)
+        targets = zip((stdin, *opened), (0, 1, 2, _INSIDE), strict=False)
+        return os.posix_spawn(
+            _SHELL,
+            [_SHELL, str(SHIM), str(folder.path), launch.working_dir, launch.cgroup, setsid, "--", *launch.command],
+            launch.env,
+            file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in targets],
+            setsid=True,
+            setsigmask=[],
+            setsigdef=_RESET,
+        )
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+def reap(pidfd: int) -> None:
+    """Takes a dead child's status; fine if it was an earlier agent's child."""
+    with suppress(ChildProcessError):
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+
+
+def _working_dir(path: str, mounts: list[Mount]) -> str:
+    if not os.path.isabs(path):
+        raise StartError(f'working directory "{path}" is not an absolute path')
+    if not os.path.isdir(process_mounts.seen(path, mounts)):
+        raise StartError(f'chdir to working directory "{path}": no such directory on this host')
+    return path
+
+
+def _check_command(name: str, path: str, working_dir: str, mounts: list[Mount]) -> None:
+    """As the container runtimes word it. Raises StartError."""
+    if "/" not in name:
+        folders = (os.path.join(working_dir, folder or ".", name) for folder in path.split(":"))
+        if not any(_is_executable(process_mounts.seen(each, mounts)) for each in folders):
+            raise StartError(f'exec: "{name}": executable file not found in $PATH', 127)
+        return
+    file = process_mounts.seen(os.path.normpath(os.path.join(working_dir, name)), mounts)
+    if not os.path.exists(file):
+        raise StartError(f'exec: "{name}": stat {name}: no such file or directory', 127)
+    if os.path.isdir(file):
+        raise StartError(f'exec: "{name}": is a directory', 126)
+    if not os.access(file, os.X_OK):
+        raise StartError(f'exec: "{name}": permission denied', 126)
+
+
+def _is_executable(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)
+
+
+def _wrapped(launch: Launch, program: str, mounts: list[str]) -> Launch:
+    chdir = ["--chdir", launch.working_dir]
+    command = [program, "--info-fd", str(_INSIDE), *mounts, *chdir, "--", *launch.command]
+    return replace(launch, command=command, working_dir="/", wrapped=True)
+
+
+def _without_odd_names(launch: Launch) -> Launch:
+    """Kubernetes allows names such as `my.name`, which a shell drops: then Python sets them."""
+    odd = {name: value for name, value in launch.env.items() if not _SHELL_NAME.fullmatch(name)}
+    if not odd:
+        return launch
+    plain: Mapping[str, str] = {name: value for name, value in launch.env.items() if name not in odd}
+    return replace(
+        launch,
+        command=[sys.executable, "-ISc", _WITH_ODD_NAMES, *launch.command],
+        env={**plain, _ODD_VARIABLE: json.dumps(odd)},
+    )

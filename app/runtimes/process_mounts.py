@@ -1,0 +1,106 @@
+"""Volumes for plain processes: the arguments that make bubblewrap show the host as it is, plus the mounts.
+
+The process runtime calls it for containers that have mounts. Nothing is made on the host: where a target does not
+exist, the folder that it would be in is replaced, for this container only, by a new one that shows all that was there.
+"""
+
+import os
+import stat
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from app.runtimes.base import Mount, StartError
+
+ENTRIES_LIMIT = 512  # a folder with more of them is not worth rebuilding for every start
+_NOT_REBUILT = ("/dev", "/proc", "/sys")
+
+
+def usable(program: str) -> bool:
+    """Whether this host lets us have mounts of our own; it needs privileges or user namespaces."""
+    try:
+        tried = subprocess.run(
+            [program, "--dev-bind", "/", "/", "true"],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=5,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return False
+    return tried.returncode == 0
+
+
+def arguments(mounts: Sequence[Mount]) -> list[str]:
+    """bubblewrap's arguments for these mounts; outer targets come before inner ones. Raises StartError."""
+    ordered = sorted(((target_on_host(mount), mount) for mount in mounts), key=lambda pair: pair[0].count("/"))
+    made: list[str] = []
+    missing = []
+    for target, _ in ordered:
+        if not os.path.lexists(target) and not any(_is_under(target, outer) for outer in made):
+            missing.append(target)
+        made.append(target)
+    result = _host(sorted({_nearest_folder(target) for target in missing}))
+    for target, mount in ordered:
+        result += ["--ro-bind" if mount.read_only else "--dev-bind", str(mount.source), target]
+    return result
+
+
+def target_on_host(mount: Mount) -> str:
+    """Where the target really is, links followed. Raises StartError."""
+    if not os.path.isabs(mount.target) or os.path.normpath(mount.target) == "/":
+        raise StartError(f'cannot mount at "{mount.target}": not an absolute path below /')
+    if not mount.source.exists():
+        raise StartError(f'cannot mount "{mount.source}": no such file or directory')
+    return os.path.realpath(mount.target)
+
+
+def seen(path: str, mounts: Sequence[Mount]) -> str:
+    """Where on the host a path of the container is."""
+    for mount in sorted(mounts, key=lambda each: -len(each.target)):
+        target = os.path.normpath(mount.target)
+        if _is_under(path, target):
+            return os.path.normpath(os.path.join(mount.source, os.path.relpath(path, target)))
+    return path
+
+
+def _host(rebuilt: Sequence[str]) -> list[str]:
+    """The whole host, with new folders in the place of those in `rebuilt` (outer ones first)."""
+    result = [] if "/" in rebuilt else ["--dev-bind", "/", "/"]
+    for folder in rebuilt:
+        if folder != "/":
+            result += ["--perms", f"{stat.S_IMODE(os.stat(folder).st_mode):04o}", "--tmpfs", folder]
+        result += _entries(folder)
+    return result
+
+
+def _entries(folder: str) -> list[str]:
+    result: list[str] = []
+    names = os.listdir(folder)
+    if len(names) > ENTRIES_LIMIT:
+        raise StartError(f'cannot mount in "{folder}": it has more than {ENTRIES_LIMIT} entries')
+    for name in sorted(names):
+        path = Path(folder, name)
+        if path.is_symlink():
+            result += ["--symlink", os.readlink(path), str(path)]
+        else:
+            result += ["--dev-bind-try", str(path), str(path)]
+    return result
+
+
+def _nearest_folder(target: str) -> str:
+    """The deepest folder above the target that the host has. Raises StartError."""
+    folder = os.path.dirname(target)
+    while not os.path.isdir(folder):
+        if os.path.lexists(folder):
+            raise StartError(f'cannot mount at "{target}": "{folder}" is not a directory')
+        folder = os.path.dirname(folder)
+    if any(_is_under(folder, special) for special in _NOT_REBUILT):
+        raise StartError(
+            f'cannot mount at "{target}": it does not exist on this host, and "{folder}" belongs to the kernel'
+        )
+    return folder
+
+
+def _is_under(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")

@@ -1,0 +1,140 @@
+"""`jobplane up`: Postgres and the three processes of Jobplane, each started again when it ends, all ended together.
+
+Kept small on purpose: it imports none of what its children do. The children end with it even if it is killed, because
+they watch their parent; containers go on, as they should.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import sys
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.settings import Settings
+from app.store.embedded import Postgres
+
+log = logging.getLogger(__name__)
+_PAUSE_SECONDS = 0.2  # before a process that ended is started again; doubled while it keeps ending at once
+_LONGEST_PAUSE = 5.0
+_STEADY_SECONDS = 5.0
+_PATIENCE = 12.0  # how long a child may take to end before it is killed
+PARENT = "JOBPLANE_PARENT"
+
+
+class Supervisor:
+    """Owns the children of one `jobplane up`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stopping = asyncio.Event()
+        self._postgres: Postgres | None = None
+
+    async def run(self) -> int:
+        """Run until SIGINT or SIGTERM."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stopping.set)
+        self._settings.data_dir.mkdir(parents=True, exist_ok=True)
+        for name in ("admin.token", "agent.token"):
+            _secret(self._settings.data_dir / name)
+        environment = self._environment(await self._start_postgres())
+        await self._until_stopped([
+            *([self._keep_postgres()] if self._postgres else []),
+            *(self._keep(name, arguments, environment) for name, arguments in self._commands()),
+        ])
+        if self._postgres:
+            await self._postgres.stop()
+        return 0
+
+    async def _until_stopped(self, runs: Sequence[Coroutine[Any, Any, None]]) -> None:
+        tasks = [asyncio.ensure_future(run) for run in runs]
+        await self._stopping.wait()
+        log.info("stopping")
+        # Postgres last: what ends before it may still have something to write.
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _start_postgres(self) -> str:
+        given = self._settings.database_url.get_secret_value()
+        if given:
+            return given
+        self._postgres = Postgres(self._settings.data_dir / "postgres")
+        return await self._postgres.start()
+
+    def _environment(self, dsn: str) -> dict[str, str]:
+        """The children's: secrets travel by environment and file, never by command line, which everybody may read."""
+        return {
+            **os.environ,
+            "JOBPLANE_DATABASE_URL": dsn,
+            "JOBPLANE_DATA_DIR": str(self._settings.data_dir),
+            "JOBPLANE_NODE_GRACE": str(self._settings.node_grace.total_seconds()),
+            PARENT: str(os.getpid()),
+        }
+
+    def _commands(self) -> list[tuple[str, list[str]]]:
+        settings, data = self._settings, self._settings.data_dir
+        agent = ["agent", "--server", settings.url(), "--token-file", str(data / "agent.token")]
+        agent += ["--ca-file", str(data / "tls" / "ca.crt"), "--runtime", settings.runtime, "--nodes", str(settings.nodes)]
+        return [
+            ("api", ["api", "--host", settings.host, "--port", str(settings.port), "--migrate"]),
+            ("controllers", ["controllers"]),
+            ("agent", agent + (["--node-name", settings.node_name] if settings.node_name else [])),
+        ]
+
+    async def _keep_postgres(self) -> None:
+        """Start Postgres again whenever it ends by itself, until everything else has ended."""
+        assert self._postgres  # noqa: S101 - only called when it is ours
+        while not self._stopping.is_set():
+            ended = asyncio.ensure_future(self._postgres.wait())
+            stopping = asyncio.ensure_future(self._stopping.wait())
+            await asyncio.wait((ended, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if not ended.done():
+                ended.cancel()
+                return
+            log.warning("Postgres ended with %s: starting it again", ended.result())
+            await self._postgres.start()
+
+    async def _keep(self, name: str, arguments: Sequence[str], environment: dict[str, str]) -> None:
+        """Run a child, and start it again whenever it ends, until we stop."""
+        pause = _PAUSE_SECONDS
+        loop = asyncio.get_running_loop()
+        while not self._stopping.is_set():
+            started = loop.time()
+            child = await asyncio.create_subprocess_exec(sys.executable, "-m", "app.cli", *arguments, env=environment)
+            if await self._watched(child):
+                return
+            pause = _PAUSE_SECONDS if loop.time() - started > _STEADY_SECONDS else min(pause * 2, _LONGEST_PAUSE)
+            log.warning("%s ended with %s: starting it again", name, child.returncode)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause)
+
+    async def _watched(self, child: asyncio.subprocess.Process) -> bool:
+        """Wait for the child to end, or end it when we stop; tell whether we stop."""
+        ended = asyncio.ensure_future(child.wait())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait((ended, stopping), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        if ended.done():
+            return False
+        child.terminate()
+        try:
+            await asyncio.wait_for(ended, _PATIENCE)
+        except TimeoutError:
+            child.kill()
+            await child.wait()
+        return True
+
+
+def _secret(path: Path) -> None:
+    """A token that stays the same over restarts, readable by its owner only."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(descriptor, "w") as file:
+        file.write(secrets.token_urlsafe(32))
