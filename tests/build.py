@@ -132,7 +132,9 @@ def names() -> Names:
 
 def stored(plan: Plan, job: Job) -> Job:
     """The Job as it is once the plan has been carried out."""
-    return next((each.object for each in plan.actions if isinstance(each, SetStatus)), job)  # type: ignore[return-value]
+    return next(
+        (each.object for each in plan.actions if isinstance(each, SetStatus) and each.object.kind == "Job"), job
+    )
 
 
 def status_of(plan: Plan) -> JobStatus:
@@ -140,15 +142,15 @@ def status_of(plan: Plan) -> JobStatus:
 
 
 def created(plan: Plan) -> list[Pod]:
-    return [each.object for each in plan.actions if isinstance(each, Create)]  # type: ignore[misc]
+    return [each.object for each in plan.actions if isinstance(each, Create)]
 
 
 def deleted(plan: Plan) -> list[Pod]:
-    return [each.object for each in plan.actions if isinstance(each, Delete)]  # type: ignore[misc]
+    return [each.object for each in plan.actions if isinstance(each, Delete)]
 
 
 def updated(plan: Plan) -> list[Pod]:
-    return [each.object for each in plan.actions if isinstance(each, Update)]  # type: ignore[misc]
+    return [each.object for each in plan.actions if isinstance(each, Update)]
 
 
 def told(plan: Plan) -> list[str]:

@@ -41,7 +41,7 @@ def table(
     list_meta: Mapping[str, Any] | None = None,
 ) -> bytes:
     """`objects` as a meta.k8s.io Table; `list_meta` has resourceVersion, continue, remainingItemCount of the list."""
-    beside = _beside(included(include), version)
+    beside = _beside(kind, included(include), version)
     return msgspec.json.encode(
         {
             "kind": "Table",
@@ -58,12 +58,13 @@ def partial(obj: Object, version: str = "v1") -> dict[str, Any]:
     return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": obj.metadata}
 
 
-def _beside(include: Include, version: str) -> Callable[[Object], dict[str, Any]]:
+def _beside(kind: Kind[Any], include: Include, version: str) -> Callable[[Object], dict[str, Any]]:
     """What a row carries beside its cells."""
     if include == "None":
         return lambda _: {}
     if include == "Object":
-        return lambda obj: {"object": obj}
+        named = {"api_version": kind.api_version, "kind": kind.name}  # kubectl reads no object without them
+        return lambda obj: {"object": msgspec.structs.replace(obj, **named)}
     return lambda obj: {"object": partial(obj, version)}
 
 

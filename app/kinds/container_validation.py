@@ -9,6 +9,7 @@ from app.kinds import names
 from app.kinds.container import Container, ContainerPort, ContainerRestartRule, EphemeralContainer
 from app.kinds.env_validation import validate_env, validate_env_from
 from app.kinds.errors import Cause, duplicate, forbidden, invalid, not_supported, required, too_many
+from app.kinds.pod_defaults import MOST_CONTAINERS
 from app.kinds.pod_schema import PodSpec
 from app.kinds.probe_validation import forbid_probes, validate_probes
 from app.kinds.resource_validation import validate_resize, validate_resources
@@ -55,6 +56,10 @@ def validate_containers(spec: PodSpec, path: str) -> Iterator[Cause]:
         restart_policy=spec.restart_policy,
         host_users=spec.host_users is not False,
     )
+    excess = _too_many(spec, path)
+    if excess:
+        yield from excess
+        return
     if not spec.containers:
         yield required(f"{path}.containers")
     yield from _main(spec.containers, around, f"{path}.containers")
@@ -62,6 +67,19 @@ def validate_containers(spec: PodSpec, path: str) -> Iterator[Cause]:
     yield from _init(spec.init_containers, taken, around, f"{path}.initContainers")
     if spec.ephemeral_containers:
         yield from _ephemeral(spec, around, f"{path}.ephemeralContainers")
+
+
+def _too_many(spec: PodSpec, path: str) -> list[Cause]:
+    """Ours, not Kubernetes': a megabyte of empty containers would cost seconds."""
+    return [
+        too_many(f"{path}.{wire}", len(containers), MOST_CONTAINERS)
+        for wire, containers in (
+            ("containers", spec.containers),
+            ("initContainers", spec.init_containers),
+            ("ephemeralContainers", spec.ephemeral_containers),
+        )
+        if len(containers) > MOST_CONTAINERS
+    ]
 
 
 def _main(containers: tuple[Container, ...], around: _Surroundings, path: str) -> Iterator[Cause]:

@@ -56,6 +56,11 @@ def _pattern(text: str, pattern: str, *examples: str) -> str:
     return f"{text} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
+def _matches(pattern: re.Pattern[str], value: str) -> bool:
+    """A megabyte is too long to be a name, and to be looked at letter by letter."""
+    return len(value) <= 4096 and pattern.fullmatch(value) is not None
+
+
 def _size(value: str) -> int:
     return len(value) if value.isascii() else len(value.encode())
 
@@ -63,8 +68,8 @@ def _size(value: str) -> int:
 def dns_label(value: str) -> list[str]:
     """Names of containers, volumes, namespaces, host names."""
     faults = ["must be no more than 63 characters"] if _size(value) > 63 else []
-    if not _LABEL_RE.fullmatch(value):
-        dotted = _SUBDOMAIN_RE.fullmatch(value)
+    if not _matches(_LABEL_RE, value):
+        dotted = _matches(_SUBDOMAIN_RE, value)
         faults.append("must not contain dots" if dotted else _pattern(_LABEL_TEXT, _LABEL, "my-name", "123-abc"))
     return faults
 
@@ -72,7 +77,7 @@ def dns_label(value: str) -> list[str]:
 def dns_subdomain(value: str, *, unit: str = "characters") -> list[str]:
     """Names of most objects."""
     faults = [f"must be no more than 253 {unit}"] if _size(value) > 253 else []
-    if not _SUBDOMAIN_RE.fullmatch(value):
+    if not _matches(_SUBDOMAIN_RE, value):
         faults.append(_pattern(_SUBDOMAIN_TEXT, _SUBDOMAIN, "example.com"))
     return faults
 
@@ -108,14 +113,14 @@ def qualified_name(value: str) -> list[str]:
         faults.append("name part must be non-empty")
     elif _size(name) > 63:
         faults.append("name part must be no more than 63 bytes")
-    if not _KEY_RE.fullmatch(name):
+    if not _matches(_KEY_RE, name):
         faults.append(f"name part {text}")
     return faults
 
 
 def label_value(value: str) -> list[str]:
     faults = ["must be no more than 63 bytes"] if _size(value) > 63 else []
-    if not _VALUE_RE.fullmatch(value):
+    if not _matches(_VALUE_RE, value):
         faults.append(_pattern(_VALUE_TEXT, _VALUE, "MyValue", "my_value", "12345"))
     return faults
 
@@ -135,7 +140,7 @@ def env_name(value: str) -> list[str]:
 def config_key(value: str) -> list[str]:
     """Keys of ConfigMaps and Secrets."""
     faults = ["must be no more than 253 characters"] if _size(value) > 253 else []
-    if not _CONFIG_KEY_RE.fullmatch(value):
+    if not _matches(_CONFIG_KEY_RE, value):
         faults.append(_pattern(_CONFIG_KEY_TEXT, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
     if value in (".", ".."):
         faults.append(f"must not be '{value}'")

@@ -39,6 +39,7 @@ M = TypeVar("M", SecretVolumeSource, ConfigMapVolumeSource, DownwardAPIVolumeSou
 GRACE_SECONDS = 30
 EVICTION_SECONDS = 300
 FILE_MODE = 0o644
+MOST_CONTAINERS = 512  # of one sort; a pod with more is left as it is, and validation refuses it
 PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
 NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
@@ -59,9 +60,9 @@ def default_pod_spec(spec: PodSpec) -> PodSpec:
         security_context=spec.security_context or PodSecurityContext(),
         service_account_name=account,
         service_account=account,
-        containers=_each(_container, spec.containers),
-        init_containers=_each(_container, spec.init_containers),
-        ephemeral_containers=_each(_container, spec.ephemeral_containers),
+        containers=_containers(_container, spec.containers),
+        init_containers=_containers(_container, spec.init_containers),
+        ephemeral_containers=_containers(_container, spec.ephemeral_containers),
         volumes=_each(_volume, spec.volumes),
         overhead=_quantities(spec.overhead),
         resources=spec.resources and _resources(spec.resources),
@@ -79,11 +80,11 @@ def default_pod(pod: Pod) -> Pod:
 def _as_pod(spec: PodSpec) -> PodSpec:
     """What admission adds to a pod, and never to a template."""
     account = spec.service_account_name or "default"
-    containers = _each(_requested, spec.containers)
+    containers = _containers(_requested, spec.containers)
     return _changed(
         spec,
         containers=_each(_on_host, containers) if spec.host_network else containers,
-        init_containers=_each(_requested, spec.init_containers),
+        init_containers=_containers(_requested, spec.init_containers),
         enable_service_links=_given(spec.enable_service_links, True),
         priority=_given(spec.priority, PRIORITIES.get(spec.priority_class_name, 0)),
         preemption_policy=spec.preemption_policy or "PreemptLowerPriority",
@@ -103,6 +104,10 @@ def _each(default: Callable[[S], S], items: tuple[S, ...]) -> tuple[S, ...]:
         return items
     done = tuple(map(default, items))
     return items if all(map(is_, done, items)) else done
+
+
+def _containers(default: Callable[[S], S], containers: tuple[S, ...]) -> tuple[S, ...]:
+    return _each(default, containers) if len(containers) <= MOST_CONTAINERS else containers
 
 
 def _given(value: Any, default: Any) -> Any:

@@ -1,6 +1,7 @@
 """Which fields of a pod are kept without effect in this version. Pods and Jobs warn of them when a client sets them."""
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 from msgspec.structs import fields
@@ -11,6 +12,8 @@ from app.kinds.security import PodSecurityContext, SecurityContext
 from app.kinds.volume import EmptyDirVolumeSource, Volume, VolumeMount
 
 TEXT = "accepted and kept, but this version of Jobplane does not act on it yet"
+MOST_WARNINGS = 50  # they travel in headers
+MOST_ITEMS = 100  # of one list that are looked at
 
 _CONTAINER = (
     "ports[].host_port",
@@ -82,8 +85,8 @@ _HARMLESS: dict[str, Any] = {
     "host_users": True,
     "service_account_name": "default",
     "security_context": PodSecurityContext(),
-    "init_containers[].security_context": SecurityContext(),
-    "containers[].security_context": SecurityContext(),
+    **{f"{containers}[].security_context": SecurityContext() for containers in ("init_containers", "containers")},
+    **{f"{containers}[].resources.limits": {} for containers in ("init_containers", "containers")},
     "scheduler_name": "default-scheduler",
     "preemption_policy": "PreemptLowerPriority",
     "os": PodOS(name="linux"),
@@ -109,8 +112,9 @@ _STEPS = tuple((tuple(entry.split(".")), _HARMLESS.get(entry, False)) for entry 
 
 
 def warnings_of_spec(spec: PodSpec, path: str) -> list[str]:
-    """One text for each field set; `path` is where the spec stands, such as spec.template.spec."""
-    return [f"{path}.{where}: {TEXT}" for steps, harmless in _STEPS for where in _set_at(spec, steps, harmless)]
+    """One text for each field set, up to a point; `path` is where the spec stands, such as spec.template.spec."""
+    found = (where for steps, harmless in _STEPS for where in _set_at(spec, steps, harmless))
+    return [f"{path}.{where}: {TEXT}" for where in islice(found, MOST_WARNINGS)]
 
 
 def _set_at(part: Any, steps: tuple[str, ...], harmless: Any) -> Iterator[str]:
@@ -122,7 +126,7 @@ def _set_at(part: Any, steps: tuple[str, ...], harmless: Any) -> Iterator[str]:
     if not rest:
         yield _WIRE[step]
     elif steps[0].endswith("[]"):
-        for index, item in enumerate(value):
+        for index, item in enumerate(value[:MOST_ITEMS]):
             for where in _set_at(item, rest, harmless):
                 yield f"{_WIRE[step]}[{index}].{where}"
     else:

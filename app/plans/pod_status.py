@@ -167,7 +167,7 @@ def _terminated(run: Run, place: Place) -> ContainerStateTerminated:
     if started_at and finished_at:
         finished_at = max(started_at, finished_at)  # engines have been seen to end a container before its start
     return ContainerStateTerminated(
-        exit_code=run.exit_code or 1,
+        exit_code=UNKNOWN_EXIT if run.exit_code is None else run.exit_code,
         reason=run.reason or _reason(run),
         message=run.message,
         started_at=started_at,

@@ -8,6 +8,7 @@ from app.store.logs import Append, Stream
 from app.store.mirror import Mirror, controller_uid
 from app.store.read import Head, Page, Query
 from app.store.store import Store, open_store
+from app.store.wait import reachable
 
 __all__ = [
     "Append",
@@ -17,6 +18,7 @@ __all__ = [
     "controller_uid",
     "elected",
     "open_store",
+    "reachable",
     "MUST_LIVE",
     "MUST_NOT_EXIST",
     "Change",

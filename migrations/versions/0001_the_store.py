@@ -125,7 +125,7 @@ COMMIT_FUNCTION = """
 -- expected: 0 must not exist; n > 0 must be at revision n; -1 must exist and not be on its way out.
 create or replace function commit_write_sets(
     sets int[], kinds text[], namespaces text[], names text[], uids text[], changes text[], expected bigint[],
-    bodies bytea[], marks text[], old_marks text[], owners text[], nodes text[], deletings boolean[], origin text,
+    bodies bytea[], labellings text[], old_labellings text[], owners text[], nodes text[], deletings boolean[], origin text,
     out previous bigint, out refused int[]
 ) language plpgsql as $$
 declare
@@ -150,20 +150,20 @@ begin
 
     insert into history (revision, kind, namespace, name, uid, change, marks, old_marks, body)
     select previous + item, kind, namespace, name, uid, change, mark, old_mark, body
-    from unnest(sets, kinds, namespaces, names, uids, changes, marks, old_marks, bodies)
+    from unnest(sets, kinds, namespaces, names, uids, changes, labellings, old_labellings, bodies)
         with ordinality as i(in_set, kind, namespace, name, uid, change, mark, old_mark, body, item)
     where change <> 'G' and in_set <> all (bad_sets);
 
     if 'A' = any (changes) then
         insert into heads (kind, namespace, name, uid, revision, deleting, owner, node, marks)
         select kind, namespace, name, uid, previous + item, deleting, owner, node, mark
-        from unnest(sets, kinds, namespaces, names, uids, changes, deletings, owners, nodes, marks)
+        from unnest(sets, kinds, namespaces, names, uids, changes, deletings, owners, nodes, labellings)
             with ordinality as i(in_set, kind, namespace, name, uid, change, deleting, owner, node, mark, item)
         where change = 'A' and in_set <> all (bad_sets);
     end if;
     if 'M' = any (changes) then
         update heads h set revision = previous + i.item, deleting = i.deleting, owner = i.owner, node = i.node, marks = i.mark
-        from unnest(sets, kinds, namespaces, names, changes, deletings, owners, nodes, marks)
+        from unnest(sets, kinds, namespaces, names, changes, deletings, owners, nodes, labellings)
             with ordinality as i(in_set, kind, namespace, name, change, deleting, owner, node, mark, item)
         where i.change = 'M' and i.in_set <> all (bad_sets)
             and h.kind = i.kind and h.namespace = i.namespace and h.name = i.name;

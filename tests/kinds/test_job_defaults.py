@@ -1,6 +1,6 @@
 """What a Job gets that its author did not write, and how `kubectl get` shows it."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 
 import msgspec
 import pytest
@@ -11,9 +11,7 @@ from msgspec.structs import replace
 
 from app.kinds.errors import Cause
 from app.kinds.job import KIND, Job, JobStatus, condition, is_finished, is_indexed
-
-NOW = datetime(2026, 7, 24, 12, 0, 0, tzinfo=UTC)
-UID = "uid-of-pi"
+from tests.kinds.jobs import NOW, UID, written
 
 GENERATED = {
     "batch.kubernetes.io/controller-uid": UID,
@@ -24,18 +22,7 @@ GENERATED = {
 
 
 def a_job(spec=None, labels=None, template_labels=None, status=None, **metadata) -> Job:
-    template = {
-        "metadata": {"labels": template_labels or {}},
-        "spec": {"restartPolicy": "Never", "containers": [{"name": "main", "image": "busybox"}]},
-    }
-    return convert(
-        {
-            "metadata": {"name": "pi", "namespace": "default", "uid": UID, "labels": labels or {}, **metadata},
-            "spec": {"template": template, **(spec or {})},
-            "status": status or {},
-        },
-        Job,
-    )
+    return written(spec, labels=template_labels, status=status, metadata={"labels": labels or {}, **metadata})
 
 
 def created(*args, **parts) -> Job:

@@ -5,10 +5,7 @@ from msgspec import convert
 
 from app.kinds.errors import Cause
 from app.kinds.job import KIND, Job
-
-INVALID = "FieldValueInvalid"
-REQUIRED = "FieldValueRequired"
-DUPLICATE = "FieldValueDuplicate"
+from tests.kinds.jobs import DUPLICATE, INVALID, REQUIRED
 
 T1, T2, T3 = (f"2026-07-24T12:00:0{each}Z" for each in (1, 2, 3))
 

@@ -52,7 +52,10 @@ def test_reads_and_writes(quantity, value, text):
 @pytest.mark.parametrize(
     ("quantity", "text"),
     [
-        *[pytest.param(each, BAD_FORMAT, id=repr(each)) for each in ("", "abc", "1 ", " 1", "1.2.3", "٣", "1\n", ".", "1e1e1")],
+        *[
+            pytest.param(each, BAD_FORMAT, id=repr(each))
+            for each in ("", "abc", "1 ", " 1", "1.2.3", "٣", "1\n", ".", "1e1e1")
+        ],
         *[pytest.param(each, BAD_SUFFIX, id=repr(each)) for each in ("1Kii", "1mm", "1e", "1K", "1ki")],
         pytest.param("1e999999", BAD_SUFFIX, id="an exponent that is too large"),
         pytest.param("1e-999999999999", BAD_SUFFIX, id="an exponent that is too small"),

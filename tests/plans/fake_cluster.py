@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from app.kinds.base import Condition
 from app.kinds.container import ContainerState, ContainerStateTerminated, ContainerStatus
 from app.kinds.indexes import Indexes
-from app.kinds.job import Job, is_finished
+from app.kinds.job import Job, is_finished, is_true
 from app.kinds.job_status_validation import validate_status
 from app.kinds.pod import Pod
 from app.plans import job as job_plan
@@ -63,10 +63,11 @@ class Cluster:
         self.job = job
 
     def _check(self, plan: Plan) -> None:
-        active = [pod for pod in self.pods.values() if is_active(pod)]
+        waits = self.job.spec.pod_replacement_policy == "Failed"
+        present = [pod for pod in self.pods.values() if is_active(pod) or (waits and is_terminating(pod))]
         if created(plan):
             assert not deleted(plan)
-            assert len(active) + len(created(plan)) <= (self.job.spec.parallelism or 0), "over parallelism"
+            assert len(present) + len(created(plan)) <= (self.job.spec.parallelism or 0), "over parallelism"
             assert not self.job.spec.suspend
         before, after = self.job.status, stored(plan, self.job).status
         assert after.failed >= before.failed
@@ -152,9 +153,10 @@ class Cluster:
             assert status.succeeded == fates["succeeded"]
         else:
             assert set(Indexes.parse(status.completed_indexes)) <= self.proved
-        if is_finished(self.job):
+        if is_true(self.job, "SuccessCriteriaMet") or is_true(self.job, "FailureTarget"):
             assert not any(TRACKING in pod.metadata.finalizers for pod in pods)
             assert not status.active
+        if is_finished(self.job):
             assert not status.terminating
             assert status.start_time
 

@@ -197,6 +197,12 @@ def test_a_pod_is_freed_before_it_is_deleted() -> None:
     assert delete.old is pod
 
 
+def test_a_job_with_an_outcome_lets_go_of_pods_that_are_ending() -> None:
+    result = planned(a_job(backoff_limit=0, **WAITS_FOR_END), *pods("ft"))
+
+    assert [pod.metadata.finalizers for pod in updated(result)] == [(), ()]
+
+
 def test_others_finalizers_stay() -> None:
     (pod,) = pods("s")
     theirs = replace(pod, metadata=replace(pod.metadata, finalizers=("theirs.io/x", TRACKING)))

@@ -346,13 +346,15 @@ def check(world: World, codes: dict[Key, int]) -> None:
 
 def settle(world: World, codes: dict[Key, int]) -> None:
     """Liveness: with everything succeeding from here, a pod that may end does."""
+    pod = world.pod
+    for_ever = pod.spec.restart_policy == "Always" and not pod.metadata.deletion_timestamp
     for _ in range(40):
         result = world.step()
-        if world.over or world.pod.spec.restart_policy == "Always":
+        if world.over:
             break
         for key in world.live:
             world.end(key, 0)
             codes[key] = 0
         world.now = max(world.now, result.again_at or world.now)
-    assert world.over or (world.pod.spec.restart_policy == "Always" and not world.pod.metadata.deletion_timestamp)
+    assert world.over or (for_ever and pod.spec.active_deadline_seconds is None)
     check(world, codes)

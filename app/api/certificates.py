@@ -1,0 +1,214 @@
+"""TLS without a set-up: an authority of our own, a certificate from it, and the kubeconfig that trusts it.
+
+Called when an API starts. Certificates pass strict verification (RFC 5280, as Python 3.13 and Go do it). The authority
+is kept, so that agents and kubeconfigs stay good; the server's certificate is renewed when due or when hosts change.
+"""
+
+import base64
+import fcntl
+import ipaddress
+import os
+import socket
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+import yaml
+from cryptography import x509
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_pem_private_key,
+)
+from cryptography.x509.oid import ExtendedKeyUsageOID
+
+_CA_LIFE = timedelta(days=3650)
+_LIFE = timedelta(days=365)
+_RENEWED_BEFORE = timedelta(days=90)  # its end: long, because only a start renews
+_SKEW = timedelta(days=1)  # clocks of other machines may be behind
+_ALWAYS = ("localhost", "127.0.0.1", "::1")
+
+
+class Certificates(NamedTuple):
+    """Paths of PEM files. `cert` and `key` are one file, so that no reader ever sees one without the other."""
+
+    ca: Path
+    cert: Path
+    key: Path
+
+
+class _Pair(NamedTuple):
+    """A certificate and its private key."""
+
+    certificate: x509.Certificate
+    key: ec.EllipticCurvePrivateKey
+
+
+def ensure(folder: Path, hosts: Sequence[str], *, now: datetime | None = None) -> Certificates:
+    """A server certificate for the hosts, this machine's name and its loopback addresses, good for months."""
+    now = now or datetime.now(UTC)
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = Certificates(folder / "ca.crt", folder / "server.pem", folder / "server.pem")
+    with (folder / "lock").open("a") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        authority = _kept_authority(paths.ca, folder / "ca.key", now)
+        names = _names([*hosts, *_ALWAYS, socket.gethostname()])
+        if not _is_good(paths.cert, authority.certificate, names, now):
+            write_private(paths.cert, _pem(_signed(authority, names, now)))
+    return paths
+
+
+def kubeconfig(server_url: str, ca_pem: str, token: str, name: str = "jobplane") -> str:
+    """What kubectl and the client libraries need to reach this server as the token's owner."""
+    cluster = {"server": server_url, "certificate-authority-data": base64.b64encode(ca_pem.encode()).decode()}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": name, "cluster": cluster}],
+        "users": [{"name": name, "user": {"token": token}}],
+        "contexts": [{"name": name, "context": {"cluster": name, "user": name, "namespace": "default"}}],
+        "current-context": name,
+    }
+    return yaml.safe_dump(document, sort_keys=False)
+
+
+def write_private(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """All of it or nothing, never readable by others on the way."""
+    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(descriptor)
+        Path(name).chmod(mode)
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _kept_authority(ca: Path, key: Path, now: datetime) -> _Pair:
+    """The one in the folder, unless it is broken or about to end."""
+    kept = _read(ca, key)
+    if kept and now + _RENEWED_BEFORE < kept.certificate.not_valid_after_utc:
+        return kept
+    fresh = _new_authority(now)
+    write_private(key, _key_pem(fresh.key))
+    write_private(ca, fresh.certificate.public_bytes(Encoding.PEM), 0o644)
+    return fresh
+
+
+def _read(certificate_path: Path, key_path: Path) -> _Pair | None:
+    """None if one is missing, unreadable as PEM, or not the other's."""
+    try:
+        certificate = x509.load_pem_x509_certificate(certificate_path.read_bytes())
+        key = load_pem_private_key(key_path.read_bytes(), password=None)
+    except (FileNotFoundError, ValueError):
+        return None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or certificate.public_key() != key.public_key():
+        return None
+    return _Pair(certificate, key)
+
+
+def _is_good(path: Path, authority: x509.Certificate, names: x509.SubjectAlternativeName, now: datetime) -> bool:
+    kept = _read(path, path)
+    if kept is None or now + _RENEWED_BEFORE >= kept.certificate.not_valid_after_utc:
+        return False
+    try:
+        kept.certificate.verify_directly_issued_by(authority)
+        held = kept.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+    except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
+        return False
+    return held.value == names
+
+
+def _names(hosts: Sequence[str]) -> x509.SubjectAlternativeName:
+    """Each host once, sorted; an address that means all addresses is no name of a server."""
+    addresses, words = set(), set()
+    for host in hosts:
+        try:
+            address = ipaddress.ip_address(host.strip("[]"))
+        except ValueError:
+            words.add(host.lower().rstrip(".").encode("idna").decode())
+        else:
+            addresses.add(address)
+    return x509.SubjectAlternativeName(
+        [
+            *(x509.DNSName(word) for word in sorted(words - {""})),
+            *(x509.IPAddress(each) for each in sorted(addresses, key=str) if not each.is_unspecified),
+        ]
+    )
+
+
+def _new_authority(now: datetime) -> _Pair:
+    key = ec.generate_private_key(ec.SECP256R1())
+    # A serial in the name: clients that trust an older authority of ours must not take one for the other.
+    serial = x509.random_serial_number()
+    name = _named(f"jobplane authority {serial % 16**8:08x}")
+    builder = (
+        _builder(name, name, key.public_key(), (now, now + _CA_LIFE))
+        .serial_number(serial)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+    return _Pair(builder.sign(key, hashes.SHA256()), key)
+
+
+def _signed(authority: _Pair, names: x509.SubjectAlternativeName, now: datetime) -> _Pair:
+    key = ec.generate_private_key(ec.SECP256R1())
+    issuer = authority.certificate
+    end = min(now + _LIFE, issuer.not_valid_after_utc)
+    identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    builder = (
+        _builder(_named("jobplane"), issuer.subject, key.public_key(), (now, end))
+        .serial_number(x509.random_serial_number())
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
+        .add_extension(names, critical=False)
+    )
+    return _Pair(builder.sign(authority.key, hashes.SHA256()), key)
+
+
+def _builder(
+    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, life: tuple[datetime, datetime]
+) -> x509.CertificateBuilder:
+    start, end = life
+    return x509.CertificateBuilder(
+        issuer_name=issuer, subject_name=subject, public_key=key, not_valid_before=start - _SKEW, not_valid_after=end
+    )
+
+
+def _named(common_name: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
+
+
+def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _pem(pair: _Pair) -> bytes:
+    return pair.certificate.public_bytes(Encoding.PEM) + _key_pem(pair.key)
+
+
+def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
+    return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())

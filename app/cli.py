@@ -1,0 +1,292 @@
+"""The command line: the only place that reads settings and wires the parts together. `jobplane --help` is its manual."""
+
+import asyncio
+import ctypes
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from app.settings import RuntimeName, Settings
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+
+DataDir = Annotated[Path | None, typer.Option(help="Where everything is kept. [default: ~/.jobplane]")]
+DatabaseUrl = Annotated[
+    str | None, typer.Option(help="A Postgres >= 14: postgresql://user:password@host/database. `up` starts its own if none is given.")
+]
+Host = Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")]
+Port = Annotated[int | None, typer.Option(help="Port to listen on. [default: 6443]")]
+Runtime = Annotated[RuntimeName | None, typer.Option(help="What runs the containers. [default: process]")]
+Nodes = Annotated[int | None, typer.Option(help="How many nodes to pretend (simulated runtime). [default: 1]")]
+NodeName = Annotated[str | None, typer.Option(help="The node's name. [default: this host's name]")]
+
+
+def settings(**given: Any) -> Settings:
+    """The settings, with the flags that were given on top. Logging starts here, as nothing may happen before it."""
+    made = Settings(**{name: value for name, value in given.items() if value is not None})
+    logging.basicConfig(level=made.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for noisy in ("alembic", "httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    return made
+
+
+@app.command()
+def up(
+    data_dir: DataDir = None,
+    host: Host = None,
+    port: Port = None,
+    database_url: DatabaseUrl = None,
+    runtime: Runtime = None,
+    nodes: Nodes = None,
+    node_name: NodeName = None,
+) -> None:
+    """Everything on one machine: Postgres, API, controllers and one agent. Ctrl-C ends it; running it again goes on.
+
+    Writes DATA_DIR/kubeconfig: `kubectl --kubeconfig DATA_DIR/kubeconfig get nodes`.
+    """
+    from app.supervisor import Supervisor
+
+    made = settings(
+        data_dir=data_dir and data_dir.expanduser().absolute(),
+        host=host,
+        port=port,
+        database_url=database_url,
+        runtime=runtime,
+        nodes=nodes,
+        node_name=node_name,
+    )
+    _exit(asyncio.run(Supervisor(made).run()))
+
+
+@app.command()
+def api(
+    data_dir: DataDir = None,
+    host: Host = None,
+    port: Port = None,
+    database_url: DatabaseUrl = None,
+    migrate: Annotated[bool, typer.Option(help="Bring the database up to date first.")] = False,
+) -> None:
+    """One replica of the API. Any number may run on one database."""
+    made = settings(data_dir=data_dir, host=host, port=port, database_url=database_url)
+    _follow_parent()
+    _run_fast(_api(made, migrate))
+
+
+async def _api(made: Settings, migrate: bool) -> None:
+    from app.api.serve import serve
+    from app.registry.objects import Registry
+    from app.store import open_store
+
+    if migrate:
+        await _migrate(made)
+    async with open_store(_dsn(made)) as store:
+        await serve(Registry(store, _now), made)
+
+
+@app.command()
+def controllers(database_url: DatabaseUrl = None, data_dir: DataDir = None) -> None:
+    """The controllers and the scheduler. Several may run: one acts, the others stand by."""
+    made = settings(database_url=database_url, data_dir=data_dir)
+    _follow_parent()
+    _run_fast(_until_told(_controllers(made)))
+
+
+async def _controllers(made: Settings) -> None:
+    from app.controllers.main import run
+    from app.registry.objects import Registry
+    from app.store import open_store, reachable
+
+    await reachable(_dsn(made))
+    async with open_store(_dsn(made), ring_bytes=0, pool_size=2) as store:
+        await run(Registry(store, _now), node_grace=made.node_grace, keep_history=made.history)
+
+
+@app.command()
+def agent(
+    server: Annotated[str | None, typer.Option(help="Where the API is: https://host:6443.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with this agent's token.")] = None,
+    ca_file: Annotated[Path | None, typer.Option(help="The authority that signed the API's certificate.")] = None,
+    data_dir: DataDir = None,
+    runtime: Runtime = None,
+    nodes: Nodes = None,
+    node_name: NodeName = None,
+) -> None:
+    """Make this machine a node. It only dials out; ending the agent leaves its pods running."""
+    made = settings(
+        server=server,
+        token_file=token_file,
+        ca_file=ca_file,
+        data_dir=data_dir,
+        runtime=runtime,
+        nodes=nodes,
+        node_name=node_name,
+    )
+    _follow_parent()
+    asyncio.run(_until_told(_agent(made)))  # not uvloop, which starts processes three times slower
+
+
+async def _agent(made: Settings) -> None:
+    from app.agent.agent import Agent, AgentSettings
+    from app.runtimes import make_runtime
+
+    state = made.data_dir / "agent"
+    state.mkdir(parents=True, exist_ok=True)
+    for needed in (made.token_file, made.ca_file):
+        await _appears(needed)
+    runtime = make_runtime(made.runtime, state, _now)
+    simulated = made.runtime == "simulated"
+    told = AgentSettings(
+        server=made.server or made.url(),
+        token=made.token_file.read_text().strip() if made.token_file else "",
+        ca_file=made.ca_file,
+        node_names=_node_names(made, simulated),
+        state_dir=state,
+        capacity={"cpu": "64", "memory": "256Gi", "pods": "1000"} if simulated else {},
+    )
+    try:
+        await Agent(told, runtime).run()
+    finally:
+        await runtime.close()
+
+
+def _node_names(made: Settings, simulated: bool) -> tuple[str, ...]:
+    if simulated:
+        return tuple(f"simulated-{number}" for number in range(made.nodes))
+    return (made.node_name or os.uname().nodename.lower(),)
+
+
+async def _appears(path: Path | None) -> None:
+    """`up` starts the agent before the API has written its files."""
+    while path is not None and not path.exists():  # noqa: ASYNC110 - a file announces itself to nobody
+        await asyncio.sleep(0.05)
+
+
+@app.command()
+def migrate(database_url: DatabaseUrl = None) -> None:
+    """Bring the database's schema to this version."""
+    made = settings(database_url=database_url)
+    asyncio.run(_migrate(made))
+
+
+async def _migrate(made: Settings) -> None:
+    from app.store import reachable
+    from app.store.migrate import migrate as upgrade
+
+    await reachable(_dsn(made), migrated=False)
+    await upgrade(_dsn(made))
+
+
+@app.command()
+def token(
+    user: Annotated[str, typer.Option(help="Who holds it, such as alice or system:node:worker-1.")] = "admin",
+    group: Annotated[list[str] | None, typer.Option(help="May be repeated. [default: system:masters]")] = None,
+    node: Annotated[list[str] | None, typer.Option(help="A node that the holder speaks for; * ends a prefix.")] = None,
+    hours: Annotated[float | None, typer.Option(help="How long it is good for; for ever if not given.")] = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Make a token and print it, once: only its digest is kept.
+
+    For an agent: jobplane token --user system:node:worker-1 --group system:nodes --node worker-1
+    """
+    made = settings(database_url=database_url)
+    groups = tuple(group or (["system:nodes"] if node else ["system:masters"]))
+    expires = _now() + timedelta(hours=hours) if hours else None
+    typer.echo(asyncio.run(_token(made, user, groups, tuple(node or ()), expires)))
+
+
+async def _token(
+    made: Settings, user: str, groups: tuple[str, ...], nodes: tuple[str, ...], expires_at: datetime | None
+) -> str:
+    from app.api.auth import User
+    from app.api.tokens import issue
+    from app.registry.objects import Registry
+    from app.store import open_store
+
+    async with open_store(_dsn(made), ring_bytes=0, pool_size=1) as store:
+        return await issue(Registry(store, _now), User(name=user, groups=groups, nodes=nodes), expires_at)
+
+
+@app.command()
+def kubeconfig(data_dir: DataDir = None) -> None:
+    """Print the kubeconfig that `up` wrote."""
+    path = settings(data_dir=data_dir).data_dir / "kubeconfig"
+    if not path.exists():
+        typer.echo(f"{path} is not there: start `jobplane up` first, or name its --data-dir", err=True)
+        raise typer.Exit(1)
+    typer.echo(path.read_text(), nl=False)
+
+
+@app.command()
+def demo(
+    manifest: Annotated[Path, typer.Argument(help="The Job to run.")] = Path("examples/pi.yaml"),
+    data_dir: DataDir = None,
+) -> None:
+    """Start everything, run a Job, print its log, stop. Needs nothing but this program."""
+    from app.demo import run
+
+    made = settings(data_dir=data_dir or Path("build/demo").absolute(), log_level="warning")
+    _exit(asyncio.run(run(manifest, made.data_dir)))
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _dsn(made: Settings) -> str:
+    given = made.database_url.get_secret_value()
+    if not given:
+        typer.echo("no database: give --database-url or JOBPLANE_DATABASE_URL (`jobplane up` starts its own)", err=True)
+        raise typer.Exit(2)
+    return given
+
+
+def _run_fast(main: Coroutine[Any, Any, None]) -> None:
+    """On uvloop, for processes that serve."""
+    import uvloop
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
+
+
+async def _until_told(work: Coroutine[Any, Any, None]) -> None:
+    """Run until it ends by itself or a signal ends it."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        logging.getLogger(__name__).info("stopping")
+
+
+def _follow_parent() -> None:
+    """End with the supervisor, even if it is killed. Linux tells; elsewhere a child of `up` may outlive it."""
+    parent = os.environ.get("JOBPLANE_PARENT")
+    if not parent:
+        return
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
+    if os.getppid() != int(parent):
+        raise typer.Exit(1)
+
+
+def _exit(code: int) -> None:
+    if code:
+        raise typer.Exit(code)
+
+
+def main() -> None:
+    """The entry point of the `jobplane` script."""
+    app()
+
+
+if __name__ == "__main__":
+    main()
