@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from app.settings import RuntimeName, Settings
 
@@ -30,7 +31,13 @@ NodeName = Annotated[str | None, typer.Option(help="The node's name. [default: t
 
 def settings(**given: Any) -> Settings:
     """The settings, with the flags that were given on top. Logging starts here, as nothing may happen before it."""
-    made = Settings(**{name: value for name, value in given.items() if value is not None})
+    try:
+        made = Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        for each in error.errors():
+            name = "_".join(map(str, each["loc"]))
+            typer.echo(f"--{name.replace('_', '-')} or JOBPLANE_{name.upper()}: {each['msg']}", err=True)
+        raise typer.Exit(2) from None
     logging.basicConfig(level=made.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("alembic", "httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
@@ -105,7 +112,7 @@ async def _controllers(made: Settings) -> None:
 
     await reachable(_dsn(made))
     async with open_store(_dsn(made), ring_bytes=0, pool_size=2) as store:
-        await run(Registry(store, _now), node_grace=made.node_grace, keep_history=made.history)
+        await run(Registry(store, _now), node_grace=timedelta(seconds=made.node_grace_seconds), keep_history=timedelta(hours=made.history_hours))
 
 
 @app.command()

@@ -1,6 +1,5 @@
 """Every setting, read once by the command line: flags over JOBPLANE_* variables over these defaults. Passed on as values."""
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,8 +24,8 @@ class Settings(BaseSettings):
     runtime: RuntimeName = "process"
     node_name: str = ""  # empty: the host's name
     nodes: Annotated[int, Field(ge=1, le=10_000)] = 1  # of the simulated runtime
-    node_grace: timedelta = timedelta(seconds=50)  # without a lease renewal for so long, a node counts as lost
-    history: timedelta = timedelta(hours=24)  # how long old versions can be read and watched from
+    node_grace_seconds: Annotated[float, Field(gt=0)] = 50  # without a lease renewal for so long, a node counts as lost
+    history_hours: Annotated[float, Field(ge=0)] = 24  # how long old versions can be read and watched from
     log_level: str = "info"
 
     def url(self) -> str:

@@ -71,7 +71,6 @@ class Supervisor:
             **os.environ,
             "JOBPLANE_DATABASE_URL": dsn,
             "JOBPLANE_DATA_DIR": str(self._settings.data_dir),
-            "JOBPLANE_NODE_GRACE": str(self._settings.node_grace.total_seconds()),
             PARENT: str(os.getpid()),
         }
 

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import content
+from app.api.auth import Action, check
 from app.api.item import delete_demand
 from app.api.query import ListOptions, create_options, list_options
 from app.api.routes import Target
@@ -35,6 +36,8 @@ async def _create(registry: Registry, request: Request, found: Target) -> Respon
         raise bad_request("an empty namespace may not be set during creation")
     options = create_options(request.query_params.multi_items())
     decoded = await content.read_object(request, found.kind, content.validation_of(options))
+    name = decoded.object.metadata.name
+    check(request.state.user, Action("create", found.kind.group, found.kind.plural, "", found.namespace or "", name))
     stored = content.stored_kind(found.kind)
     obj = content.inward(found.kind, decoded.object)
     made = await objects.create(registry, stored, found.namespace or "", obj, dry_run=options.is_dry_run)

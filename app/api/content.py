@@ -11,7 +11,7 @@ from app.api import protobuf, tables
 from app.api.accept import Wanted, object_body, wanted
 from app.api.query import WriteOptions
 from app.kinds import KINDS, document
-from app.kinds.base import Kind, Object
+from app.kinds.base import Kind, Object, Struct
 from app.kinds.decode import Decoded, Validation, convert, decode
 from app.kinds.errors import ApiError, bad_request
 
@@ -40,6 +40,14 @@ def _too_large() -> ApiError:
 async def read_document(request: Request) -> Any:
     """The body as plain JSON, such as a patch or options; None if there is none."""
     body = await read_body(request)
+    return document.parse(body) if body else None
+
+
+async def read_options(request: Request, type_: type[Struct]) -> Any:
+    """Options in a body, such as those of a DELETE; newer kubectl sends them as protobuf."""
+    body = await read_body(request)
+    if body and object_body(request.headers.get("content-type")) == "protobuf":
+        return protobuf.decode(body, type_)
     return document.parse(body) if body else None
 
 

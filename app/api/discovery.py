@@ -46,27 +46,11 @@ class Document(NamedTuple):
 STATUS = Subresource("status", ("get", "patch", "update"))
 SUBRESOURCES: Mapping[str, tuple[Subresource, ...]] = {
     "pods": (
-        Subresource("attach", ("create", "get"), ("", "v1", "PodAttachOptions")),
         Subresource("binding", ("create",), ("", "v1", "Binding")),
-        Subresource("ephemeralcontainers", ("get", "patch", "update")),
-        Subresource("eviction", ("create",), ("policy", "v1", "Eviction")),
-        Subresource("exec", ("create", "get"), ("", "v1", "PodExecOptions")),
         Subresource("log", ("get",)),
-        Subresource("portforward", ("create", "get"), ("", "v1", "PodPortForwardOptions")),
     ),
-    "serviceaccounts": (Subresource("token", ("create",), ("authentication.k8s.io", "v1", "TokenRequest")),),
 }
-VIRTUAL: tuple[Virtual, ...] = (
-    Virtual("authentication.k8s.io", "v1", "selfsubjectreviews", "SelfSubjectReview"),
-    Virtual("authentication.k8s.io", "v1", "tokenreviews", "TokenReview"),
-    Virtual("authorization.k8s.io", "v1", "localsubjectaccessreviews", "LocalSubjectAccessReview", namespaced=True),
-    Virtual("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-    Virtual("authorization.k8s.io", "v1", "selfsubjectrulesreviews", "SelfSubjectRulesReview"),
-    Virtual("authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview"),
-    Virtual("metrics.k8s.io", "v1beta1", "nodes", "NodeMetrics", ("get", "list")),
-    Virtual("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", ("get", "list"), namespaced=True),
-    Virtual("policy", "v1"),  # `kubectl drain` evicts only where this group is listed
-)
+VIRTUAL: tuple[Virtual, ...] = ()  # what is answered on the spot goes here when it is served: reviews, metrics
 
 
 def subresources(kind: Kind[Any]) -> tuple[Subresource, ...]:

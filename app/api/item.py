@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from app.api import content
 from app.api.accept import object_body, patch_body
-from app.api.query import delete_options, patch_options, update_options
+from app.api.query import DeleteOptions, delete_options, patch_options, update_options
 from app.api.routes import Target
 from app.kinds.base import Kind, Object
 from app.kinds.decode import convert
@@ -96,7 +96,7 @@ def _patched(form: str, kind: Kind, document: dict[str, Any], patch: Any) -> dic
 
 async def delete_demand(request: Request) -> tuple[Demand, Preconditions, bool]:
     """What a DELETE asks for, from its body or its query."""
-    given = await content.read_document(request)
+    given = await content.read_options(request, DeleteOptions)
     if given is not None and not isinstance(given, dict):
         raise bad_request("the body of a DELETE must be DeleteOptions")
     options = delete_options(request.query_params.multi_items(), given)

@@ -153,12 +153,14 @@ class _Watch(Generic[O]):
         except msgspec.MsgspecError as error:
             self._skip(line, error)
             return
+        if read.type == "ERROR":
+            raise_status(msgspec.json.decode(line, type=_Line[_Anything]).object)
         self.revision = read.object.metadata.resource_version or self.revision
         if read.type != "BOOKMARK":
             yield Event(read.type, read.object)
 
     def _skip(self, line: bytes, error: Exception) -> None:
-        """An ERROR carries a Status. Anything else is an object that we do not understand: said, and left alone."""
+        """An ERROR carries a Status, which few kinds can be read from. Anything else is said, and left alone."""
         read = msgspec.json.decode(line, type=_Line[_Anything])
         if read.type == "ERROR":
             raise_status(read.object)

@@ -1,7 +1,8 @@
 """From the bytes of a request to plain JSON values, whatever the bytes are.
 
 `decode` and patches read bodies through this. A body that comes out is UTF-8, nests no deeper than 100 levels, and
-holds no NUL (Postgres cannot store one), no lone surrogate, no NaN. What is wrong with another is said in a 400.
+holds no NUL (Postgres cannot store one), no lone surrogate, no NaN. What is wrong with another is said in a 400; one
+of more than 100,000 values is a 413, because it would hold up everybody else.
 """
 
 import json
@@ -18,6 +19,7 @@ from app.kinds.errors import ApiError, bad_request
 ContentType = Literal["json", "yaml"]
 
 DEEPEST = 100
+MOST_VALUES = 100_000
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
@@ -37,6 +39,8 @@ def json_of(body: bytes, content_type: ContentType) -> bytes:
         _text(body)
     if b"\\u0000" in body and _NUL.search(body):
         raise malformed("strings may not contain NUL characters")
+    if body.count(b",") >= MOST_VALUES and _STRING.sub(b"", body).count(b",") >= MOST_VALUES:
+        raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MOST_VALUES} values")
     if body.count(b"{") + body.count(b"[") > DEEPEST and _depth(body) > DEEPEST:
         raise malformed(f"exceeded max depth of {DEEPEST}")
     return body

@@ -6,7 +6,7 @@ malformed patch is a 400; one that does not apply, such as a failed test, a 422,
 
 import re
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 
@@ -109,7 +109,7 @@ class _Patched:
             self.doc = value
             return
         parent = self._find(path[:-1])
-        parent[_existing(parent, path)] = value
+        parent[_existing(parent, path[-1], path)] = value
 
     def _move(self, operation: dict[str, Any], path: list[str]) -> None:
         source = _pointer(operation, "from")
@@ -131,7 +131,7 @@ class _Patched:
         if not _equal(self._find(path), _value(operation)):
             raise inapplicable(f"testing value {_text(path)} failed")
 
-    _ACTS: dict[str, Callable[["_Patched", dict[str, Any], list[str]], None]] = {  # noqa: RUF012 - a constant
+    _ACTS: ClassVar[dict[str, Callable[["_Patched", dict[str, Any], list[str]], None]]] = {
         "add": _add,
         "remove": _remove,
         "replace": _replace,
@@ -142,15 +142,15 @@ class _Patched:
 
     def _find(self, path: list[str]) -> Any:
         found = self.doc
-        for depth in range(len(path)):
-            found = found[_existing(found, path[: depth + 1])]
+        for part in path:
+            found = found[_existing(found, part, path)]
         return found
 
     def _take(self, path: list[str]) -> Any:
         if not path:
             raise inapplicable("the whole document cannot be removed")
         parent = self._find(path[:-1])
-        return parent.pop(_existing(parent, path))
+        return parent.pop(_existing(parent, path[-1], path))
 
     def _put(self, path: list[str], value: Any) -> None:
         """As add does: sets a key, or inserts before an index; - is the end of a list."""
@@ -191,12 +191,12 @@ def _missing(path: list[str]) -> ApiError:
     return inapplicable(f"path {_text(path)} does not exist")
 
 
-def _existing(parent: Any, path: list[str]) -> Any:
-    """The key or index of the path's last part, which must be there."""
+def _existing(parent: Any, part: str, path: list[str]) -> Any:
+    """The key or index that a part of the path stands for, which must be there."""
     if isinstance(parent, list):
-        return _index(path[-1], len(parent), path)
-    if isinstance(parent, dict) and path[-1] in parent:
-        return path[-1]
+        return _index(part, len(parent), path)
+    if isinstance(parent, dict) and part in parent:
+        return part
     raise _missing(path)
 
 

@@ -107,7 +107,7 @@ class _LabelParser:
         self._next = next(self._tokens)
 
     def _split(self, text: str) -> Iterator[str]:
-        yield from (match[1] for match in self._TOKEN.finditer(text))
+        yield from (match[1] for match in self._TOKEN.finditer(text.rstrip(" \t\r\n")))
         while True:
             yield ""
 

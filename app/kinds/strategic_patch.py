@@ -164,7 +164,7 @@ def _merged_by_key(before: list[Doc], patch: list[Doc], field: Field) -> list[Do
 
 def _key(element: Any, name: str) -> Any:
     if not isinstance(element, dict) or element.get(name) is None:
-        raise bad_request(f"map: {shown(element)} does not contain declared merge key: {name}")
+        raise bad_request(f"map: {_brief(element)} does not contain declared merge key: {name}")
     return element[name]
 
 
@@ -175,7 +175,12 @@ def _deleted(element: Doc, name: str) -> str:
 
 
 def _unknown_directive(patch: Doc) -> ApiError:
-    return bad_request(f"unknown patch type: {shown(patch[DIRECTIVE])} in map: {shown(patch)}")
+    return bad_request(f"unknown patch type: {_brief(patch[DIRECTIVE])} in map: {_brief(patch)}")
+
+
+def _brief(value: Any) -> str:
+    text = shown(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
 
 
 def _ordered(merged: Any, order: Any, before: Any, patch: Any, key: str) -> list[Any]:
@@ -185,7 +190,7 @@ def _ordered(merged: Any, order: Any, before: Any, patch: Any, key: str) -> list
     given = [_identity(each, key) for each in patch or () if not _directs(each)]
     present = set(given)
     if [place for place in (_identity(each, key) for each in order) if place in present] != given:
-        listed = f"{shown(patch)}\n doesn't match $setElementOrder list:\n{shown(order)}"
+        listed = f"{_brief(patch)}\n doesn't match $setElementOrder list:\n{_brief(order)}"
         raise bad_request(f"The order in patch list:\n{listed}\n")
     return _sorted(merged, order, before if isinstance(before, list) else [], key)
 

@@ -19,7 +19,7 @@ except ImportError:  # PyYAML was built without libyaml
     from yaml import SafeLoader as Loader  # type: ignore[assignment]  # the same interface, in Python
 
 DEEPEST = 100
-MOST_NODES = 100_000  # about half a second; what is larger can come as JSON
+MOST_NODES = 100_000  # takes about half a second
 MOST_REPEATED = 64 * 1024  # bytes that all aliases together may stand for
 
 _TAG = "tag:yaml.org,2002:"

@@ -96,12 +96,11 @@ def _events(step: Step, after: Job) -> Iterable[Emit]:
 
 def _told(step: Step, new: Condition) -> Iterable[Emit]:
     """The events that a new condition brings."""
-    job, completions = step.situation.job, step.situation.job.spec.completions
+    job, succeeded = step.situation.job, step.situation.tally.succeeded
+    enough = succeeded if job.spec.completions is None else job.spec.completions
     if new.type == "Suspended":
         yield events.suspended(job) if new.status == "True" else events.resumed(job)
     elif new.type in ("Complete", "Failed"):
         yield events.finished(job, new)
-    elif (
-        new.reason == "CompletionsReached" and completions is not None and step.situation.tally.succeeded > completions
-    ):
+    elif new.reason == "CompletionsReached" and succeeded > enough:
         yield events.too_many_succeeded(job)

@@ -128,10 +128,3 @@ def is_of_use(job: Job, pod: Pod) -> bool:
         return True
     index = index_of(pod)
     return index is not None and index < (job.spec.completions or 0)
-
-
-def is_ready(pod: Pod) -> bool:
-    for condition in pod.status.conditions:
-        if condition.type == "Ready":
-            return condition.status == "True"
-    return False

@@ -7,10 +7,10 @@ from msgspec.structs import replace
 
 from app.kinds.base import Condition
 from app.kinds.job import Job, JobStatus, UncountedTerminatedPods, is_true
+from app.kinds.pod import is_ready
 from app.plans.backoff import Backoff, noted
 from app.plans.counting import Ledger, Situation
 from app.plans.index_retries import is_limited
-from app.plans.job_pods import is_ready
 from app.plans.plan import Move
 from app.plans.verdict import observed, started_at, terminal
 

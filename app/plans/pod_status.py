@@ -153,10 +153,10 @@ def _backing_off(pod: Pod, member: Member) -> str:
     ended_at = last.finished_at or last.started_at
     wait = member.next_at - ended_at if member.next_at and ended_at else timedelta()
     who = f"container={member.container.name} pod={meta.name}_{meta.namespace}({meta.uid})"
-    return f"back-off {_spelled(wait)} restarting failed {who}"
+    return f"back-off {spelled(wait)} restarting failed {who}"
 
 
-def _spelled(span: timedelta) -> str:
+def spelled(span: timedelta) -> str:
     """`1m20s`, as Go writes it."""
     minutes, seconds = divmod(int(span.total_seconds()), 60)
     return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"

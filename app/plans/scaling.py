@@ -7,11 +7,11 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 
 from app.kinds.job import Job, is_indexed
-from app.kinds.pod import Pod
+from app.kinds.pod import Pod, condition, is_ready
 from app.plans.counting import Situation
 from app.plans.index_retries import inherited, is_limited, retry_at
 from app.plans.indexes import index_of
-from app.plans.job_pods import is_of_use, is_ready, replaces_failed_only
+from app.plans.job_pods import is_of_use, replaces_failed_only
 from app.plans.plan import Move, Names, earliest
 from app.plans.template import common_pod, pod_of, pod_of_index
 
@@ -135,7 +135,8 @@ def _worth(pod: Pod) -> tuple[bool, int, bool, float, int, float]:
 
 
 def _ready_at(pod: Pod) -> datetime | None:
-    return next((each.last_transition_time for each in pod.status.conditions if each.type == "Ready"), None)
+    ready = condition(pod.status.conditions, "Ready")
+    return ready.last_transition_time if ready else None
 
 
 def _seconds(moment: datetime | None) -> float:

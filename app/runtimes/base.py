@@ -53,7 +53,7 @@ class ContainerSpec:
     termination_message_path: str = "/dev/termination-log"
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ContainerStatus:
     """How one container fares. `exit_code` is None while it runs, and if it ended and nobody knows how.
 

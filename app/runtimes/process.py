@@ -257,11 +257,18 @@ class ProcessRuntime:
         self._unwatch(container)
         self._clear_cgroup(folder)
         with suppress(OSError), folder.opened():
-            container.status = process_status.ended(folder) or self._lost(folder)
-            if container.log.drain(SHARE, last=True):
-                self._logged.add(folder.key)
+            self._finish(container)
+        if container.status.state != "exited":  # the folder is gone
+            self._finish(container)
         container.ended.set()
         self._events.add(folder.key)
+
+    def _finish(self, container: _Container) -> None:
+        folder = container.folder
+        container.status = process_status.ended(folder) or self._lost(folder)
+        with suppress(OSError):
+            if container.log.drain(SHARE, last=True):
+                self._logged.add(folder.key)
 
     def _clear_cgroup(self, folder: Folder) -> None:
         if self._cgroup:

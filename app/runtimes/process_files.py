@@ -2,8 +2,8 @@
 
 Made by O_EXCL (mkdir) before anything runs, so that nothing runs twice. In it:
 
-    spec.json     what was asked for, without the environment (it may hold secrets), and the identity of the shim; written
-                  before the shim is let go: its time is the start
+    spec.json     what was asked for, without the environment (it may hold secrets), and the identity of the shim;
+                  written before the shim is let go: its time is the start
     main          pid and stat line of the container's process; written by itself before it becomes the command
     inside        bubblewrap's report of the command's pid, if there are mounts
     out, err      raw output, written by the container

@@ -70,21 +70,6 @@ def test_jobs_are_in_the_category_all() -> None:
     assert "jobs/scale" not in listed
 
 
-def test_drain_finds_out_how_to_evict() -> None:
-    listed = {entry["name"]: entry for entry in read("/api/v1")["resources"]}
-    eviction = listed["pods/eviction"]
-
-    assert (eviction["kind"], eviction["group"], eviction["version"]) == ("Eviction", "policy", "v1")
-    assert "policy" in [group["name"] for group in read("/apis")["groups"]]
-
-
-@pytest.mark.parametrize("virtual", [each for each in VIRTUAL if each.plural], ids=lambda each: each.kind)
-def test_what_is_never_stored_is_listed_too(virtual: Any) -> None:
-    listed = {entry["name"]: entry for entry in read(f"/apis/{virtual.group}/{virtual.version}")["resources"]}
-
-    assert listed[virtual.plural]["kind"] == virtual.kind
-
-
 def test_groups_have_documents_of_their_own() -> None:
     group = read("/apis/batch")
 

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 from app.kinds.base import Condition
 from app.kinds.container import ContainerState, ContainerStateTerminated, ContainerStatus
 from app.kinds.indexes import Indexes
-from app.kinds.job import Job, is_finished, is_true
+from app.kinds.job import Job, is_finished, is_indexed, is_true
 from app.kinds.job_status_validation import validate_status
-from app.kinds.pod import Pod
+from app.kinds.pod import Pod, is_active, is_terminal
 from app.plans import job as job_plan
 from app.plans.indexes import index_of
 from app.plans.plan import Action, Create, Delete, Emit, Plan, SetStatus, Update
@@ -64,14 +64,15 @@ class Cluster:
 
     def _check(self, plan: Plan) -> None:
         waits = self.job.spec.pod_replacement_policy == "Failed"
-        present = [pod for pod in self.pods.values() if is_active(pod) or (waits and is_terminating(pod))]
+        ending = [pod for pod in self.pods.values() if is_terminating(pod) and pod.metadata.owner_references]
+        present = [*filter(is_active, self.pods.values()), *(ending if waits else ())]
         if created(plan):
             assert not deleted(plan)
             assert len(present) + len(created(plan)) <= (self.job.spec.parallelism or 0), "over parallelism"
             assert not self.job.spec.suspend
         before, after = self.job.status, stored(plan, self.job).status
         assert after.failed >= before.failed
-        elastic = self.job.spec.completion_mode == "Indexed"
+        elastic = is_indexed(self.job)
         assert elastic or after.succeeded >= before.succeeded
         assert validate_status(stored(plan, self.job), self.job) == []
         touched = [each.object.metadata.name for each in plan.actions if isinstance(each, Create | Update | Delete)]
@@ -88,12 +89,12 @@ class Cluster:
             case Update(pod, old):
                 assert isinstance(pod, Pod)
                 assert self.pods[pod.metadata.uid] == old
-                self._note(old, pod, self._fate(old, failing))
+                self._note(old, pod, self._fate(pod, failing))
                 self.pods[pod.metadata.uid] = pod
             case Delete(pod, old):
                 assert isinstance(pod, Pod)
                 assert self.pods[pod.metadata.uid] == (old or pod)
-                self._note(old or pod, pod, "failed" if failing else "dropped")
+                self._note(old or pod, pod, self._fate(pod, failing))
                 self.pods[pod.metadata.uid] = pod
                 self.delete(pod.metadata.uid)
             case Emit(_, reason, _, _, count):
@@ -102,15 +103,16 @@ class Cluster:
                 pass
 
     def _note(self, old: Pod, new: Pod, fate: str) -> None:
-        if TRACKING in old.metadata.finalizers and TRACKING not in new.metadata.finalizers:
+        adopted = not old.metadata.owner_references and new.metadata.owner_references
+        if (adopted or TRACKING in old.metadata.finalizers) and TRACKING not in new.metadata.finalizers:
             assert old.metadata.uid not in self.account, "counted twice"
             self.account[old.metadata.uid] = fate
             self.proved |= {index_of(old)} if fate == "succeeded" else set()
 
     def _fate(self, pod: Pod, failing: bool) -> str:
-        if not any(owner.controller for owner in pod.metadata.owner_references):
-            return "released"
-        if pod.status.phase in ("Succeeded", "Failed"):
+        if is_indexed(self.job) and index_of(pod) not in range(self.job.spec.completions or 0):
+            return "dropped"  # adopted, or the Job was made smaller
+        if is_terminal(pod):
             return pod.status.phase.lower()
         at_once = self.job.spec.pod_replacement_policy != "Failed" and pod.metadata.deletion_timestamp
         return "failed" if failing or at_once else "dropped"
@@ -149,7 +151,7 @@ class Cluster:
         assert status.terminating == sum(map(is_terminating, pods))
         assert (status.ready or 0) <= status.active
         assert status.failed == fates["failed"]
-        if self.job.spec.completion_mode != "Indexed":
+        if not is_indexed(self.job):
             assert status.succeeded == fates["succeeded"]
         else:
             assert set(Indexes.parse(status.completed_indexes)) <= self.proved
@@ -165,16 +167,12 @@ def _is_of_interest(pod: Pod) -> bool:
     return TRACKING in pod.metadata.finalizers or is_active(pod) or is_terminating(pod)
 
 
-def is_active(pod: Pod) -> bool:
-    return pod.status.phase not in ("Succeeded", "Failed") and not pod.metadata.deletion_timestamp
-
-
 def is_terminating(pod: Pod) -> bool:
-    return pod.status.phase not in ("Succeeded", "Failed") and bool(pod.metadata.deletion_timestamp)
+    return not is_terminal(pod) and not is_active(pod)
 
 
 def _is_gone(pod: Pod) -> bool:
-    over = pod.status.phase in ("Succeeded", "Failed") or not pod.spec.node_name
+    over = is_terminal(pod) or not pod.spec.node_name
     return bool(pod.metadata.deletion_timestamp) and over and not pod.metadata.finalizers
 
 

@@ -9,10 +9,11 @@ from hypothesis import strategies as some
 from msgspec.structs import replace
 
 from app.kinds.indexes import Indexes
-from app.kinds.job import is_finished
+from app.kinds.job import is_finished, is_indexed, is_true
+from app.kinds.pod import is_active
 from app.plans.job import plan
 from tests.build import NOW, a_job, a_pod, created, deleted, names, pods
-from tests.plans.fake_cluster import Cluster, is_active
+from tests.plans.fake_cluster import Cluster
 
 POLICIES = some.sampled_from(["Failed", "TerminatingOrFailed"])
 
@@ -69,7 +70,7 @@ def happen(cluster: Cluster, what: str, which: int) -> None:
             _respecify(cluster, parallelism=(cluster.job.spec.parallelism or 0) + which % 2)
         case "fewer":
             _respecify(cluster, parallelism=max(1, (cluster.job.spec.parallelism or 0) - which % 3))
-        case "resize" if cluster.job.spec.completion_mode == "Indexed":
+        case "resize" if is_indexed(cluster.job) and not is_true(cluster.job, "SuccessCriteriaMet"):
             _respecify(cluster, parallelism=which % 6, completions=which % 6)
         case _ if uid:
             _befall(cluster, what, uid)
@@ -121,7 +122,7 @@ def test_a_job_keeps_its_promises_and_ends(specs: some.SearchStrategy[dict[str, 
     drive_to_the_end(cluster, data.draw(some.lists(some.booleans(), max_size=12)))
 
     status, completions = cluster.job.status, cluster.job.spec.completions
-    if cluster.job.spec.completion_mode == "Indexed":
+    if is_indexed(cluster.job):
         assert status.succeeded == len(Indexes.parse(status.completed_indexes)) <= (completions or 0)
     if status.conditions[-1].type == "Complete":
         assert status.succeeded >= (1 if completions is None else completions)

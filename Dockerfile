@@ -1,0 +1,23 @@
+FROM python:3.13-slim AS build
+WORKDIR /src
+RUN python -m venv /opt/jobplane
+ENV PATH=/opt/jobplane/bin:$PATH PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
+# Before the sources: what changes seldom stays in the cache.
+COPY requirements.lock ./
+RUN pip install --require-hashes -r requirements.lock
+COPY pyproject.toml README.md LICENSE ./
+COPY app app
+COPY migrations migrations
+RUN pip install --no-deps --no-build-isolation --no-index .
+
+FROM python:3.13-slim
+# A named user, because initdb (`jobplane up`) refuses one without a name. /shared: what docker-compose.yml hands the agent.
+RUN useradd --uid 10001 --create-home jobplane && install -d -o jobplane -g jobplane -m 0700 /data /shared
+COPY --from=build /opt/jobplane /opt/jobplane
+ENV PATH=/opt/jobplane/bin:$PATH JOBPLANE_DATA_DIR=/data PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /data
+VOLUME /data
+EXPOSE 6443
+ENTRYPOINT ["jobplane"]
+CMD ["up", "--host", "0.0.0.0"]

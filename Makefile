@@ -1,0 +1,47 @@
+# `make demo` and `make test` do all that they need on a machine with nothing but Python >= 3.11.
+# Nothing here uses the network once `make setup` has run.
+
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+LOCKS := requirements.lock requirements-dev.lock
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
+	--custom-compile-command 'make lock' --exclude-newer "$(WEEK_AGO)" --extra postgres
+WEEK_AGO = $(shell $(BIN)/python -c 'from datetime import *; print((datetime.now(UTC) - timedelta(days=7)).date())')
+
+.PHONY: setup demo check test bench up lock clean
+
+setup: $(READY)
+
+$(READY): requirements-dev.lock pyproject.toml scripts/setup.sh
+	@scripts/setup.sh $(VENV)
+	@touch $@
+
+demo: setup
+	@$(BIN)/jobplane demo
+
+up: setup
+	@$(BIN)/jobplane up $(ARGS)
+
+check: setup
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+test: check
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: setup
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+# Pins stay as they are unless `make lock ARGS=--upgrade`. Releases younger than a week are left for others to try.
+lock: setup
+	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv
+	echo 'setuptools>=77' | $(COMPILE) $(ARGS) pyproject.toml - --output-file requirements.lock
+	echo 'setuptools>=77' | $(COMPILE) $(ARGS) pyproject.toml - --group dev --constraint requirements.lock \
+		--output-file requirements-dev.lock
+
+clean:
+	rm -rf build .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find app benchmarks migrations tests -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,229 @@
+"""The part of the API that agents use, in memory, behind an httpx transport: watches stream, and it can go away."""
+
+import asyncio
+import base64
+import json
+import re
+from collections.abc import AsyncIterator, Callable
+from datetime import datetime
+from typing import Any
+
+import httpx
+import msgspec
+from msgspec.structs import replace
+
+from app.kinds.base import ObjectMeta
+from app.kinds.container import Container
+from app.kinds.pod import Pod, PodSpec, PodStatus
+from app.plans.pod_status import is_terminal
+
+PATIENCE = 5.0
+
+
+class FakeApi(httpx.AsyncBaseTransport):
+    """`journal` tells in order what agents have reported; `requests` counts what it took."""
+
+    def __init__(self) -> None:
+        self.revision = 1
+        self.pods: dict[str, Pod] = {}
+        self.objects: dict[str, Any] = {}
+        self.logs: dict[tuple[str, str, int], bytes] = {}
+        self.journal: list[str] = []
+        self.requests: list[str] = []
+        self.down = False
+        self.hold_watches = False
+        self._held: list[bytes] = []
+        self._history: list[tuple[int, str, bytes]] = []
+        self._oldest = 0
+        self._watches: list[asyncio.Queue[bytes | None]] = []
+        self._changed = asyncio.Event()
+
+    # What a test does
+
+    def bind(self, name: str = "web", uid: str = "u-1", node: str = "n1", **spec: Any) -> Pod:
+        """A pod appears on the node, with one container `main` unless told otherwise."""
+        metadata = spec.pop("metadata", {})
+        usual: dict[str, Any] = {
+            "containers": (Container(name="main", image="i", command=("run",)),),
+            "restart_policy": "Never",
+            "termination_grace_period_seconds": 30,
+        }
+        pod = Pod(
+            api_version="v1",
+            kind="Pod",
+            metadata=ObjectMeta(name=name, namespace="default", uid=uid, **metadata),
+            spec=PodSpec(node_name=node, **(usual | spec)),
+            status=PodStatus(phase="Pending"),
+        )
+        self._store("ADDED", pod)
+        return pod
+
+    def delete(self, uid: str = "u-1", grace: int = 30) -> None:
+        """A graceful deletion, as `kubectl delete` asks for it; with grace 0 the object is gone at once."""
+        pod = self.pods[uid]
+        if grace == 0:
+            self._remove(uid)
+            return
+        at = msgspec.convert("2026-01-31T12:00:30Z", type=datetime)
+        meta = replace(pod.metadata, deletion_timestamp=at, deletion_grace_period_seconds=grace)
+        self._store("MODIFIED", replace(pod, metadata=meta))
+
+    def go_away(self) -> None:
+        self.down = True
+        self.end_watches()
+
+    def end_watches(self) -> None:
+        for watch in self._watches:
+            watch.put_nowait(None)
+
+    def forget_history(self) -> None:
+        """Watches from before now are answered 410."""
+        self._oldest = self.revision + 1
+        self.revision += 1
+        self.end_watches()
+
+    def let_watches_go(self) -> None:
+        self.hold_watches = False
+        held, self._held = self._held, []
+        for line in held:
+            self._send(line)
+
+    def status(self, uid: str = "u-1") -> PodStatus:
+        return self.pods[uid].status
+
+    def phase(self, uid: str = "u-1") -> str:
+        return self.pods[uid].status.phase if uid in self.pods else "gone"
+
+    async def until(self, holds: Callable[[], object], meanwhile: Callable[[], None] | None = None) -> None:
+        """Waits for it; `meanwhile` is called now and then, to move a clock."""
+        async with asyncio.timeout(PATIENCE):
+            while not holds():
+                if meanwhile:
+                    meanwhile()
+                self._changed.clear()
+                try:
+                    async with asyncio.timeout(0.01):
+                        await self._changed.wait()
+                except TimeoutError:
+                    continue  # what is waited for may be the runtime's or the clock's
+
+    # What agents do
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if self.down:
+            raise httpx.ConnectError("the API is away", request=request)
+        path, query = request.url.path, request.url.params
+        self.requests.append(f"{request.method} {path}" + (" watch" if "watch" in query else ""))
+        if path == "/api/v1/pods":
+            return self._watch(query) if "watch" in query else self._list(query)
+        body = json.loads(request.content) if request.content else None
+        if path.endswith("/statuses"):
+            answer = {"items": [self._report(item) for item in body["items"]]}
+        elif path.endswith("/logs"):
+            answer = {"items": [self._append(item) for item in body["items"]]}
+        else:
+            return self._object(request.method, path, body)
+        self._changed.set()
+        return httpx.Response(200, json=answer)
+
+    def _report(self, item: dict[str, Any]) -> dict[str, Any]:
+        pod = self.pods.get(item["uid"])
+        if pod is None:
+            return {"uid": item["uid"], "code": 404, "message": "not found"}
+        status = msgspec.convert(item["status"], type=PodStatus)
+        said = status.phase + (" gone" if item.get("gone") else "")
+        self.journal.append(f"{pod.metadata.name} {said}")
+        if not is_terminal(pod.status) and pod.status != status:
+            self._store("MODIFIED", replace(pod, status=status))
+        if item.get("gone") and not pod.metadata.finalizers:
+            self._remove(item["uid"])
+        return {"uid": item["uid"], "code": 200, "message": ""}
+
+    def _append(self, item: dict[str, Any]) -> dict[str, Any]:
+        key = (item["uid"], item["container"], item["attempt"])
+        have, data = self.logs.get(key, b""), base64.b64decode(item["data"])
+        if item["offset"] <= len(have):
+            have = self.logs[key] = have + data[len(have) - item["offset"] :]
+            self.journal.append(f"{item['name']} log {len(have)}")
+        return {"uid": key[0], "container": key[1], "attempt": key[2], "next": len(have), "code": 200}
+
+    def _object(self, method: str, path: str, body: Any) -> httpx.Response:
+        if method == "POST":
+            path = f"{path}/{body['metadata']['name']}"
+        elif path.removesuffix("/status") not in self.objects:
+            return httpx.Response(
+                404, json={"kind": "Status", "code": 404, "reason": "NotFound", "message": "not found"}
+            )
+        path = path.removesuffix("/status")
+        if body is not None:
+            self.objects[path] = self.objects.get(path, {}) | body
+            self._changed.set()
+        return httpx.Response(200, json=self.objects[path])
+
+    # Lists and watches
+
+    def _of_node(self, query: httpx.QueryParams) -> str:
+        found = re.fullmatch(r"spec\.nodeName=(.+)", query["fieldSelector"])
+        assert found
+        return found[1]
+
+    def _list(self, query: httpx.QueryParams) -> httpx.Response:
+        node = self._of_node(query)
+        items = [pod for pod in self.pods.values() if pod.spec.node_name == node]
+        page = {"kind": "PodList", "metadata": {"resourceVersion": str(self.revision)}, "items": items}
+        return httpx.Response(200, content=msgspec.json.encode(page))
+
+    def _watch(self, query: httpx.QueryParams) -> httpx.Response:
+        queue: asyncio.Queue[bytes | None]
+        since, of_node = int(query["resourceVersion"]), f'"nodeName":"{self._of_node(query)}"'.encode()
+        if since < self._oldest:
+            status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+            queue = asyncio.Queue()
+            queue.put_nowait(msgspec.json.encode({"type": "ERROR", "object": status}) + b"\n")
+            queue.put_nowait(None)
+            return httpx.Response(200, stream=_Stream(queue, b""))
+        queue = asyncio.Queue()
+        for revision, _, line in self._history:
+            if revision > since and of_node in line:
+                queue.put_nowait(line)
+        self._watches.append(queue)
+        return httpx.Response(200, stream=_Stream(queue, of_node))
+
+    def _store(self, change: str, pod: Pod) -> None:
+        self.revision += 1
+        pod = replace(pod, metadata=replace(pod.metadata, resource_version=str(self.revision)))
+        self.pods[pod.metadata.uid] = pod
+        self._tell(change, pod)
+
+    def _remove(self, uid: str) -> None:
+        self.revision += 1
+        self._tell("DELETED", self.pods.pop(uid))
+
+    def _tell(self, change: str, pod: Pod) -> None:
+        line = msgspec.json.encode({"type": change, "object": pod}) + b"\n"
+        self._history.append((self.revision, change, line))
+        if self.hold_watches:
+            self._held.append(line)
+        else:
+            self._send(line)
+        self._changed.set()
+
+    def _send(self, line: bytes) -> None:
+        for watch in self._watches:
+            watch.put_nowait(line)
+
+
+class _Stream(httpx.AsyncByteStream):
+    """Lines as they come, cut in two, because networks do."""
+
+    def __init__(self, queue: "asyncio.Queue[bytes | None]", wanted: bytes) -> None:
+        self._queue, self._wanted = queue, wanted
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            line = await self._queue.get()
+            if line is None:
+                return
+            if self._wanted in line:
+                yield line[:20]
+                yield line[20:]

@@ -1,0 +1,119 @@
+"""A runtime that a test plays by hand: it decides when a container writes, ends, or cannot be started."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from app.runtimes.base import (
+    ContainerKey,
+    ContainerSpec,
+    ContainerStatus,
+    LogChunk,
+    RuntimeInfo,
+    SandboxSpec,
+    StartError,
+)
+
+
+class FakeRuntime:
+    """It outlives agents. `started` holds every start that was carried out, in order; `stops` every request to stop."""
+
+    def __init__(self, now: Callable[[], datetime]) -> None:
+        self._now = now
+        self.containers: dict[ContainerKey, ContainerStatus] = {}
+        self.specs: dict[ContainerKey, ContainerSpec] = {}
+        self.logs: dict[ContainerKey, bytes] = {}
+        self.started: list[ContainerKey] = []
+        self.stops: list[tuple[ContainerKey, timedelta]] = []
+        self.sandboxes: set[str] = set()
+        self.removed: list[str] = []
+        self.refusals: dict[str, StartError] = {}
+        self.stubborn: set[str] = set()
+        self._events: list[asyncio.Queue[ContainerKey]] = []
+        self._logged: list[asyncio.Queue[ContainerKey]] = []
+        self._ended = asyncio.Condition()
+
+    # What a test does
+
+    def key(self, name: str = "main", attempt: int = 0, uid: str = "u-1") -> ContainerKey:
+        return ContainerKey(uid, name, attempt)
+
+    def exit(self, code: int | None, name: str = "main", attempt: int = 0, uid: str = "u-1") -> None:
+        key = self.key(name, attempt, uid)
+        self.containers[key] = replace(self.containers[key], state="exited", exit_code=code, finished_at=self._now())
+        self._hint(self._events, key)
+
+    def write(self, data: bytes, name: str = "main", attempt: int = 0, uid: str = "u-1") -> None:
+        key = self.key(name, attempt, uid)
+        self.logs[key] = self.logs.get(key, b"") + data
+        self._hint(self._logged, key)
+
+    def was_started(self, name: str = "main", attempt: int = 0, uid: str = "u-1") -> bool:
+        return self.key(name, attempt, uid) in self.started
+
+    # What the agent does
+
+    async def info(self) -> RuntimeInfo:
+        return RuntimeInfo(name="fake", version="1", survives_agent=True)
+
+    async def run_sandbox(self, spec: SandboxSpec) -> None:
+        self.sandboxes.add(spec.pod_uid)
+
+    async def start_container(self, spec: ContainerSpec) -> None:
+        if spec.key.name in self.refusals:
+            raise self.refusals[spec.key.name]
+        if spec.key in self.containers:
+            return
+        self.specs[spec.key] = spec
+        self.started.append(spec.key)
+        self.containers[spec.key] = ContainerStatus(
+            key=spec.key, state="running", id=f"{spec.key.name}-{spec.key.attempt}", started_at=self._now()
+        )
+        self._hint(self._events, spec.key)
+
+    async def stop_container(self, key: ContainerKey, grace: timedelta) -> None:
+        self.stops.append((key, grace))
+        if key in self.containers and self.containers[key].state == "running" and key.name not in self.stubborn:
+            self.exit(143, key.name, key.attempt, key.pod_uid)
+        async with self._ended:
+            await self._ended.wait_for(lambda: key not in self.containers or self.containers[key].state == "exited")
+
+    async def remove_sandbox(self, pod_uid: str) -> None:
+        self.sandboxes.discard(pod_uid)
+        self.removed.append(pod_uid)
+        for key in [key for key in self.containers if key.pod_uid == pod_uid]:
+            del self.containers[key]
+
+    async def list(self) -> list[ContainerStatus]:
+        return list(self.containers.values())
+
+    async def status(self, key: ContainerKey) -> ContainerStatus | None:
+        return self.containers.get(key)
+
+    def events(self) -> AsyncIterator[ContainerKey]:
+        return _reader(self._events)
+
+    def logged(self) -> AsyncIterator[ContainerKey]:
+        return _reader(self._logged)
+
+    async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
+        return LogChunk(offset, self.logs.get(key, b"")[offset : offset + limit])
+
+    async def close(self) -> None:
+        pass
+
+    def _hint(self, readers: "list[asyncio.Queue[ContainerKey]]", key: ContainerKey) -> None:
+        for reader in readers:
+            reader.put_nowait(key)
+
+
+def _reader(readers: "list[asyncio.Queue[ContainerKey]]") -> AsyncIterator[ContainerKey]:
+    queue: asyncio.Queue[ContainerKey] = asyncio.Queue()
+    readers.append(queue)
+
+    async def read() -> AsyncIterator[ContainerKey]:
+        while True:
+            yield await queue.get()
+
+    return read()

@@ -1,0 +1,421 @@
+"""Decoding: what comes out of a body, in which words another is refused, and that nothing else ever happens."""
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from hypothesis import example, given
+from hypothesis import strategies as some
+
+from app.kinds.base import Struct
+from app.kinds.decode import convert, decode
+from app.kinds.document import parse
+from app.kinds.errors import ApiError
+from app.kinds.job import Job
+from app.kinds.lease import Lease
+from app.kinds.secret import Secret
+
+UNFIT = 'Job in version "v1" cannot be handled as a Job: '
+
+
+def job(doc: Any, validation: Any = "Ignore", **more: Any) -> Job:
+    body = doc if isinstance(doc, bytes) else json.dumps(doc).encode()
+    return decode(body, Job, api_version="batch/v1", validation=validation, **more).object
+
+
+def refusal(call: Any, *arguments: Any, **more: Any) -> str:
+    with pytest.raises(ApiError) as refused:
+        call(*arguments, **more)
+    assert (refused.value.code, refused.value.reason) == (400, "BadRequest")
+    return refused.value.message
+
+
+@pytest.mark.parametrize("validation", ["Ignore", "Warn", "Strict"])
+def test_fills_in_what_kind_of_thing_it_is(validation: str) -> None:
+    found = job({"spec": {"parallelism": 2}}, validation)
+
+    assert (found.api_version, found.kind, found.spec.parallelism) == ("batch/v1", "Job", 2)
+
+
+def test_without_an_api_version_any_will_do() -> None:
+    assert decode(b'{"apiVersion": "meta.k8s.io/v1"}', Job).object.api_version == "meta.k8s.io/v1"
+
+
+@pytest.mark.parametrize("validation", ["Ignore", "Strict"])
+def test_null_means_absent(validation: str) -> None:
+    doc = {"metadata": {"name": None, "labels": None, "creationTimestamp": None}, "spec": {"template": None}}
+
+    assert job(doc, validation) == job({})
+
+
+def test_null_in_a_map_or_list_is_zero() -> None:
+    pod = {"containers": [None], "tolerations": [{"key": "a"}]}
+    found = job({"metadata": {"labels": {"a": None}}, "spec": {"template": {"spec": pod}}})
+
+    assert found.metadata.labels == {"a": ""}
+    assert found.spec.template.spec.containers[0].name == ""
+
+
+@pytest.mark.parametrize("sent", [1, 1.5, "100m"], ids=["an integer", "a fraction", "a text"])
+def test_a_quantity_may_be(sent: Any) -> None:
+    doc = {"spec": {"template": {"spec": {"containers": [{"resources": {"limits": {"cpu": sent}}}]}}}}
+
+    assert job(doc).spec.template.spec.containers[0].resources.limits == {"cpu": sent}
+
+
+TYPO = {"spec": {"backofLimit": 1, "template": {"spec": {"containers": [{"imag": "x"}]}}}}
+UNKNOWN = ['unknown field "spec.backofLimit"', 'unknown field "spec.template.spec.containers[0].imag"']
+
+
+def test_unknown_fields_are_dropped() -> None:
+    doc = job(TYPO)
+
+    assert "backofLimit" not in msgspec.json.encode(doc).decode()
+
+
+def test_unknown_fields_are_warned_of() -> None:
+    assert decode(json.dumps(TYPO).encode(), Job, validation="Warn").warnings == UNKNOWN
+    assert convert(TYPO, Job, validation="Warn").warnings == UNKNOWN
+
+
+def test_unknown_fields_are_refused() -> None:
+    assert refusal(job, TYPO, "Strict") == f"{UNFIT}strict decoding error: {', '.join(UNKNOWN)}"
+
+
+def test_duplicate_fields_are_refused_when_strict_and_the_last_counts_otherwise() -> None:
+    body = b'{"spec": {"parallelism": 1, "x": {"a": 1, "a": 2}, "parallelism": 2}, "metadata": {}, "metadata": {}}'
+
+    assert job(body).spec.parallelism == 2
+    assert refusal(job, body, "Strict") == (
+        f'{UNFIT}strict decoding error: duplicate field "metadata", duplicate field "spec.parallelism", '
+        'unknown field "spec.x"'
+    )
+
+
+def test_a_hundred_faults_are_enough() -> None:
+    doc = {f"x{index}": 1 for index in range(1_000)}
+
+    assert len(decode(json.dumps(doc).encode(), Job, validation="Warn").warnings) == 100
+
+
+@pytest.mark.parametrize(
+    ("doc", "why"),
+    [
+        pytest.param(
+            {"spec": {"parallelism": "a"}},
+            "json: cannot unmarshal string into Go struct field JobSpec.spec.parallelism of type int32",
+            id="a text for a number",
+        ),
+        pytest.param(
+            {"spec": {"parallelism": 1.5}},
+            "json: cannot unmarshal number 1.5 into Go struct field JobSpec.spec.parallelism of type int32",
+            id="a fraction for an integer",
+        ),
+        pytest.param(
+            {"spec": {"parallelism": 2**31}},
+            "json: cannot unmarshal number 2147483648 into Go struct field JobSpec.spec.parallelism of type int32",
+            id="a number that is too large",
+        ),
+        pytest.param(
+            {"spec": {"suspend": "no"}},
+            "json: cannot unmarshal string into Go struct field JobSpec.spec.suspend of type bool",
+            id="a text for a boolean",
+        ),
+        pytest.param(
+            {"metadata": {"labels": {"a": 1}}},
+            "json: cannot unmarshal number into Go struct field ObjectMeta.metadata.labels of type string",
+            id="a number for a label",
+        ),
+        pytest.param(
+            {"metadata": {"labels": {"a": True}}},
+            "json: cannot unmarshal bool into Go struct field ObjectMeta.metadata.labels of type string",
+            id="a boolean for a label",
+        ),
+        pytest.param(
+            {"spec": {"template": {"spec": {"containers": [{"env": [{"value": 1}]}]}}}},
+            "json: cannot unmarshal number into Go struct field EnvVar.spec.template.spec.containers.env.value "
+            "of type string",
+            id="deep inside lists",
+        ),
+        pytest.param(
+            {"spec": {"template": {"spec": {"containers": {}}}}},
+            "json: cannot unmarshal object into Go struct field PodSpec.spec.template.spec.containers "
+            "of type []v1.Container",
+            id="an object for a list",
+        ),
+        pytest.param(
+            {"spec": []},
+            "json: cannot unmarshal array into Go struct field Job.spec of type v1.JobSpec",
+            id="a list for an object",
+        ),
+        pytest.param([], "json: cannot unmarshal array into Go value of type v1.Job", id="a list for all"),
+        pytest.param(
+            {"status": {"startTime": "soon"}},
+            'parsing time "soon" as "2006-01-02T15:04:05Z07:00": cannot parse "soon" as "2006"',
+            id="no time",
+        ),
+        pytest.param(
+            {"spec": {"template": {"spec": {"containers": [{"resources": {"limits": {"cpu": True}}}]}}}},
+            "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'",
+            id="no quantity",
+        ),
+    ],
+)
+@pytest.mark.parametrize("validation", ["Ignore", "Strict"])
+def test_refuses(doc: Any, why: str, validation: str) -> None:
+    assert refusal(job, doc, validation) == UNFIT + why
+
+
+@pytest.mark.parametrize(
+    ("doc", "message"),
+    [
+        pytest.param(
+            {"apiVersion": "batch/v2", "kind": "Job", "spec": 5},
+            "the API version in the data (batch/v2) does not match the expected API version (batch/v1)",
+            id="version",
+        ),
+        pytest.param(
+            {"apiVersion": "batch/v1", "kind": "CronJob"},
+            'CronJob in version "v1" cannot be handled as a Job: '
+            "converting (v1.CronJob) to (v1.Job): unknown conversion",
+            id="kind",
+        ),
+    ],
+)
+@pytest.mark.parametrize("validation", ["Ignore", "Strict"])
+def test_refuses_another(doc: dict, message: str, validation: str) -> None:
+    assert refusal(job, doc, validation) == message
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [
+        pytest.param("2025-01-02T03:04:05.999Z", datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC), id="in whole seconds"),
+        pytest.param("2025-01-02T03:04:05+02:00", datetime(2025, 1, 2, 1, 4, 5, tzinfo=UTC), id="in UTC"),
+    ],
+)
+def test_times_come_out(sent: str, stored: datetime) -> None:
+    found = job({"metadata": {"creationTimestamp": sent}, "status": {"conditions": [{"lastTransitionTime": sent}]}})
+
+    assert found.metadata.creation_timestamp == found.status.conditions[0].last_transition_time == stored
+    assert found.metadata.creation_timestamp.tzinfo is UTC
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [
+        pytest.param("2025-01-02T03:04:05.123456Z", "2025-01-02T03:04:05.123456Z", id="as they are"),
+        pytest.param("2025-01-02T03:04:05Z", "2025-01-02T03:04:05.000000Z", id="with six decimals"),
+        pytest.param("2025-01-02T03:04:05.123456789+01:00", "2025-01-02T02:04:05.123456Z", id="in UTC"),
+    ],
+)
+def test_micro_times_come_out(sent: str, stored: str) -> None:
+    assert convert({"spec": {"renewTime": sent}}, Lease).object.spec.renew_time == stored
+
+
+@pytest.mark.parametrize("text", ["2025-13-02T03:04:05Z", "0001-01-01T00:00:00+02:00", "2025-01-02T03:04:05Z\n", "x"])
+def test_refuses_times_that_cannot_be(text: str) -> None:
+    assert "parsing time" in refusal(job, {"metadata": {"creationTimestamp": text}})
+    assert "parsing time" in refusal(convert, {"spec": {"renewTime": text}}, Lease)
+
+
+def test_base64_may_have_line_breaks() -> None:
+    assert convert({"data": {"a": "YWJj\nZGVm\r\n"}}, Secret).object.data == {"a": b"abcdef"}
+
+
+@pytest.mark.parametrize("text", ["YQ", "Y!==", "=", "é"])
+def test_refuses_what_is_no_base64(text: str) -> None:
+    assert "illegal base64 data at input byte" in refusal(convert, {"data": {"a": text}}, Secret)
+
+
+def test_bytes_of_a_document_may_be_bytes() -> None:
+    assert convert({"data": {"a": b"\xff\x00"}}, Secret).object.data == {"a": b"\xff\x00"}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        pytest.param(b"", id="nothing"),
+        pytest.param(b"{", id="half an object"),
+        pytest.param(b"{} {}", id="two objects"),
+        pytest.param(b'{"x": NaN}', id="not a number"),
+        pytest.param(b'{"spec": {"parallelism": 1e999}}', id="infinity"),
+        pytest.param(b'{"metadata": {"name": "\xff"}}', id="invalid UTF-8"),
+        pytest.param(b'{"x": "\xff"}', id="invalid UTF-8 in an unknown field"),
+        pytest.param(b'{"metadata": {"name": "\\ud800"}}', id="a lone surrogate"),
+        pytest.param(b'{"metadata": {"name": "a\\u0000b"}}', id="an escaped NUL"),
+        pytest.param(b'{"metadata": {"labels": {"\\\\\\u0000": ""}}}', id="a NUL behind a backslash"),
+        pytest.param(b'{"metadata": {"name": "a\x00b"}}', id="a NUL"),
+        pytest.param(b"\xef\xbb\xbf{}", id="a byte order mark"),
+        pytest.param(b'{"x":' * 101 + b"1" + b"}" * 101, id="too many objects in another"),
+        pytest.param(b"[" * 100_000, id="too many lists in another"),
+    ],
+)
+@pytest.mark.parametrize("validation", ["Ignore", "Strict"])
+def test_a_malformed_body_is_a_bad_request(body: bytes, validation: str) -> None:
+    refusal(job, body, validation)
+    refusal(parse, body) if b"1e999" not in body else None
+
+
+def test_a_body_of_too_many_values_is_too_large() -> None:
+    commas = json.dumps({"metadata": {"annotations": {"a": "," * 200_000}}})
+
+    assert job(commas.encode()).metadata.annotations
+    with pytest.raises(ApiError) as refused:
+        job(b'{"metadata": {"finalizers": [' + b'"",' * 100_000 + b'""]}}')
+    assert (refused.value.code, refused.value.reason) == (413, "RequestEntityTooLarge")
+
+
+def test_a_backslash_before_u0000_is_only_a_backslash() -> None:
+    assert job(b'{"metadata": {"name": "\\\\u0000"}}').metadata.name == "\\u0000"
+
+
+def test_many_brackets_are_not_deep() -> None:
+    doc = {"metadata": {"annotations": {"a": "[{" * 200 + '"'}, "ownerReferences": [{}] * 200}}
+
+    assert len(job(doc).metadata.owner_references) == 200
+    assert parse(b"[" * 100 + b"]" * 100)
+
+
+MANIFEST = """\
+apiVersion: batch/v1
+kind: Job
+metadata:
+  name: pi
+  creationTimestamp: 2025-01-02T03:04:05Z
+  labels: &labels {app: "1", 2: two}
+spec:
+  suspend: yes
+  backoffLimit: 010
+  template:
+    metadata: {labels: *labels}
+    spec:
+      containers:
+      - args: [!!str 1, "yes", 1:30, ~]
+"""
+
+
+def test_yaml_is_read_as_kubernetes_reads_it() -> None:
+    found = job(MANIFEST.encode(), "Strict", content_type="yaml")
+
+    assert found.metadata.creation_timestamp == datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert found.spec.template.metadata.labels == found.metadata.labels == {"app": "1", "2": "two"}
+    assert (found.spec.suspend, found.spec.backoff_limit) == (True, 8)
+    assert found.spec.template.spec.containers[0].args == ("1", "yes", "1:30", "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        pytest.param("a: 1\na: 2", id="duplicate keys"),
+        pytest.param("--- {}\n--- {}", id="two documents"),
+        pytest.param("a: !!python/object/apply:os.system [ls]", id="a Python tag"),
+        pytest.param("a: !!binary YQ==", id="bytes"),
+        pytest.param("!!set {a, b}", id="a set"),
+        pytest.param("a: .nan", id="not a number"),
+        pytest.param("a: -.inf", id="infinity"),
+        pytest.param("a: !!int x", id="a number that is none"),
+        pytest.param("{a: &a {b: 1}, c: {<<: *a}}", id="a merge key"),
+        pytest.param("{[a]: b}", id="a list as key"),
+        pytest.param("{~: b}", id="null as key"),
+        pytest.param("a: *b", id="an unknown anchor"),
+        pytest.param("a: &a [*a]", id="an anchor in itself"),
+        pytest.param("a: &a [" + "x," * 999 + "]\nb: &b [" + "*a," * 99 + "]\nc: [" + "*b," * 99 + "]", id="a bomb"),
+        pytest.param("[" * 101, id="too deep a nesting"),
+        pytest.param("a: &a " + "[" * 60 + "]" * 60 + "\nb: " + "[" * 60 + "*a" + "]" * 60, id="depth through aliases"),
+        pytest.param("[" + "1," * 100_000 + "]", id="too many values"),
+        pytest.param('a: "\\0"', id="a NUL"),
+        pytest.param("a: [", id="half a list"),
+        pytest.param("\t- a", id="a tab"),
+        pytest.param("%YAML 9.9\n--- a", id="another version"),
+    ],
+)
+def test_refuses_yaml_with(text: str) -> None:
+    refusal(parse, text.encode(), "yaml")
+
+
+class Meeting(Struct):
+    """Some of everything, to decode into."""
+
+    name: str = ""
+    size: int | None = None
+    starts: dict[str, datetime] = msgspec.field(default_factory=dict)
+    parts: tuple["Meeting", ...] = ()
+    data: dict[str, bytes] = msgspec.field(default_factory=dict)
+    more: dict[str, Any] | None = None
+    either: int | str | None = None
+
+
+def test_a_struct_may_hold_itself() -> None:
+    body = b'{"parts": [{"parts": [{"nam": 1}]}], "starts": {"a": "2025-01-02T03:04:05.5Z"}}'
+
+    found = decode(body, Meeting, validation="Warn")
+
+    assert found.warnings == ['unknown field "parts[0].parts[0].nam"']
+    assert found.object.starts == {"a": datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)}
+
+
+leaves = some.none() | some.booleans() | some.integers() | some.floats() | some.text(max_size=5) | some.just("YQ==")
+names = some.sampled_from(["name", "size", "starts", "parts", "data", "more", "either", "x"])
+values = some.recursive(leaves, lambda inner: some.lists(inner, max_size=3) | some.dictionaries(names, inner))
+VALIDATIONS = ("Ignore", "Warn", "Strict")
+
+
+def outcome(call: Any, *arguments: Any, **more: Any) -> Any:
+    try:
+        return call(*arguments, **more)
+    except ApiError as error:
+        return error.code
+
+
+@given(some.binary(max_size=60) | values.map(lambda value: json.dumps(value).encode()))
+@example(b'{"size": ' + b"9" * 5_000 + b"}")
+@example(b'{"more": {"a": ' + b"9" * 5_000 + b"}}")
+@example(b'{"either": 1e400}')
+def test_any_body_is_decoded_or_a_bad_request(body: bytes) -> None:
+    for validation in VALIDATIONS:
+        for content_type in ("json", "yaml"):
+            found = outcome(decode, body, Meeting, content_type=content_type, validation=validation)
+            assert found == 400 or isinstance(found.object, Meeting)
+
+
+@given(some.dictionaries(names, values))
+@example({"name": "\ud800"})
+@example({"more": {"a": float("nan")}})
+@example({"more": {"a": 10**5_000}})
+@example({"more": {"a": {1, 2}}})
+def test_any_document_is_converted_or_a_bad_request(doc: dict) -> None:
+    found = outcome(convert, doc, Meeting)
+
+    assert found == 400 or convert(msgspec.to_builtins(found.object), Meeting) == found
+
+
+@given(some.text("ab:-[]{}&*!,#'\"|>%@ \n01.~", max_size=40))
+def test_any_text_is_yaml_or_a_bad_request(text: str) -> None:
+    found = outcome(parse, text.encode(), "yaml")
+
+    assert found == 400 or msgspec.json.encode(found)
+
+
+@given(values)
+def test_yaml_says_what_json_says(value: Any) -> None:
+    try:
+        text = yaml.safe_dump(value)
+    except (yaml.YAMLError, UnicodeEncodeError):
+        return
+
+    by_json, by_yaml = outcome(parse, json.dumps(value).encode()), outcome(parse, text.encode(), "yaml")
+
+    assert by_yaml in (400, by_json)
+
+
+@given(some.dictionaries(names, values))
+def test_fast_and_slow_agree(doc: dict) -> None:
+    body = json.dumps(doc).encode()
+
+    fast, slow = (outcome(decode, body, Meeting, validation=each) for each in ("Ignore", "Warn"))
+
+    assert fast == slow == 400 or fast.object == slow.object
