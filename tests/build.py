@@ -104,7 +104,7 @@ def a_pod(
 _PHASES = {"p": "Pending", "r": "Running", "s": "Succeeded", "f": "Failed", "u": "Unknown", "t": "Running"}
 
 
-def pods(letters: str, job: Job | None = None, **each: Any) -> list[Pod]:
+def pods(letters: str, job: Job | None = None) -> list[Pod]:
     """`"rsf"`: one running, one succeeded, one failed; `r2`: running, with index 2; p: pending, t: deleted long ago.
 
     In capitals: already counted, so that it has lost its finalizer.
@@ -118,7 +118,6 @@ def pods(letters: str, job: Job | None = None, **each: Any) -> list[Pod]:
             job=job,
             deleted_at=LONG_AGO if letter in "tT" else None,
             tracked=letter.islower(),
-            **each,
         )
         made.append(pod)
     return made

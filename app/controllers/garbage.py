@@ -6,7 +6,10 @@ from datetime import datetime
 from app.controllers.work import Work
 from app.kinds.base import Object
 from app.plans import garbage
+from app.plans.plan import Plan
 from app.store import Key, Mirror
+
+TOGETHER = 250  # dependents deleted in one write set
 
 
 class GarbageController:
@@ -49,4 +52,8 @@ class GarbageController:
         owner = self._mirror.get(where) if where else None
         if owner is not None and owner.metadata.uid != uid:
             owner = None
-        return [Work(garbage.plan(owner, uid, self._mirror.owned(uid)))]
+        plan = garbage.plan(owner, uid, self._mirror.owned(uid))
+        if owner is not None:
+            return [Work(plan)]
+        # Nothing binds them together any more: one that changes meanwhile need not hold up thousands of others.
+        return [Work(Plan(plan.actions[first : first + TOGETHER])) for first in range(0, len(plan.actions), TOGETHER)]

@@ -51,7 +51,9 @@ class JobController:
     def everything(self) -> Iterable[Key]:
         for pod in self._mirror.all(PODS.resource):
             self._note_orphan(Key(PODS.resource, pod.metadata.namespace, pod.metadata.name), cast("Pod", pod))
-        return [Key(JOBS.resource, job.metadata.namespace, job.metadata.name) for job in self._mirror.all(JOBS.resource)]
+        return [
+            Key(JOBS.resource, job.metadata.namespace, job.metadata.name) for job in self._mirror.all(JOBS.resource)
+        ]
 
     def work(self, key: Key, now: datetime) -> Sequence[Work]:
         job = cast("Job | None", self._mirror.get(key))

@@ -14,7 +14,7 @@ from app.controllers.runner import Controller, Runner
 from app.controllers.scheduler import Scheduler
 from app.kinds import by_resource
 from app.registry.objects import Registry
-from app.store import Mirror, elected
+from app.store import Mirror, Unavailable, elected
 from app.store.compact import compact
 
 log = logging.getLogger(__name__)
@@ -30,10 +30,13 @@ COMPACT_SECONDS = 300.0
 async def run(registry: Registry, *, node_grace: timedelta, keep_history: timedelta) -> None:
     """Stand for election and act, for ever; returns only when cancelled."""
     while True:
-        async with elected(registry.store, "controllers") as lost:
-            log.info("elected: acting")
-            await _act(registry, node_grace, keep_history, lost)
-        log.warning("no longer elected: standing by")
+        try:
+            async with elected(registry.store, "controllers") as lost:
+                log.info("elected: acting")
+                await _act(registry, node_grace, keep_history, lost)
+            log.warning("no longer elected: standing by")
+        except Unavailable as error:  # while it read what there is
+            log.warning("no longer elected: %s", error)
 
 
 async def _act(registry: Registry, node_grace: timedelta, keep_history: timedelta, lost: asyncio.Event) -> None:
@@ -71,5 +74,5 @@ async def _compact(registry: Registry, keep: timedelta) -> None:
         await asyncio.sleep(COMPACT_SECONDS)
         try:
             log.info("forgot %s old versions", await compact(registry.store.pool, keep))
-        except Exception as error:  # noqa: BLE001 - the next round will do it
+        except Exception as error:
             log.warning("could not compact the history: %s", error)

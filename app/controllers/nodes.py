@@ -8,6 +8,7 @@ from typing import cast
 from app.controllers.work import Work
 from app.kinds.base import Object
 from app.kinds.lease import KIND as LEASES
+from app.kinds.lease import Lease
 from app.kinds.node import KIND as NODES
 from app.kinds.node import Node
 from app.kinds.pod import KIND as PODS
@@ -31,15 +32,17 @@ class NodeController:
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == LEASES.resource and key.namespace == LEASE_NAMESPACE:
-            return self._lease_changed(key.name)
+            return self._lease_changed(key.name, cast("Lease | None", before), cast("Lease | None", now))
         if key.kind == NODES.resource:
             return self._node_changed(key.name, now is not None)
         if key.kind == PODS.resource:
             return self._pod_changed(key, cast("Pod | None", before), cast("Pod | None", now))
         return []
 
-    def _lease_changed(self, node: str) -> Iterable[Key]:
+    def _lease_changed(self, node: str, before: Lease | None, now: Lease | None) -> Iterable[Key]:
         """A renewal is of interest only if the node counts as lost; else the deadline simply moves."""
+        if now is None or (before is not None and before.spec == now.spec):
+            return []  # no renewal: it went, or was labelled
         self._seen_at[node] = self._clock()
         here = cast("Node | None", self._mirror.get(_key(node)))
         return [_key(node)] if here is not None and _is_silent(here) else []

@@ -9,6 +9,7 @@ import heapq
 import logging
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Protocol
 
 from app.controllers.work import Work
@@ -20,6 +21,9 @@ from app.store import Conflict, Key, Mirror, OutcomeUnknown, Unavailable
 log = logging.getLogger(__name__)
 BATCH = 256  # keys planned together
 _RETRY = (timedelta(seconds=1), timedelta(seconds=60))
+_REFUSED = (timedelta(seconds=0.05), timedelta(seconds=5))
+_AT_ONCE = 5  # refusals of a key in a row that are tried again without a pause
+_AWAY = timedelta(seconds=0.25)
 
 
 class Controller(Protocol):
@@ -46,7 +50,11 @@ class Runner:
         self._controller = controller
         self._dirty: dict[Key, None] = {}
         self._later: list[tuple[datetime, Key]] = []
+        self._due: dict[
+            Key, datetime
+        ] = {}  # when a key is next to be looked at: earlier entries of `_later` count only
         self._failures: dict[Key, int] = {}
+        self._unsure = False  # a commit may have happened that the mirror does not show
         self._wake = asyncio.Event()
         mirror.listen(self._changed)
 
@@ -58,13 +66,22 @@ class Runner:
         self._dirty[key] = None
         self._wake.set()
 
+    def look_later(self, key: Key, at: datetime) -> None:
+        if key not in self._due or at < self._due[key]:
+            self._due[key] = at
+            heapq.heappush(self._later, (at, key))
+            self._wake.set()
+
     async def run(self) -> None:
         """Run until cancelled."""
         for key in self._controller.everything():
             self.look_at(key)
         while True:
             await self._wait()
-            keys = list(self._dirty)[:BATCH]
+            if self._unsure:
+                await self._learn()
+                continue
+            keys = list(islice(self._dirty, BATCH))
             for key in keys:
                 del self._dirty[key]
             await asyncio.gather(*map(self._sync, keys))
@@ -74,7 +91,10 @@ class Runner:
         while True:
             now = self._registry.clock()
             while self._later and self._later[0][0] <= now:
-                self._dirty[heapq.heappop(self._later)[1]] = None
+                at, key = heapq.heappop(self._later)
+                if self._due.get(key) == at:
+                    del self._due[key]
+                    self._dirty[key] = None
             if self._dirty:
                 return
             self._wake.clear()
@@ -87,27 +107,24 @@ class Runner:
     async def _sync(self, key: Key) -> None:
         """Plan one key and commit; whatever goes wrong, look again."""
         try:
-            items = self._controller.work(key, self._registry.clock())
+            items = self._controller.work(key, self._registry.now())
             results = await asyncio.gather(*(self._carry_out(key, item) for item in items), return_exceptions=True)
             failed = next((each for each in results if isinstance(each, BaseException)), None)
             if failed:
                 raise failed
             self._failures.pop(key, None)
         except Conflict as conflict:
-            self._failures.pop(key, None)
             await self._catch_up(conflict.revision)
-            self.look_at(key)
-        except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
+            self._refused(key, conflict)
+        except Exception as error:
             self._again(key, error)
 
     async def _carry_out(self, key: Key, item: Work) -> None:
-        now = self._registry.now()
-        writes = write_set(item.plan, item.seen, self._controller.component, now)
+        writes = write_set(item.plan, item.seen, self._controller.component, self._registry.now())
         if writes:
             await self._registry.store.commit(writes)
         if item.plan.again_at is not None:
-            heapq.heappush(self._later, (item.plan.again_at, key))
-            self._wake.set()
+            self.look_later(key, _whole(item.plan.again_at))
 
     async def _catch_up(self, revision: int) -> None:
         """What refused the plan is visible at `revision`: planning before the mirror has it would be refused again."""
@@ -117,14 +134,45 @@ class Runner:
         except TimeoutError:
             pass
 
+    async def _learn(self) -> None:
+        """After an unknown outcome: an empty write set waits for the one before to end, and the mirror for what it did.
+
+        Preconditions guard what a plan writes, not what it counted: two bindings to one node name different pods.
+        """
+        store = self._registry.store
+        try:
+            async with asyncio.timeout(10.0):
+                await store.commit([])
+                await store.feed.reach(await store.revision())
+            self._unsure = False
+        except (Unavailable, OutcomeUnknown, TimeoutError):
+            await asyncio.sleep(_AWAY.total_seconds())
+
+    def _refused(self, key: Key, conflict: Conflict) -> None:
+        """At once, for the mirror has caught up. But a demand may fail for good, such as one on a namespace that is gone."""
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        if failures <= _AT_ONCE:
+            self.look_at(key)
+            return
+        if failures == 2 * _AT_ONCE:
+            log.warning("%s: %s is refused again and again: %s", self._controller.component, "/".join(key), conflict)
+        delay = min(_REFUSED[0] * 2 ** min(failures - _AT_ONCE, 10), _REFUSED[1])
+        self.look_later(key, self._registry.clock() + delay)
+
     def _again(self, key: Key, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(_RETRY[0] * 2 ** min(failures - 1, 10), _RETRY[1])
         away = isinstance(error, Unavailable | OutcomeUnknown)
         if away:
-            delay = _RETRY[0] / 4
+            delay = _AWAY
+        self._unsure = self._unsure or isinstance(error, OutcomeUnknown)
         if failures == 1 or not away:
-            log.warning("%s: %s: %s", self._controller.component, "/".join(key), error, exc_info=None if away else error)
-        heapq.heappush(self._later, (self._registry.clock() + delay, key))
+            log.warning(
+                "%s: %s: %s", self._controller.component, "/".join(key), error, exc_info=None if away else error
+            )
+        self.look_later(key, self._registry.clock() + delay)
 
 
+def _whole(moment: datetime) -> datetime:
+    """The next whole second: plans see whole seconds only, and one that is looked at too early would look again at once."""
+    return moment if moment.microsecond == 0 else moment.replace(microsecond=0) + timedelta(seconds=1)

@@ -5,6 +5,7 @@ Usage is kept as pods come and go, so a round costs what changed and the nodes, 
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import cast
 
 from app.controllers.work import Work
@@ -22,7 +23,7 @@ from app.store import Key, Mirror
 
 ROUND = Key("scheduler", "", "round")
 SAY_AGAIN = timedelta(seconds=15)  # how often a pod that stays pending is told a changed reason
-MOST = 2_000  # bindings of one round
+MOST = 2_000  # pods of one round
 
 
 class Scheduler:
@@ -33,21 +34,23 @@ class Scheduler:
         self._pending: dict[Key, tuple[Pod, Wish]] = {}
         self._rooms: dict[str, Room] = {}
         self._placed: dict[Key, tuple[str, dict[str, int]]] = {}
+        self._in_vain = 0  # pods looked at since anything changed, all without a place
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+        keys: Iterable[Key] = []
         if key.kind == NODES.resource:
-            return self._node_changed(key.name, cast("Node | None", before), cast("Node | None", now))
+            keys = self._node_changed(key.name, cast("Node | None", before), cast("Node | None", now))
         if key.kind == PODS.resource:
-            return self._pod_changed(key, cast("Pod | None", now))
-        return []
+            keys = self._pod_changed(key, cast("Pod | None", now))
+        if keys:
+            self._in_vain = 0
+        return keys
 
     def _node_changed(self, name: str, before: Node | None, now: Node | None) -> Iterable[Key]:
         if now is None:
             self._rooms.pop(name, None)
             return []
-        if before is not None and before.spec == now.spec and before.status.allocatable == now.status.allocatable and (
-            before.metadata.labels == now.metadata.labels
-        ):
+        if before is not None and name in self._rooms and _offers_the_same(before, now):
             self._rooms[name].node = now
             return []
         self._rooms[name] = schedule.room(now)
@@ -66,8 +69,9 @@ class Scheduler:
             schedule.take(self._rooms, *self._placed[key])
         if pod is not None and _is_pending(pod):
             known = self._pending.get(key)
-            self._pending[key] = (pod, known[1] if known else schedule.wish(pod))
-            return [] if known else [ROUND]
+            same = known is not None and known[0].spec == pod.spec
+            self._pending[key] = (pod, known[1] if known and same else schedule.wish(pod))
+            return [] if same else [ROUND]
         self._pending.pop(key, None)
         return [ROUND] if freed and self._pending else []
 
@@ -78,15 +82,36 @@ class Scheduler:
         return [ROUND]
 
     def work(self, key: Key, now: datetime) -> Sequence[Work]:
-        pods = list(self._pending.values())[:MOST]
+        pods = list(islice(self._pending.values(), MOST))
         if not pods:
             return []
         rooms = {name: Room(each.node, dict(each.free), each.size) for name, each in self._rooms.items()}
         outcome = schedule.schedule(pods, rooms)
         stamp = now.replace(microsecond=0)
-        works = [Work(Plan((Update(bound(pod, node, stamp), pod), _scheduled(pod, node)))) for pod, node in outcome.bound]
+        works = [
+            Work(Plan((Update(bound(pod, node, stamp), pod), _scheduled(pod, node)))) for pod, node in outcome.bound
+        ]
         works += [each for pod, why in outcome.unbound if (each := _told(pod, why, stamp))]
-        return works
+        return [*works, *self._next_turn(len(pods), outcome, now)]
+
+    def _next_turn(self, looked_at: int, outcome: schedule.Outcome, now: datetime) -> Iterable[Work]:
+        """If more wait than one round looks at: those without a place go to the end of the queue, so that all have a turn."""
+        if len(self._pending) <= looked_at:
+            return
+        for pod, _ in outcome.unbound:
+            key = Key(PODS.resource, pod.metadata.namespace, pod.metadata.name)
+            self._pending[key] = self._pending.pop(key)
+        self._in_vain = 0 if outcome.bound else self._in_vain + looked_at
+        if self._in_vain < len(self._pending):
+            yield Work(Plan(again_at=now))
+
+
+def _offers_the_same(before: Node, now: Node) -> bool:
+    return (
+        before.spec == now.spec
+        and before.status.allocatable == now.status.allocatable
+        and before.metadata.labels == now.metadata.labels
+    )
 
 
 def _is_pending(pod: Pod) -> bool:
@@ -113,6 +138,11 @@ def _told(pod: Pod, why: str, now: datetime) -> Work | None:
             return None
     since = said.last_transition_time if said is not None and said.status == "False" else now
     unschedulable = Condition(
-        type="PodScheduled", status="False", reason="Unschedulable", message=why, last_probe_time=now, last_transition_time=since
+        type="PodScheduled",
+        status="False",
+        reason="Unschedulable",
+        message=why,
+        last_probe_time=now,
+        last_transition_time=since,
     )
     return Work(Plan((Update(with_condition(pod, unschedulable), pod), Emit("Warning", "FailedScheduling", why, pod))))

@@ -79,11 +79,9 @@ def _ready(step: Step) -> int:
 def _start_time(step: Step) -> datetime | None:
     """Suspending clears it, resuming sets it anew. A Job that ends without ever having run starts as it ends."""
     job, now = step.situation.job, step.situation.now
-    if not job.spec.suspend:
-        return started_at(job) or now
     if step.runs:
-        return None
-    return job.status.start_time or (now if step.finishes else None)
+        return None if job.spec.suspend else started_at(job) or now
+    return job.status.start_time or (now if step.finishes or not job.spec.suspend else None)
 
 
 def conditions(step: Step) -> tuple[Condition, ...]:

@@ -13,7 +13,7 @@ from app.kinds.base import Kind, Object, ObjectMeta, ObjectReference
 from app.kinds.event import Event, EventSource
 from app.plans.plan import Action, Create, Delete, Emit, Plan, SetStatus, Update
 from app.registry import deletion
-from app.registry.codec import NAMESPACES, key_of, write_of
+from app.registry.codec import NAMESPACES, write_of
 from app.store import Key, Write, guard
 
 
@@ -69,8 +69,9 @@ def _deleted(kind: Kind, action: Delete, now: datetime) -> Write:
 
 def _created(obj: Object, now: datetime) -> Object:
     """What a controller creates has been checked as a part of what it was made from; identity and defaults are added."""
+    kind = kind_of(type(obj))
     metadata = msgspec.structs.replace(obj.metadata, uid=str(uuid4()), creation_timestamp=now)
-    made: Object = kind_of(type(obj)).prepare(msgspec.structs.replace(obj, metadata=metadata))
+    made: Object = kind.on_create(kind.prepare(msgspec.structs.replace(obj, metadata=metadata)), now)
     return made
 
 
@@ -101,5 +102,3 @@ def event(emit: Emit, component: str, now: datetime) -> Event:
         last_timestamp=now,
         count=emit.count,
     )
-
-

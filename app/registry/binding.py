@@ -11,7 +11,9 @@ from app.kinds.pod import Pod
 def bound(pod: Pod, node: str, now: datetime) -> Pod:
     """The pod as it is once bound: its node, and the condition PodScheduled."""
     scheduled = Condition(type="PodScheduled", status="True", last_transition_time=now)
-    return with_condition(msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node)), scheduled)
+    return with_condition(
+        msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node)), scheduled
+    )
 
 
 def with_condition(pod: Pod, condition: Condition) -> Pod:

@@ -45,9 +45,12 @@ def _marked(obj: Object, now: datetime, grace: int) -> Object:
     pending = meta.deletion_grace_period_seconds
     if meta.deletion_timestamp is not None and pending is not None and pending <= grace:
         return obj
+    asked_at = now
+    if meta.deletion_timestamp is not None and pending is not None:
+        asked_at = meta.deletion_timestamp - timedelta(seconds=pending)  # a shorter grace counts from then, too
     marked = msgspec.structs.replace(
         meta,
-        deletion_timestamp=(now + timedelta(seconds=grace)).replace(microsecond=0),
+        deletion_timestamp=(asked_at + timedelta(seconds=grace)).replace(microsecond=0),
         deletion_grace_period_seconds=grace,
         generation=meta.generation + 1 if meta.generation else 0,
     )

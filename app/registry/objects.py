@@ -16,6 +16,7 @@ from app.kinds import errors
 from app.kinds.base import Kind, Object, ObjectMeta
 from app.kinds.errors import ApiError, Cause
 from app.kinds.metadata import validate_metadata, validate_metadata_update
+from app.kinds.namespace import KIND as NAMESPACE
 from app.registry import deletion
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
 from app.store import Conflict, Head, Key, Store, Write, guard
@@ -123,31 +124,53 @@ async def _check_new(registry: Registry, kind: Kind, writes: list[Write]) -> Non
     found = await registry.store.get_many([write.key for write in writes])
     if writes[0].key in found:
         raise errors.already_exists(kind.resource, writes[0].key.name)
-    if kind.namespaced and writes[1].key not in found:
-        raise errors.not_found(NAMESPACES, writes[1].key.name)
+    if kind.namespaced:
+        namespace = found.get(writes[1].key)
+        if namespace is None or decode(NAMESPACE, namespace).metadata.deletion_timestamp is not None:
+            raise _no_place(kind, writes[0].key.name, writes[1].key.name, namespace)
 
 
 async def _why_not(registry: Registry, kind: Kind, obj: Object, key: Key) -> ApiError:
     if key.kind == kind.resource and key.name == obj.metadata.name and key.namespace == obj.metadata.namespace:
         return errors.already_exists(kind.resource, obj.metadata.name)
-    namespace = await registry.store.get(key)
-    if namespace is None:
-        return errors.not_found(NAMESPACES, key.name)
-    why = f"unable to create new content in namespace {key.name} because it is being terminated"
-    cause = Cause("NamespaceTerminating", f"namespace {key.name} is being terminated", "metadata.namespace")
-    return errors.refused(kind.resource, obj.metadata.name, why, causes=[cause._asdict()])
+    return _no_place(kind, obj.metadata.name, key.name, await registry.store.get(key))
+
+
+def _no_place(kind: Kind, name: str, namespace: str, found: Head | None) -> ApiError:
+    """The namespace is absent, or on its way out."""
+    if found is None:
+        return errors.not_found(NAMESPACES, namespace)
+    why = f"unable to create new content in namespace {namespace} because it is being terminated"
+    cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
+    return errors.refused(kind.resource, name, why, causes=[cause._asdict()])
 
 
 # --- update
 
 
-async def update(registry: Registry, kind: Kind, namespace: str, name: str, sent: Object, *, status: bool = False, dry_run: bool = False) -> Answer:
+async def update(
+    registry: Registry,
+    kind: Kind,
+    namespace: str,
+    name: str,
+    sent: Object,
+    *,
+    status: bool = False,
+    dry_run: bool = False,
+) -> Answer:
     """Replace the object, or its status, by what was sent."""
     return await edit(registry, kind, namespace, name, lambda _: sent, status=status, dry_run=dry_run)
 
 
 async def edit(
-    registry: Registry, kind: Kind, namespace: str, name: str, change: Edit, *, status: bool = False, dry_run: bool = False
+    registry: Registry,
+    kind: Kind,
+    namespace: str,
+    name: str,
+    change: Edit,
+    *,
+    status: bool = False,
+    dry_run: bool = False,
 ) -> Answer:
     """Apply `change` to the newest version. If what it returns names no resourceVersion, a conflict is tried again."""
     for _ in range(_TRIES):
@@ -214,9 +237,7 @@ def _next_metadata(sent: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
 
 def _next_status(sent: Object, old: Object) -> Object:
     """A status write keeps labels and annotations, and everything else as it was."""
-    meta = msgspec.structs.replace(
-        old.metadata, labels=sent.metadata.labels, annotations=sent.metadata.annotations
-    )
+    meta = msgspec.structs.replace(old.metadata, labels=sent.metadata.labels, annotations=sent.metadata.annotations)
     return msgspec.structs.replace(old, metadata=meta, status=getattr(sent, "status"))  # noqa: B009 - kinds with a status only
 
 
@@ -290,5 +311,3 @@ def _check_preconditions(kind: Kind, old: Object, wanted: Preconditions) -> None
         if asked and asked != actual:
             why = f"Precondition failed: {label} in precondition: {asked}, {label} in object meta: {actual}"
             raise errors.conflict(kind.resource, meta.name, why)
-
-

@@ -36,7 +36,9 @@ class Outcome(msgspec.Struct, omit_defaults=True):
     message: str = ""
 
 
-async def accept(registry: Registry, kind: Kind, reports: Sequence[Report], owns: Callable[[str], bool]) -> list[Outcome]:
+async def accept(
+    registry: Registry, kind: Kind, reports: Sequence[Report], owns: Callable[[str], bool]
+) -> list[Outcome]:
     """Store the reports; `owns(node)` tells whether the reporter speaks for a node."""
     outcomes: dict[str, Outcome] = {}
     waiting = list(reports)

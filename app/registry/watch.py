@@ -99,5 +99,3 @@ class Watch:
         if now:
             return Event("MODIFIED" if before else "ADDED", change)
         return Event("DELETED", change) if before else None
-
-

@@ -56,14 +56,18 @@ class _Container:
 
 
 class ProcessRuntime:
-    """See `base.Runtime`. Made inside a running event loop. One at a time may use `root`: RuntimeError otherwise."""
+    """See `base.Runtime`. Made inside a running event loop. One at a time may use `root`: RuntimeError otherwise.
 
-    def __init__(self, root: Path, *, cgroup_folder: Path | None = None) -> None:
+    cgroup_folder: where to make a cgroup for each container; no cgroups without it.
+    bubblewrap:    the program that mounts volumes, "" for none; by default `bwrap` if there is one that works.
+    """
+
+    def __init__(self, root: Path, *, cgroup_folder: Path | None = None, bubblewrap: str | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._root = root.resolve()
         self._cgroup = cgroup_folder
         self._setsid = _found("setsid")
-        self._bubblewrap: str | None = None
+        self._bubblewrap = bubblewrap
         self._boot = process_table.boot_id()
         self._pods: dict[str, dict[ContainerKey, _Container]] = {}
         self._events, self._logged = Hints(), Hints()

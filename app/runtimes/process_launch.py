@@ -155,6 +155,8 @@ def _without_odd_names(launch: Launch) -> Launch:
     odd = {name: value for name, value in launch.env.items() if not _SHELL_NAME.fullmatch(name)}
     if not odd:
         return launch
+    if wrong := [name for name, value in odd.items() if not name or "=" in name or "\0" in name + value]:
+        raise StartError(f'environment variable "{wrong[0]}" has an impossible name or value')
     plain: Mapping[str, str] = {name: value for name, value in launch.env.items() if name not in odd}
     return replace(
         launch,

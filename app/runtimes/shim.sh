@@ -12,7 +12,9 @@ trap : HUP INT QUIT TERM # only the container's end ends us
 $me $rest" >"$state/main" || exit 128
     if [ "$cgroup" ]; then echo 0 >"$cgroup/cgroup.procs" || exit 128; fi
     cd "$folder" || exit 128
-    exec "$setsid" "$@" </dev/null 2>&3 3>&-
+    unset OLDPWD
+    exec </dev/null 2>&3 3>&-
+    exec "$setsid" "$@"
 )
 code=$?
 read -r main <"$state/main" && kill -KILL "-$main" # a container's end is the end of all in it

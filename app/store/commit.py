@@ -24,6 +24,8 @@ MUST_NOT_EXIST = 0
 MUST_LIVE = -1  # exist, and not be on its way out
 MAX_SETS = 256
 MAX_WRITES = 2_000  # a batch is closed beyond this, so that one giant set does not make small ones wait twice
+CONNECT_SECONDS = 5.0
+COMMIT_SECONDS = 30.0  # longer than the server waits for a lock: beyond it, the network has swallowed the answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,10 +68,15 @@ class Writer:
         self._queue: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
         self._connection: asyncpg.Connection | None = None
+        self._stopped = False
         self.origin = uuid4().hex
 
     async def commit(self, writes: Sequence[Write]) -> list[int]:
         """Commit one write set; the revision of each write. Raises Conflict, Unavailable or OutcomeUnknown."""
+        if self._stopped:
+            raise _STOPPING
+        if len({write.key for write in writes}) < len(writes):
+            raise ValueError("a write set may name an object only once")
         waiting = _Waiting(writes, asyncio.get_running_loop().create_future())
         self._queue.append(waiting)
         self._wake.set()
@@ -84,24 +91,28 @@ class Writer:
                 while self._queue:
                     await self._commit_batch(self._take())
         finally:
+            self._stopped = True
             for waiting in self._queue:
-                _fail(waiting, Unavailable("this process is stopping"))
+                _fail(waiting, _STOPPING)
             if self._connection:
                 self._connection.terminate()
 
     def _take(self) -> list[_Waiting]:
-        """What goes into the next transaction, in order; a set that touches a key already in it waits, as do later ones."""
+        """What goes into the next transaction, in order; a set that touches a key already in it waits, as do later ones.
+
+        Demands on such a key wait too: all sets of a transaction are checked against the state before it.
+        """
         batch: list[_Waiting] = []
         taken: set[Key] = set()
         size = 0
         while self._queue and len(batch) < MAX_SETS and size < MAX_WRITES:
-            written = {write.key for write in self._queue[0].writes if write.change != "G"}
-            if not taken.isdisjoint(written):
+            waiting = self._queue[0]
+            if not waiting.done.done() and any(write.key in taken for write in waiting.writes):
                 break
-            waiting = self._queue.popleft()
+            self._queue.popleft()
             if waiting.done.done():  # its caller has gone
                 continue
-            taken |= written
+            taken.update(write.key for write in waiting.writes if write.change != "G")
             size += len(waiting.writes)
             batch.append(waiting)
         return batch
@@ -111,23 +122,37 @@ class Writer:
             return
         try:
             previous, refused = await self._execute(batch)
-        except Exception as error:  # noqa: BLE001 - whatever broke, every caller must hear of it
-            failure = error if isinstance(error, Unavailable) else OutcomeUnknown(f"the commit broke off: {error}")
-            for waiting in batch:
-                _fail(waiting, failure)
+        except Unavailable as error:
+            if len(batch) > 1 and isinstance(error.__cause__, _REFUSALS):
+                await self._commit_one_by_one(batch)
+                return
+            _fail_all(batch, error)
             return
+        except BaseException as error:  # whatever broke, every caller must hear of it
+            _fail_all(batch, OutcomeUnknown(f"the commit broke off: {error or type(error).__name__}"))
+            self._feed.poke()  # if it did happen, only history tells
+            if isinstance(error, Exception):
+                return
+            raise
         last = previous + sum(len(waiting.writes) for waiting in batch)
         await self._deliver(batch, previous, last, frozenset(refused or ()))
+
+    async def _commit_one_by_one(self, batch: list[_Waiting]) -> None:
+        """Something in the batch is not for this database: the others must not suffer for it."""
+        for waiting in batch:
+            await self._commit_batch([waiting])
 
     async def _execute(self, batch: list[_Waiting]) -> tuple[int, list[int] | None]:
         connection = await self._connected()
         try:
-            row = await connection.fetchrow(_CALL, *_columns(batch), self.origin)
-        except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
+            row = await connection.fetchrow(_CALL, *_columns(batch), self.origin, timeout=COMMIT_SECONDS)
+        except _REFUSALS as error:
             raise Unavailable(f"the database refused the write: {error}") from error
-        except Exception:
+        except BaseException as error:
             connection.terminate()
             self._connection = None
+            if _is_rolled_back(error):
+                raise Unavailable(f"the database could not write: {error}") from error
             raise
         if row is None:
             raise OutcomeUnknown("the commit function returned nothing")
@@ -156,11 +181,21 @@ class Writer:
             revision += len(waiting.writes)
         try:
             await self._feed.committed(previous, changes, last)
-        except Exception as error:  # noqa: BLE001 - committed it is; the feed's own task reads it from history
+        except Exception as error:
             log.warning("the change feed fell behind: %s", error)
             self._feed.poke()
         for waiting, answer in answers:
             _settle(waiting, answer)
+
+
+# What one set may contain that no other would: a string with NUL, a number too large, a name that is taken after all.
+_REFUSALS = (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, ValueError)
+_STOPPING = Unavailable("this process is stopping")
+
+
+def _is_rolled_back(error: BaseException) -> bool:
+    """The server has said ERROR, so nothing was written. FATAL may also come after the commit, as may silence."""
+    return isinstance(error, asyncpg.PostgresError) and getattr(error, "severity_en", None) == "ERROR"
 
 
 def _settle(waiting: _Waiting, answer: list[int] | Conflict) -> None:
@@ -168,6 +203,11 @@ def _settle(waiting: _Waiting, answer: list[int] | Conflict) -> None:
         _fail(waiting, answer)
     elif not waiting.done.done():
         waiting.done.set_result(answer)
+
+
+def _fail_all(batch: list[_Waiting], error: Exception) -> None:
+    for waiting in batch:
+        _fail(waiting, error)
 
 
 def _fail(waiting: _Waiting, error: Exception) -> None:

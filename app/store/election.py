@@ -29,8 +29,15 @@ async def _win(dsn: str, lock: int) -> asyncpg.Connection:
     while True:
         try:
             connection = await asyncpg.connect(dsn, server_settings={"application_name": "jobplane election"})
-            await connection.execute("select pg_advisory_lock($1)", lock, timeout=None)
         except AWAY:
+            await asyncio.sleep(_RETRY_SECONDS)
+            continue
+        try:
+            await connection.execute("select pg_advisory_lock($1)", lock, timeout=None)
+        except BaseException as error:
+            connection.terminate()  # or it goes on waiting, and would win for nobody
+            if not isinstance(error, AWAY):
+                raise
             await asyncio.sleep(_RETRY_SECONDS)
             continue
         return connection

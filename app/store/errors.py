@@ -30,3 +30,7 @@ class Conflict(Exception):
 
 class Compacted(Exception):
     """History no longer reaches back to the revision asked for."""
+
+    def __init__(self, revision: int, floor: int) -> None:
+        super().__init__(f"too old resource version: {revision} ({floor})")
+        self.floor = floor  # what lies at or below it may be gone

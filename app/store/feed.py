@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from app.store.errors import Key
+from app.store.errors import Compacted, Key
 
 log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
@@ -69,10 +69,14 @@ class Ring:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
+        self.start_at(0)
+
+    def start_at(self, revision: int) -> None:
+        """Empty, and holding nothing at or before `revision`."""
         self._size = 0
         self._order: deque[Change] = deque()
         self._kinds: dict[str, deque[Change]] = {}
-        self.floor = 0
+        self.floor = revision
 
     def add(self, change: Change) -> None:
         self._order.append(change)
@@ -100,8 +104,8 @@ class Ring:
         return newest
 
 
-Read = Callable[[int, int | None], Awaitable[tuple[Sequence[Change], int]]]
-"""(after, up to) -> changes of history in order, and the revision up to which they are complete."""
+Read = Callable[[int, int | None], Awaitable[tuple[Sequence[Change], int, bool]]]
+"""(after, up to) -> changes of history in order, the revision up to which they are complete, and whether there are more."""
 
 
 class Feed:
@@ -118,11 +122,20 @@ class Feed:
         self.broken: BaseException | None = None
 
     def start_at(self, revision: int) -> None:
-        self.cursor = self._ring.floor = revision
+        self._ring.start_at(revision)
+        self.cursor = revision
 
-    def listen(self, listener: Callable[[Sequence[Change]], None]) -> None:
-        """Call `listener` with each batch of changes, in order, before anybody who waits is woken."""
-        self._listeners.append(listener)
+    async def listen(self, listener: Callable[[Sequence[Change]], None], since: int) -> None:
+        """Call `listener` with each batch of changes after `since`, in order, before anybody who waits is woken.
+
+        Those up to the cursor come from history; the cursor stands still meanwhile, so that none falls in between.
+        """
+        async with self._lock:
+            more = since < self.cursor
+            while more:
+                changes, since, more = await self._read(since, self.cursor)
+                listener(changes)
+            self._listeners.append(listener)
 
     def leave(self, listener: Callable[[Sequence[Change]], None]) -> None:
         """Stop calling `listener`."""
@@ -138,7 +151,8 @@ class Feed:
             if self.cursor < previous:
                 await self._read_up_to(previous)
             if last > self.cursor:
-                self._deliver(changes, last)
+                # A page of history may have ended in the midst of them.
+                self._deliver([change for change in changes if change.revision > self.cursor], last)
 
     async def catch_up(self) -> None:
         """Read whatever others have committed since."""
@@ -146,16 +160,16 @@ class Feed:
             await self._read_up_to(None)
 
     async def _read_up_to(self, limit: int | None) -> None:
-        complete = -1
-        while complete < (self.cursor if limit is None else limit):
-            changes, complete = await self._read(self.cursor, limit)
+        more = True
+        while more:
+            changes, complete, more = await self._read(self.cursor, limit)
             self._deliver(changes, complete)
 
     def _deliver(self, changes: Sequence[Change], cursor: int) -> None:
-        for change in changes:
-            self._ring.add(change)
         if cursor <= self.cursor:
             return
+        for change in changes:
+            self._ring.add(change)
         self.cursor = cursor
         for listener in self._listeners:
             listener(changes)
@@ -204,10 +218,12 @@ class Feed:
             try:
                 await self.catch_up()
                 self.broken = None
-            except Exception as error:  # noqa: BLE001 - after a crash asyncpg raises more than its own errors; the feed must not die
+            except Compacted as error:  # away for longer than history is kept: who watches is told 410
+                log.error("the change feed lost touch and starts anew: %s", error)
+                self.start_at(error.floor)
+                self.poke()
+            except Exception as error:
                 if self.broken is None:
                     log.warning("the change feed waits for the database: %s", error)
                 self.broken = error
                 await asyncio.sleep(POLL_SECONDS / 4)
-
-

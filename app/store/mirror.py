@@ -4,6 +4,7 @@ Controllers and the scheduler plan from it. It may be behind the database; what 
 revisions it was planned from, so a stale plan is refused, never applied.
 """
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
@@ -14,6 +15,7 @@ from app.store.errors import Key
 from app.store.feed import Change
 from app.store.read import Head
 
+log = logging.getLogger(__name__)
 Listener = Callable[[Key, Object | None, Object | None], None]
 """(key, before, now): called for every change, in order; None where the object does not exist."""
 
@@ -32,7 +34,7 @@ class Mirror:
         self._owned: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
         self._listeners: list[Listener] = []
         self.revision = 0
-        self.held_back = False  # tests stop the copy from following, to prove that nothing depends on its being new
+        self._held: list[Change] | None = None
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -49,15 +51,34 @@ class Mirror:
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Follow the feed."""
-        if self.held_back:
+        if self._held is not None:
+            self._held += changes
             return
         for change in changes:
             if change.revision <= self.revision:
                 continue
-            decoder = self._decoders.get(change.key.kind)
-            if decoder:
-                self._put(change.key, None if change.change == "D" else decoder.decode(change.wire))
             self.revision = change.revision
+            if change.key.kind in self._decoders:
+                self._follow(change)
+
+    def _follow(self, change: Change) -> None:
+        try:
+            now = None if change.change == "D" else self._decoders[change.key.kind].decode(change.wire)
+            self._put(change.key, now)
+        except Exception:  # one bad object must not end the copy of all others
+            log.exception("what happened to %s is lost on the controllers", "/".join(change.key))
+
+    @property
+    def held_back(self) -> bool:
+        """True while the copy does not follow: tests stop it, to prove that nothing depends on its being new."""
+        return self._held is not None
+
+    @held_back.setter
+    def held_back(self, hold: bool) -> None:
+        if hold == self.held_back:
+            return
+        missed, self._held = self._held or [], [] if hold else None
+        self.apply(missed)
 
     def _put(self, key: Key, now: Object | None) -> None:
         objects = self._objects[key.kind]

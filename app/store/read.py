@@ -79,7 +79,9 @@ class Reader:
     async def page(self, query: Query) -> Page:
         """One page in key order, and the store's revision, from one statement."""
         where, values = _conditions(query)
-        page = f"select {_COLUMNS} from heads h join history s using (revision) where {where} order by h.namespace, h.name"
+        page = (
+            f"select {_COLUMNS} from heads h join history s using (revision) where {where} order by h.namespace, h.name"
+        )
         if query.limit is not None:
             values.append(query.limit + 1)
             page += f" limit ${len(values)}"
@@ -90,31 +92,33 @@ class Reader:
         if query.limit is None or len(heads) <= query.limit:
             return Page(heads, revision, more=False)
         total = await self._pool.fetchval(f"select count(*) from heads h where {where}", *values[:-1])
-        return Page(heads[: query.limit], revision, more=True, remaining=total - query.limit)
+        return Page(heads[: query.limit], revision, more=True, remaining=max(0, total - query.limit))
 
     async def revision(self) -> int:
         """The last revision given out."""
         found: int = await self._pool.fetchval("select revision from counter")
         return found
 
-    async def history(self, after: int, up_to: int | None) -> tuple[Sequence[Change], int]:
-        """The changes in (after, up_to] in order, and the revision up to which the answer is complete."""
-        sql = """select c.revision as store_revision, x.* from counter c left join lateral (
+    async def history(self, after: int, up_to: int | None) -> tuple[Sequence[Change], int, bool]:
+        """The changes in (after, up_to] in order, the revision up to which they are complete, and whether there are more.
+
+        Compacted if some of them are gone. As in `history_of`, the floor is read in the statement that reads the rows.
+        """
+        sql = """select c.revision as store_revision, c.floor, x.* from counter c left join lateral (
             select * from history where revision > $1 and revision <= coalesce($2, c.revision) order by revision limit $3
             ) x on true"""
         rows = await self._pool.fetch(sql, after, up_to, HISTORY_ROWS)
-        changes = [_change(row) for row in rows if row["revision"] is not None]
+        changes = _changes(rows, after)
         if len(changes) == HISTORY_ROWS:
-            return changes, changes[-1].revision
-        return changes, up_to if up_to is not None else rows[0]["store_revision"]
+            return changes, changes[-1].revision, True
+        return changes, up_to if up_to is not None else rows[0]["store_revision"], False
 
     async def history_of(self, kind: str, after: int, up_to: int) -> list[Change]:
         """One kind's changes in (after, up_to]; Compacted if some of them are gone."""
-        floor = await self._pool.fetchval("select floor from counter")
-        if after < floor:
-            raise Compacted(f"too old resource version: {after} ({floor})")
-        sql = "select * from history where kind = $1 and revision > $2 and revision <= $3 order by revision"
-        return [_change(row) for row in await self._pool.fetch(sql, kind, after, up_to)]
+        sql = """select c.floor, x.* from counter c left join lateral (
+            select * from history where kind = $1 and revision > $2 and revision <= $3 order by revision
+            ) x on true"""
+        return _changes(await self._pool.fetch(sql, kind, after, up_to), after)
 
     async def user(self, digest: bytes, now: datetime) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
         """(name, groups, nodes) of the holder of a token, by the token's SHA-256."""
@@ -123,11 +127,19 @@ class Reader:
         return (row["username"], tuple(row["groups"]), tuple(row["nodes"])) if row else None
 
 
+def _changes(rows: Sequence[asyncpg.Record], after: int) -> list[Change]:
+    if after < rows[0]["floor"]:
+        raise Compacted(after, rows[0]["floor"])
+    return [_change(row) for row in rows if row["revision"] is not None]
+
+
 def _change(row: asyncpg.Record) -> Change:
     key = Key(row["kind"], row["namespace"], row["name"])
     old = row["old_marks"]
     marks = decode_marks(row["marks"])
-    return Change(row["revision"], key, row["uid"], row["change"], row["body"], marks, decode_marks(old) if old else None)
+    return Change(
+        row["revision"], key, row["uid"], row["change"], row["body"], marks, decode_marks(old) if old else None
+    )
 
 
 def _conditions(query: Query) -> tuple[str, list[object]]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from app.store.commit import Write, Writer
+from app.store.commit import CONNECT_SECONDS, Write, Writer
 from app.store.errors import Key, Unavailable
 from app.store.feed import Feed
 from app.store.logs import Logs
@@ -26,8 +26,15 @@ _WRITER_SETTINGS = {
     "application_name": "jobplane writer",
 }
 T = TypeVar("T")
-AWAY = (OSError, asyncpg.PostgresConnectionError, asyncpg.InterfaceError, asyncpg.CannotConnectNowError, asyncpg.AdminShutdownError,
-    asyncpg.CrashShutdownError, asyncpg.InternalClientError, asyncpg.TooManyConnectionsError)
+AWAY = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.OperatorInterventionError,  # shutting down, starting up, crashed, session ended, query cancelled
+    asyncpg.InternalClientError,  # what asyncpg may raise on the connection to a server that crashed
+    asyncpg.InsufficientResourcesError,  # connections, memory, disk
+    asyncpg.ReadOnlySQLTransactionError,  # a standby, for as long as a failover takes
+)
 _READER_SETTINGS = {"jit": "off", "statement_timeout": "60s", "application_name": "jobplane reader"}
 _LISTENER_SETTINGS = {"application_name": "jobplane listener"}
 
@@ -41,7 +48,9 @@ class Store:
         self.reader = Reader(pool)
         self.logs = Logs(pool)
         self.feed = Feed(self.reader.history, ring_bytes)
-        self.writer = Writer(lambda: asyncpg.connect(dsn, server_settings=_WRITER_SETTINGS), self.feed)
+        self.writer = Writer(
+            lambda: asyncpg.connect(dsn, server_settings=_WRITER_SETTINGS, timeout=CONNECT_SECONDS), self.feed
+        )
         self._log_waiters: set[asyncio.Future[None]] = set()
 
     async def commit(self, writes: Sequence[Write]) -> list[int]:
@@ -64,7 +73,7 @@ class Store:
         """(name, groups, nodes) of the holder of a token."""
         return await reaching(self.reader.user(digest, now))
 
-    async def keep_token(  # noqa: PLR0913 - one row of the table
+    async def keep_token(
         self, digest: bytes, user: str, groups: Sequence[str], nodes: Sequence[str], expires_at: datetime | None
     ) -> None:
         sql = """insert into tokens (digest, username, groups, nodes, expires_at) values ($1, $2, $3, $4, $5)
@@ -73,17 +82,12 @@ class Store:
 
     async def fill(self, mirror: Mirror) -> None:
         """Load a mirror and let it follow the feed from there."""
-        revision = await self.reader.revision()
-        pages = [await self.reader.page(Query(kind=kind)) for kind in mirror.kinds]
+        revision = await self.revision()
+        pages = [await self.list(Query(kind=kind)) for kind in mirror.kinds]
         mirror.load([head for page in pages for head in page.heads], revision)
         # Lists were read one after another, each newer than `revision`: what they already hold is applied again, which
         # is harmless, because a change carries the whole object.
-        changes, complete = await self.reader.history(revision, None)
-        while changes and changes[-1].revision < complete:
-            mirror.apply(changes)
-            changes, complete = await self.reader.history(changes[-1].revision, None)
-        mirror.apply(changes)
-        self.feed.listen(mirror.apply)
+        await reaching(self.feed.listen(mirror.apply, since=revision))
 
     async def logs_grew(self, seconds: float) -> None:
         """Return when some log has grown, or after a time."""
@@ -111,8 +115,10 @@ class Store:
         while True:
             lost = asyncio.Event()
             try:
-                connection = await asyncpg.connect(self.dsn, server_settings=_LISTENER_SETTINGS)
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+                connection = await asyncpg.connect(
+                    self.dsn, server_settings=_LISTENER_SETTINGS, timeout=CONNECT_SECONDS
+                )
+            except AWAY:
                 await asyncio.sleep(0.25)
                 continue
             try:
@@ -121,7 +127,7 @@ class Store:
                 await connection.add_listener("logs", self._logs_grew)
                 self.feed.poke()
                 await lost.wait()
-            except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
+            except AWAY:
                 await asyncio.sleep(0.25)
             finally:
                 connection.terminate()
@@ -140,9 +146,10 @@ async def open_store(dsn: str, *, ring_bytes: int = 32 << 20, pool_size: int = 8
     """Connect, and run the writer, the feed and the listener while the context is open."""
     pool = await asyncpg.create_pool(dsn, min_size=1, max_size=pool_size, server_settings=_READER_SETTINGS)
     store = Store(dsn, pool, ring_bytes)
-    store.feed.start_at(await store.reader.revision())
-    tasks = [asyncio.create_task(run) for run in (store.writer.run(), store.feed.run(), store.listen())]
+    tasks: list[asyncio.Task[None]] = []
     try:
+        store.feed.start_at(await store.revision())
+        tasks += [asyncio.create_task(run) for run in (store.writer.run(), store.feed.run(), store.listen())]
         yield store
     finally:
         for task in tasks:

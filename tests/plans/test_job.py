@@ -250,7 +250,7 @@ def test_an_outcome_once_written_stands(interim: str, terminal: str, event: str)
 def test_after_success_is_certain_the_remaining_pods_count_for_nothing() -> None:
     outcome = Condition(type="SuccessCriteriaMet", status="True", reason="SuccessPolicy")
 
-    result = planned(a_job(JobStatus(conditions=(outcome,)), parallelism=3, completions=5), *pods("rrt", a_job()))
+    result = planned(a_job(JobStatus(conditions=(outcome,)), parallelism=3, completions=5), *pods("rrt"))
 
     assert said(result) == "delete 2, SuccessCriteriaMet"
     assert (status_of(result).terminating, status_of(result).failed) == (3, 1)
@@ -372,6 +372,14 @@ def test_resuming_starts_the_clock_anew(start: Any) -> None:
     assert status_of(result).start_time == NOW
     assert result.again_at == NOW + timedelta(seconds=60)
     assert told(result) == ["SuccessfulCreate", "Resumed"]
+
+
+def test_the_clock_starts_once_for_a_job_that_ends_as_it_is_resumed() -> None:
+    suspended = Condition(type="Suspended", status="True", reason="JobSuspended")
+    job, seen = a_job(JobStatus(conditions=(suspended,)), completions=0), pods("T")
+    job = stored(planned(job, *seen), job)
+
+    assert plan(job, seen, NOW + timedelta(seconds=1), names()) == Plan()
 
 
 def test_a_job_that_never_was_suspended_says_nothing_of_it() -> None:

@@ -72,6 +72,7 @@ def happen(cluster: Cluster, what: str, which: int) -> None:
             _respecify(cluster, parallelism=max(1, (cluster.job.spec.parallelism or 0) - which % 3))
         case "resize" if is_indexed(cluster.job) and not is_true(cluster.job, "SuccessCriteriaMet"):
             _respecify(cluster, parallelism=which % 6, completions=which % 6)
+            cluster.sync()  # success is forgotten while both are equal, or validation of the status objects
         case _ if uid:
             _befall(cluster, what, uid)
 
@@ -112,7 +113,7 @@ def drive_to_the_end(cluster: Cluster, fates: list[bool]) -> None:
 
 
 @pytest.mark.parametrize("specs", [ORDINARY, INDEXED, RETRIED], ids=["ordinary", "indexed", "retried by index"])
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(data=some.data())
 def test_a_job_keeps_its_promises_and_ends(specs: some.SearchStrategy[dict[str, Any]], data: some.DataObject) -> None:
     cluster = Cluster(a_job(**data.draw(specs)))

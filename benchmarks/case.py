@@ -1,0 +1,16 @@
+"""The one shape of every case."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from benchmarks.cluster import Checkout
+from benchmarks.figures import Figure
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """`run(checkout, scale)` starts what it measures, measures, and ends it. `scale` 1 is the size that `about` tells."""
+
+    name: str
+    about: str
+    run: Callable[[Checkout, float], Awaitable[list[Figure]]]

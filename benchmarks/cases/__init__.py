@@ -1,0 +1,23 @@
+"""All cases, in the order in which they run."""
+
+from benchmarks.cases import (
+    idle_memory,
+    indexed_job,
+    list_pods,
+    many_jobs,
+    pod_start,
+    start_up,
+    watch_delivery,
+    writes,
+)
+
+CASES = (
+    many_jobs.CASE,
+    indexed_job.CASE,
+    pod_start.CASE,
+    start_up.CASE,
+    idle_memory.CASE,
+    watch_delivery.CASE,
+    list_pods.CASE,
+    writes.CASE,
+)

@@ -1,0 +1,65 @@
+"""Reading many objects at once. The pods are those of one Job that fits on no node."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from benchmarks.case import Case
+from benchmarks.cluster import Checkout
+from benchmarks.figures import Figure, percentile
+from benchmarks.jobs import JOBS, job
+from benchmarks.load import scaled
+from benchmarks.wire import Connection
+
+COUNT, PAGE = 10_000, 500
+PODS = "/api/v1/namespaces/default/pods"
+MADE_SECONDS, SETTLE_SECONDS = 300.0, 120.0
+
+
+async def run(checkout: Checkout, scale: float) -> list[Figure]:
+    count = scaled(COUNT, scale)
+    nowhere = job("nowhere", pod={"nodeSelector": {"bench": "nowhere"}}, parallelism=count, completions=count)
+    async with checkout.up() as cluster, cluster.client.connection() as connection:
+        began = time.perf_counter()
+        await connection.post(JOBS, nowhere)
+        async with asyncio.timeout(MADE_SECONDS):
+            await _until(connection, count)
+        made = time.perf_counter() - began
+        await cluster.settle(SETTLE_SECONDS)
+        body = await connection.get(PODS)
+        full = await _timed(5, lambda: connection.get(PODS))
+        page = await _timed(20, lambda: connection.get(f"{PODS}?limit={PAGE}"))
+        paged = await _timed(3, lambda: _all_pages(connection))
+    return [
+        Figure(name="pods created by their Job", value=count / made, unit="pods/s"),
+        Figure(name="full LIST, p50", value=full, unit="ms"),
+        Figure(name="full LIST, size", value=len(body) / 1e6, unit="MB"),
+        Figure(name=f"first page of {PAGE}, p50", value=page, unit="ms"),
+        Figure(name=f"all pages of {PAGE}, p50", value=paged, unit="ms"),
+    ]
+
+
+async def _until(connection: Connection, count: int) -> None:
+    while (await connection.read(f"{JOBS}/nowhere")).get("status", {}).get("active", 0) < count:
+        await asyncio.sleep(0.05)
+
+
+async def _timed(times: int, act: Callable[[], Awaitable[object]]) -> float:
+    took = []
+    for _ in range(times):
+        began = time.perf_counter()
+        await act()
+        took.append((time.perf_counter() - began) * 1000)
+    return percentile(took, 50)
+
+
+async def _all_pages(connection: Connection) -> None:
+    token = ""
+    while True:
+        page = await connection.read(f"{PODS}?limit={PAGE}" + (f"&continue={token}" if token else ""))
+        token = page["metadata"].get("continue", "")
+        if not token:
+            return
+
+
+CASE = Case(name="list-pods", about="LIST of 10,000 pending pods, whole and in pages of 500", run=run)

@@ -1,0 +1,66 @@
+"""What a case gives back, and how several runs of it become one row: cases make figures, `runs` and `report` read them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import median
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One number. `target` is the promise it is held against; `note` says what the number needs to be understood."""
+
+    name: str
+    value: float
+    unit: str
+    target: float | None = None
+    higher_is_better: bool = False
+    note: str = ""
+
+    @property
+    def is_met(self) -> bool:
+        if self.target is None:
+            return True
+        return self.value >= self.target if self.higher_is_better else self.value <= self.target
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """The smallest value that at least `percent` of all do not exceed."""
+    return sorted(values)[max(0, math.ceil(len(values) * percent / 100) - 1)]
+
+
+def spread(
+    name: str, values: Sequence[float], unit: str, p50_target: float | None = None, note: str = ""
+) -> list[Figure]:
+    """Median and 99th percentile of the same thing."""
+    return [
+        Figure(name=f"{name}, p50", value=percentile(values, 50), unit=unit, target=p50_target, note=note),
+        Figure(name=f"{name}, p99", value=percentile(values, 99), unit=unit),
+    ]
+
+
+def cpu_each(name: str, seconds: dict[str, float], count: int) -> Figure:
+    """CPU time of the whole service per thing done, told apart by process."""
+    each = {role: used * 1000 / count for role, used in sorted(seconds.items(), key=lambda pair: -pair[1])}
+    note = ", ".join(f"{role} {used:.2f}" for role, used in each.items() if used >= 0.005)
+    return Figure(name=f"CPU per {name}", value=sum(each.values()), unit="ms", note=note)
+
+
+def middle(runs: Sequence[Sequence[Figure]]) -> list[Figure]:
+    """Each figure's median run, whole: its note belongs to its value."""
+    return [_median_of([run[place] for run in runs]) for place in range(len(runs[0]))] if runs else []
+
+
+def _median_of(figures: Sequence[Figure]) -> Figure:
+    ordered = sorted(figures, key=lambda each: each.value)
+    return ordered[(len(ordered) - 1) // 2]
+
+
+def ratios(ours: Sequence[Sequence[Figure]], theirs: Sequence[Sequence[Figure]]) -> list[float]:
+    """Ours over theirs, figure by figure: the median of pairs that ran next to each other."""
+    pairs = list(zip(ours, theirs, strict=False))
+    return [median(_ratio(a[place], b[place]) for a, b in pairs) for place in range(len(ours[0]))] if pairs else []
+
+
+def _ratio(ours: Figure, theirs: Figure) -> float:
+    return ours.value / theirs.value if theirs.value else math.nan

@@ -1,0 +1,75 @@
+"""Runs cases, on one checkout or alternately on two, and keeps what came out. A case that breaks stops no other."""
+
+import asyncio
+import resource
+import sys
+import time
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from benchmarks import processes
+from benchmarks.case import Case
+from benchmarks.cluster import Checkout
+from benchmarks.figures import Figure
+
+LONGEST = 900.0  # seconds for one run of one case
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of a case. `others` is the share of the machine's CPU time that went to neither us nor the service."""
+
+    figures: list[Figure]
+    seconds: float
+    others: float
+
+
+@dataclass
+class Result:
+    """All runs of a case: our own, and those of the other checkout, the n-th beside the n-th."""
+
+    case: Case
+    ours: list[Run] = field(default_factory=list)
+    theirs: list[Run] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+
+
+async def all_of(cases: Sequence[Case], checkouts: Sequence[Checkout], scale: float, repeat: int) -> list[Result]:
+    """Every case `repeat` times on each checkout in turn; the first checkout is ours."""
+    results = []
+    for case in cases:
+        result = Result(case)
+        for turn in range(repeat):
+            for checkout, runs in zip(checkouts, (result.ours, result.theirs), strict=False):
+                say(f"{case.name} {turn + 1}/{repeat} on {checkout.path} ...")
+                await _once(result, runs, checkout, scale)
+        results.append(result)
+    return results
+
+
+async def _once(result: Result, runs: list[Run], checkout: Checkout, scale: float) -> None:
+    began, busy, own = time.monotonic(), processes.busy(), _own_cpu()
+    try:
+        async with asyncio.timeout(LONGEST):
+            figures = await result.case.run(checkout, scale)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other cases go on
+        why = "".join(traceback.format_exception(error))
+        result.broken.append(f"on {checkout.path}: {type(error).__name__}: {error}")
+        say(f"{result.case.name} BROKE on {checkout.path}\n{why}")
+        return
+    busy, own = processes.busy() - busy, _own_cpu() - own
+    run = Run(figures, time.monotonic() - began, max(0.0, 1 - own / busy) if busy else 0.0)
+    runs.append(run)
+    said = ", ".join(f"{each.name} {each.value:.4g} {each.unit}" for each in figures)
+    say(f"  {said} ({run.seconds:.0f} s, {run.others:.0%} of the busy CPU was others')")
+
+
+def _own_cpu() -> float:
+    """Ours and that of the services that we have started and ended."""
+    mine, waited = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+    return mine.ru_utime + mine.ru_stime + waited.ru_utime + waited.ru_stime
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
