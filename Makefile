@@ -18,6 +18,7 @@ $(READY): requirements-dev.lock pyproject.toml scripts/setup.sh
 	@touch $@
 
 demo: setup
+	@scripts/perl.sh
 	@$(BIN)/jobplane demo
 
 up: setup

@@ -1,12 +1,13 @@
 """The command line: `python -m benchmarks --help`. Ends with 1 if a case broke, not if a target was missed."""
 
 import argparse
-import asyncio
 import os
 import resource
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+
+import uvloop
 
 from benchmarks import machine, report, runs
 from benchmarks.case import Case
@@ -58,7 +59,7 @@ def main() -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # 1,000 watchers
     cases = [case for case in CASES if not given.only or case.name in given.only]
-    return asyncio.run(_run(cases, checkouts, given))
+    return uvloop.run(_run(cases, checkouts, given))
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ from benchmarks.figures import Figure
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """`run(checkout, scale)` starts what it measures, measures, and ends it. `scale` 1 is the size that `about` tells."""
+    """`run(checkout, scale)` starts what it measures, measures, and ends it; `about` tells its size at scale 1."""
 
     name: str
     about: str

@@ -27,7 +27,7 @@ _QUIET = 0.03  # of one CPU
 
 @dataclass
 class Cluster:
-    """A running service. `folder` is its data folder; `ready_after` is the seconds from its start until /readyz said so."""
+    """A running service. `folder` is its data folder; `ready_after`: seconds from its start to /readyz."""
 
     folder: Path
     port: int
@@ -144,7 +144,7 @@ async def _answers(cluster: Cluster) -> bool:
     try:
         async with cluster.client.connection() as connection:
             await connection.get("/readyz")
-    except Exception:  # noqa: BLE001 - while it starts, anything but yes is not yet
+    except Exception:  # while it starts, anything but yes is not yet
         return False
     return True
 

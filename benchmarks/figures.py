@@ -1,4 +1,4 @@
-"""What a case gives back, and how several runs of it become one row: cases make figures, `runs` and `report` read them."""
+"""What a case gives back, and how several runs of it become one row. Cases make figures; the report reads them."""
 
 import math
 from collections.abc import Sequence

@@ -12,7 +12,7 @@ POSTGRES = "postgres"
 
 @dataclass(frozen=True)
 class Process:
-    """One process. `cpu` is in seconds and counts the children that it has waited for, as they are in no list any more."""
+    """One process. `cpu` is in seconds and counts the ended children that it has waited for."""
 
     pid: int
     parent: int

@@ -16,7 +16,7 @@ HEAD_BESIDE = ("case", "figure", "value", "other", "ratio", "target", "")
 
 def table(results: Sequence[Result], beside: bool) -> str:
     """`beside`: there is another checkout to compare with."""
-    rows = [HEAD_BESIDE if beside else HEAD]
+    rows: list[tuple[str, ...]] = [HEAD_BESIDE if beside else HEAD]
     rows += [row for result in results for row in _rows(result, beside)]
     widths = [max(len(row[place]) for row in rows) for place in range(len(rows[0]))]
     return "\n".join(

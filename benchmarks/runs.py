@@ -53,7 +53,7 @@ async def _once(result: Result, runs: list[Run], checkout: Checkout, scale: floa
     try:
         async with asyncio.timeout(LONGEST):
             figures = await result.case.run(checkout, scale)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other cases go on
+    except Exception as error:  # whatever it is, the other cases go on
         why = "".join(traceback.format_exception(error))
         result.broken.append(f"on {checkout.path}: {type(error).__name__}: {error}")
         say(f"{result.case.name} BROKE on {checkout.path}\n{why}")

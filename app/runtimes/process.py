@@ -72,6 +72,7 @@ class ProcessRuntime:
         self._pods: dict[str, dict[ContainerKey, _Container]] = {}
         self._events, self._logged = Hints(), Hints()
         self._lock = _lock(self._root)
+        process_launch.keep_files_private()
         self._follower = Follower(self._logged.add)
         for name in os.listdir(self._root):
             if name.startswith(".gone-"):

@@ -110,6 +110,14 @@ def _spawn(folder: Folder, launch: Launch, setsid: str, stdin: int) -> int:
             os.close(fd)
 
 
+def keep_files_private() -> None:
+    """No container may inherit what the agent itself inherited; what Python opens later is private anyway."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with suppress(OSError):  # the one that lists the folder is closed by now
+                os.set_inheritable(int(name), False)
+
+
 def reap(pidfd: int) -> None:
     """Takes a dead child's status; fine if it was an earlier agent's child."""
     with suppress(ChildProcessError):

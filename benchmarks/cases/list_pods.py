@@ -40,7 +40,10 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:
 
 
 async def _until(connection: Connection, count: int) -> None:
-    while (await connection.read(f"{JOBS}/nowhere")).get("status", {}).get("active", 0) < count:
+    while True:
+        status = (await connection.read(f"{JOBS}/nowhere")).get("status", {})
+        if status.get("active", 0) >= count:
+            return
         await asyncio.sleep(0.05)
 
 

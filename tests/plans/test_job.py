@@ -1,23 +1,19 @@
 """The Job plan, situation by situation."""
 
-from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from app.kinds.base import Condition, OwnerReference
 from app.kinds.job import Job, JobStatus, UncountedTerminatedPods
 from app.kinds.pod import Pod
-from app.plans.job import let_go, plan
-from app.plans.plan import Delete, Emit, Plan, SetStatus, Update
+from app.plans.job import plan
+from app.plans.plan import Delete, Emit, Plan, Update
 from app.plans.template import TRACKING
 from tests.build import (
-    LONG_AGO,
     NOW,
     a_job,
     a_pod,
-    a_template,
     created,
     deleted,
     names,
@@ -25,7 +21,6 @@ from tests.build import (
     said,
     status_of,
     stored,
-    told,
     updated,
     with_status,
 )
@@ -210,281 +205,6 @@ def test_others_finalizers_stay() -> None:
     assert updated(planned(a_job(), theirs))[0].metadata.finalizers == ("theirs.io/x",)
 
 
-# Ends.
-
-
-def test_an_end_repeats_its_reason_and_message() -> None:
-    status = status_of(planned(a_job(backoff_limit=0), *pods("f")))
-
-    said = [(each.type, each.status, each.reason, each.message) for each in status.conditions]
-    why = ("True", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-    assert said == [("FailureTarget", *why), ("Failed", *why)]
-    assert status.completion_time is None
-
-
-def test_completion_has_a_time_and_a_reason() -> None:
-    status = status_of(planned(a_job(), *pods("s")))
-
-    said = [(each.type, each.reason, each.message) for each in status.conditions]
-    why = ("CompletionsReached", "Reached expected number of succeeded pods")
-    assert said == [("SuccessCriteriaMet", *why), ("Complete", *why)]
-    assert status.completion_time == status.conditions[-1].last_transition_time == NOW
-
-
-@pytest.mark.parametrize(
-    ("interim", "terminal", "event"),
-    [("SuccessCriteriaMet", "Complete", "Completed"), ("FailureTarget", "Failed", "Why")],
-)
-def test_an_outcome_once_written_stands(interim: str, terminal: str, event: str) -> None:
-    outcome = Condition(type=interim, status="True", reason="Why", message="because", last_transition_time=LONG_AGO)
-    job = a_job(JobStatus(conditions=(outcome,), start_time=LONG_AGO))
-
-    result = planned(job, *pods("S"))
-
-    first, last = status_of(result).conditions
-    assert first == outcome
-    assert (last.type, last.reason, last.message) == (terminal, "Why", "because")
-    assert told(result) == [event]
-
-
-def test_after_success_is_certain_the_remaining_pods_count_for_nothing() -> None:
-    outcome = Condition(type="SuccessCriteriaMet", status="True", reason="SuccessPolicy")
-
-    result = planned(a_job(JobStatus(conditions=(outcome,)), parallelism=3, completions=5), *pods("rrt"))
-
-    assert said(result) == "delete 2, SuccessCriteriaMet"
-    assert (status_of(result).terminating, status_of(result).failed) == (3, 1)
-
-
-@pytest.mark.parametrize("terminal", ["Complete", "Failed"])
-def test_a_finished_job_only_lets_go_of_its_pods(terminal: str) -> None:
-    job = a_job(JobStatus(conditions=(Condition(type=terminal, status="True"),)))
-    theirs = a_pod("Failed", job=a_job(metadata={"uid": "another"}))
-
-    result = planned(job, *pods("rS"), theirs)
-
-    assert [type(each) for each in result.actions] == [Update]
-    assert updated(result)[0].metadata.finalizers == ()
-
-
-def test_pods_of_a_job_that_is_gone_are_let_go() -> None:
-    assert [each.object.metadata.finalizers for each in let_go(None, pods("rS"))] == [()]
-
-
-@pytest.mark.parametrize(
-    ("manager", "expected"),
-    [(None, "create 1"), ("kubernetes.io/job-controller", "create 1"), ("acme.io/other", "nothing")],
-)
-def test_a_job_of_another_manager_is_left_alone(manager: str | None, expected: str) -> None:
-    assert said(planned(a_job(managed_by=manager))) == expected
-
-
-def test_a_job_being_deleted_neither_starts_nor_stops_pods_and_lets_go_of_all() -> None:
-    job = a_job(metadata={"deletion_timestamp": NOW}, parallelism=3, completions=5)
-
-    result = planned(job, *pods("rs"))
-
-    assert {type(each) for each in result.actions} == {Update, SetStatus}
-    assert [pod.metadata.finalizers for pod in updated(result)] == [(), ()]
-
-
-def test_an_unknown_completion_mode_is_said_and_nothing_else() -> None:
-    result = planned(a_job(completion_mode="Fuzzy"))
-
-    assert told(result) == ["UnknownCompletionMode"]
-    assert len(result.actions) == 1
-
-
-# Limits.
-
-
-@pytest.mark.parametrize(
-    ("limit", "restarts", "expected"),
-    [
-        pytest.param(0, (0,), "nothing", id="no restart is none"),
-        pytest.param(0, (1,), "delete 1, FailureTarget", id="limit 0 allows none"),
-        pytest.param(3, (2,), "nothing", id="below the limit"),
-        pytest.param(3, (2, 1), "delete 2, FailureTarget", id="at the limit, over all pods"),
-    ],
-)
-def test_restarts_in_place_use_up_the_limit(limit: int, restarts: tuple[int, ...], expected: str) -> None:
-    template = a_template(restart_policy="OnFailure")
-    job = a_job(backoff_limit=limit, parallelism=len(restarts), completions=5, template=template)
-    seen = [a_pod(name=f"pi-{number}", restarts=each) for number, each in enumerate(restarts)]
-
-    assert said(planned(job, *seen)) == expected
-
-
-def test_restarts_do_not_matter_to_pods_that_never_restart() -> None:
-    assert said(planned(a_job(backoff_limit=0), a_pod(restarts=3))) == "nothing"
-
-
-@pytest.mark.parametrize(
-    ("age", "spec", "expected"),
-    [
-        pytest.param(59, {}, "nothing", id="in time"),
-        pytest.param(60, {}, "delete 1, FailureTarget", id="overdue"),
-        pytest.param(60, {"suspend": True}, "delete 1, Suspended", id="suspended is never overdue"),
-    ],
-)
-def test_deadline(age: int, spec: dict[str, Any], expected: str) -> None:
-    start = NOW - timedelta(seconds=age)
-    job = a_job(JobStatus(start_time=start), active_deadline_seconds=60, **spec)
-
-    assert said(planned(job, *pods("r"))) == expected
-
-
-def test_a_deadline_of_nothing_fails_at_once() -> None:
-    assert said(planned(a_job(active_deadline_seconds=0))) == "Failed"
-
-
-def test_it_looks_again_at_the_deadline() -> None:
-    assert planned(a_job(active_deadline_seconds=60)).again_at == NOW + timedelta(seconds=60)
-
-
-def test_too_many_failures_are_told_before_the_deadline() -> None:
-    job = a_job(JobStatus(start_time=LONG_AGO), active_deadline_seconds=1, backoff_limit=0)
-
-    assert status_of(planned(job, *pods("f"))).conditions[-1].reason == "BackoffLimitExceeded"
-
-
-# Suspending and resuming.
-
-
-def test_suspending_clears_the_start_time() -> None:
-    result = planned(a_job(JobStatus(start_time=LONG_AGO), suspend=True), *pods("r"))
-
-    (condition,) = status_of(result).conditions
-    assert (condition.reason, condition.message) == ("JobSuspended", "Job suspended")
-    assert status_of(result).start_time is None
-    assert told(result) == ["SuccessfulDelete", "Suspended"]
-
-
-@pytest.mark.parametrize("start", [None, LONG_AGO], ids=["cleared", "left by an older version"])
-def test_resuming_starts_the_clock_anew(start: Any) -> None:
-    suspended = Condition(type="Suspended", status="True", reason="JobSuspended")
-    job = a_job(JobStatus(conditions=(suspended,), start_time=start), active_deadline_seconds=60)
-
-    result = planned(job)
-
-    (condition,) = status_of(result).conditions
-    assert (condition.status, condition.reason, condition.message) == ("False", "JobResumed", "Job resumed")
-    assert status_of(result).start_time == NOW
-    assert result.again_at == NOW + timedelta(seconds=60)
-    assert told(result) == ["SuccessfulCreate", "Resumed"]
-
-
-def test_the_clock_starts_once_for_a_job_that_ends_as_it_is_resumed() -> None:
-    suspended = Condition(type="Suspended", status="True", reason="JobSuspended")
-    job, seen = a_job(JobStatus(conditions=(suspended,)), completions=0), pods("T")
-    job = stored(planned(job, *seen), job)
-
-    assert plan(job, seen, NOW + timedelta(seconds=1), names()) == Plan()
-
-
-def test_a_job_that_never_was_suspended_says_nothing_of_it() -> None:
-    assert status_of(planned(a_job(suspend=False))).conditions == ()
-
-
-# Whose pods.
-
-
-def an_orphan(phase: str = "Running", **labels: str) -> Pod:
-    pod = a_pod(phase)
-    meta = replace(pod.metadata, owner_references=(), finalizers=(), labels=pod.metadata.labels | labels)
-    return replace(pod, metadata=meta)
-
-
-def test_an_orphan_that_matches_is_adopted() -> None:
-    orphan = an_orphan()
-    result = planned(a_job(), orphan)
-
-    (update,) = [each for each in result.actions if isinstance(each, Update)]
-    assert update.old is orphan
-    assert update.object.metadata.owner_references == (
-        OwnerReference(
-            api_version="batch/v1",
-            kind="Job",
-            name="pi",
-            uid="uid-of-pi",
-            controller=True,
-            block_owner_deletion=True,
-        ),
-    )
-    assert update.object.metadata.finalizers == (TRACKING,)
-    assert said(result) == "nothing"
-
-
-def test_an_orphan_that_has_ended_is_adopted_and_counted_in_one() -> None:
-    (pod,) = updated(planned(a_job(), an_orphan("Succeeded")))
-
-    assert pod.metadata.owner_references
-    assert pod.metadata.finalizers == ()
-
-
-@pytest.mark.parametrize(
-    "orphan",
-    [
-        pytest.param(an_orphan(**{"batch.kubernetes.io/controller-uid": "another"}), id="of other labels"),
-        pytest.param(
-            replace(an_orphan(), metadata=replace(an_orphan().metadata, deletion_timestamp=NOW)), id="deleted"
-        ),
-        pytest.param(a_pod(job=a_job(metadata={"uid": "another"})), id="of another job"),
-    ],
-)
-def test_no_other_pod_is_touched(orphan: Pod) -> None:
-    result = planned(a_job(parallelism=0), orphan)
-
-    assert updated(result) == []
-    assert status_of(result).active == 0
-
-
-def test_a_pod_that_matches_no_more_is_released_and_replaced() -> None:
-    (pod,) = pods("r")
-    strayed = replace(pod, metadata=replace(pod.metadata, labels={}))
-
-    result = planned(a_job(), strayed)
-
-    (released,) = updated(result)
-    assert (released.metadata.owner_references, released.metadata.finalizers) == ((), ())
-    assert said(result) == "create 1"
-
-
-# Which pods go first.
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        pytest.param({"node_name": ""}, {}, id="one without a node"),
-        pytest.param({"phase": "Pending"}, {}, id="one that does not run yet"),
-        pytest.param({}, {"ready": True}, id="one that is not ready"),
-        pytest.param({"restarts": 3}, {"restarts": 1}, id="one that restarts more often"),
-    ],
-)
-def test_stops_first(first: dict[str, Any], second: dict[str, Any]) -> None:
-    pair = [a_pod(name="second", **second), a_pod(name="first", **first)]
-
-    assert [pod.metadata.name for pod in deleted(planned(a_job(), *pair))] == ["first"]
-
-
-@pytest.mark.parametrize("ready", [True, False], ids=["that is ready for less time", "that is younger"])
-def test_stops_first_the_pod(ready: bool) -> None:
-    old = a_pod(name="old", ready=ready)
-    young = a_pod(name="young", ready=ready)
-    since = tuple(replace(each, last_transition_time=NOW) for each in young.status.conditions)
-    young = replace(
-        young,
-        metadata=replace(young.metadata, creation_timestamp=NOW),
-        status=replace(young.status, conditions=since),
-    )
-
-    assert [pod.metadata.name for pod in deleted(planned(a_job(), old, young))] == ["young"]
-
-
-# Many.
-
-
 def test_starts_at_most_500_at_a_time_and_looks_again_at_once() -> None:
     result = planned(a_job(parallelism=1200, completions=2000))
 
@@ -516,9 +236,6 @@ def test_many_events_are_folded_into_one() -> None:
     assert len(events) == 11
     assert events[0].message == "Created pod: pi-new0"
     assert (events[-1].count, events[-1].message) == (20, "(combined from similar events): Created pod: pi-new29")
-
-
-# Events and silence.
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,20 @@
+#!/bin/sh
+# The example that Kubernetes' manual opens with computes pi in perl, on the host, as images are only recorded by the
+# process runtime. Debian 12's perl carries a Math::BigFloat whose bpi() fails beyond a thousand digits: Debian's newer
+# copy of the module mends that.
+set -eu
+
+works() {
+    perl -MMath::BigFloat=1.999838 -e 1 2>/dev/null || perl -Mbignum=bpi -e 'bpi(1500)' 2>/dev/null
+}
+
+if ! works; then
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "perl is missing, or its Math::BigFloat is broken: install perl and libmath-bigint-perl (or newer than 1.999837)" >&2
+        exit 1
+    fi
+    echo "installing perl and a working Math::BigFloat" >&2
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    apt-get install -qq -y --no-install-recommends perl libmath-bigint-perl >/dev/null
+fi

@@ -1,0 +1,116 @@
+"""A real Postgres for every test that wants one: one server a session (and xdist worker), one fresh database a test.
+
+With JOBPLANE_TEST_DATABASE_URL set, the databases are made on that server instead.
+"""
+
+import asyncio
+import os
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from secrets import token_hex
+
+import asyncpg
+import pytest
+from sqlalchemy.engine import make_url
+
+from app.registry.bootstrap import bootstrap
+from app.registry.objects import Registry
+from app.store import Store, open_store
+from app.store.embedded import Postgres
+from app.store.migrate import migrate
+from tests.build import NOW
+
+
+class Clock:
+    """Stands still until it is moved by hand."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def __call__(self) -> datetime:
+        return self.now
+
+    def move(self, **span: float) -> datetime:
+        self.now += timedelta(**span)
+        return self.now
+
+
+def database(dsn: str, name: str) -> str:
+    """The DSN of another database on the same server."""
+    return make_url(dsn).set(database=name).render_as_string(hide_password=False)
+
+
+async def execute(dsn: str, *statements: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    try:
+        for statement in statements:
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[str]:
+    """The DSN of a server on which databases may be made."""
+    if given := os.environ.get("JOBPLANE_TEST_DATABASE_URL"):
+        yield given
+        return
+    # The loop stays open for as long as the server is its child.
+    with tempfile.TemporaryDirectory(prefix="jobplane-test-") as folder, asyncio.Runner() as runner:
+        Path(folder).chmod(0o711)  # as root, Postgres runs as somebody else
+        postgres = Postgres(Path(folder) / "pg", settings={"max_connections": "100"})
+        try:
+            yield runner.run(postgres.start())
+        finally:
+            runner.run(postgres.stop())
+
+
+@pytest.fixture(scope="session")
+def template(server: str) -> Iterator[str]:
+    """The name of a migrated database that nobody is connected to."""
+    name = f"template_{token_hex(4)}"
+    asyncio.run(execute(server, f"create database {name}"))
+    try:
+        asyncio.run(migrate(database(server, name)))
+        yield name
+    finally:
+        asyncio.run(execute(server, f"drop database {name} with (force)"))
+
+
+@pytest.fixture
+async def empty(server: str) -> AsyncIterator[str]:
+    """A database without tables."""
+    name = f"empty_{token_hex(4)}"
+    await execute(server, f"create database {name}")
+    yield database(server, name)
+    await execute(server, f"drop database {name} with (force)")
+
+
+@pytest.fixture
+async def dsn(server: str, template: str) -> AsyncIterator[str]:
+    """A migrated database of the test's own."""
+    name = f"test_{token_hex(4)}"
+    await execute(server, f"create database {name} template {template}")
+    yield database(server, name)
+    await execute(server, f"drop database {name} with (force)")
+
+
+@pytest.fixture
+async def store(dsn: str) -> AsyncIterator[Store]:
+    async with open_store(dsn) as opened:
+        yield opened
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+async def registry(store: Store, clock: Clock) -> Registry:
+    """With the namespaces that every cluster starts with, and a clock that is moved by hand."""
+    made = Registry(store, clock)
+    await bootstrap(made)
+    return made

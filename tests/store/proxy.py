@@ -1,0 +1,74 @@
+"""A unix socket in front of Postgres that can lose what the server says: the only way to have a commit whose answer is lost."""
+
+import asyncio
+import contextlib
+import tempfile
+from types import TracebackType
+from typing import Self
+
+from sqlalchemy.engine import make_url
+
+
+class Proxy:
+    """Forwards connections; each is known by the application_name that it starts with."""
+
+    def __init__(self, dsn: str) -> None:
+        self._url = make_url(dsn)
+        self._folder = tempfile.TemporaryDirectory(prefix="jobplane-proxy-")
+        self._doomed = b""
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def dsn(self) -> str:
+        url = self._url.set(host=None, port=None, query={"host": self._folder.name, "port": "5432"})
+        return url.render_as_string(hide_password=False)
+
+    def lose_the_next_answer(self, application: str) -> None:
+        """The connections of that application break when the server speaks on them next."""
+        self._doomed = application.encode()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_unix_server(self._serve, f"{self._folder.name}/.s.PGSQL.5432")
+        return self
+
+    async def __aexit__(self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._folder.cleanup()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        far_reader, far_writer = await self._connect()
+        greeting = await reader.read(1 << 16)
+        far_writer.write(greeting)
+        there = asyncio.ensure_future(_pump(reader, far_writer))
+        try:
+            while data := await far_reader.read(1 << 16):
+                if self._doomed and self._doomed in greeting:
+                    self._doomed = b""
+                    break
+                writer.write(data)
+        finally:
+            there.cancel()
+            for each in (writer, far_writer):
+                each.close()
+                with contextlib.suppress(OSError):
+                    await each.wait_closed()
+
+    async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        folder = self._url.query.get("host")
+        if folder:
+            return await asyncio.open_unix_connection(f"{folder}/.s.PGSQL.{self._url.query.get('port', '5432')}")
+        return await asyncio.open_connection(self._url.host, self._url.port or 5432)
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(OSError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+        writer.close()
