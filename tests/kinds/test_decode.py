@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import pytest
-import yaml
 from hypothesis import example, given
 from hypothesis import strategies as some
 
@@ -280,63 +279,6 @@ def test_many_brackets_are_not_deep() -> None:
     assert parse(b"[" * 100 + b"]" * 100)
 
 
-MANIFEST = """\
-apiVersion: batch/v1
-kind: Job
-metadata:
-  name: pi
-  creationTimestamp: 2025-01-02T03:04:05Z
-  labels: &labels {app: "1", 2: two}
-spec:
-  suspend: yes
-  backoffLimit: 010
-  template:
-    metadata: {labels: *labels}
-    spec:
-      containers:
-      - args: [!!str 1, "yes", 1:30, ~]
-"""
-
-
-def test_yaml_is_read_as_kubernetes_reads_it() -> None:
-    found = job(MANIFEST.encode(), "Strict", content_type="yaml")
-
-    assert found.metadata.creation_timestamp == datetime(2025, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert found.spec.template.metadata.labels == found.metadata.labels == {"app": "1", "2": "two"}
-    assert (found.spec.suspend, found.spec.backoff_limit) == (True, 8)
-    assert found.spec.template.spec.containers[0].args == ("1", "yes", "1:30", "")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        pytest.param("a: 1\na: 2", id="duplicate keys"),
-        pytest.param("--- {}\n--- {}", id="two documents"),
-        pytest.param("a: !!python/object/apply:os.system [ls]", id="a Python tag"),
-        pytest.param("a: !!binary YQ==", id="bytes"),
-        pytest.param("!!set {a, b}", id="a set"),
-        pytest.param("a: .nan", id="not a number"),
-        pytest.param("a: -.inf", id="infinity"),
-        pytest.param("a: !!int x", id="a number that is none"),
-        pytest.param("{a: &a {b: 1}, c: {<<: *a}}", id="a merge key"),
-        pytest.param("{[a]: b}", id="a list as key"),
-        pytest.param("{~: b}", id="null as key"),
-        pytest.param("a: *b", id="an unknown anchor"),
-        pytest.param("a: &a [*a]", id="an anchor in itself"),
-        pytest.param("a: &a [" + "x," * 999 + "]\nb: &b [" + "*a," * 99 + "]\nc: [" + "*b," * 99 + "]", id="a bomb"),
-        pytest.param("[" * 101, id="too deep a nesting"),
-        pytest.param("a: &a " + "[" * 60 + "]" * 60 + "\nb: " + "[" * 60 + "*a" + "]" * 60, id="depth through aliases"),
-        pytest.param("[" + "1," * 100_000 + "]", id="too many values"),
-        pytest.param('a: "\\0"', id="a NUL"),
-        pytest.param("a: [", id="half a list"),
-        pytest.param("\t- a", id="a tab"),
-        pytest.param("%YAML 9.9\n--- a", id="another version"),
-    ],
-)
-def test_refuses_yaml_with(text: str) -> None:
-    refusal(parse, text.encode(), "yaml")
-
-
 class Meeting(Struct):
     """Some of everything, to decode into."""
 
@@ -391,25 +333,6 @@ def test_any_document_is_converted_or_a_bad_request(doc: dict) -> None:
     found = outcome(convert, doc, Meeting)
 
     assert found == 400 or convert(msgspec.to_builtins(found.object), Meeting) == found
-
-
-@given(some.text("ab:-[]{}&*!,#'\"|>%@ \n01.~", max_size=40))
-def test_any_text_is_yaml_or_a_bad_request(text: str) -> None:
-    found = outcome(parse, text.encode(), "yaml")
-
-    assert found == 400 or msgspec.json.encode(found)
-
-
-@given(values)
-def test_yaml_says_what_json_says(value: Any) -> None:
-    try:
-        text = yaml.safe_dump(value)
-    except (yaml.YAMLError, UnicodeEncodeError):
-        return
-
-    by_json, by_yaml = outcome(parse, json.dumps(value).encode()), outcome(parse, text.encode(), "yaml")
-
-    assert by_yaml in (400, by_json)
 
 
 @given(some.dictionaries(names, values))
