@@ -20,7 +20,10 @@ app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pret
 
 DataDir = Annotated[Path | None, typer.Option(help="Where everything is kept. [default: ~/.jobplane]")]
 DatabaseUrl = Annotated[
-    str | None, typer.Option(help="A Postgres >= 14: postgresql://user:password@host/database. `up` starts its own if none is given.")
+    str | None,
+    typer.Option(
+        help="A Postgres >= 14: postgresql://user:password@host/database. `up` starts its own if none is given."
+    ),
 ]
 Host = Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")]
 Port = Annotated[int | None, typer.Option(help="Port to listen on. [default: 6443]")]
@@ -112,7 +115,11 @@ async def _controllers(made: Settings) -> None:
 
     await reachable(_dsn(made))
     async with open_store(_dsn(made), ring_bytes=0, pool_size=2) as store:
-        await run(Registry(store, _now), node_grace=timedelta(seconds=made.node_grace_seconds), keep_history=timedelta(hours=made.history_hours))
+        await run(
+            Registry(store, _now),
+            node_grace=timedelta(seconds=made.node_grace_seconds),
+            keep_history=timedelta(hours=made.history_hours),
+        )
 
 
 @app.command()

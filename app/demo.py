@@ -25,7 +25,16 @@ async def run(manifest: Path, data_dir: Path) -> int:
     _say(f"starting Jobplane in {data_dir}")
     with (data_dir / "up.log").open("ab") as log:
         server = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "app.cli", "up", "--data-dir", str(data_dir), "--port", str(port), stdout=log, stderr=log
+            sys.executable,
+            "-m",
+            "app.cli",
+            "up",
+            "--data-dir",
+            str(data_dir),
+            "--port",
+            str(port),
+            stdout=log,
+            stderr=log,
         )
     try:
         return await asyncio.wait_for(_run(manifest, data_dir, port, server, started), _READY_SECONDS + _DONE_SECONDS)
@@ -41,7 +50,9 @@ async def run(manifest: Path, data_dir: Path) -> int:
 
 async def _run(manifest: Path, data_dir: Path, port: int, server: asyncio.subprocess.Process, started: float) -> int:
     api = await _ready(data_dir, port, server)
-    _say(f"ready after {time.monotonic() - started:.1f} s; kubectl --kubeconfig {data_dir / 'kubeconfig'} works meanwhile")
+    _say(
+        f"ready after {time.monotonic() - started:.1f} s; kubectl --kubeconfig {data_dir / 'kubeconfig'} works meanwhile"
+    )
     try:
         return await _job(api, yaml.safe_load(manifest.read_text()))
     finally:
@@ -111,5 +122,3 @@ def _free_port() -> int:
 
 def _say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-

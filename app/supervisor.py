@@ -43,10 +43,12 @@ class Supervisor:
         for name in ("admin.token", "agent.token"):
             _secret(self._settings.data_dir / name)
         environment = self._environment(await self._start_postgres())
-        await self._until_stopped([
-            *([self._keep_postgres()] if self._postgres else []),
-            *(self._keep(name, arguments, environment) for name, arguments in self._commands()),
-        ])
+        await self._until_stopped(
+            [
+                *([self._keep_postgres()] if self._postgres else []),
+                *(self._keep(name, arguments, environment) for name, arguments in self._commands()),
+            ]
+        )
         if self._postgres:
             await self._postgres.stop()
         return 0
@@ -77,7 +79,14 @@ class Supervisor:
     def _commands(self) -> list[tuple[str, list[str]]]:
         settings, data = self._settings, self._settings.data_dir
         agent = ["agent", "--server", settings.url(), "--token-file", str(data / "agent.token")]
-        agent += ["--ca-file", str(data / "tls" / "ca.crt"), "--runtime", settings.runtime, "--nodes", str(settings.nodes)]
+        agent += [
+            "--ca-file",
+            str(data / "tls" / "ca.crt"),
+            "--runtime",
+            settings.runtime,
+            "--nodes",
+            str(settings.nodes),
+        ]
         return [
             ("api", ["api", "--host", settings.host, "--port", str(settings.port), "--migrate"]),
             ("controllers", ["controllers"]),

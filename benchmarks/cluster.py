@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks import processes
-from benchmarks.wire import Client
+from benchmarks.wire import Client, RefusedError
 
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
@@ -144,7 +144,7 @@ async def _answers(cluster: Cluster) -> bool:
     try:
         async with cluster.client.connection() as connection:
             await connection.get("/readyz")
-    except Exception:  # while it starts, anything but yes is not yet
+    except (OSError, RefusedError):  # while it starts, no is not yet
         return False
     return True
 

@@ -9,7 +9,9 @@ from app.store.tables import METADATA
 
 
 def run(connection: Connection) -> None:
-    context.configure(connection=connection, target_metadata=METADATA, compare_type=True, transaction_per_migration=True)
+    context.configure(
+        connection=connection, target_metadata=METADATA, compare_type=True, transaction_per_migration=True
+    )
     with context.begin_transaction():
         context.run_migrations()
 

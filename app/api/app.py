@@ -77,7 +77,7 @@ class Front:
         request = Request(scope, receive)
         try:
             response = await answer(request)
-        except Exception as error:  # noqa: BLE001 - the edge: whatever it is leaves as a Status
+        except Exception as error:
             response = errors.response(error)
         await response(scope, receive, send)
 

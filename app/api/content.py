@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Literal, cast
+
 import msgspec
 from starlette.requests import Request
 from starlette.responses import Response

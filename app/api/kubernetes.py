@@ -30,7 +30,7 @@ class Kubernetes:
         request = Request(scope, receive)
         try:
             answer = await self._answer(request)
-        except Exception as error:  # noqa: BLE001 - the edge: whatever it is leaves as a Status
+        except Exception as error:
             answer = errors.response(error)
         await answer(scope, receive, send)
 

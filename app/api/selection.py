@@ -12,6 +12,7 @@ def scope_of(kind: Kind, namespace: str | None, labels: str, fields: str) -> Sco
         return Scope(kind=kind, namespace=namespace)
     wanted_labels = parse_labels(labels)
     wanted_fields = parse_fields(fields)
+    wanted_fields.check(kind.fields)
 
     def matches(key: Key, marks: Marks) -> bool:
         named = {**marks.fields, "metadata.name": key.name, "metadata.namespace": key.namespace}

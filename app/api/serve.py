@@ -21,7 +21,9 @@ async def prepare(registry: Registry, settings: Settings) -> certificates.Certif
     made = certificates.ensure(settings.data_dir / "tls", sorted({"localhost", "127.0.0.1", "::1", settings.host}))
     await bootstrap(registry)
     await _keep_file(registry, settings.data_dir / "admin.token", User(name="admin", groups=(MASTERS,)))
-    await _keep_file(registry, settings.data_dir / "agent.token", User(name="system:node:local", groups=(NODES,), nodes=("*",)))
+    await _keep_file(
+        registry, settings.data_dir / "agent.token", User(name="system:node:local", groups=(NODES,), nodes=("*",))
+    )
     return made
 
 
@@ -59,5 +61,3 @@ async def serve(registry: Registry, settings: Settings) -> None:
     )
     log.info("serving on %s", settings.url())
     await uvicorn.Server(config).serve()
-
-

@@ -32,5 +32,3 @@ async def keep(registry: Registry, token: str, user: User, expires_at: datetime 
     """Let a known token stand for a user; harmless to repeat."""
     digest, groups, nodes = bytes.fromhex(digest_of(token)), list(user.groups), list(user.nodes)
     await registry.store.keep_token(digest, user.name, groups, nodes, expires_at)
-
-

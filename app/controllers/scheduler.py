@@ -81,7 +81,7 @@ class Scheduler:
                 self.woken(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
         return [ROUND]
 
-    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+    def work(self, key: Key, now: datetime) -> Sequence[Work]:  # noqa: ARG002 - there is only one key
         pods = list(islice(self._pending.values(), MOST))
         if not pods:
             return []

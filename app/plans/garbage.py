@@ -18,13 +18,17 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 def plan(owner: Object | None, uid: str, dependents: Sequence[Object]) -> Plan:
     """`owner` is the object with this UID, or None if it is gone; `dependents` are those that it controls."""
     if owner is None:
-        return Plan(tuple(_delete(each) for each in dependents if each.metadata.deletion_timestamp is None or _held(each)))
+        return Plan(
+            tuple(_delete(each) for each in dependents if each.metadata.deletion_timestamp is None or _held(each))
+        )
     if owner.metadata.deletion_timestamp is None:
         return Plan()
     if ORPHAN in owner.metadata.finalizers:
         return Plan((*(_orphaned(each, uid) for each in dependents), _without(owner, ORPHAN)))
     if FOREGROUND in owner.metadata.finalizers:
-        waiting: list[Action] = [_delete(each) for each in dependents if each.metadata.deletion_timestamp is None or _held(each)]
+        waiting: list[Action] = [
+            _delete(each) for each in dependents if each.metadata.deletion_timestamp is None or _held(each)
+        ]
         blocking = [each for each in dependents if _blocks(each, uid)]
         return Plan(tuple(waiting) if blocking else (*waiting, _without(owner, FOREGROUND)))
     return Plan()

@@ -63,7 +63,11 @@ def _back(condition: NodeCondition, now: datetime) -> NodeCondition:
         return condition
     status = "True" if condition.type == "Ready" else "False"
     return msgspec.structs.replace(
-        condition, status=status, reason="LeaseRenewed", message="The agent renews its lease again.", last_transition_time=now
+        condition,
+        status=status,
+        reason="LeaseRenewed",
+        message="The agent renews its lease again.",
+        last_transition_time=now,
     )
 
 
@@ -101,7 +105,9 @@ def _ends_at(pod: Pod, taint: Taint) -> datetime | None:
 
 def ended(pod: Pod, disruption: str, reason: str, message: str, now: datetime) -> Delete:
     """Fail a pod whose node cannot do it, and delete it: its Job counts it and starts another."""
-    target = Condition(type="DisruptionTarget", status="True", reason=disruption, message=message, last_transition_time=now)
+    target = Condition(
+        type="DisruptionTarget", status="True", reason=disruption, message=message, last_transition_time=now
+    )
     others = tuple(each for each in pod.status.conditions if each.type not in {"DisruptionTarget", "Ready"})
     not_ready = Condition(type="Ready", status="False", reason="PodFailed", last_transition_time=now)
     status = msgspec.structs.replace(
@@ -131,4 +137,3 @@ def plan_without_node(node_name: str, pods: Sequence[Pod], missing_since: dateti
         return Plan(again_at=ends_at)
     why = f"Node {node_name} no longer exists."
     return Plan(tuple(ended(pod, "DeletionByPodGC", "NodeLost", why, now) for pod in left))
-

@@ -32,9 +32,7 @@ def write_set(plan: Plan, seen: Iterable[Object], component: str, now: datetime)
     if not plan.actions:
         return []
     olds = {old.metadata.uid: old for old in seen}
-    writes: list[Write] = []
-    for action in plan.actions:
-        writes.append(_write(action, olds, component, now))
+    writes = [_write(action, olds, component, now) for action in plan.actions]
     named = {write.uid for write in writes if write.change != "G"}
     writes += [write_of(kind_of(type(old)), old, "M", old) for uid, old in olds.items() if uid not in named]
     return writes + list(_guards(plan.actions))

@@ -30,7 +30,13 @@ VIEWS = {
 def upgrade() -> None:
     op.create_table(
         "counter",
-        sa.Column("id", sa.Integer, sa.CheckConstraint("id = 1", name="counter_is_one_row"), primary_key=True, autoincrement=False),
+        sa.Column(
+            "id",
+            sa.Integer,
+            sa.CheckConstraint("id = 1", name="counter_is_one_row"),
+            primary_key=True,
+            autoincrement=False,
+        ),
         sa.Column("revision", sa.BigInteger, nullable=False),
         sa.Column("floor", sa.BigInteger, nullable=False),
         postgresql_with={"fillfactor": "10"},
@@ -133,7 +139,8 @@ declare
 begin
     -- First statement: its row lock is the commit order, and under READ COMMITTED all that follows sees what
     -- was committed before the lock was granted. A check in this same statement would look too early.
-    update counter set revision = revision + cardinality(sets) where id = 1 returning revision - cardinality(sets) into previous;
+    update counter set revision = revision + cardinality(sets) where id = 1
+    returning revision - cardinality(sets) into previous;
 
     select array_agg(i.item::int order by i.item), array_agg(distinct i.in_set) into refused, bad_sets
     from unnest(sets, kinds, namespaces, names, expected) with ordinality as i(in_set, kind, namespace, name, expected, item)

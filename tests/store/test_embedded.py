@@ -130,7 +130,7 @@ async def test_a_new_cluster_starts_stops_cleanly_and_keeps_its_data(tmp_path: P
         await query(dsn, "create table kept as select 1 as n")
 
     used = await binaries.find(environ=environ)
-    assert state(folder, used.folder) == "shut down"
+    assert state(folder, used.folder) == "shut down", (folder / "postgres.log").read_text()
     assert mode(folder / "cluster") == 0o700
     async with running(Postgres(folder, environ=environ, cache=tmp_path / "cache")) as dsn:
         assert await query(dsn, "select n from kept") == 1
