@@ -1,9 +1,10 @@
 """Which machine the figures are from; without that they mean little."""
 
-import os
 import platform
 from dataclasses import dataclass
 from pathlib import Path
+
+from benchmarks import processes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,7 +21,7 @@ class Machine:
 def described(postgres: str, load: tuple[float, float, float]) -> Machine:
     return Machine(
         cpu=_field("/proc/cpuinfo", "model name") or platform.machine(),
-        cores=len(os.sched_getaffinity(0)),
+        cores=processes.CORES,
         memory_gib=round(int(_field("/proc/meminfo", "MemTotal").split()[0]) / (1 << 20), 1),
         kernel=platform.release(),
         python=platform.python_version(),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+CORES = len(os.sched_getaffinity(0))
 _TICKS = os.sysconf("SC_CLK_TCK")
 POSTGRES = "postgres"
 

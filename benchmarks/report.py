@@ -30,8 +30,8 @@ def notes(results: Sequence[Result]) -> Iterator[str]:
         yield f"{result.case.name}: {result.case.about}"
         yield from (f"  {each.name}: {each.note}" for each in middle(_figures(result.ours)) if each.note)
         noise = max((run.others for run in result.ours + result.theirs), default=0.0)
-        if noise > 0.25:
-            yield f"  disturbed: {noise:.0%} of the busy CPU went to other processes"
+        if noise > 0.2:
+            yield f"  disturbed: other processes used {noise:.0%} of the machine"
         yield from (f"  BROKE {why}" for why in result.broken)
 
 

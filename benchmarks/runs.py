@@ -18,7 +18,7 @@ LONGEST = 900.0  # seconds for one run of one case
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a case. `others` is the share of the machine's CPU time that went to neither us nor the service."""
+    """One run of a case. `others` is how much of the machine neither we nor the service used, but others did."""
 
     figures: list[Figure]
     seconds: float
@@ -59,10 +59,11 @@ async def _once(result: Result, runs: list[Run], checkout: Checkout, scale: floa
         say(f"{result.case.name} BROKE on {checkout.path}\n{why}")
         return
     busy, own = processes.busy() - busy, _own_cpu() - own
-    run = Run(figures, time.monotonic() - began, max(0.0, 1 - own / busy) if busy else 0.0)
+    seconds = time.monotonic() - began
+    run = Run(figures, seconds, max(0.0, busy - own) / (seconds * processes.CORES))
     runs.append(run)
     said = ", ".join(f"{each.name} {each.value:.4g} {each.unit}" for each in figures)
-    say(f"  {said} ({run.seconds:.0f} s, {run.others:.0%} of the busy CPU was others')")
+    say(f"  {said} ({run.seconds:.0f} s, others used {run.others:.0%} of the machine)")
 
 
 def _own_cpu() -> float:

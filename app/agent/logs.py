@@ -14,7 +14,7 @@ from typing import NamedTuple
 import msgspec
 
 from app.agent.clock import Clock
-from app.client.api import Api, may_pass
+from app.client.api import Api
 from app.kinds.errors import ApiError
 from app.runtimes.base import ContainerKey, Runtime
 
@@ -22,6 +22,7 @@ CHUNK = 64 * 1024  # of one container in one request
 MOST = 1024 * 1024  # of all containers in one request
 GATHER = 0.05  # seconds between two requests, unless someone waits for the end of a log
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+REFUSED = (400, 404, 405, 413, 415, 422)  # no log of this request will ever be taken
 PATIENCE = 3  # answers that take nothing, before we give up on a log
 
 log = logging.getLogger(__name__)
@@ -152,14 +153,15 @@ class Logs:
         try:
             path = f"/apis/agents.jobplane.dev/v1/nodes/{node}/logs"
             body = await self._api.request("POST", path, {"items": pieces})
-        except (ApiError, OSError) as error:
+            answers = msgspec.json.decode(body, type=_Answers).items
+        except (ApiError, OSError, msgspec.MsgspecError) as error:
             log.warning("logs of %d containers could not be sent: %s", len(pieces), error)
-            if may_pass(error) or (isinstance(error, ApiError) and error.code in (401, 403)):
-                self._due.update(dict.fromkeys(keys))
-                return False
-            self._end_all(keys)
-            return True
-        for answer in msgspec.json.decode(body, type=_Answers).items:
+            if isinstance(error, ApiError) and error.code in REFUSED:
+                self._end_all(keys)
+                return True
+            self._due.update(dict.fromkeys(key for key in keys if key in self._tails))
+            return False
+        for answer in answers:
             key = ContainerKey(answer.uid, answer.container, answer.attempt)
             self._advance(key, keys.pop(key, None), answer)
         self._end_all(keys)  # those that were not answered

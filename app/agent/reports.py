@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from app.agent.clock import Clock
-from app.client.api import Api, may_pass
+from app.client.api import Api
 from app.kinds.errors import ApiError
 from app.kinds.pod import PodStatus
 
@@ -75,21 +75,22 @@ class Reports:
         batch = {uid: self._waiting.pop(uid) for uid in list(self._waiting)[: self._most]}
         try:
             body = await self._api.request("POST", self._path, {"items": list(batch.values())})
-        except (ApiError, OSError) as error:
+            answers = msgspec.json.decode(body, type=_Answers).items
+        except (ApiError, OSError, msgspec.MsgspecError) as error:
             self._back(batch, error)
             return False
         self._most = MOST
-        for answer in msgspec.json.decode(body, type=_Answers).items:
+        for answer in answers:
             report = batch.pop(answer.uid, None)
             if report is not None:
                 heard(report, answer.code)
         self._keep(batch)  # what was not answered
-        return True
+        return not batch
 
-    def _back(self, batch: dict[str, Report], error: ApiError | OSError) -> None:
+    def _back(self, batch: dict[str, Report], error: Exception) -> None:
         """Nothing is dropped but a single report that is refused as such: it must not hold up the others for ever."""
         log.warning("%d pod statuses could not be reported: %s", len(batch), error)
-        if not may_pass(error) and isinstance(error, ApiError) and error.code in (400, 413, 422):
+        if isinstance(error, ApiError) and error.code in (400, 413, 422):
             if len(batch) == 1:
                 log.error("the API refuses the status of pod %s: %s", next(iter(batch)), error)
                 return

@@ -14,6 +14,7 @@ from app.api.auth import NODES, Action, Authenticator, User, check
 from app.api.query import flag
 from app.api.routes import Target, target
 from app.registry.objects import Registry
+from app.registry.references import is_needed
 
 _SUBRESOURCES = {"", "status"}
 _VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -40,7 +41,7 @@ class Kubernetes:
         if found is None:
             raise errors.NO_SUCH_PATH
         verb = _verb(request, found)
-        _authorize(user, verb, found, request)
+        await _authorize(self.registry, user, verb, found, request)
         if found.subresource not in _SUBRESOURCES:
             return await self._subresource(request, found)
         if found.subresource == "status" and not found.kind.has_status:
@@ -84,10 +85,15 @@ def _verb(request: Request, found: Target) -> str:
     return verb
 
 
-def _authorize(user: User, verb: str, found: Target, request: Request) -> None:
+async def _authorize(registry: Registry, user: User, verb: str, found: Target, request: Request) -> None:
     request.state.user = user
-    if verb == "create" and not found.name and NODES in user.groups:
-        return  # what an agent may create depends on the name in the body: `collection` checks it
+    if NODES in user.groups:
+        if verb == "create" and not found.name:
+            return  # what an agent may create depends on the name in the body: `collection` checks it
+        if verb == "get" and found.name and found.kind.resource in {"configmaps", "secrets"}:
+            wanted = (found.kind.resource, found.name)
+            if await is_needed(registry.store, found.namespace or "", wanted, user.is_node):
+                return
     fields = request.query_params.get("fieldSelector", "")
     kind = found.kind
     check(user, Action(verb, kind.group, kind.plural, found.subresource, found.namespace or "", found.name, fields))

@@ -101,7 +101,9 @@ def new(kind: Kind, namespace: str, obj: Object, now: datetime) -> Object:
 
 def _check_namespace(kind: Kind, namespace: str, sent: ObjectMeta) -> None:
     if kind.namespaced and sent.namespace and sent.namespace != namespace:
-        raise errors.bad_request("the namespace of the provided object does not match the namespace sent on the request")
+        raise errors.bad_request(
+            "the namespace of the provided object does not match the namespace sent on the request"
+        )
 
 
 async def _store_new(registry: Registry, kind: Kind, obj: Object, dry_run: bool) -> Answer:

@@ -86,9 +86,9 @@ class Watch:
         self.revision = max(self.revision, upper)
         return [event for change in changes if (event := self._seen(change))]
 
-    async def _from_history(self, upper: int) -> list[Change]:
+    async def _from_history(self, upper: int) -> Sequence[Change]:
         try:
-            return await self.store.reader.history_of(self.scope.kind.resource, self.revision, upper)
+            return await self.store.history_of(self.scope.kind.resource, self.revision, upper)
         except Compacted as error:
             raise ApiError(410, "Expired", str(error)) from error
 

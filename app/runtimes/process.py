@@ -90,14 +90,17 @@ class ProcessRuntime:
 
     async def start_container(self, spec: ContainerSpec) -> None:
         await asyncio.sleep(0)  # of many starts at once, each lets the loop have its turn
-        try:
-            folder = Folder(self._root, spec.key)
-        except ValueError as error:
-            raise StartError(str(error)) from error
         pod = self._pods.get(spec.key.pod_uid)
         if pod is None:
             raise StartError(f'pod "{spec.key.pod_uid}" has no sandbox')
-        if spec.key not in pod and folder.create():
+        if spec.key in pod:
+            return
+        try:
+            folder = Folder(self._root, spec.key)
+            created = folder.create()
+        except (OSError, ValueError) as error:
+            raise StartError(str(error)) from error
+        if created:
             try:
                 with folder.opened():
                     pod[spec.key] = self._start(folder, spec)

@@ -41,6 +41,11 @@ class Position(NamedTuple):
         return self.stdout if stream == "stdout" else self.stderr
 
 
+class _Raw(NamedTuple):
+    size: int
+    changed: int  # nanoseconds
+
+
 class Log:
     """The log of one container. Only one process may hold it."""
 
@@ -52,31 +57,34 @@ class Log:
 
     def read(self, offset: int, limit: int) -> bytes:
         """Stamped bytes from `offset` on; OSError if the log is gone."""
-        with self._folder.opened() as folder:
-            fd = open_ordinary("log", os.O_RDWR | os.O_CREAT | os.O_APPEND, folder)
+        with self._folder.opened() as folder, suppress(FileNotFoundError):  # nothing was written
+            fd = open_ordinary("log", os.O_RDWR | os.O_APPEND, folder)
             try:
                 position = self._load(fd)
                 return os.pread(fd, max(0, min(limit, position.size - offset)), offset)
             finally:
                 os.close(fd)
+        return b""
 
     def drain(self, share: int, *, last: bool) -> int:
         """Stamps up to `share` raw bytes of each stream; with `last` unfinished lines too. How many it were."""
         if self.complete:
             return 0
+        used = 0
         with self._folder.opened() as folder:
-            fd = open_ordinary("log", os.O_RDWR | os.O_CREAT | os.O_APPEND, folder)
-            try:
-                used = self._drain(folder, fd, share, last=last)
-            finally:
-                os.close(fd)
+            if any(_look(folder, stream).size != (self._position or Position()).raw(stream) for stream in STREAMS):
+                fd = open_ordinary("log", os.O_RDWR | os.O_CREAT | os.O_APPEND, folder)
+                try:
+                    used = self._drain(folder, fd, share, last=last)
+                finally:
+                    os.close(fd)
         self.complete = last and used == 0
         return used
 
     def _drain(self, folder: int, log: int, share: int, *, last: bool) -> int:
         before = self._load(log)
         position, records = before, []
-        for changed, stream in sorted((self._changed(folder, stream), stream) for stream in STREAMS):
+        for changed, stream in sorted((_look(folder, stream).changed, stream) for stream in STREAMS):
             when = max(changed, position.stamp)
             found, at = _take(folder, stream, position.raw(stream), share, moment(when), last=last)
             if found:
@@ -105,11 +113,6 @@ class Log:
             os.close(fd)
         self._noted_size = position.size
 
-    def _changed(self, folder: int, stream: Stream) -> int:
-        with suppress(OSError):
-            return os.stat(FILES[stream], dir_fd=folder, follow_symlinks=False).st_mtime_ns
-        return 0
-
     def _load(self, log: int) -> Position:
         """The position, at first from disk: what was stamped but not noted is counted, a torn record cut off."""
         if self._position is None:
@@ -136,6 +139,13 @@ class Log:
             return Position(*map(int, content.data.split())) if content else Position()
         except (ValueError, TypeError):
             return Position()
+
+
+def _look(folder: int, stream: Stream) -> _Raw:
+    with suppress(OSError):
+        found = os.stat(FILES[stream], dir_fd=folder, follow_symlinks=False)
+        return _Raw(found.st_size, found.st_mtime_ns)
+    return _Raw(0, 0)
 
 
 def _take(folder: int, stream: Stream, at: int, share: int, when: bytes, *, last: bool) -> tuple[bytes, int]:

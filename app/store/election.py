@@ -7,7 +7,8 @@ from collections.abc import AsyncIterator
 
 import asyncpg
 
-from app.store.store import AWAY, Store
+from app.store.errors import AWAY
+from app.store.store import Store
 
 _RETRY_SECONDS = 0.5
 

@@ -1,6 +1,20 @@
 """What can go wrong between this process and Postgres, in words that callers act on."""
 
-from typing import NamedTuple
+from collections.abc import Awaitable
+from typing import NamedTuple, TypeVar
+
+import asyncpg
+
+T = TypeVar("T")
+AWAY = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.InterfaceError,
+    asyncpg.OperatorInterventionError,  # shutting down, starting up, crashed, session ended, query cancelled
+    asyncpg.InternalClientError,  # what asyncpg may raise on the connection to a server that crashed
+    asyncpg.InsufficientResourcesError,  # connections, memory, disk
+    asyncpg.ReadOnlySQLTransactionError,  # a standby, for as long as a failover takes
+)
 
 
 class Key(NamedTuple):
@@ -34,3 +48,11 @@ class Compacted(Exception):
     def __init__(self, revision: int, floor: int) -> None:
         super().__init__(f"too old resource version: {revision} ({floor})")
         self.floor = floor  # what lies at or below it may be gone
+
+
+async def reaching(call: Awaitable[T]) -> T:
+    """Await a read; a database that is away becomes `Unavailable`."""
+    try:
+        return await call
+    except AWAY as error:
+        raise Unavailable(f"the database cannot be reached: {error}") from error

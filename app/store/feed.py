@@ -35,7 +35,7 @@ class Change:
 
     __slots__ = ("_wire", "body", "change", "key", "marks", "old_marks", "revision", "uid")
 
-    def __init__(  # noqa: PLR0913 - one row of history
+    def __init__(
         self, revision: int, key: Key, uid: str, change: str, body: bytes, marks: Marks, old_marks: Marks | None
     ) -> None:
         self.revision = revision

@@ -5,6 +5,8 @@ from typing import NamedTuple
 
 import asyncpg
 
+from app.store.errors import reaching
+
 
 class Stream(NamedTuple):
     """One run of one container."""
@@ -37,10 +39,16 @@ class Logs:
 
     async def append(self, appends: Sequence[Append]) -> list[int]:
         """Append what is new of each; the size that each stream has then. A gap appends nothing."""
+        return await reaching(self._append_all(appends))
+
+    async def _append_all(self, appends: Sequence[Append]) -> list[int]:
+        sizes: dict[int, int] = {}
         async with self._pool.acquire() as connection, connection.transaction():
-            sizes = [await self._append(connection, each) for each in appends]
+            # In the order of streams, or an agent's resend and what it resends could lock each other out.
+            for place, each in sorted(enumerate(appends), key=lambda item: item[1].stream):
+                sizes[place] = await self._append(connection, each)
             await connection.execute("select pg_notify('logs', '')")
-        return sizes
+        return [sizes[place] for place in range(len(appends))]
 
     async def _append(self, connection: asyncpg.pool.PoolConnectionProxy, each: Append) -> int:
         await connection.execute(_OPEN, *each.stream, each.namespace, each.pod)
@@ -55,7 +63,7 @@ class Logs:
     async def attempts(self, pod_uid: str, container: str) -> list[int]:
         """The runs of a container that have a log, oldest first."""
         sql = "select attempt from log_streams where pod_uid = $1 and container = $2 order by attempt"
-        return [row["attempt"] for row in await self._pool.fetch(sql, pod_uid, container)]
+        return [row["attempt"] for row in await reaching(self._pool.fetch(sql, pod_uid, container))]
 
     async def read(self, stream: Stream, offset: int, limit: int = 1 << 20) -> bytes:
         """Bytes from `offset` on, at least one chunk if there is any, about `limit` at most."""
@@ -63,5 +71,5 @@ class Logs:
                 select start, data, sum(length(data)) over (order by start) - length(data) as before
                 from log_chunks where pod_uid = $1 and container = $2 and attempt = $3 and start + length(data) > $4
             ) x where before < $5 order by start"""
-        rows = await self._pool.fetch(sql, *stream, offset, limit)
+        rows = await reaching(self._pool.fetch(sql, *stream, offset, limit))
         return b"".join(row["data"][max(0, offset - row["start"]) :] for row in rows)

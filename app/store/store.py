@@ -2,15 +2,15 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import asyncpg
 
 from app.store.commit import CONNECT_SECONDS, Write, Writer
-from app.store.errors import Key, Unavailable
-from app.store.feed import Feed
+from app.store.errors import AWAY, Key, reaching
+from app.store.feed import Change, Feed
 from app.store.logs import Logs
 from app.store.mirror import Mirror
 from app.store.read import Head, Page, Query, Reader
@@ -25,16 +25,6 @@ _WRITER_SETTINGS = {
     "idle_in_transaction_session_timeout": "10s",
     "application_name": "jobplane writer",
 }
-T = TypeVar("T")
-AWAY = (
-    OSError,
-    asyncpg.PostgresConnectionError,
-    asyncpg.InterfaceError,
-    asyncpg.OperatorInterventionError,  # shutting down, starting up, crashed, session ended, query cancelled
-    asyncpg.InternalClientError,  # what asyncpg may raise on the connection to a server that crashed
-    asyncpg.InsufficientResourcesError,  # connections, memory, disk
-    asyncpg.ReadOnlySQLTransactionError,  # a standby, for as long as a failover takes
-)
 _READER_SETTINGS = {"jit": "off", "statement_timeout": "60s", "application_name": "jobplane reader"}
 _LISTENER_SETTINGS = {"application_name": "jobplane listener"}
 
@@ -64,6 +54,10 @@ class Store:
 
     async def list(self, query: Query) -> Page:
         return await reaching(self.reader.page(query))
+
+    async def history_of(self, kind: str, after: int, up_to: int) -> Sequence[Change]:
+        """One kind's changes in (after, up_to]; Compacted if some of them are gone."""
+        return await reaching(self.reader.history_of(kind, after, up_to))
 
     async def revision(self) -> int:
         """The last revision given out: also the cheapest way to learn that the database answers."""
@@ -131,14 +125,6 @@ class Store:
                 await asyncio.sleep(0.25)
             finally:
                 connection.terminate()
-
-
-async def reaching(call: Awaitable[T]) -> T:
-    """Await a read; a database that is away becomes `Unavailable`."""
-    try:
-        return await call
-    except AWAY as error:
-        raise Unavailable(f"the database cannot be reached: {error}") from error
 
 
 @contextlib.asynccontextmanager

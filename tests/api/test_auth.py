@@ -122,8 +122,6 @@ AGENTS = "agents.jobplane.dev"
         pytest.param(
             NODE, Action("watch", "", "pods", field_selector="status.phase!=Failed,spec.nodeName==n1"), id="in any form"
         ),
-        pytest.param(NODE, Action("get", "", "pods", namespace="x", name="p"), id="a node may read a pod by name"),
-        pytest.param(NODE, Action("patch", "", "pods", "status", "x", "p"), id="a node may report on a pod"),
         pytest.param(
             NODE, Action("update", LEASES, "leases", "", "kube-node-lease", "n1"), id="a node may renew its lease"
         ),
@@ -162,6 +160,11 @@ def test_allowed(user: User, action: Action) -> None:
         pytest.param(NODE, Action("get", AGENTS, "nodes", "logs", name="n2"), id="another agent's paths"),
         pytest.param(FLEET, Action("create", "", "nodes", name="sim"), id="a node outside the fleet's prefix"),
         pytest.param(FLEET, Action("create", "", "nodes", name=""), id="a node without a name"),
+        pytest.param(
+            NODE, Action("get", "", "pods", namespace="x", name="p"), id="a node reads pods through its watch"
+        ),
+        pytest.param(NODE, Action("patch", "", "pods", "status", "x", "p"), id="a node reports through its endpoint"),
+        pytest.param(NODE, Action("patch", "", "events", "", "x", "e"), id="a node may not change what was said"),
     ],
 )
 def test_refused(user: User, action: Action) -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from app.api.accept import JSON, Wanted
-from app.api.discovery import VERBS, VIRTUAL, Discovery
+from app.api.discovery import VERBS, Discovery
 from app.kinds import KINDS
 from app.kinds.base import Kind
 

@@ -48,6 +48,14 @@ async def test_a_volume_is_at_its_target_and_nothing_is_made_on_the_host(
     assert not exists(f"{target}/file")
 
 
+async def test_a_command_among_volumes_has_no_files_but_its_own(process: Lab, tmp_path: Path) -> None:
+    await with_mounts(process)
+    mounts = [Mount(source=tmp_path, target="/volume-a")]
+    key = (await process.run(Behaviour(["ls", "/proc/self/fd"], {}), mounts=mounts)).key
+
+    assert raw(await process.log(key)).split() == [b"0", b"1", b"2", b"3"]  # 3 is ls's own
+
+
 async def test_a_read_only_volume_cannot_be_written(process: Lab, tmp_path: Path) -> None:
     await with_mounts(process)
     mounts = [Mount(source=tmp_path, target="/volume-a", read_only=True)]

@@ -229,7 +229,7 @@ async def test_without_a_database_nothing_is_written_and_then_it_recovers(store:
 
 
 def dsn_database(dsn: str) -> str:
-    return dsn.split("?")[0].rsplit("/", 1)[1]
+    return dsn.split("?", maxsplit=1)[0].rsplit("/", 1)[1]
 
 
 async def test_an_unreachable_database_is_unavailable(dsn: str) -> None:

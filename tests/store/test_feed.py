@@ -226,7 +226,7 @@ async def test_a_feed_whose_connections_all_die_goes_on(store: Store, other: Sto
     for number in range(20):
         try:
             await store.commit([create(f"b{number}")])
-        except Exception:  # noqa: BLE001, S112 - which of them break depends on what has noticed
+        except Exception:
             continue
     async with asyncio.timeout(10):
         await other.feed.reach(await store.revision())

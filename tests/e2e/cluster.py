@@ -1,0 +1,166 @@
+"""A whole Jobplane as its users run it: `jobplane up` in a process of its own, on a folder and a port of its own."""
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+from app.client.api import Api
+from tests.e2e import processes
+from tests.e2e.processes import Process
+
+READY_SECONDS = 60
+STOP_SECONDS = 60
+# What no log may hold, whatever was killed: an error that nobody foresaw.
+UNEXPECTED = re.compile(r"unexpected error|Traceback|never retrieved|ERROR")
+_WORDS = {"api": ("app.cli", " api "), "controllers": ("app.cli", " controllers"), "agent": ("app.cli", " agent ")}
+_WORDS["postgres"] = ("postgres", "jobplane.cluster=")
+
+
+def until(claim: Callable[[], Any], seconds: float, what: str) -> Any:
+    """Wait for what gives no signal; the first true value of `claim`."""
+    ends = time.monotonic() + seconds
+    while not (found := claim()):
+        assert time.monotonic() < ends, f"not within {seconds} s: {what}"
+        time.sleep(0.02)
+    return found
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def end_with_us() -> None:
+    """In a child, before it becomes what it shall be: it ends even if the tests are killed."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
+
+
+def environment(**more: str) -> dict[str, str]:
+    """Ours without what would change a Jobplane's settings."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("JOBPLANE_")} | more
+
+
+class Cluster:
+    """One `jobplane up`. As a context manager it starts, and at the end proves that nothing stays behind."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.folder = folder
+        self.port = free_port()
+        self.url = f"https://127.0.0.1:{self.port}"
+        self.log = folder.with_name(f"{folder.name}.log")
+        self._arguments = arguments
+        self._up: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: TracebackType | BaseException | None) -> None:
+        try:
+            if kind is None:
+                self.empty()
+        finally:
+            self.stop()
+        assert self.processes() == []
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.folder / "kubeconfig"
+
+    @property
+    def pid(self) -> int:
+        assert self._up
+        return self._up.pid
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "app.cli", "up", "--data-dir", str(self.folder), "--port", str(self.port)]
+        with self.log.open("ab") as log:
+            self._up = subprocess.Popen(
+                [*command, *self._arguments],
+                stdout=log,
+                stderr=log,
+                env=environment(),
+                start_new_session=True,
+                preexec_fn=end_with_us,
+            )
+        until(self._is_usable, READY_SECONDS, f"ready; see {self.log}")
+
+    def _is_usable(self) -> bool:
+        assert self._up
+        assert self._up.poll() is None, self.log.read_text()
+        if not self.kubeconfig.exists():
+            return False
+        try:
+            with self.client() as client:
+                nodes = client.get("/readyz").is_success and client.get("/api/v1/nodes").json().get("items")
+        except httpx.TransportError:
+            return False
+        return bool(nodes)
+
+    def stop(self) -> None:
+        """As Ctrl-C or systemd would."""
+        assert self._up
+        self._up.send_signal(signal.SIGTERM)
+        try:
+            assert self._up.wait(STOP_SECONDS) == 0
+        finally:
+            self._up.kill()
+            self._up.wait()
+
+    def kill(self) -> None:
+        """`up` itself; its children end with it."""
+        assert self._up
+        self._up.kill()
+        self._up.wait()
+
+    def pid_of(self, name: str) -> int:
+        """The process of that part; waits for it if it is being started."""
+        pid: int = until(lambda: processes.child(self.pid, *_WORDS[name]), READY_SECONDS, f"{name} runs")
+        return pid
+
+    def processes(self) -> list[Process]:
+        return processes.naming(self.folder)
+
+    def containers(self) -> list[Process]:
+        """Shims and what they watch over."""
+        return processes.naming(self.folder / "agent")
+
+    def token(self) -> str:
+        return (self.folder / "admin.token").read_text().strip()
+
+    def client(self, token: str | None = None, **how: Any) -> httpx.Client:
+        headers = {"Authorization": f"Bearer {self.token() if token is None else token}"} if token != "" else {}
+        verify = httpx.create_ssl_context(str(self.folder / "tls" / "ca.crt"), trust_env=False)
+        return httpx.Client(base_url=self.url, headers=headers, verify=verify, timeout=30, trust_env=False, **how)
+
+    def api(self) -> Api:
+        """The client that our own agent uses: it goes on after trouble."""
+        return Api(self.url, self.token(), self.folder / "tls" / "ca.crt")
+
+    def empty(self) -> None:
+        """Delete every Job and pod, and wait until they and their containers are gone."""
+        with self.client() as client:
+            for path in ("/apis/batch/v1/jobs", "/api/v1/pods"):
+                for item in client.get(path).json()["items"]:
+                    meta = item["metadata"]
+                    kind = path.rpartition("/")
+                    where = f"{kind[0]}/namespaces/{meta['namespace']}/{kind[2]}/{meta['name']}"
+                    client.request("DELETE", where, json={"propagationPolicy": "Background", "gracePeriodSeconds": 1})
+            until(lambda: client.get("/api/v1/pods").json()["items"] == [], 40, "pods are gone")
+        until(lambda: self.containers() == [], 20, f"containers are gone: {self.containers()}")
+
+    def surprises(self) -> list[str]:
+        """Lines of the log that tell of an error which nobody foresaw."""
+        return [line for line in self.log.read_text().splitlines() if UNEXPECTED.search(line)]

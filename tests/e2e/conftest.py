@@ -1,0 +1,32 @@
+"""One Jobplane for all tests that leave it as it was; those that break things start their own."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.e2e)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Runs containers as processes."""
+    with Cluster(tmp_path_factory.mktemp("process") / "data") as running:
+        yield running
+    assert running.surprises() == []
+
+
+@pytest.fixture(scope="session")
+def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """Pretends twenty nodes."""
+    with Cluster(tmp_path_factory.mktemp("simulated") / "data", "--runtime", "simulated", "--nodes", "20") as running:
+        yield running
+    assert running.surprises() == []

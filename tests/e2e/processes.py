@@ -1,0 +1,56 @@
+"""What runs on this machine, and on whose behalf. Reads /proc: a process of a cluster is one that names its folder."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+
+class Process(NamedTuple):
+    """A living process, as it is shown when it should not be there."""
+
+    pid: int
+    parent: int
+    command: str
+
+
+def naming(folder: Path) -> list[Process]:
+    """Every process but this one with the folder in its command, its environment or its working directory."""
+    return [process for process in living() if process.pid != os.getpid() and _names(process, str(folder))]
+
+
+def living() -> Iterator[Process]:
+    for entry in os.listdir("/proc"):
+        if entry.isdecimal():
+            try:
+                stat = _read(entry, "stat")
+                state, parent = stat.rpartition(")")[2].split()[:2]
+                command = _read(entry, "cmdline").replace("\0", " ").strip()
+            except OSError:  # it has just ended
+                continue
+            if state != "Z":
+                yield Process(int(entry), int(parent), command)
+
+
+def child(parent: int, *words: str) -> int | None:
+    """The child of a process whose command holds all the words."""
+    found = [each.pid for each in living() if each.parent == parent and all(word in each.command for word in words)]
+    return found[0] if found else None
+
+
+def kill(pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+
+
+def _names(process: Process, folder: str) -> bool:
+    if folder in process.command:
+        return True
+    try:
+        return folder in _read(str(process.pid), "environ") or folder in os.readlink(f"/proc/{process.pid}/cwd")
+    except OSError:  # it has just ended, or is somebody else's
+        return False
+
+
+def _read(pid: str, name: str) -> str:
+    return Path("/proc", pid, name).read_bytes().decode(errors="replace")

@@ -1,0 +1,100 @@
+"""Container logs: appended by offset, whole whatever is sent twice, and read on from anywhere."""
+
+import asyncio
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as some
+
+from app.store import Append, Store, Stream, open_store
+
+MAIN = Stream("uid-of-p", "main", 0)
+
+
+def piece(offset: int, data: bytes, stream: Stream = MAIN) -> Append:
+    return Append(stream, "default", "p", offset, data)
+
+
+async def test_what_is_appended_is_read_from_any_offset(store: Store) -> None:
+    assert await store.logs.append([piece(0, b"hello "), piece(6, b"world")]) == [6, 11]
+
+    assert await store.logs.read(MAIN, 0) == b"hello world"
+    assert await store.logs.read(MAIN, 4) == b"o world"
+    assert await store.logs.read(MAIN, 6) == b"world"
+    assert await store.logs.read(MAIN, 11) == b""
+
+
+@pytest.mark.parametrize(
+    ("again", "size"),
+    [
+        pytest.param(piece(0, b"hello"), 5, id="a resend is harmless"),
+        pytest.param(piece(0, b"hello world"), 11, id="a resend with more appends what is new"),
+        pytest.param(piece(3, b"lo world"), 11, id="an overlap appends what is new"),
+        pytest.param(piece(2, b"ll"), 5, id="what lies within is known"),
+        pytest.param(piece(9, b"later"), 5, id="a gap appends nothing"),
+        pytest.param(piece(5, b""), 5, id="nothing appends nothing"),
+    ],
+)
+async def test_appending_again(store: Store, again: Append, size: int) -> None:
+    await store.logs.append([piece(0, b"hello")])
+
+    assert await store.logs.append([again]) == [size]
+    assert await store.logs.read(MAIN, 0) == b"hello world"[:size]
+
+
+async def test_streams_are_kept_apart(store: Store) -> None:
+    again, init = Stream("uid-of-p", "main", 1), Stream("uid-of-p", "init", 0)
+    sizes = await store.logs.append([piece(0, b"one"), piece(0, b"two!", again), piece(0, b"three", init)])
+
+    assert sizes == [3, 4, 5]
+    assert await store.logs.read(again, 0) == b"two!"
+    assert await store.logs.attempts("uid-of-p", "main") == [0, 1]
+    assert await store.logs.attempts("uid-of-p", "sidecar") == []
+
+
+async def test_a_read_is_limited_to_about_as_much_as_asked_for(store: Store) -> None:
+    await store.logs.append([piece(4 * number, b"%03d\n" % number) for number in range(100)])
+
+    start = await store.logs.read(MAIN, 0, limit=10)
+    assert start == b"000\n001\n002\n"
+    text = b""
+    while more := await store.logs.read(MAIN, len(text), limit=100):
+        text += more
+    assert text == b"".join(b"%03d\n" % number for number in range(100))
+
+
+async def test_who_follows_is_woken_in_every_process(store: Store, dsn: str) -> None:
+    async with open_store(dsn) as other:
+        await store.commit([])
+        waiting = [asyncio.ensure_future(each.logs_grew(30)) for each in (store, other)]
+        async with asyncio.timeout(10):
+            while not all(each.done() for each in waiting):  # the listeners may still be connecting
+                await store.logs.append([piece(0, b"x")])
+
+
+async def test_waiting_ends_with_the_time(store: Store) -> None:
+    await store.logs_grew(0.01)
+
+
+async def test_two_who_send_the_same_streams_in_any_order_both_succeed(store: Store) -> None:
+    streams = [Stream(f"uid-{number}", "main", 0) for number in range(8)]
+    there = [piece(0, b"x" * 50, stream) for stream in streams]
+
+    for _ in range(5):
+        sizes = await asyncio.gather(*(store.logs.append(order) for order in (there, there[::-1]) * 3))
+
+    assert all(each == [50] * 8 for each in sizes)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(cuts=some.lists(some.tuples(some.integers(0, 40), some.integers(0, 15)), max_size=12), salt=some.uuids())
+async def test_however_it_is_cut_a_log_is_a_prefix_of_what_was_said(
+    store: Store, cuts: list[tuple[int, int]], salt: object
+) -> None:
+    said = bytes(range(65, 65 + 50))
+    stream = Stream(str(salt), "main", 0)
+    size = 0
+    for start, length in cuts:
+        (size,) = await store.logs.append([piece(start, said[start : start + length], stream)])
+
+    assert await store.logs.read(stream, 0) == said[:size]
