@@ -35,6 +35,7 @@ RELIST = 10.0
 STARTING_TOLD_AFTER = timedelta(seconds=1)  # most pods have started by then, and nobody needs to be told twice
 SETUP_RETRY = timedelta(seconds=10)
 UNREACHABLE_RETRY = timedelta(seconds=2)
+CONFLICT_RETRY = 1.0
 TROUBLE_RETRY = 5.0
 
 log = logging.getLogger(__name__)
@@ -108,8 +109,8 @@ class Pods:
         if code == 404:
             self._lost(work)
         elif code != 200:
-            work.told = None
-            self._wake_later(work, 1.0)
+            work.told = None  # 409: something changed meanwhile; anything else is for people to mend
+            self._wake_later(work, CONFLICT_RETRY if code == 409 else TROUBLE_RETRY)
         elif is_terminal(report.status):
             if report.gone or work.pod.metadata.deletion_timestamp is None:
                 self._lost(work)

@@ -17,11 +17,7 @@ MOST_ITEMS = 100  # of one list that are looked at
 
 _CONTAINER = (
     "ports[].host_port",
-    "env[].value_from.resource_field_ref",
-    "env[].value_from.config_map_key_ref",
-    "env[].value_from.secret_key_ref",
     "env[].value_from.file_key_ref",
-    "env_from",
     "resources.limits",
     "resources.claims",
     "volume_mounts[].mount_propagation",
@@ -42,8 +38,10 @@ _CONTAINER = (
     "restart_policy_rules",
 )
 
+_VOLUMES = ("name", "empty_dir", "config_map", "secret", "downward_api", "projected")
+
 NOT_ACTED_ON = (
-    *(f"volumes[].{each.name}" for each in fields(Volume) if each.name not in ("name", "empty_dir")),
+    *(f"volumes[].{each.name}" for each in fields(Volume) if each.name not in _VOLUMES),
     "volumes[].empty_dir.medium",
     "volumes[].empty_dir.size_limit",
     *(f"{containers}[].{part}" for containers in ("init_containers", "containers") for part in _CONTAINER),

@@ -7,6 +7,7 @@ even by kill -9; starts again after any kill of either. The data stays, in a fol
 import asyncio
 import os
 import pwd
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -209,9 +210,9 @@ class Postgres:
             return log.read().decode(errors="replace")
 
     def _failed(self, what: str, since: int) -> SetupError:
-        lines = self._said(since).strip().splitlines()
-        telling = [line for line in lines if "FATAL" in line or "error" in line.lower()] or lines
-        return SetupError(f"{what}, see {self._cluster.log}: {telling[-1] if telling else 'it said nothing'}")
+        lines = self._said(since).strip().splitlines() or ["it said nothing"]
+        cause = next((line for line in lines if re.search("FATAL|PANIC|error", line)), lines[-1])
+        return SetupError(f"{what}, see {self._cluster.log}: {cause}")
 
 
 def _environment(environ: Mapping[str, str]) -> dict[str, str]:

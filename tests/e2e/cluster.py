@@ -131,11 +131,11 @@ class Cluster:
         return pid
 
     def processes(self) -> list[Process]:
-        return processes.naming(self.folder)
+        return processes.naming(str(self.folder))
 
     def containers(self) -> list[Process]:
         """Shims and what they watch over."""
-        return processes.naming(self.folder / "agent")
+        return processes.naming(f"{self.folder}/agent/")
 
     def token(self) -> str:
         return (self.folder / "admin.token").read_text().strip()

@@ -15,9 +15,9 @@ class Process(NamedTuple):
     command: str
 
 
-def naming(folder: Path) -> list[Process]:
+def naming(folder: str) -> list[Process]:
     """Every process but this one with the folder in its command, its environment or its working directory."""
-    return [process for process in living() if process.pid != os.getpid() and _names(process, str(folder))]
+    return [process for process in living() if process.pid != os.getpid() and _names(process, folder)]
 
 
 def living() -> Iterator[Process]:

