@@ -42,6 +42,14 @@ def database(dsn: str, name: str) -> str:
     return make_url(dsn).set(database=name).render_as_string(hide_password=False)
 
 
+# Ends what is left of the test's connections, then leaves what a migration leaves.
+EMPTIED = (
+    "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
+    *(f"delete from {table}" for table in ("history", "heads", "tokens", "log_streams", "log_chunks")),
+    "update counter set revision = 1, floor = 0",
+)
+
+
 async def execute(dsn: str, *statements: str) -> None:
     connection = await asyncpg.connect(dsn)
     try:
@@ -88,13 +96,24 @@ async def empty(server: str) -> AsyncIterator[str]:
     await execute(server, f"drop database {name} with (force)")
 
 
+@pytest.fixture(scope="session")
+def spare(server: str) -> Iterator[list[str]]:
+    """Names of databases that tests have given back, empty: making and dropping one takes longer than most tests."""
+    names: list[str] = []
+    yield names
+    asyncio.run(execute(server, *(f"drop database {name} with (force)" for name in names)))
+
+
 @pytest.fixture
-async def dsn(server: str, template: str) -> AsyncIterator[str]:
-    """A migrated database of the test's own."""
-    name = f"test_{token_hex(4)}"
-    await execute(server, f"create database {name} template {template}")
+async def dsn(server: str, template: str, spare: list[str]) -> AsyncIterator[str]:
+    """A migrated database of the test's own, as if fresh."""
+    if not spare:
+        spare.append(f"test_{token_hex(4)}")
+        await execute(server, f"create database {spare[-1]} template {template}")
+    name = spare.pop()
     yield database(server, name)
-    await execute(server, f"drop database {name} with (force)")
+    await execute(database(server, name), *EMPTIED)
+    spare.append(name)
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Runs the API of one process: TLS, tokens and kubeconfig in the data folder, then uvicorn until a signal."""
 
 import logging
+import socket
 from pathlib import Path
 
 import uvicorn
@@ -59,5 +60,18 @@ async def serve(registry: Registry, settings: Settings) -> None:
         timeout_graceful_shutdown=1,
         backlog=4096,
     )
-    log.info("serving on %s", settings.url())
-    await uvicorn.Server(config).serve()
+    await _Server(config, settings).serve()
+
+
+class _Server(uvicorn.Server):
+    """Says when it is ready, and how to use it."""
+
+    def __init__(self, config: uvicorn.Config, settings: Settings) -> None:
+        super().__init__(config)
+        self._settings = settings
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            log.info("serving on %s", self._settings.url())
+            log.info("try: kubectl --kubeconfig %s get nodes", self._settings.data_dir / "kubeconfig")

@@ -14,7 +14,7 @@ from app.registry.objects import Registry
 from app.store import Conflict, Head
 
 TERMINAL = frozenset({"Succeeded", "Failed"})
-_SERVER_CONDITIONS = frozenset({"PodScheduled", "DisruptionTarget"})
+_SERVER_CONDITIONS = frozenset({"PodScheduled"})
 _TRIES = 4
 
 
@@ -84,9 +84,10 @@ def reported(old: Pod, report: Report) -> Pod:
 
 
 def merged(old: PodStatus, new: PodStatus) -> PodStatus:
-    """The agent's status, with what only the server says."""
-    mine = tuple(each for each in old.conditions if each.type in _SERVER_CONDITIONS)
-    theirs = tuple(each for each in new.conditions if each.type not in _SERVER_CONDITIONS)
+    """The agent's status, with what only the server says. A disruption may be either's: the first word stands."""
+    kept = _SERVER_CONDITIONS | ({"DisruptionTarget"} & {each.type for each in old.conditions})
+    mine = tuple(each for each in old.conditions if each.type in kept)
+    theirs = tuple(each for each in new.conditions if each.type not in kept)
     return msgspec.structs.replace(
         new,
         conditions=(*mine, *theirs),

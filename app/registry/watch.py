@@ -77,6 +77,7 @@ class Watch:
         """What has happened since; waits for it at most `seconds`, then returns nothing. Raises a 410 if it is too late."""
         feed = self.store.feed
         kind = self.scope.kind.resource
+        changes: Sequence[Change] | None
         changes, upper = feed.after(kind, self.revision), feed.cursor
         if changes == []:
             await feed.changed_within(seconds, kind)

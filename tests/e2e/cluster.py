@@ -1,16 +1,15 @@
 """A whole Jobplane as its users run it: `jobplane up` in a process of its own, on a folder and a port of its own."""
 
-import ctypes
 import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import httpx
@@ -42,11 +41,6 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def end_with_us() -> None:
-    """In a child, before it becomes what it shall be: it ends even if the tests are killed."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)
-
-
 def environment(**more: str) -> dict[str, str]:
     """Ours without what would change a Jobplane's settings."""
     return {name: value for name, value in os.environ.items() if not name.startswith("JOBPLANE_")} | more
@@ -64,10 +58,14 @@ class Cluster:
         self._up: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
-        self.start()
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, *_: TracebackType | BaseException | None) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
             if kind is None:
                 self.empty()
@@ -93,7 +91,6 @@ class Cluster:
                 stderr=log,
                 env=environment(),
                 start_new_session=True,
-                preexec_fn=end_with_us,
             )
         until(self._is_usable, READY_SECONDS, f"ready; see {self.log}")
 
@@ -142,7 +139,7 @@ class Cluster:
 
     def client(self, token: str | None = None, **how: Any) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.token() if token is None else token}"} if token != "" else {}
-        verify = httpx.create_ssl_context(str(self.folder / "tls" / "ca.crt"), trust_env=False)
+        verify = ssl.create_default_context(cafile=str(self.folder / "tls" / "ca.crt"))
         return httpx.Client(base_url=self.url, headers=headers, verify=verify, timeout=30, trust_env=False, **how)
 
     def api(self) -> Api:

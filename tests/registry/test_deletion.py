@@ -1,0 +1,189 @@
+"""From a DELETE to the end: grace, finalizers, and what a propagation policy leaves behind."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from app.kinds import KINDS
+from app.kinds.base import Kind
+from app.kinds.errors import ApiError
+from app.registry import objects
+from app.registry.deletion import FOREGROUND, ORPHAN, Demand
+from app.registry.objects import Registry
+from tests.conftest import Clock
+from tests.registry.examples import JOBS, PODS, a_job, a_pod, create, example, get, named
+
+STORED = [kind for kind in KINDS if not kind.stored_as]
+every_kind = pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.resource) for kind in STORED])
+HOLD = "example.com/hold"
+
+
+async def delete(registry: Registry, kind: Kind, name: str, namespace: str = "default", **demand: Any) -> bool:
+    """Whether something is left."""
+    _, left = await objects.delete(registry, kind, namespace, name, Demand(**demand))
+    return left is not None
+
+
+async def edit(registry: Registry, kind: Kind, name: str, namespace: str = "default", **metadata: Any) -> None:
+    await objects.edit(registry, kind, namespace, name, lambda old: named(old, **metadata))
+
+
+async def changes(registry: Registry, name: str) -> str:
+    rows = await registry.store.pool.fetch("select change from history where name = $1 order by revision", name)
+    return "".join(row["change"] for row in rows)
+
+
+@every_kind
+async def test_a_finalizer_holds_what_is_deleted(registry: Registry, clock: Clock, kind: Kind) -> None:
+    there = await create(registry, kind, named(example(kind), finalizers=(HOLD,)))
+    name, namespace = there.metadata.name, there.metadata.namespace
+
+    assert await delete(registry, kind, name, namespace, propagation="Background")
+    going = await get(registry, kind, name, namespace)
+    assert going.metadata.deletion_timestamp == clock.now
+    assert going.metadata.finalizers == (HOLD,)
+
+    clock.move(seconds=5)
+    assert await delete(registry, kind, name, namespace, propagation="Background")
+    assert await get(registry, kind, name, namespace) == going  # asking again changes nothing
+
+    await edit(registry, kind, name, namespace, finalizers=())
+    assert await get(registry, kind, name, namespace) is None
+    assert (await changes(registry, name))[-1] == "D"
+
+
+@every_kind
+async def test_without_finalizers_it_goes_at_once(registry: Registry, kind: Kind) -> None:
+    there = await create(registry, kind, example(kind))
+    name, namespace = there.metadata.name, there.metadata.namespace
+
+    assert not await delete(registry, kind, name, namespace, propagation="Background")
+
+    assert await get(registry, kind, name, namespace) is None
+    await create(registry, kind, example(kind))  # the name is free again
+
+
+@every_kind
+async def test_what_is_going_takes_no_new_finalizers(registry: Registry, kind: Kind) -> None:
+    there = await create(registry, kind, named(example(kind), finalizers=(HOLD,)))
+    name, namespace = there.metadata.name, there.metadata.namespace
+    await delete(registry, kind, name, namespace, propagation="Background")
+
+    with pytest.raises(ApiError) as caught:
+        await edit(registry, kind, name, namespace, finalizers=(HOLD, "example.com/more"))
+
+    assert caught.value.code == 422
+    assert "no new finalizers can be added if the object is being deleted" in caught.value.message
+
+
+async def test_a_pod_on_a_node_has_its_grace(registry: Registry, clock: Clock) -> None:
+    await create(registry, PODS, a_pod(node_name="n1"))
+
+    assert await delete(registry, PODS, "p")
+
+    meta = (await get(registry, PODS, "p")).metadata
+    assert meta.deletion_grace_period_seconds == 30
+    assert meta.deletion_timestamp == clock.now + timedelta(seconds=30)
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "grace"),
+    [
+        pytest.param(20, 40, 20, id="longer is not heard"),
+        pytest.param(20, 20, 20, id="the same changes nothing"),
+        pytest.param(None, None, 30, id="the default changes nothing"),
+        pytest.param(40, 10, 10, id="shorter is"),
+        pytest.param(25, 22, 22, id="a little shorter is, and never ends later"),
+    ],
+)
+async def test_a_second_deletion_may_only_shorten_the_grace(
+    registry: Registry, clock: Clock, first: int | None, second: int | None, grace: int
+) -> None:
+    await create(registry, PODS, a_pod(node_name="n1"))
+    asked_at = clock.now
+    await delete(registry, PODS, "p", grace_seconds=first)
+    clock.move(seconds=5)
+
+    await delete(registry, PODS, "p", grace_seconds=second)
+
+    meta = (await get(registry, PODS, "p")).metadata
+    assert meta.deletion_grace_period_seconds == grace
+    assert meta.deletion_timestamp == asked_at + timedelta(seconds=grace)
+
+
+async def test_without_grace_a_pod_goes_at_once(registry: Registry) -> None:
+    await create(registry, PODS, a_pod(node_name="n1"))
+    await delete(registry, PODS, "p")
+
+    assert not await delete(registry, PODS, "p", grace_seconds=0)
+
+    assert await get(registry, PODS, "p") is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "phase"),
+    [
+        pytest.param({}, "Pending", id="never placed"),
+        pytest.param({"node_name": "n1"}, "Succeeded", id="succeeded"),
+        pytest.param({"node_name": "n1"}, "Failed", id="failed"),
+    ],
+)
+async def test_a_pod_with_nothing_to_stop_needs_no_grace(registry: Registry, spec: dict[str, Any], phase: str) -> None:
+    pod = await create(registry, PODS, a_pod(**spec))
+    ended = replace(pod, status=replace(pod.status, phase=phase))
+    await objects.update(registry, PODS, "default", "p", ended, status=True)
+
+    assert not await delete(registry, PODS, "p", grace_seconds=30)
+
+    assert await get(registry, PODS, "p") is None
+
+
+async def test_grace_that_is_over_still_waits_for_finalizers(registry: Registry) -> None:
+    await create(registry, PODS, named(a_pod(node_name="n1"), finalizers=(HOLD,)))
+
+    assert await delete(registry, PODS, "p", grace_seconds=0)
+    assert (await get(registry, PODS, "p")).metadata.deletion_grace_period_seconds == 0
+
+    await edit(registry, PODS, "p", finalizers=())
+    assert await get(registry, PODS, "p") is None
+
+
+async def test_a_pod_without_finalizers_still_waits_for_its_grace(registry: Registry) -> None:
+    await create(registry, PODS, named(a_pod(node_name="n1"), finalizers=(HOLD,)))
+    await delete(registry, PODS, "p")
+
+    await edit(registry, PODS, "p", finalizers=())
+
+    assert (await get(registry, PODS, "p")).metadata.finalizers == ()
+
+
+@pytest.mark.parametrize(
+    ("propagation", "finalizers"),
+    [
+        pytest.param("Orphan", (HOLD, ORPHAN), id="orphan"),
+        pytest.param("Foreground", (HOLD, FOREGROUND), id="foreground"),
+        pytest.param("Background", (HOLD,), id="background"),
+        pytest.param(None, (HOLD, ORPHAN), id="a Job's own default, orphan"),
+    ],
+)
+async def test_the_policy_is_kept_as_a_finalizer(
+    registry: Registry, propagation: Any, finalizers: tuple[str, ...]
+) -> None:
+    await create(registry, JOBS, named(a_job(), finalizers=(HOLD,)))
+
+    await delete(registry, JOBS, "pi", propagation=propagation)
+
+    assert (await get(registry, JOBS, "pi")).metadata.finalizers == finalizers
+
+
+async def test_a_second_policy_replaces_the_first(registry: Registry) -> None:
+    await create(registry, JOBS, named(a_job(), finalizers=(HOLD,)))
+    await delete(registry, JOBS, "pi", propagation="Foreground")
+
+    await delete(registry, JOBS, "pi", propagation="Orphan")
+    assert (await get(registry, JOBS, "pi")).metadata.finalizers == (HOLD, ORPHAN)
+
+    await delete(registry, JOBS, "pi")  # names none: the one there stays
+    assert (await get(registry, JOBS, "pi")).metadata.finalizers == (HOLD, ORPHAN)
