@@ -61,6 +61,7 @@ def up(
 
     Writes DATA_DIR/kubeconfig: `kubectl --kubeconfig DATA_DIR/kubeconfig get nodes`.
     """
+    from app.store.binaries import SetupError
     from app.supervisor import Supervisor
 
     made = settings(
@@ -72,7 +73,11 @@ def up(
         nodes=nodes,
         node_name=node_name,
     )
-    _exit(asyncio.run(Supervisor(made).run()))
+    try:
+        _exit(asyncio.run(Supervisor(made).run()))
+    except SetupError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
 
 
 @app.command()

@@ -40,15 +40,19 @@ def sandbox(pod: Pod) -> SandboxSpec:
         pod_uid=meta.uid,
         namespace=meta.namespace,
         name=meta.name,
-        hostname=pod.spec.hostname or meta.name[:HOSTNAME_LENGTH].rstrip("-."),
+        hostname=hostname(pod),
         annotations=meta.annotations,
     )
+
+
+def hostname(pod: Pod) -> str:
+    return pod.spec.hostname or pod.metadata.name[:HOSTNAME_LENGTH].rstrip("-.")
 
 
 async def container(pod: Pod, key: Key, host: Host) -> ContainerSpec:
     """Raises ConfigError, StartError, and what reading a ConfigMap or Secret raises."""
     spec = _named(pod, key.name)
-    env = await resolve(pod, spec, host.ip, host.lookup)
+    env = {"HOSTNAME": hostname(pod), **await resolve(pod, spec, host.ip, host.lookup)}
     command = argv(spec, env)
     if not command and host.info.name == "process":
         raise StartError("no command specified")  # there is no image that would know one

@@ -49,8 +49,9 @@ def environment(**more: str) -> dict[str, str]:
 class Cluster:
     """One `jobplane up`. As a context manager it starts, and at the end proves that nothing stays behind."""
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
+    def __init__(self, folder: Path, *arguments: str, nodes: int = 1) -> None:
         self.folder = folder
+        self.nodes = nodes
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.log = folder.with_name(f"{folder.name}.log")
@@ -101,10 +102,15 @@ class Cluster:
             return False
         try:
             with self.client() as client:
-                nodes = client.get("/readyz").is_success and client.get("/api/v1/nodes").json().get("items")
+                return client.get("/readyz").is_success and self._ready_nodes(client) == self.nodes
         except httpx.TransportError:
             return False
-        return bool(nodes)
+
+    def _ready_nodes(self, client: httpx.Client) -> int:
+        """For as long as it is not ready, the answer may be a Status."""
+        nodes = client.get("/api/v1/nodes").json().get("items", [])
+        conditions = [each for node in nodes for each in node["status"].get("conditions", [])]
+        return sum(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
 
     def stop(self) -> None:
         """As Ctrl-C or systemd would."""

@@ -27,6 +27,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Pretends twenty nodes."""
-    with Cluster(tmp_path_factory.mktemp("simulated") / "data", "--runtime", "simulated", "--nodes", "20") as running:
+    folder = tmp_path_factory.mktemp("simulated") / "data"
+    with Cluster(folder, "--runtime", "simulated", "--nodes", "20", nodes=20) as running:
         yield running
     assert running.surprises() == []

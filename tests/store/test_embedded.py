@@ -315,14 +315,14 @@ async def test_any_path_will_do(folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["open to others", "a link"])
 async def test_a_socket_folder_that_somebody_else_prepared_is_refused(place: Path, kind: str) -> None:
-    place = place / "socket"
+    socket = place / "socket"
     if kind == "a link":
-        place.symlink_to(place)
+        socket.symlink_to(place)
     else:
-        place.mkdir()
-        place.chmod(0o777)
+        socket.mkdir()
+        socket.chmod(0o777)
     with pytest.raises(SetupError, match="somebody else's"):
-        cluster.make_private(place, cluster.Account(-1, -1))
+        cluster.make_private(socket, cluster.Account(-1, -1))
 
 
 async def test_a_full_log_is_set_aside_at_the_next_start(folder: Path) -> None:

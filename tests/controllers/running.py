@@ -1,0 +1,87 @@
+"""Controllers on a real database, with a clock that stands still: look at everything, until there is nothing to do."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any, TypeVar
+
+from app.controllers.main import controllers, new_mirror
+from app.controllers.runner import Controller, Runner
+from app.kinds.base import Kind
+from app.registry import codec
+from app.registry.objects import Registry
+from app.store import Mirror, Query
+
+GRACE = timedelta(seconds=40)
+T = TypeVar("T")
+
+
+class Running:
+    """The runners of one process, and the mirror that they plan from."""
+
+    def __init__(self, registry: Registry, mirror: Mirror, runners: list[Runner]) -> None:
+        self.registry = registry
+        self.mirror = mirror
+        self.runners = runners
+
+    def move(self, **span: float) -> None:
+        """Move the clock, and let everybody look at it."""
+        self.registry.clock.move(**span)
+        for runner in self.runners:
+            runner._wake.set()
+
+    def look_again(self) -> None:
+        """As after a restart: every key."""
+        for runner in self.runners:
+            for key in runner._controller.everything():
+                runner.look_at(key)
+
+
+@asynccontextmanager
+async def running(registry: Registry, *only: type[Controller]) -> AsyncIterator[Running]:
+    """Run the controllers of these classes, or all."""
+    mirror = new_mirror()
+    chosen = [each for each in controllers(registry, mirror, GRACE) if not only or type(each) in only]
+    runners = [Runner(registry, mirror, each) for each in chosen]
+    await registry.store.fill(mirror)
+    tasks = [asyncio.ensure_future(runner.run()) for runner in runners]
+    try:
+        yield Running(registry, mirror, runners)
+    finally:
+        for task in tasks:
+            task.cancel()
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        registry.store.feed.leave(mirror.apply)
+        for outcome in outcomes:
+            assert isinstance(outcome, asyncio.CancelledError), outcome
+
+
+async def until(registry: Registry, holds: Callable[[], Awaitable[T]], seconds: float = 20) -> T:
+    """What `holds` answers once it is true: asked again after each change."""
+    try:
+        async with asyncio.timeout(seconds):
+            while not (answer := await holds()):
+                await registry.store.feed.changed_within(0.2)
+    except TimeoutError:
+        raise AssertionError(f"still not so: {await holds()}") from None
+    return answer
+
+
+async def settled(registry: Registry, quiet: float = 0.3) -> int:
+    """The revision at which nothing has happened for a moment."""
+    async with asyncio.timeout(20):
+        while await registry.store.feed.changed_within(quiet):
+            pass
+    return await registry.store.revision()
+
+
+async def every(registry: Registry, kind: Kind) -> list[Any]:
+    page = await registry.store.list(Query(kind=kind.resource))
+    return [codec.decode(kind, head) for head in page.heads]
+
+
+async def events(registry: Registry) -> list[tuple[str, str]]:
+    from app.kinds.event import KIND as EVENTS  # noqa: PLC0415
+
+    return [(each.reason, each.message) for each in await every(registry, EVENTS)]

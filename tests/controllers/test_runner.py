@@ -1,0 +1,291 @@
+"""The loop around every controller: what it does when told to look, when refused, when things break, and when it is time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from datetime import UTC, datetime, timedelta
+
+import asyncpg
+import pytest
+
+from app.controllers.runner import Runner
+from app.controllers.work import Work
+from app.kinds.base import Object, ObjectMeta
+from app.kinds.configmap import KIND as CONFIGMAPS
+from app.kinds.configmap import ConfigMap
+from app.plans.plan import Create, Plan, Update
+from app.registry.objects import Registry
+from app.store import Key, Mirror, Store, open_store
+from tests.conftest import Clock
+from tests.controllers.running import every, settled, until
+from tests.registry.examples import create, get, named
+
+KEY = Key("numbers", "", "one")
+Decide = Callable[[Mirror, datetime], Sequence[Work]]
+
+
+class Controller:
+    """Looks at one key, and does what the test says."""
+
+    component = "test-controller"
+
+    def __init__(self, mirror: Mirror, decide: Decide) -> None:
+        self.mirror = mirror
+        self.decide = decide
+        self.looked: list[datetime] = []
+
+    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+        return []
+
+    def everything(self) -> Iterable[Key]:
+        return [KEY]
+
+    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+        self.looked.append(now)
+        return self.decide(self.mirror, now)
+
+
+class Loop:
+    """A runner of that controller."""
+
+    def __init__(self, registry: Registry, decide: Decide) -> None:
+        self.registry = registry
+        self.mirror = Mirror({CONFIGMAPS.resource: ConfigMap})
+        self.controller = Controller(self.mirror, decide)
+        self.runner = Runner(registry, self.mirror, self.controller)
+
+    async def __aenter__(self) -> "Loop":
+        await self.registry.store.fill(self.mirror)
+        self.task = asyncio.ensure_future(self.runner.run())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.task.cancel()
+        await asyncio.wait([self.task])
+
+    async def looked(self, times: int) -> None:
+        async with asyncio.timeout(20):
+            while len(self.controller.looked) < times:
+                await self.registry.store.feed.changed_within(0.02)
+
+    def move(self, **span: float) -> None:
+        self.registry.clock.move(**span)
+        self.runner._wake.set()
+
+
+def a_map(name: str, value: str = "") -> ConfigMap:
+    return ConfigMap(metadata=ObjectMeta(name=name, namespace="default"), data={"value": value})
+
+
+def here(mirror: Mirror, name: str) -> ConfigMap | None:
+    found = mirror.get(Key(CONFIGMAPS.resource, "default", name))
+    return found if isinstance(found, ConfigMap) else None
+
+
+def count_up(mirror: Mirror, _: datetime) -> list[Work]:
+    """Adds one to the number, up to 20: refused if another did so meanwhile."""
+    old = here(mirror, "number")
+    value = int(old.data["value"]) if old else 20
+    if old is None or value >= 20:
+        return []
+    new = ConfigMap(metadata=old.metadata, data={"value": str(value + 1)})
+    return [Work(Plan((Update(new, old),), again_at=datetime(2000, 1, 1, tzinfo=UTC)))]
+
+
+@pytest.fixture
+async def other(dsn: str, clock: Clock) -> AsyncIterator[Registry]:
+    """A second process."""
+    async with open_store(dsn) as store:
+        yield Registry(store, clock)
+
+
+async def test_a_plan_is_carried_out_whole(registry: Registry) -> None:
+    async with Loop(registry, lambda *_: [Work(Plan((Create(a_map("a")), Create(a_map("b")))))]):
+        await until(registry, lambda: get(registry, CONFIGMAPS, "b"))
+
+    a, b = await every(registry, CONFIGMAPS)
+    assert int(b.metadata.resource_version) == int(a.metadata.resource_version) + 1
+    assert a.metadata.uid != b.metadata.uid
+    assert a.metadata.creation_timestamp == registry.clock()
+
+
+async def test_two_that_act_at_once_lose_nothing_and_do_nothing_twice(registry: Registry, other: Registry) -> None:
+    await create(registry, CONFIGMAPS, a_map("number", "0"))
+
+    async with Loop(registry, count_up), Loop(other, count_up):
+
+        async def done() -> bool:
+            return (await get(registry, CONFIGMAPS, "number")).data["value"] == "20"
+
+        await until(registry, done)
+        await settled(registry)
+
+    sql = "select object->'data'->>'value' as value from configmaps_history order by revision"
+    rows = await registry.store.pool.fetch(sql)
+    assert [row["value"] for row in rows] == [str(number) for number in range(21)]
+
+
+async def test_a_stale_plan_is_refused_and_made_again(registry: Registry, other: Registry) -> None:
+    number = await create(registry, CONFIGMAPS, a_map("number", "17"))
+    async with Loop(registry, lambda *_: []) as loop:
+        await loop.looked(1)
+        loop.mirror.held_back = True
+        loop.controller.decide = count_up
+        changed = named(ConfigMap(metadata=number.metadata, data={"value": "18"}))
+        await create_version(other, changed)
+        await registry.store.feed.reach(await other.store.revision())
+        loop.runner.look_at(KEY)
+        await loop.looked(4)
+        assert (await get(registry, CONFIGMAPS, "number")).data["value"] == "18"
+
+        loop.mirror.held_back = False
+
+        async def done() -> bool:
+            return (await get(registry, CONFIGMAPS, "number")).data["value"] == "20"
+
+        loop.move(seconds=60)
+        await until(registry, done)
+
+
+async def create_version(registry: Registry, obj: ConfigMap) -> None:
+    from app.registry import objects  # noqa: PLC0415
+
+    await objects.update(registry, CONFIGMAPS, "default", obj.metadata.name, obj)
+
+
+async def test_what_is_refused_for_good_is_not_tried_without_end(registry: Registry) -> None:
+    """For instance a pod in a namespace that is gone."""
+    lost = named(a_map("a"), namespace="gone")
+
+    async with Loop(registry, lambda *_: [Work(Plan((Create(lost),)))]) as loop:
+        await loop.looked(6)
+        await settled(registry)
+        assert len(loop.controller.looked) == 6  # the clock stands still: no more until it moves
+
+        loop.move(seconds=10)
+        await loop.looked(7)
+
+
+async def test_it_looks_again_when_the_plan_says_so(registry: Registry) -> None:
+    start = registry.now()
+    at = start + timedelta(seconds=30, microseconds=400_000)
+
+    def decide(_: Mirror, now: datetime) -> list[Work]:
+        return [Work(Plan(again_at=at))] if now < at else []
+
+    async with Loop(registry, decide) as loop:
+        await loop.looked(1)
+        loop.move(seconds=29)
+        loop.move(seconds=1.5)  # plans see whole seconds: it is not yet time
+        await settled(registry, 0.1)
+        assert len(loop.controller.looked) == 1
+
+        loop.move(seconds=0.5)
+        await loop.looked(2)
+        await settled(registry, 0.1)
+
+    assert loop.controller.looked == [start, start + timedelta(seconds=31)]
+
+
+async def test_asked_often_to_look_later_it_looks_once(registry: Registry) -> None:
+    at = registry.now() + timedelta(seconds=30)
+    async with Loop(registry, lambda *_: [Work(Plan(again_at=at))]) as loop:
+        for times in range(1, 20):
+            await loop.looked(times)
+            loop.runner.look_at(KEY)
+        await loop.looked(20)
+
+        assert len(loop.runner._later) == 1
+
+
+async def test_one_that_breaks_does_not_stop_the_others(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
+    def decide(mirror: Mirror, now: datetime) -> list[Work]:
+        if len(loop.controller.looked) < 2:
+            raise RuntimeError("broken")
+        return [Work(Plan((Create(a_map("a")),)))] if here(mirror, "a") is None else []
+
+    loop = Loop(registry, decide)
+    async with loop:
+        await loop.looked(1)
+        loop.move(seconds=1)
+        await until(registry, lambda: get(registry, CONFIGMAPS, "a"))
+
+    assert "numbers//one: broken" in caplog.text
+
+
+async def test_a_database_that_goes_away_is_waited_for(registry: Registry, dsn: str) -> None:
+    await create(registry, CONFIGMAPS, a_map("number", "0"))
+    async with Loop(registry, count_up) as loop:
+
+        async def done() -> bool:
+            loop.move(seconds=1)
+            found = await until_answer(lambda: get(registry, CONFIGMAPS, "number"))
+            return found.data["value"] == "20"
+
+        for _ in range(3):
+            await registry.store.feed.changed_within(0.2)
+            await kill_all(dsn)
+        await until(registry, done)
+
+    sql = "select object->'data'->>'value' as value from configmaps_history order by revision"
+    values = [row["value"] for row in await registry.store.pool.fetch(sql)]
+    assert values == [str(number) for number in range(21)]
+
+
+async def until_answer(ask: Callable[[], object]) -> ConfigMap:
+    while True:
+        try:
+            return await ask()
+        except Exception:  # noqa: BLE001, S112 - killed as well
+            continue
+
+
+async def kill_all(dsn: str) -> None:
+    connection = await asyncpg.connect(dsn)
+    sql = "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
+    await connection.execute(sql)
+    await connection.close()
+
+
+async def test_after_an_unknown_outcome_it_plans_from_what_has_come_of_it(
+    registry: Registry, store: Store, dsn: str
+) -> None:
+    """The commit happens and its answer is lost: the runner must not plan before the mirror has it."""
+    from tests.store.proxy import Proxy  # noqa: PLC0415
+
+    async with Proxy(dsn) as proxy, open_store(proxy.dsn) as far:
+        planned: list[list[str]] = []
+
+        def decide(mirror: Mirror, _: datetime) -> list[Work]:
+            there = sorted(each.metadata.name for each in mirror.all(CONFIGMAPS.resource))
+            planned.append(there)
+            if len(there) >= 2:
+                return []
+            return [Work(Plan((Create(a_map(f"n{len(planned)}")),), again_at=datetime(2000, 1, 1, tzinfo=UTC)))]
+
+        async with Loop(Registry(far, registry.clock), lambda *_: []) as loop:
+            await loop.looked(1)
+            await far.commit([])
+            proxy.lose_the_next_answer("jobplane writer")
+            loop.controller.decide = decide
+            loop.runner.look_at(KEY)
+
+            async def done() -> bool:
+                loop.move(seconds=1)
+                return len(await every(registry, CONFIGMAPS)) >= 2
+
+            await until(registry, done)
+            await settled(registry)
+
+    assert planned[:2] == [[], ["n1"]]
+    assert len(await every(registry, CONFIGMAPS)) == 2
+
+
+async def test_a_status_that_was_planned_from_is_a_demand_even_if_it_stays(registry: Registry) -> None:
+    """Whoever acts writes what it looked at, so that of two plans from one state the second is refused."""
+    from app.registry.actions import write_set  # noqa: PLC0415
+
+    number = await create(registry, CONFIGMAPS, a_map("number"))
+    writes = write_set(Plan((Create(a_map("a")),)), [number], "test", registry.now())
+
+    assert [(each.change, each.key.name) for each in writes] == [("A", "a"), ("M", "number"), ("G", "default")]
+    assert write_set(Plan(), [number], "test", registry.now()) == []
