@@ -334,7 +334,10 @@ async def test_a_container_waits_for_its_secret(scene: Scene) -> None:
     scene.api.objects["/api/v1/namespaces/default/secrets/s"] = {"data": {"k": base64.b64encode(b"hush").decode()}}
     await scene.api.until(lambda: scene.api.phase() == "Running", scene.tick)
 
-    assert scene.runtime.specs[scene.runtime.key()].env == {"TOKEN": "hush"}
+    env = scene.runtime.specs[scene.runtime.key()].env
+
+    assert env["TOKEN"] == "hush"
+    assert set(env) == {"HOSTNAME", "TOKEN"}
 
 
 async def test_a_pod_that_is_slow_to_start_says_so(scene: Scene) -> None:

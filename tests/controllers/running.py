@@ -38,13 +38,22 @@ class Running:
                 runner.look_at(key)
 
 
-@asynccontextmanager
-async def running(registry: Registry, *only: type[Controller]) -> AsyncIterator[Running]:
-    """Run the controllers of these classes, or all."""
+async def held_copy(registry: Registry) -> Mirror:
+    """A copy of what there is now, that stays as it is."""
     mirror = new_mirror()
+    await registry.store.fill(mirror)
+    mirror.held_back = True
+    return mirror
+
+
+@asynccontextmanager
+async def running(registry: Registry, *only: type[Controller], copy: Mirror | None = None) -> AsyncIterator[Running]:
+    """Run the controllers of these classes, or all; on a copy that was made earlier, if one is given."""
+    mirror = copy or new_mirror()
     chosen = [each for each in controllers(registry, mirror, GRACE) if not only or type(each) in only]
     runners = [Runner(registry, mirror, each) for each in chosen]
-    await registry.store.fill(mirror)
+    if copy is None:
+        await registry.store.fill(mirror)
     tasks = [asyncio.ensure_future(runner.run()) for runner in runners]
     try:
         yield Running(registry, mirror, runners)

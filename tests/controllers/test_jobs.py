@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -18,10 +18,8 @@ from app.registry.reports import Report, accept
 from app.plans.template import TRACKING
 from app.store import open_store
 from tests.conftest import Clock
-from tests.controllers.running import Running, events, every, running, settled, until
-from tests.registry.examples import JOBS, PODS, a_job, create, get
-
-Keep = Callable[[list[Pod]], bool]
+from tests.controllers.running import Running, events, every, held_copy, running, settled, until
+from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, create, get
 
 
 @pytest.fixture
@@ -130,15 +128,7 @@ async def test_fifty_pods_with_two_controllers_at_once(registry: Registry, other
     """Nothing but the preconditions keeps the two apart."""
     async with running(registry, JobController) as first, running(other, JobController) as second:
         await create(registry, JOBS, a_job(parallelism=10, completions=50))
-        running_both = (first, second)
-
-        async def done() -> bool:
-            await ends(registry, await pods(registry, "Pending"), "Succeeded")
-            return bool((await get(registry, JOBS, "pi")).status.completion_time)
-
-        async with asyncio.timeout(60):
-            while not await done():
-                await until_some_wait(registry, running_both)
+        await finishes(registry, first, second)
         await settled(registry)
 
     status = (await get(registry, JOBS, "pi")).status
@@ -150,61 +140,205 @@ async def test_fifty_pods_with_two_controllers_at_once(registry: Registry, other
     await counts_only_rose(registry)
 
 
-async def until_some_wait(registry: Registry, both: tuple[Running, ...]) -> None:
-    for each in both:
-        each.move(seconds=1)
-    await registry.store.feed.changed_within(0.2)
-
-
 async def counts_only_rose(registry: Registry) -> None:
     sql = "select coalesce(object->'status'->>'succeeded', '0')::int as n from jobs_history order by revision"
     counts = [row["n"] for row in await registry.store.pool.fetch(sql)]
     assert counts == sorted(counts)
 
 
+async def ended_pod(registry: Registry) -> None:
+    async with running(registry, JobController):
+        await there_are(registry, 3)
+        await settled(registry, 0.1)
+    await ends(registry, (await pods(registry))[:1], "Succeeded")
+
+
+async def wanted_fewer(registry: Registry) -> None:
+    async with running(registry, JobController):
+        await there_are(registry, 3)
+        await settled(registry, 0.1)
+    await scaled(registry, 1)
+
+
+async def nothing_yet(_: Registry) -> None:
+    """The Job is there, and none of its pods."""
+
+
+async def scaled(registry: Registry, parallelism: int) -> None:
+    def change(job: Any) -> Any:
+        return replace(job, spec=replace(job.spec, parallelism=parallelism))
+
+    await objects.edit(registry, JOBS, "default", "pi", change)
+
+
+async def nothing_more(_: Registry) -> None:
+    """Only the other controller acts."""
+
+
+async def scaled_down(registry: Registry) -> None:
+    await scaled(registry, 1)
+
+
 @pytest.mark.parametrize(
-    ("change", "active"),
+    ("seen", "meanwhile", "active"),
     [
-        pytest.param("a pod ended", 3, id="after a pod ended"),
-        pytest.param("pods were created", 3, id="after the pods were created"),
-        pytest.param("scaled down", 1, id="after the Job was scaled down"),
+        pytest.param(nothing_yet, nothing_more, 3, id="another has created the pods"),
+        pytest.param(nothing_yet, scaled_down, 1, id="fewer pods are wanted by now"),
+        pytest.param(ended_pod, nothing_more, 3, id="another has counted a pod and replaced it"),
+        pytest.param(wanted_fewer, nothing_more, 1, id="another has deleted what was too many"),
     ],
 )
-async def test_a_stale_copy_leads_to_refusals_and_nothing_else(
-    registry: Registry, other: Registry, change: str, active: int
+async def test_what_is_planned_from_a_stale_copy_is_refused(
+    registry: Registry, other: Registry, seen: Any, meanwhile: Any, active: int
 ) -> None:
     await create(registry, JOBS, a_job(parallelism=3, completions=9))
-    async with running(registry, JobController) as stale:
-        if change != "pods were created":
-            await there_are(registry, 3)
-            await status_is(registry, active=3)
-        stale.mirror.held_back = True
-        if change == "pods were created":
-            stale.mirror.held_back = False
-    async with running(registry, JobController) as stale:
-        await settled(registry, 0.1)
-        stale.mirror.held_back = True
-        await meddle(registry, other, change)
-        await settled(registry, 0.1)
-        before = await versions(registry, "pods"), await versions(registry, "jobs")
-
-        stale.look_again()
-        stale.runners[0].look_at(await key_of_job())
-        for _ in range(8):
-            stale.move(seconds=10)
-            stale.look_again()
-            await settled(registry, 0.05)
-        assert (await versions(registry, "pods"), await versions(registry, "jobs")) == before
-
-        stale.mirror.held_back = False
-        stale.move(seconds=60)
-        stale.look_again()
+    await seen(registry)
+    copy = await held_copy(registry)
+    await meanwhile(registry)
+    async with running(other, JobController):
         await status_is(registry, active=active)
+        await registry.store.feed.reach(await settled(other, 0.2))
+        before = await written(registry)
+
+        async with running(registry, JobController, copy=copy) as stale:
+            for _ in range(3):  # refused, again and again
+                await registry.store.feed.changed_within(0.1)
+                stale.move(seconds=10)
+            assert stale.runners[0]._failures
+            assert await written(registry) == before
+
+            copy.held_back = False
+            stale.move(seconds=60)
+            await status_is(registry, active=active)
+            await finishes(registry, stale)
+        await settled(registry)
+    status = (await get(registry, JOBS, "pi")).status
+    assert (status.succeeded, status.failed, status.active) == (9, 0, 0)
+    assert Counter(pod.status.phase for pod in await pods(registry)) == {"Succeeded": 9}
+    await counts_only_rose(registry)
+
+
+async def written(registry: Registry) -> tuple[Counter[str], Counter[str], int]:
+    return await versions(registry, "pods"), await versions(registry, "jobs"), len(await events(registry))
+
+
+async def finishes(registry: Registry, *controllers: Running) -> None:
+    """Lets pods succeed until the Job is complete."""
+    async with asyncio.timeout(60):
+        while not (await get(registry, JOBS, "pi")).status.completion_time:
+            alive = [pod for pod in await pods(registry, "Pending") if pod.metadata.deletion_timestamp is None]
+            await ends(registry, alive, "Succeeded")
+            for each in controllers:
+                each.move(seconds=1)
+            await registry.store.feed.changed_within(0.2)
+
+
+async def test_a_deleted_pod_is_counted_as_failed_and_replaced(registry: Registry) -> None:
+    await create(registry, JOBS, a_job(parallelism=1, completions=1))
+    async with running(registry, JobController) as controllers:
+        await there_are(registry, 1)
+        (pod,) = await pods(registry)
+        await objects.delete(registry, PODS, "default", pod.metadata.name, Demand())
+
+        await status_is(registry, failed=1)
+        controllers.move(seconds=30)
+        await status_is(registry, failed=1, active=1)
+
+    (new,) = await pods(registry)
+    assert new.metadata.uid != pod.metadata.uid
+
+
+async def test_a_job_in_a_namespace_that_is_gone_is_left_alone(registry: Registry) -> None:
+    await create(registry, JOBS, a_job())
+    await objects.delete(registry, NAMESPACES, "", "default", Demand())
+
+    async with running(registry, JobController) as controllers:
+        await settled(registry)
+        tries = controllers.runners[0]._failures
+        assert list(tries.values()) == [6]  # and no more before the clock moves
+    assert await pods(registry) == []
+
+
+class TestDeletingAJob:
+    """With the garbage collector: what becomes of the pods."""
+
+    @pytest.fixture(autouse=True)
+    async def two_pods(self, registry: Registry) -> AsyncIterator[None]:
+        await create(registry, JOBS, a_job(parallelism=2, completions=2))
+        async with running(registry, JobController, GarbageController):
+            await there_are(registry, 2)
+            await settled(registry, 0.1)
+            yield
+
+    async def delete(self, registry: Registry, propagation: Any) -> None:
+        await objects.delete(registry, JOBS, "default", "pi", Demand(propagation=propagation))
+
+    async def test_in_the_background_the_pods_go_after_it(self, registry: Registry) -> None:
+        await self.delete(registry, "Background")
+        assert await get(registry, JOBS, "pi") is None
+
+        await there_are(registry, 0)
+
+    async def test_running_pods_lose_the_finalizer_and_have_their_grace(self, registry: Registry) -> None:
+        for pod in await pods(registry):
+            await objects.rewrite(registry, PODS, "default", pod.metadata.name, on_node)
+
+        await self.delete(registry, "Background")
+
+        async def going() -> bool:
+            return all(pod.metadata.deletion_timestamp and not pod.metadata.finalizers for pod in await pods(registry))
+
+        await until(registry, going)
         await settled(registry, 0.1)
-    await counts_are_exact(registry)
+        assert {pod.metadata.deletion_grace_period_seconds for pod in await pods(registry)} == {30}
+        await gone(registry)
+        await there_are(registry, 0)
+
+    async def test_orphaned_the_pods_stay_without_an_owner(self, registry: Registry) -> None:
+        await self.delete(registry, "Orphan")
+
+        async def over() -> bool:
+            return await get(registry, JOBS, "pi") is None
+
+        await until(registry, over)
+        await settled(registry, 0.1)
+        left = await pods(registry)
+        assert len(left) == 2
+        for pod in left:
+            assert pod.metadata.owner_references == ()
+            assert pod.metadata.finalizers == ()
+            assert pod.metadata.deletion_timestamp is None
+
+    async def test_in_the_foreground_it_waits_for_its_pods(self, registry: Registry) -> None:
+        for pod in await pods(registry):
+            await objects.rewrite(registry, PODS, "default", pod.metadata.name, on_node)
+
+        await self.delete(registry, "Foreground")
+        await settled(registry)
+        job = await get(registry, JOBS, "pi")
+        assert job.metadata.finalizers == ("foregroundDeletion",)
+        assert len(await pods(registry)) == 2
+        assert all(pod.metadata.deletion_timestamp for pod in await pods(registry))
+
+        await gone(registry)
+
+        async def over() -> bool:
+            return await get(registry, JOBS, "pi") is None
+
+        await until(registry, over)
+        assert await pods(registry) == []
 
 
-async def key_of_job() -> Any:
-    from app.registry.codec import key_of  # noqa: PLC0415
-
-    return key_of(JOBS, "default", "pi")
+async def gone(registry: Registry) -> None:
+    """As the agent says it when the containers have ended."""
+    reports = [
+        Report(
+            namespace="default",
+            name=pod.metadata.name,
+            uid=pod.metadata.uid,
+            status=replace(pod.status, phase="Failed"),
+            gone=True,
+        )
+        for pod in await pods(registry)
+    ]
+    await accept(registry, PODS, reports, lambda _: True)
