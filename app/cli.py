@@ -44,6 +44,8 @@ def settings(**given: Any) -> Settings:
     logging.basicConfig(level=made.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("alembic", "httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+    # A database that is away is our own store's to tell, in a line.
+    logging.getLogger("asyncpg").setLevel(logging.ERROR)
     return made
 
 

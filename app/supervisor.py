@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from app.settings import Settings
+from app.store.binaries import SetupError
 from app.store.embedded import Postgres
 
 log = logging.getLogger(__name__)
@@ -33,6 +34,7 @@ class Supervisor:
         self._settings = settings
         self._stopping = asyncio.Event()
         self._postgres: Postgres | None = None
+        self._tasks: list[asyncio.Task[None]] = []
 
     async def run(self) -> int:
         """Run until SIGINT or SIGTERM."""
@@ -42,30 +44,33 @@ class Supervisor:
         self._settings.data_dir.mkdir(parents=True, exist_ok=True)
         for name in ("admin.token", "agent.token"):
             _secret(self._settings.data_dir / name)
-        environment = self._environment(await self._start_postgres())
-        await self._until_stopped(
-            [
-                *([self._keep_postgres()] if self._postgres else []),
-                *(self._keep(name, arguments, environment) for name, arguments in self._commands()),
-            ]
-        )
-        if self._postgres:
-            await self._postgres.stop()
+        given = self._settings.database_url.get_secret_value()
+        self._postgres = None if given else Postgres(self._settings.data_dir / "postgres")
+        environment = self._environment(self._postgres.dsn if self._postgres else given)
+        try:
+            await self._run(environment)
+        finally:
+            self._stopping.set()
+            # Postgres last: what ends before it may still have something to write.
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._postgres:
+                await self._postgres.stop()
         return 0
 
-    async def _until_stopped(self, runs: Sequence[Coroutine[Any, Any, None]]) -> None:
-        tasks = [asyncio.ensure_future(run) for run in runs]
+    async def _run(self, environment: dict[str, str]) -> None:
+        """The API starts beside Postgres, for most of its start is not the database's; the others when there is one."""
+        first, *others = self._commands()
+        self._begin(self._keep(*first, environment))
+        if self._postgres:
+            await self._postgres.start()
+            self._begin(self._keep_postgres(self._postgres))
+        for each in others:
+            self._begin(self._keep(*each, environment))
         await self._stopping.wait()
         log.info("stopping")
-        # Postgres last: what ends before it may still have something to write.
-        await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _start_postgres(self) -> str:
-        given = self._settings.database_url.get_secret_value()
-        if given:
-            return given
-        self._postgres = Postgres(self._settings.data_dir / "postgres")
-        return await self._postgres.start()
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.ensure_future(work))
 
     def _environment(self, dsn: str) -> dict[str, str]:
         """The children's: secrets travel by environment and file, never by command line, which everybody may read."""
@@ -93,11 +98,10 @@ class Supervisor:
             ("agent", agent + (["--node-name", settings.node_name] if settings.node_name else [])),
         ]
 
-    async def _keep_postgres(self) -> None:
-        """Start Postgres again whenever it ends by itself, until everything else has ended."""
-        assert self._postgres  # noqa: S101 - only called when it is ours
+    async def _keep_postgres(self, postgres: Postgres) -> None:
+        """Start Postgres again whenever it ends by itself."""
         while not self._stopping.is_set():
-            ended = asyncio.ensure_future(self._postgres.wait())
+            ended = asyncio.ensure_future(postgres.wait())
             stopping = asyncio.ensure_future(self._stopping.wait())
             await asyncio.wait((ended, stopping), return_when=asyncio.FIRST_COMPLETED)
             stopping.cancel()
@@ -105,7 +109,22 @@ class Supervisor:
                 ended.cancel()
                 return
             log.warning("Postgres ended with %s: starting it again", ended.result())
-            await self._postgres.start()
+            await self._start_again(postgres)
+
+    async def _start_again(self, postgres: Postgres) -> None:
+        while not self._stopping.is_set():
+            try:
+                await postgres.start()
+            except SetupError as error:
+                log.error("Postgres does not start: %s", error)
+                await self._pause(_LONGEST_PAUSE)
+            else:
+                return
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not beyond the moment when we stop."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
 
     async def _keep(self, name: str, arguments: Sequence[str], environment: dict[str, str]) -> None:
         """Run a child, and start it again whenever it ends, until we stop."""
@@ -118,8 +137,7 @@ class Supervisor:
                 return
             pause = _PAUSE_SECONDS if loop.time() - started > _STEADY_SECONDS else min(pause * 2, _LONGEST_PAUSE)
             log.warning("%s ended with %s: starting it again", name, child.returncode)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), pause)
+            await self._pause(pause)
 
     async def _watched(self, child: asyncio.subprocess.Process) -> bool:
         """Wait for the child to end, or end it when we stop; tell whether we stop."""

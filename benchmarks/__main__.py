@@ -1,8 +1,10 @@
 """The command line: `python -m benchmarks --help`. Ends with 1 if a case broke, not if a target was missed."""
 
 import argparse
+import asyncio
 import os
 import resource
+import signal
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -33,6 +35,7 @@ def _arguments() -> argparse.Namespace:
 
 
 async def _run(cases: list[Case], checkouts: list[Checkout], given: argparse.Namespace) -> int:
+    _end_on(signal.SIGTERM)
     began, load = datetime.now(UTC), os.getloadavg()
     async with checkouts[0].up() as cluster:  # also warms what the first start reads from the disk
         described = machine.described(cluster.postgres_version(), load)
@@ -49,6 +52,13 @@ async def _run(cases: list[Case], checkouts: list[Checkout], given: argparse.Nam
     return 1 if any(result.broken for result in results) else 0
 
 
+def _end_on(number: signal.Signals) -> None:
+    """As Ctrl-C does already: nothing that was started stays behind."""
+    task = asyncio.current_task()
+    if task is not None:
+        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+
+
 def main() -> int:
     given = _arguments()
     checkouts = [Checkout(HERE), *([Checkout(given.against.resolve())] if given.against else [])]
@@ -59,7 +69,10 @@ def main() -> int:
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # 1,000 watchers
     cases = [case for case in CASES if not given.only or case.name in given.only]
-    return uvloop.run(_run(cases, checkouts, given))
+    try:
+        return uvloop.run(_run(cases, checkouts, given))
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        return 130
 
 
 if __name__ == "__main__":

@@ -89,7 +89,7 @@ class Checkout:
     ) -> AsyncIterator[Cluster]:
         """Start it, wait until all of its nodes are ready, and end it afterwards."""
         folder = Path(tempfile.mkdtemp(prefix="jobplane-bench-"))
-        began = time.monotonic()
+        began, kept = time.monotonic(), False
         child, port = await self._start(folder, runtime, nodes)
         try:
             cluster = Cluster(folder / "data", port, child.pid)
@@ -98,10 +98,14 @@ class Checkout:
                 cluster.ready_after = time.monotonic() - began
                 await _nodes_ready(cluster, nodes)
             yield cluster
+        except Exception as error:
+            kept = True
+            error.add_note(f"its folder and log are kept in {folder}")
+            raise
         finally:
             await _end(child)
-        # After a failure the folder stays: its log says why.
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            if not kept:
+                await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _start(self, folder: Path, runtime: str, nodes: int) -> tuple[asyncio.subprocess.Process, int]:
         port = _free_port()

@@ -13,7 +13,7 @@ from benchmarks.case import Case
 from benchmarks.cluster import Checkout
 from benchmarks.figures import Figure
 
-LONGEST = 900.0  # seconds for one run of one case
+LONGEST = 400.0  # seconds for one run of one case
 
 
 @dataclass(frozen=True)

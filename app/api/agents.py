@@ -14,7 +14,7 @@ from app.api import errors
 from app.api.auth import Authenticator, User, path_refusal
 from app.api.content import read_body
 from app.kinds import by_name
-from app.kinds.base import Kind, Struct, at
+from app.kinds.base import Int32, Int64, Kind, Struct, at
 from app.kinds.errors import bad_request
 from app.kinds.pod import Pod
 from app.registry import reports
@@ -40,8 +40,8 @@ class LogPiece(Struct):
     namespace: Annotated[str, at(0)] = ""
     name: Annotated[str, at(0)] = ""
     container: Annotated[str, at(0)] = ""
-    attempt: Annotated[int, at(0)] = 0
-    offset: Annotated[int, at(0)] = 0
+    attempt: Annotated[Int32, at(0)] = 0
+    offset: Annotated[Int64, at(0)] = 0
     data: Annotated[bytes, at(0)] = b""
 
 
@@ -72,11 +72,14 @@ class Agents:
         raise errors.NO_SUCH_PATH
 
     async def _statuses(self, user: User, body: bytes) -> Response:
-        outcomes = await reports.accept(self.registry, _pods(), _read(body, Reports).items, user.is_node)
+        items = _read(body, Reports).items
+        _check_names(*(name for item in items for name in (item.namespace, item.name)))
+        outcomes = await reports.accept(self.registry, _pods(), items, user.is_node)
         return _json({"items": outcomes})
 
     async def _logs(self, user: User, body: bytes) -> Response:
         pieces = _read(body, LogPieces).items
+        _check_names(*(name for piece in pieces for name in (piece.namespace, piece.name, piece.container)))
         allowed = await self._allowed(user, pieces)
         mine = [piece for piece in pieces if piece.uid in allowed]
         sizes = await self.registry.store.logs.append([_append(piece) for piece in mine])
@@ -106,6 +109,12 @@ def _read(body: bytes, type_: type[S]) -> S:
         return msgspec.json.decode(body, type=type_)
     except msgspec.MsgspecError as error:
         raise bad_request(f"the body is not what an agent sends: {error}") from error
+
+
+def _check_names(*names: str) -> None:
+    """Postgres cannot even look for a NUL."""
+    if any("\0" in name for name in names):
+        raise bad_request("a name may not contain NUL characters")
 
 
 def _append(piece: LogPiece) -> Append:

@@ -79,8 +79,14 @@ def _continued(token: str) -> tuple[int | None, tuple[str, str] | None]:
     try:
         read = msgspec.json.decode(base64.urlsafe_b64decode(token), type=_Token)
     except (ValueError, msgspec.MsgspecError) as error:
-        raise bad_request("continue key is not valid: it must be one that a list has returned") from error
+        raise _not_ours() from error
+    if "\0" in read.namespace + read.name:
+        raise _not_ours()
     return read.revision, (read.namespace, read.name)
+
+
+def _not_ours() -> ApiError:
+    return bad_request("continue key is not valid: it must be one that a list has returned")
 
 
 def list_meta(page: Page, options: ListOptions) -> dict[str, Any]:

@@ -132,8 +132,9 @@ async def bind(registry: Registry, request: Request, found: Target) -> Response:
     """POST pods/NAME/binding: put a pod on a node, once."""
     object_body(request.headers.get("content-type"))
     given = await content.read_document(request)
-    node = given.get("target", {}).get("name", "") if isinstance(given, dict) else ""
-    if not node:
+    target = given.get("target") if isinstance(given, dict) else None
+    node = target.get("name") if isinstance(target, dict) else None
+    if not (node and isinstance(node, str)):
         raise bad_request("a Binding must name the node in target.name")
 
     def change(old: Object) -> Object:

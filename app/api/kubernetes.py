@@ -13,6 +13,7 @@ from app.api import collection, errors, item, logs, watch
 from app.api.auth import NODES, Action, Authenticator, User, check
 from app.api.query import flag
 from app.api.routes import Target, target
+from app.kinds.errors import bad_request
 from app.registry.objects import Registry
 from app.registry.references import is_needed
 
@@ -37,6 +38,8 @@ class Kubernetes:
 
     async def _answer(self, request: Request) -> Response | watch.Stream:
         user = await self.authenticator.user(request.headers.get("authorization"))
+        if "\0" in request.url.path or b"%00" in request.scope["query_string"]:
+            raise bad_request("a request may not contain NUL characters")  # Postgres could not look for them
         found = target(request.url.path)
         if found is None:
             raise errors.NO_SUCH_PATH

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Annotated, cast
 
 import msgspec
@@ -40,37 +41,43 @@ async def accept(
     registry: Registry, kind: Kind, reports: Sequence[Report], owns: Callable[[str], bool]
 ) -> list[Outcome]:
     """Store the reports; `owns(node)` tells whether the reporter speaks for a node."""
+    waiting: dict[str, list[Report]] = {}  # by pod, in order: told together they are one version
+    for report in reports:
+        waiting.setdefault(report.uid, []).append(report)
     outcomes: dict[str, Outcome] = {}
-    waiting = list(reports)
     for _ in range(_TRIES):
-        heads = await registry.store.get_many([key_of(kind, each.namespace, each.name) for each in waiting])
-        found = [heads.get(key_of(kind, each.namespace, each.name)) for each in waiting]
+        keys = [key_of(kind, each[0].namespace, each[0].name) for each in waiting.values()]
+        heads = await registry.store.get_many(keys)
         done = await asyncio.gather(
-            *(_accept_one(registry, kind, each, head, owns) for each, head in zip(waiting, found, strict=True))
+            *(
+                _accept_one(registry, kind, each, heads.get(key), owns)
+                for each, key in zip(waiting.values(), keys, strict=True)
+            )
         )
         outcomes |= {outcome.uid: outcome for outcome in done}
-        waiting = [each for each in waiting if outcomes[each.uid].code == 409]
+        waiting = {uid: each for uid, each in waiting.items() if outcomes[uid].code == 409}
         if not waiting:
             break
     return [outcomes[each.uid] for each in reports]
 
 
 async def _accept_one(
-    registry: Registry, kind: Kind, report: Report, head: Head | None, owns: Callable[[str], bool]
+    registry: Registry, kind: Kind, reports: Sequence[Report], head: Head | None, owns: Callable[[str], bool]
 ) -> Outcome:
-    if head is None or head.uid != report.uid:
-        return Outcome(report.uid, 404, "no such pod")
+    uid = reports[0].uid
+    if head is None or head.uid != uid:
+        return Outcome(uid, 404, "no such pod")
     old = cast("Pod", decode(kind, head))
     if not owns(old.spec.node_name):
-        return Outcome(report.uid, 403, "the pod is not bound to a node of this agent")
-    now = reported(old, report)
+        return Outcome(uid, 403, "the pod is not bound to a node of this agent")
+    now = reduce(reported, reports, old)
     if now == old:
-        return Outcome(report.uid, 200)
+        return Outcome(uid, 200)
     try:
         await registry.store.commit([write_of(kind, now, "D" if deletion.is_over(now) else "M", old)])
     except Conflict:
-        return Outcome(report.uid, 409, "changed meanwhile")
-    return Outcome(report.uid, 200)
+        return Outcome(uid, 409, "changed meanwhile")
+    return Outcome(uid, 200)
 
 
 def reported(old: Pod, report: Report) -> Pod:

@@ -233,6 +233,8 @@ class Follower:
             watch = self._inotify.add(folder.path / name)
             watches.append(watch)
             self._watched[watch] = folder.key
+            if (folder.path / name).stat().st_size:  # of what was written before there was a watch, nothing will tell
+                self.look(folder.key)
 
     def _listen(self) -> None:
         if self._inotify:

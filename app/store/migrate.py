@@ -1,19 +1,27 @@
 """Bringing a database to this version's schema. Called by `jobplane migrate` and `jobplane up`; many may call at once."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from alembic import command
-from alembic.config import Config
-from sqlalchemy import Connection, text
-from sqlalchemy.engine import make_url
-from sqlalchemy.ext.asyncio import create_async_engine
-from sqlalchemy.pool import NullPool
+import asyncpg
+
+if TYPE_CHECKING:
+    from alembic.config import Config
+    from sqlalchemy import Connection
 
 _LOCK = 7_021_996  # any number, as long as every version of this program uses the same
+MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 
 
 async def migrate(dsn: str, revision: str = "head") -> None:
     """Upgrade (or downgrade, to an older `revision` or `base`) in one go, one process at a time."""
+    if revision == "head" and await _is_current(dsn):
+        return
+    from sqlalchemy import text
+    from sqlalchemy.engine import make_url
+    from sqlalchemy.ext.asyncio import create_async_engine
+    from sqlalchemy.pool import NullPool
+
     engine = create_async_engine(make_url(dsn).set(drivername="postgresql+asyncpg"), poolclass=NullPool)
     async with engine.connect() as connection:
         await connection.execute(text("select pg_advisory_lock(:lock)"), {"lock": _LOCK})
@@ -23,17 +31,33 @@ async def migrate(dsn: str, revision: str = "head") -> None:
     await engine.dispose()
 
 
-def config() -> Config:
+def config() -> "Config":
     """Alembic's, with the migrations that this version carries."""
+    from alembic.config import Config
+
     made = Config()
-    made.set_main_option("script_location", str(Path(__file__).resolve().parents[2] / "migrations"))
+    made.set_main_option("script_location", str(MIGRATIONS))
     return made
 
 
-def _migrate(connection: Connection, revision: str) -> None:
+def _migrate(connection: "Connection", revision: str) -> None:
+    from alembic import command
+
     made = config()
     made.attributes["connection"] = connection
     if revision == "base" or revision.startswith("-"):
         command.downgrade(made, revision)
     else:
         command.upgrade(made, revision)
+
+
+async def _is_current(dsn: str) -> bool:
+    """Whether there is nothing to do: then the half second that loading the tools takes is saved at every start."""
+    newest = max(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py"))
+    connection = await asyncpg.connect(dsn)
+    try:
+        if not await connection.fetchval("select to_regclass('alembic_version') is not null"):
+            return False
+        return bool(await connection.fetchval("select version_num from alembic_version") == newest)
+    finally:
+        await connection.close()

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from app.controllers.main import controllers, new_mirror
 from app.controllers.runner import Controller, Runner
 from app.kinds.base import Kind
+from app.kinds.event import KIND as EVENTS
 from app.registry import codec
 from app.registry.objects import Registry
 from app.store import Mirror, Query
@@ -91,6 +92,5 @@ async def every(registry: Registry, kind: Kind) -> list[Any]:
 
 
 async def events(registry: Registry) -> list[tuple[str, str]]:
-    from app.kinds.event import KIND as EVENTS  # noqa: PLC0415
-
-    return [(each.reason, each.message) for each in await every(registry, EVENTS)]
+    told = sorted(await every(registry, EVENTS), key=lambda each: int(each.metadata.resource_version))
+    return [(each.reason, each.message) for each in told]

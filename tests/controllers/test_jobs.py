@@ -11,11 +11,11 @@ from msgspec.structs import replace
 from app.controllers.garbage import GarbageController
 from app.controllers.jobs import JobController
 from app.kinds.pod import Pod
+from app.plans.template import TRACKING
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
 from app.registry.reports import Report, accept
-from app.plans.template import TRACKING
 from app.store import open_store
 from tests.conftest import Clock
 from tests.controllers.running import Running, events, every, held_copy, running, settled, until

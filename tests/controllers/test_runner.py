@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Self
 
 import asyncpg
 import pytest
@@ -13,11 +14,14 @@ from app.kinds.base import Object, ObjectMeta
 from app.kinds.configmap import KIND as CONFIGMAPS
 from app.kinds.configmap import ConfigMap
 from app.plans.plan import Create, Plan, Update
+from app.registry import objects
+from app.registry.actions import write_set
 from app.registry.objects import Registry
 from app.store import Key, Mirror, Store, open_store
 from tests.conftest import Clock
 from tests.controllers.running import every, settled, until
 from tests.registry.examples import create, get, named
+from tests.store.proxy import Proxy
 
 KEY = Key("numbers", "", "one")
 Decide = Callable[[Mirror, datetime], Sequence[Work]]
@@ -53,7 +57,7 @@ class Loop:
         self.controller = Controller(self.mirror, decide)
         self.runner = Runner(registry, self.mirror, self.controller)
 
-    async def __aenter__(self) -> "Loop":
+    async def __aenter__(self) -> Self:
         await self.registry.store.fill(self.mirror)
         self.task = asyncio.ensure_future(self.runner.run())
         return self
@@ -147,8 +151,6 @@ async def test_a_stale_plan_is_refused_and_made_again(registry: Registry, other:
 
 
 async def create_version(registry: Registry, obj: ConfigMap) -> None:
-    from app.registry import objects  # noqa: PLC0415
-
     await objects.update(registry, CONFIGMAPS, "default", obj.metadata.name, obj)
 
 
@@ -235,7 +237,7 @@ async def until_answer(ask: Callable[[], object]) -> ConfigMap:
     while True:
         try:
             return await ask()
-        except Exception:  # noqa: BLE001, S112 - killed as well
+        except Exception:  # killed as well
             continue
 
 
@@ -250,8 +252,6 @@ async def test_after_an_unknown_outcome_it_plans_from_what_has_come_of_it(
     registry: Registry, store: Store, dsn: str
 ) -> None:
     """The commit happens and its answer is lost: the runner must not plan before the mirror has it."""
-    from tests.store.proxy import Proxy  # noqa: PLC0415
-
     async with Proxy(dsn) as proxy, open_store(proxy.dsn) as far:
         planned: list[list[str]] = []
 
@@ -282,8 +282,6 @@ async def test_after_an_unknown_outcome_it_plans_from_what_has_come_of_it(
 
 async def test_a_status_that_was_planned_from_is_a_demand_even_if_it_stays(registry: Registry) -> None:
     """Whoever acts writes what it looked at, so that of two plans from one state the second is refused."""
-    from app.registry.actions import write_set  # noqa: PLC0415
-
     number = await create(registry, CONFIGMAPS, a_map("number"))
     writes = write_set(Plan((Create(a_map("a")),)), [number], "test", registry.now())
 

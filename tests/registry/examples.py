@@ -6,11 +6,11 @@ from msgspec.structs import replace
 
 from app.kinds import by_name, decode
 from app.kinds.base import Kind, Object, ObjectMeta
+from app.kinds.container import Container
 from app.kinds.job import KIND as JOBS
 from app.kinds.job import Job, JobSpec
 from app.kinds.pod import KIND as PODS
 from app.kinds.pod import Pod, PodSpec
-from app.kinds.container import Container
 from app.registry import codec, objects
 from app.registry.objects import Registry
 from tests.build import a_template

@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from app.kinds.configmap import KIND as CONFIGMAPS
 from app.kinds.errors import ApiError
 from app.registry.watch import Scope, Watch
-from app.kinds.configmap import KIND as CONFIGMAPS
-from app.store import Query, Store
+from app.store import Query, Store, open_store
 from app.store import compact as compaction
 from app.store.compact import compact
 from tests.store.writes import KIND, create, delete, key, modify
@@ -73,8 +73,6 @@ async def test_twice_does_no_harm(store: Store) -> None:
 
 
 async def test_a_watch_from_below_is_told_410(dsn: str) -> None:
-    from app.store import open_store  # noqa: PLC0415
-
     async with open_store(dsn, ring_bytes=1) as store:  # nothing is remembered but what is stored
         start = await store.revision()
         (first,) = await store.commit([create("a", kind=CONFIGMAPS.resource)])
