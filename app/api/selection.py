@@ -14,14 +14,14 @@ def scope_of(kind: Kind, namespace: str | None, labels: str, fields: str) -> Sco
     wanted_fields = parse_fields(fields)
     wanted_fields.check(kind.fields)
 
-    def matches(key: Key, marks: Marks) -> bool:
-        named = {**marks.fields, "metadata.name": key.name, "metadata.namespace": key.namespace}
-        return wanted_labels.matches(marks.labels) and wanted_fields.matches(named)
+    name = wanted_fields.requirement("metadata.name")
+    node = wanted_fields.requirement("spec.nodeName") or None
 
-    return Scope(
-        kind=kind,
-        namespace=namespace,
-        name=wanted_fields.requirement("metadata.name"),
-        node=wanted_fields.requirement("spec.nodeName") or None,
-        matches=matches,
-    )
+    def matches(key: Key, marks: Marks) -> bool:
+        if not wanted_labels.matches(marks.labels):
+            return False
+        return wanted_fields.matches({**marks.fields, "metadata.name": key.name, "metadata.namespace": key.namespace})
+
+    # An agent asks for the pods of its node and nothing else: then looking at the node is all there is to do.
+    more = bool(labels) or len(wanted_fields.requirements) > (name is not None) + (node is not None)
+    return Scope(kind=kind, namespace=namespace, name=name, node=node, matches=matches if more else None)

@@ -26,7 +26,8 @@ class Event(NamedTuple):
 class Scope:
     """Which objects: a kind, perhaps one namespace, and selectors.
 
-    `matches` looks at (name, namespace, marks); `node` and `name` repeat what it demands of them, so that an index may help.
+    `node` and `name` are what selectors demand of spec.nodeName and metadata.name, so that an index may help; `matches`
+    is whatever else they demand.
     """
 
     kind: Kind
@@ -44,6 +45,8 @@ class Scope:
         if self.namespace is not None and key.namespace != self.namespace:
             return False
         if self.name is not None and key.name != self.name:
+            return False
+        if self.node is not None and marks.fields.get("spec.nodeName") != self.node:
             return False
         return self.matches is None or self.matches(key, marks)
 

@@ -31,21 +31,43 @@ decode_marks = _MARKS.decode
 
 
 class Change:
-    """One version of one object. `body` is its JSON without resourceVersion; `old_marks` those of the version before."""
+    """One version of one object. `body` is its JSON without resourceVersion; `old_marks` those of the version before.
 
-    __slots__ = ("_wire", "body", "change", "key", "marks", "old_marks", "revision", "uid")
+    Marks that come from history are decoded when somebody looks: mirrors never do.
+    """
+
+    __slots__ = ("_marks", "_old_marks", "_wire", "body", "change", "key", "revision", "uid")
 
     def __init__(
-        self, revision: int, key: Key, uid: str, change: str, body: bytes, marks: Marks, old_marks: Marks | None
+        self,
+        revision: int,
+        key: Key,
+        uid: str,
+        change: str,
+        body: bytes,
+        marks: Marks | str,
+        old_marks: Marks | str | None,
     ) -> None:
         self.revision = revision
         self.key = key
         self.uid = uid
         self.change = change
         self.body = body
-        self.marks = marks
-        self.old_marks = old_marks
+        self._marks = marks
+        self._old_marks = old_marks
         self._wire: bytes | None = None
+
+    @property
+    def marks(self) -> Marks:
+        if isinstance(self._marks, str):
+            self._marks = decode_marks(self._marks)
+        return self._marks
+
+    @property
+    def old_marks(self) -> Marks | None:
+        if isinstance(self._old_marks, str):
+            self._old_marks = decode_marks(self._old_marks)
+        return self._old_marks
 
     @property
     def wire(self) -> bytes:

@@ -135,11 +135,7 @@ def _changes(rows: Sequence[asyncpg.Record], after: int) -> list[Change]:
 
 def _change(row: asyncpg.Record) -> Change:
     key = Key(row["kind"], row["namespace"], row["name"])
-    old = row["old_marks"]
-    marks = decode_marks(row["marks"])
-    return Change(
-        row["revision"], key, row["uid"], row["change"], row["body"], marks, decode_marks(old) if old else None
-    )
+    return Change(row["revision"], key, row["uid"], row["change"], row["body"], row["marks"], row["old_marks"])
 
 
 def _conditions(query: Query) -> tuple[str, list[object]]:

@@ -94,11 +94,14 @@ class Cluster:
                 env=environment(),
                 start_new_session=True,
             )
-        until(self._is_usable, READY_SECONDS, f"ready; see {self.log}")
+        until(self.is_usable, READY_SECONDS, f"ready; see {self.log}")
 
-    def _is_usable(self) -> bool:
+    def has_ended(self) -> bool:
         assert self._up
-        assert self._up.poll() is None, self.log.read_text()
+        return self._up.poll() is not None
+
+    def is_usable(self) -> bool:
+        assert not self.has_ended(), self.log.read_text()
         if not self.kubeconfig.exists():
             return False
         try:

@@ -29,7 +29,9 @@ def test_everything_that_a_pod_can_take_from_config_maps_and_secrets_counts() ->
 
     found = set(references(pod({"containers": [container], "initContainers": [], "volumes": volumes})))
 
-    assert found == {(kind, f"{short}{n}") for kind, short in (("configmaps", "cm"), ("secrets", "s")) for n in range(1, 5)}
+    assert found == {
+        (kind, f"{short}{n}") for kind, short in (("configmaps", "cm"), ("secrets", "s")) for n in range(1, 5)
+    }
 
 
 def test_a_pod_that_refers_to_nothing_gives_its_node_nothing() -> None:

@@ -116,7 +116,9 @@ async def test_people_can_query_jobs_pods_and_their_history(registry: Registry, 
     await create(registry, PODS, a_pod("hello"))
     await objects.edit(registry, JOBS, "default", "pi", lambda job: named(replace(job), labels={"team": "physics"}))
 
-    wide = "select name, object->'metadata'->'labels'->>'team' from jobs where (object->'spec'->>'parallelism')::int > 2"
+    wide = (
+        "select name, object->'metadata'->'labels'->>'team' from jobs where (object->'spec'->>'parallelism')::int > 2"
+    )
     assert await query(dsn, wide) == [("pi", "physics")]
     assert await query(dsn, "select object->'status'->>'phase' from pods") == [("Pending",)]
     changes = "select change from jobs_history where namespace = $1 and name = $2 order by revision"

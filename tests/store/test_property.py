@@ -33,7 +33,7 @@ from tests.store.writes import KIND, create, delete, key, modify, value_of
 
 PROCESSES = 3
 WRITERS = 4  # in each
-ROUNDS = 60  # write sets of each
+ROUNDS = 30  # write sets of each
 KEYS = [f"k{number}" for number in range(8)]
 
 
@@ -72,7 +72,9 @@ async def write(store: Store, chance: Random, account: Account) -> None:
         try:
             revisions = await store.commit(writes)
             account.acknowledged[token] = [
-                (revision, each.key.name) for revision, each in zip(revisions, writes, strict=True) if each.change != "G"
+                (revision, each.key.name)
+                for revision, each in zip(revisions, writes, strict=True)
+                if each.change != "G"
             ]
         except Conflict as conflict:
             account.refused.add(token)

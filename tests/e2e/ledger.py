@@ -1,0 +1,67 @@
+"""What really ran: a file to which every container of a Job appends a line when it begins and one when it ends.
+
+It knows whatever the processes of Jobplane forget, and tells how far a Job has come whichever of them is dead.
+"""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from app.kinds.job import Job, condition
+from tests.e2e.manifests import a_job, from_field
+
+JOBS = "/apis/batch/v1/namespaces/default/jobs"
+_INDEX = "metadata.annotations['batch.kubernetes.io/job-completion-index']"
+
+
+class Ledger:
+    """For one Job at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.touch()
+
+    def job(self, name: str, mode: str, *, pods: int, at_once: int) -> dict[str, Any]:
+        """A Job of many short pods that keep this ledger."""
+        line = f'echo "$POD $INDEX %s" >> {self.path}'
+        env = [from_field("POD", "metadata.uid"), *([from_field("INDEX", _INDEX)] if mode == "Indexed" else [])]
+        script = f"{line % 'begins'}; sleep 0.2; {line % 'ends'}"
+        return a_job(name, script, env=env, completions=pods, parallelism=at_once, completionMode=mode)
+
+    def lines(self, word: str) -> list[tuple[str, str]]:
+        """(UID, index) of every line that ends in the word."""
+        found = [line.split(" ") for line in self.path.read_text().splitlines()]
+        return [(uid, index) for uid, index, said in found if said == word]
+
+    def begun(self) -> int:
+        return len(self.lines("begins"))
+
+
+def pods_of(client: httpx.Client, job: Job) -> list[dict[str, Any]]:
+    labels = {"labelSelector": f"batch.kubernetes.io/controller-uid={job.metadata.uid}"}
+    found: list[dict[str, Any]] = client.get("/api/v1/pods", params=labels).raise_for_status().json()["items"]
+    return found
+
+
+def is_exact(job: Job, pods: list[dict[str, Any]], ledger: Ledger) -> bool:
+    """What the Job says, what its pods say and what really ran agree, and no pod has run twice."""
+    succeeded, failed = _in_phase(pods, "Succeeded"), _in_phase(pods, "Failed")
+    begun, ended = ledger.lines("begins"), ledger.lines("ends")
+    assert condition(job, "Complete")
+    assert (job.status.succeeded, job.status.failed, job.status.active) == (job.spec.completions, len(failed), 0)
+    assert len(pods) == len(succeeded) + len(failed), "a pod has not ended"
+    assert len(succeeded) == job.spec.completions
+    assert [pod["metadata"]["name"] for pod in pods if pod["metadata"].get("finalizers")] == []
+    assert [uid for uid, times in Counter(uid for uid, _ in begun).items() if times > 1] == []
+    assert {uid for uid, _ in ended} == succeeded
+    assert {uid for uid, _ in begun} == succeeded, "a pod that began was not counted as succeeded"
+    if job.spec.completion_mode == "Indexed":
+        assert job.status.completed_indexes == f"0-{job.spec.completions - 1}"
+        assert sorted(int(index) for _, index in ended) == list(range(job.spec.completions))
+    return True
+
+
+def _in_phase(pods: list[dict[str, Any]], phase: str) -> set[str]:
+    return {pod["metadata"]["uid"] for pod in pods if pod["status"]["phase"] == phase}
