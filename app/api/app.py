@@ -30,6 +30,7 @@ def create_app(registry: Registry) -> FastAPI:
     """The application of one API process."""
     tokens = Authenticator(StoredTokens(registry), time.monotonic)
     app = FastAPI(title="Jobplane", docs_url=None, redoc_url=None, openapi_url=None)
+    app.state.streams = set()  # tasks of the open watches; whoever stops the server ends them first
     app.add_middleware(_Front, front=Front(registry, tokens))
     return app
 

@@ -14,6 +14,7 @@ from app.api.auth import NODES, Action, Authenticator, User, check
 from app.api.query import flag
 from app.api.routes import Target, target
 from app.kinds.errors import bad_request
+from app.kinds.errors import bad_request
 from app.registry.objects import Registry
 from app.registry.references import is_needed
 
@@ -40,6 +41,7 @@ class Kubernetes:
         user = await self.authenticator.user(request.headers.get("authorization"))
         if "\0" in request.url.path or b"%00" in request.scope["query_string"]:
             raise bad_request("a request may not contain NUL characters")  # Postgres could not look for them
+        _check_text(request)
         found = target(request.url.path)
         if found is None:
             raise errors.NO_SUCH_PATH
@@ -66,6 +68,14 @@ _SPECIAL = {
     ("pods", "log", "GET"): logs.answer,
     ("pods", "binding", "POST"): item.bind,
 }
+
+
+def _check_text(request: Request) -> None:
+    """Postgres keeps no NUL, so nothing that is named with one can exist or be selected."""
+    if "\0" in request.scope["path"] or any(
+        "\0" in part for pair in request.query_params.multi_items() for part in pair
+    ):
+        raise bad_request("a path or parameter may not contain a NUL character")
 
 
 def _verb(request: Request, found: Target) -> str:

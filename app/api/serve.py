@@ -1,8 +1,12 @@
 """Runs the API of one process: TLS, tokens and kubeconfig in the data folder, then uvicorn until a signal."""
 
+import asyncio
 import logging
+import signal
 import socket
+from collections.abc import Collection
 from pathlib import Path
+from types import FrameType
 
 import uvicorn
 
@@ -41,12 +45,13 @@ def write_kubeconfig(settings: Settings, made: certificates.Certificates) -> Non
 
 
 async def serve(registry: Registry, settings: Settings) -> None:
-    """Serve until SIGINT or SIGTERM. Open watches are cut after a second: their clients come back by themselves."""
+    """Serve until SIGINT or SIGTERM, then return. Open watches end cleanly: their clients come back by themselves."""
     made = await prepare(registry, settings)
     if (settings.data_dir / "admin.token").exists():
         write_kubeconfig(settings, made)
+    app = create_app(registry)
     config = uvicorn.Config(
-        create_app(registry),
+        app,
         host=settings.host,
         port=settings.port,
         ssl_certfile=str(made.cert),
@@ -60,18 +65,28 @@ async def serve(registry: Registry, settings: Settings) -> None:
         timeout_graceful_shutdown=1,
         backlog=4096,
     )
-    await _Server(config, settings).serve()
+    await _Server(config, settings, app.state.streams).serve()
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready, and how to use it."""
+    """Says when it is ready, and how to use it. Returns after a signal, where uvicorn would die of it in the end."""
 
-    def __init__(self, config: uvicorn.Config, settings: Settings) -> None:
+    def __init__(self, config: uvicorn.Config, settings: Settings, streams: Collection[asyncio.Task[None]]) -> None:
         super().__init__(config)
         self._settings = settings
+        self._streams = streams
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             log.info("serving on %s", self._settings.url())
             log.info("try: kubectl --kubeconfig %s get nodes", self._settings.data_dir / "kubeconfig")
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as signal handlers are called
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for stream in list(self._streams):
+            stream.cancel()
+        await super().shutdown(sockets)

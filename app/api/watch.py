@@ -67,17 +67,21 @@ class Stream:
     kind: Kind
     first: Sequence[Event]
 
-    async def __call__(self, _scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         body = asyncio.create_task(self._send_events(send))
         gone = asyncio.create_task(_disconnected(receive))
+        streams: set[asyncio.Task[None]] = scope["app"].state.streams
+        streams.add(body)
         try:
             await asyncio.wait((body, gone), return_when=asyncio.FIRST_COMPLETED)
-            if body.done() and not gone.done():
-                body.result()
+            if not gone.done():
+                if not body.cancelled():  # as it is when the server stops: the client shall come back
+                    body.result()
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
+            streams.discard(body)
             body.cancel()
             gone.cancel()
             await asyncio.gather(body, gone, return_exceptions=True)

@@ -181,7 +181,7 @@ def explain(rooms: Mapping[str, Room], reasons: Mapping[str, str], needs: Amount
             counted[reasons[name]] += 1
         else:
             counted.update(_named(lacking) for lacking in _lacking(here, needs))
-    told = ", ".join(f"{count} {reason}" for reason, count in sorted(counted.items()))
+    told = ", ".join(sorted(f"{count} {reason}" for reason, count in counted.items()))
     return f"0/{len(rooms)} nodes are available: {told}."
 
 

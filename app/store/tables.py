@@ -43,6 +43,7 @@ HISTORY = Table(
     Column("body", LargeBinary, nullable=False),  # the object's JSON, without its resourceVersion
     Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Index("history_by_kind", "kind", "revision"),
+    Index("history_by_time", "recorded_at", postgresql_using="brin"),  # rows lie in the order of time: a few pages do
 )
 
 HEADS = Table(

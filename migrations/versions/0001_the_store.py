@@ -56,6 +56,7 @@ def upgrade() -> None:
         sa.Column("recorded_at", sa.DateTime(timezone=True), nullable=False, server_default=sa.func.now()),
     )
     op.create_index("history_by_kind", "history", ["kind", "revision"])
+    op.create_index("history_by_time", "history", ["recorded_at"], postgresql_using="brin")
     op.create_table(
         "heads",
         sa.Column("kind", PLAIN, primary_key=True),

@@ -34,7 +34,7 @@ from tests.store.writes import KIND, create, delete, key, modify, value_of
 PROCESSES = 3
 WRITERS = 4  # in each
 ROUNDS = 30  # write sets of each
-KEYS = [f"k{number}" for number in range(8)]
+KEYS = [f"k{number}" for number in range(20)]
 
 
 class Account:
@@ -50,7 +50,7 @@ class Account:
 def random_set(chance: Random, known: dict[str, int], token: int) -> list[Write]:
     """From what the writer believes, which may be old: that is where conflicts come from."""
     writes: list[Write] = []
-    for name in chance.sample(KEYS, chance.randint(1, 4)):
+    for name in chance.sample(KEYS, chance.randint(1, 3)):
         seen = known.get(name, 0)
         value = {"token": token, "expected": seen}
         if not seen:
