@@ -30,8 +30,14 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+# What starts whole Jobplanes runs last and alone, so that nothing else decides how long they take.
 test: check
+ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
+else
+	$(BIN)/python -m pytest -n 2 -m 'not e2e'
+	$(BIN)/python -m pytest -m e2e
+endif
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -10,6 +10,7 @@ import msgspec
 
 from benchmarks.wire import Client
 
+PATIENCE = 60.0
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 
@@ -59,12 +60,18 @@ class Completions:
         """Wait until so many have completed."""
         while len(self.at) < count:
             self._news.clear()
-            await self._news.wait()
+            try:
+                await asyncio.wait_for(self._news.wait(), PATIENCE)
+            except TimeoutError:
+                self._trouble = f"{len(self.at)} of {count} Jobs have completed, and no more for {PATIENCE:.0f} s"
             if self._trouble:
                 raise RuntimeError(self._trouble)
 
     def hear(self, piece: bytes) -> None:
         now = time.time_ns()
+        if not piece:
+            self._trouble = "the watch has ended"
+            self._news.set()
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
             self._see(line, now)

@@ -80,7 +80,10 @@ class Connection(asyncio.Protocol):
         return await self._ask(head.encode() + body)
 
     async def stream(self, path: str, hear: Hear) -> None:
-        """GET for ever: returns once the server has begun to answer; `hear` gets each piece of body as it comes."""
+        """GET for ever: returns once the server has begun to answer.
+
+        `hear` gets each piece of the body as it comes, and b"" if it ends.
+        """
         self._hear = hear
         await self._ask(f"GET {path} HTTP/1.1\r\n{self._headers}\r\n".encode())
 
@@ -92,6 +95,7 @@ class Connection(asyncio.Protocol):
         return await self._answer
 
     def close(self) -> None:
+        self._hear = None
         if self._transport is not None:
             self._transport.abort()
 
@@ -104,6 +108,8 @@ class Connection(asyncio.Protocol):
         self._parser.feed_data(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        if self._hear is not None:
+            self._hear(b"")
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(exc or ConnectionError("the server has closed the connection"))
 

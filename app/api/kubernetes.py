@@ -14,7 +14,6 @@ from app.api.auth import NODES, Action, Authenticator, User, check
 from app.api.query import flag
 from app.api.routes import Target, target
 from app.kinds.errors import bad_request
-from app.kinds.errors import bad_request
 from app.registry.objects import Registry
 from app.registry.references import is_needed
 

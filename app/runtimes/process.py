@@ -350,7 +350,8 @@ class ProcessRuntime:
 
 async def _ends(container: _Container, seconds: float) -> bool:
     with suppress(TimeoutError):
-        await asyncio.wait_for(container.ended.wait(), seconds)
+        async with asyncio.timeout(seconds):
+            await container.ended.wait()
     return container.ended.is_set()
 
 

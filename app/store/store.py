@@ -88,7 +88,8 @@ class Store:
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._log_waiters.add(waiter)
         try:
-            await asyncio.wait_for(waiter, seconds)
+            async with asyncio.timeout(seconds):
+                await waiter
         except TimeoutError:
             pass
         finally:

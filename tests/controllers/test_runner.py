@@ -287,3 +287,14 @@ async def test_a_status_that_was_planned_from_is_a_demand_even_if_it_stays(regis
 
     assert [(each.change, each.key.name) for each in writes] == [("A", "a"), ("M", "number"), ("G", "default")]
     assert write_set(Plan(), [number], "test", registry.now()) == []
+
+
+async def test_told_to_end_in_the_moment_that_it_is_woken_it_ends(registry: Registry) -> None:
+    async with Loop(registry, lambda _mirror, _now: []) as loop:
+        await loop.looked(1)
+        await asyncio.sleep(0)  # it waits again
+        loop.runner.look_at(KEY)
+        await asyncio.sleep(0)
+        loop.task.cancel()
+        done, _ = await asyncio.wait([loop.task], timeout=5)
+        assert done

@@ -20,8 +20,8 @@ from tests.e2e.processes import Process
 
 READY_SECONDS = 60
 STOP_SECONDS = 60
-# What no log may hold, whatever was killed: an error that nobody foresaw.
-UNEXPECTED = re.compile(r"unexpected error|Traceback|never retrieved|ERROR")
+# What no log may hold, whatever was killed: an error that nobody foresaw. Clients that do not hang up are none.
+UNEXPECTED = re.compile(r"unexpected error|Traceback|never retrieved|ERROR(?!.*graceful shutdown exceeded)")
 _WORDS = {"api": ("app.cli", " api "), "controllers": ("app.cli", " controllers"), "agent": ("app.cli", " agent ")}
 _WORDS["postgres"] = ("postgres", "jobplane.cluster=")
 

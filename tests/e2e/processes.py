@@ -33,9 +33,13 @@ def living() -> Iterator[Process]:
                 yield Process(int(entry), int(parent), command)
 
 
+def children(parent: int) -> list[Process]:
+    return [each for each in living() if each.parent == parent]
+
+
 def child(parent: int, *words: str) -> int | None:
     """The child of a process whose command holds all the words."""
-    found = [each.pid for each in living() if each.parent == parent and all(word in each.command for word in words)]
+    found = [each.pid for each in children(parent) if all(word in each.command for word in words)]
     return found[0] if found else None
 
 

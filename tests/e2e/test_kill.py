@@ -100,10 +100,21 @@ def _kill(cluster: Cluster, ledger: Ledger, names: tuple[str, ...], chance: rand
         time.sleep(chance.uniform(0, 0.1))
         print(f"kill -9 {name} after {ledger.begun()} pods have begun")
         if name == "up":
-            cluster.kill()
-            cluster.start()
+            _kill_up(cluster)
         else:
             processes.kill(cluster.pid_of(name))
+
+
+def _kill_up(cluster: Cluster) -> None:
+    """And start it again at once, beside what is still ending. All that it started ends."""
+    old = processes.children(cluster.pid)
+    cluster.kill()
+    cluster.start()
+    until(
+        lambda: {each.pid for each in old}.isdisjoint(each.pid for each in processes.living()),
+        GONE_SECONDS,
+        f"the children of up end: {old}",
+    )
 
 
 def _were_cut_short(pods: list[dict[str, Any]]) -> bool:
