@@ -37,7 +37,7 @@ def _arguments() -> argparse.Namespace:
 async def _run(cases: list[Case], checkouts: list[Checkout], given: argparse.Namespace) -> int:
     _end_on(signal.SIGTERM)
     began, load = datetime.now(UTC), os.getloadavg()
-    async with checkouts[0].up() as cluster:  # also warms what the first start reads from the disk
+    async with checkouts[0].up(settle=0) as cluster:  # also warms what the first start reads from the disk
         described = machine.described(cluster.postgres_version(), load)
     results = await runs.all_of(cases, checkouts, given.scale, given.repeat)
     commits = [f"{each.path} at {each.commit()}" for each in checkouts]

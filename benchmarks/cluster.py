@@ -85,9 +85,9 @@ class Checkout:
 
     @asynccontextmanager
     async def up(
-        self, runtime: Literal["process", "simulated"] = "simulated", nodes: int = 1
+        self, runtime: Literal["process", "simulated"] = "simulated", nodes: int = 1, settle: float = 10.0
     ) -> AsyncIterator[Cluster]:
-        """Start it, wait until all of its nodes are ready, and end it afterwards."""
+        """Start it, wait until all of its nodes are ready and it idles, at most `settle` seconds; end it afterwards."""
         folder = Path(tempfile.mkdtemp(prefix="jobplane-bench-"))
         began, kept = time.monotonic(), False
         child, port = await self._start(folder, runtime, nodes)
@@ -97,6 +97,7 @@ class Checkout:
                 await _ready(cluster, child)
                 cluster.ready_after = time.monotonic() - began
                 await _nodes_ready(cluster, nodes)
+            await cluster.settle(settle)
             yield cluster
         except Exception as error:
             kept = True

@@ -26,6 +26,8 @@ def table(results: Sequence[Result], beside: bool) -> str:
 
 def notes(results: Sequence[Result]) -> Iterator[str]:
     """What does not fit in the table."""
+    if any(result.theirs for result in results):
+        yield "ratio: value by the other's, of runs next to each other; the median if there are several"
     for result in results:
         yield f"{result.case.name}: {result.case.about}"
         yield from (f"  {each.name}: {each.note}" for each in middle(_figures(result.ours)) if each.note)

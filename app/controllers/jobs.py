@@ -12,6 +12,7 @@ from app.kinds.pod import KIND as PODS
 from app.kinds.pod import Pod
 from app.kinds.selectors import from_label_selector
 from app.plans import job as job_plan
+from app.registry.codec import NAMESPACES
 from app.registry.objects import random_name
 from app.store import Key, Mirror
 
@@ -57,9 +58,15 @@ class JobController:
 
     def work(self, key: Key, now: datetime) -> Sequence[Work]:
         job = cast("Job | None", self._mirror.get(key))
-        if job is None:
+        if job is None or self._is_next(job):
             return []
         return [Work(job_plan.plan(job, self._pods(job), now, random_name), [job])]
+
+    def _is_next(self, job: Job) -> bool:
+        """Its namespace is going, and it is about to: what it would create is refused."""
+        namespace = self._mirror.get(Key(NAMESPACES, "", job.metadata.namespace))
+        going = namespace is not None and namespace.metadata.deletion_timestamp is not None
+        return going and job.metadata.deletion_timestamp is None
 
     def _pods(self, job: Job) -> list[Pod]:
         owned = cast("list[Pod]", self._mirror.owned(job.metadata.uid))

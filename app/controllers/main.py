@@ -9,6 +9,7 @@ from datetime import timedelta
 
 from app.controllers.garbage import GarbageController
 from app.controllers.jobs import JobController
+from app.controllers.namespaces import NamespaceController
 from app.controllers.nodes import NodeController
 from app.controllers.runner import Controller, Runner
 from app.controllers.scheduler import Scheduler
@@ -22,6 +23,7 @@ _MIRRORED = (
     ("batch", "v1", "jobs"),
     ("", "v1", "pods"),
     ("", "v1", "nodes"),
+    ("", "v1", "namespaces"),
     ("coordination.k8s.io", "v1", "leases"),
 )
 COMPACT_SECONDS = 300.0
@@ -66,6 +68,7 @@ def controllers(registry: Registry, mirror: Mirror, node_grace: timedelta) -> li
         Scheduler(mirror),
         NodeController(mirror, registry.clock, node_grace),
         GarbageController(mirror),
+        NamespaceController(mirror, registry.store),
     ]
 
 

@@ -7,14 +7,14 @@ their write sets share transactions. What was planned from a stale mirror is ref
 import asyncio
 import heapq
 import logging
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from datetime import datetime, timedelta
 from itertools import islice
 from typing import Protocol
 
 from app.controllers.work import Work
 from app.kinds.base import Object
-from app.registry.actions import write_set
+from app.registry.actions import muted, write_set
 from app.registry.objects import Registry
 from app.store import Conflict, Key, Mirror, OutcomeUnknown, Unavailable
 
@@ -37,8 +37,8 @@ class Controller(Protocol):
     def everything(self) -> Iterable[Key]:
         """The keys to look at when the controller starts."""
 
-    def work(self, key: Key, now: datetime) -> Sequence[Work]:
-        """What to do about a key, planned from the mirror; each item is one write set."""
+    def work(self, key: Key, now: datetime) -> Sequence[Work] | Awaitable[Sequence[Work]]:
+        """What to do about a key, planned from the mirror; each item is one write set. Awaited if it must read more."""
 
 
 class Runner:
@@ -100,14 +100,16 @@ class Runner:
             self._wake.clear()
             seconds = (self._later[0][0] - now).total_seconds() if self._later else 60.0
             try:
-                await asyncio.wait_for(self._wake.wait(), max(0.001, seconds))
+                async with asyncio.timeout(max(0.001, seconds)):  # wait_for may swallow a cancellation before 3.12
+                    await self._wake.wait()
             except TimeoutError:
                 continue
 
     async def _sync(self, key: Key) -> None:
         """Plan one key and commit; whatever goes wrong, look again."""
         try:
-            items = self._controller.work(key, self._registry.now())
+            planned = self._controller.work(key, self._registry.now())
+            items = await planned if isinstance(planned, Awaitable) else planned
             results = await asyncio.gather(*(self._carry_out(key, item) for item in items), return_exceptions=True)
             failed = next((each for each in results if isinstance(each, BaseException)), None)
             if failed:
@@ -120,11 +122,22 @@ class Runner:
             self._again(key, error)
 
     async def _carry_out(self, key: Key, item: Work) -> None:
+        try:
+            await self._commit(item)
+        except Conflict as conflict:
+            silent = muted(
+                item.plan, conflict.keys
+            )  # a namespace that is going takes no events, but its pods still end
+            if silent is item.plan:
+                raise
+            await self._commit(Work(silent, item.seen))
+        if item.plan.again_at is not None:
+            self.look_later(key, _whole(item.plan.again_at))
+
+    async def _commit(self, item: Work) -> None:
         writes = write_set(item.plan, item.seen, self._controller.component, self._registry.now())
         if writes:
             await self._registry.store.commit(writes)
-        if item.plan.again_at is not None:
-            self.look_later(key, _whole(item.plan.again_at))
 
     async def _catch_up(self, revision: int) -> None:
         """What refused the plan is visible at `revision`: planning before the mirror has it would be refused again."""

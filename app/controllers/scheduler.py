@@ -21,6 +21,7 @@ from app.plans.schedule import Room, Wish
 from app.registry.binding import bound, with_condition
 from app.store import Key, Mirror
 
+TOGETHER = 64  # bindings of one write set
 ROUND = Key("scheduler", "", "round")
 SAY_AGAIN = timedelta(seconds=15)  # how often a pod that stays pending is told a changed reason
 MOST = 2_000  # pods of one round
@@ -88,9 +89,7 @@ class Scheduler:
         rooms = {name: Room(each.node, dict(each.free), each.size) for name, each in self._rooms.items()}
         outcome = schedule.schedule(pods, rooms)
         stamp = now.replace(microsecond=0)
-        works = [
-            Work(Plan((Update(bound(pod, node, stamp), pod), _scheduled(pod, node)))) for pod, node in outcome.bound
-        ]
+        works = [_binding(outcome.bound[n : n + TOGETHER], stamp) for n in range(0, len(outcome.bound), TOGETHER)]
         works += [each for pod, why in outcome.unbound if (each := _told(pod, why, stamp))]
         return [*works, *self._next_turn(len(pods), outcome, now)]
 
@@ -122,6 +121,12 @@ def _is_pending(pod: Pod) -> bool:
         and not pod.spec.scheduling_gates
         and pod.spec.scheduler_name in ("", "default-scheduler")
     )
+
+
+def _binding(pairs: Sequence[tuple[Pod, str]], now: datetime) -> Work:
+    """Some bindings as one write set. If one pod has changed meanwhile all are tried again, which is rare and cheap."""
+    updates = [Update(bound(pod, node, now), pod) for pod, node in pairs]
+    return Work(Plan((*updates, *(_scheduled(pod, node) for pod, node in pairs))))
 
 
 def _scheduled(pod: Pod, node: str) -> Emit:

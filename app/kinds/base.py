@@ -200,6 +200,9 @@ class Kind(Generic[O]):
     fields:          field selectors beyond metadata.name and metadata.namespace.
     grace:           seconds between DELETE and removal when the request names none; 0 removes at once.
     orphans:         True if a raw DELETE without a policy leaves dependents alone.
+    on_delete:       what a deletion that does not end at once changes beyond metadata. Idempotent.
+    held:            True while an object that is being deleted must stay, whatever its metadata says.
+    immortal:        names of objects that nobody may delete.
     example:         one valid manifest, for the suites that run over every kind.
     stored_as:       the (group, resource) that objects are stored under if another version of the same thing.
     inward, outward: this kind's struct to the stored kind's and back, for such a second version.
@@ -226,6 +229,9 @@ class Kind(Generic[O]):
     name_format: Literal["subdomain", "label", "path"] = "subdomain"
     grace: Callable[[O], int] = lambda _: 0
     orphans: bool = False
+    on_delete: Callable[[O], O] = _same
+    held: Callable[[O], bool] = lambda _: False
+    immortal: frozenset[str] = frozenset()
     example: str = ""
     stored_as: tuple[str, str] | None = None
     inward: Callable[[O], Object] | None = None

@@ -46,6 +46,7 @@ class Namespace(Object):
 
 
 NAME_LABEL = "kubernetes.io/metadata.name"
+FINALIZER = "kubernetes"  # goes once the namespace is empty
 
 
 def prepare(namespace: Namespace) -> Namespace:
@@ -57,7 +58,7 @@ def prepare(namespace: Namespace) -> Namespace:
 
 
 def on_create(namespace: Namespace, _: datetime) -> Namespace:
-    finalizers = tuple(dict.fromkeys((*namespace.spec.finalizers, "kubernetes")))
+    finalizers = tuple(dict.fromkeys((*namespace.spec.finalizers, FINALIZER)))
     return replace(namespace, spec=NamespaceSpec(finalizers=finalizers), status=NamespaceStatus(phase="Active"))
 
 
@@ -66,12 +67,28 @@ def on_update(new: Namespace, old: Namespace) -> Namespace:
     return replace(new, spec=old.spec, status=old.status)
 
 
+def on_delete(namespace: Namespace) -> Namespace:
+    return replace(namespace, status=replace(namespace.status, phase="Terminating"))
+
+
+def held(namespace: Namespace) -> bool:
+    return bool(namespace.spec.finalizers)
+
+
 def validate(namespace: Namespace) -> list[Cause]:
     return [
         invalid(f"spec.finalizers[{index}]", name, fault)
         for index, name in enumerate(namespace.spec.finalizers)
         for fault in names.qualified_name(name)
     ]
+
+
+def validate_status(new: Namespace, _: Namespace) -> list[Cause]:
+    going = new.metadata.deletion_timestamp is not None
+    only, when = ("Terminating", "not empty") if going else ("Active", "empty")
+    if new.status.phase == only:
+        return []
+    return [invalid("status.Phase", new.status.phase, f"may only be '{only}' if `deletionTimestamp` is {when}")]
 
 
 def row(namespace: Namespace, now: datetime) -> list[Any]:
@@ -95,6 +112,7 @@ KIND = Kind(
     on_create=on_create,
     on_update=on_update,
     validate=validate,
+    validate_status=validate_status,
     columns=(
         Column(name="Name", format="name", description="Name of the namespace."),
         Column(name="Status", description="Where the namespace is in its life."),
@@ -103,6 +121,9 @@ KIND = Kind(
     row=row,
     fields={"status.phase": phase},
     name_format="label",
+    on_delete=on_delete,
+    held=held,
+    immortal=frozenset({"default", "kube-system", "kube-public"}),
     example="""\
 apiVersion: v1
 kind: Namespace

@@ -38,10 +38,24 @@ def write_set(plan: Plan, seen: Iterable[Object], component: str, now: datetime)
     return writes + list(_guards(plan.actions))
 
 
+def muted(plan: Plan, refused: Iterable[Key]) -> Plan:
+    """The plan without its events in those of the refused that are namespaces; the same plan if it has none."""
+    spaces = {key.name for key in refused if key.kind == NAMESPACES}
+    kept = tuple(each for each in plan.actions if not (isinstance(each, Emit) and _space_of(each) in spaces))
+    return plan if len(kept) == len(plan.actions) else Plan(kept, plan.again_at)
+
+
 def _guards(actions: Iterable[Action]) -> Iterator[Write]:
-    """Nothing is created in a namespace that is absent or going."""
-    spaces = {action.object.metadata.namespace for action in actions if isinstance(action, Create)} - {""}
+    """Nothing is created in a namespace that is absent or going, so that one that was found empty stays so."""
+    spaces = {_space_of(action) for action in actions if isinstance(action, Create | Emit)} - {""}
     return (guard(Key(NAMESPACES, "", namespace)) for namespace in sorted(spaces))
+
+
+def _space_of(action: Create | Emit) -> str:
+    """The namespace in which this creates something. Events about what is in none go to the default one."""
+    if isinstance(action, Create):
+        return action.object.metadata.namespace
+    return action.about.metadata.namespace or "default"
 
 
 def _write(action: Action, olds: dict[str, Object], component: str, now: datetime) -> Write:
@@ -53,7 +67,7 @@ def _write(action: Action, olds: dict[str, Object], component: str, now: datetim
     if isinstance(action, SetStatus):
         return write_of(kind, action.object, "M", olds[action.object.metadata.uid])
     if isinstance(action, Update):
-        gone = deletion.is_over(action.object)
+        gone = deletion.is_over(kind, action.object)
         return write_of(kind, action.object, "D" if gone else "M", action.old)
     return _deleted(kind, action, now)
 
@@ -78,7 +92,6 @@ def event(emit: Emit, component: str, now: datetime) -> Event:
     about = emit.about
     kind = kind_of(type(about))
     meta = about.metadata
-    namespace = meta.namespace or "default"
     reference = ObjectReference(
         kind=kind.name,
         namespace=meta.namespace,
@@ -89,7 +102,7 @@ def event(emit: Emit, component: str, now: datetime) -> Event:
     )
     name = f"{meta.name[:230]}.{token_hex(8)}"
     return Event(
-        metadata=ObjectMeta(name=name, namespace=namespace, uid=str(uuid4()), creation_timestamp=now),
+        metadata=ObjectMeta(name=name, namespace=_space_of(emit), uid=str(uuid4()), creation_timestamp=now),
         involved_object=reference,
         reason=emit.reason,
         message=emit.message[:1024],

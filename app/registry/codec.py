@@ -43,7 +43,14 @@ def marks_of(kind: Kind, obj: Object) -> Marks:
 def body_of(kind: Kind, obj: Object) -> bytes:
     """The bytes that are stored, and sent: the resourceVersion is the store's to add."""
     metadata = msgspec.structs.replace(obj.metadata, resource_version="")
-    return _encode(msgspec.structs.replace(obj, api_version=kind.api_version, kind=kind.name, metadata=metadata))
+    return _encode(named(kind, msgspec.structs.replace(obj, metadata=metadata)))
+
+
+def named(kind: Kind, obj: Object) -> Object:
+    """The object saying what it is."""
+    if obj.api_version == kind.api_version and obj.kind == kind.name:
+        return obj
+    return msgspec.structs.replace(obj, api_version=kind.api_version, kind=kind.name)
 
 
 def write_of(kind: Kind, obj: Object, change: Literal["A", "M", "D"], old: Object | None = None) -> Write:
@@ -62,4 +69,5 @@ def write_of(kind: Kind, obj: Object, change: Literal["A", "M", "D"], old: Objec
         owner=controller_uid(obj),
         node=marks.fields.get("spec.nodeName"),
         deleting=meta.deletion_timestamp is not None,
+        object=named(kind, obj),
     )

@@ -30,14 +30,16 @@ def begin(kind: Kind, obj: Object, now: datetime, demand: Demand) -> Object | No
     grace = kind.grace(obj) if demand.grace_seconds is None else demand.grace_seconds
     if kind.grace(obj) == 0:
         grace = 0  # nothing runs that would need time
-    marked = _marked(_with_propagation(kind, obj, demand.propagation), now, grace)
-    return None if is_over(marked) else marked
+    marked: Object = kind.on_delete(_marked(_with_propagation(kind, obj, demand.propagation), now, grace))
+    return None if is_over(kind, marked) else marked
 
 
-def is_over(obj: Object) -> bool:
-    """True when a marked object has nothing left to wait for: no grace, no finalizers."""
+def is_over(kind: Kind, obj: Object) -> bool:
+    """True when a marked object has nothing left to wait for: no grace, no finalizers, nothing of its kind's own."""
     meta = obj.metadata
-    return meta.deletion_timestamp is not None and not meta.deletion_grace_period_seconds and not meta.finalizers
+    if meta.deletion_timestamp is None or meta.deletion_grace_period_seconds or meta.finalizers:
+        return False
+    return not kind.held(obj)
 
 
 def _marked(obj: Object, now: datetime, grace: int) -> Object:

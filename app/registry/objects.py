@@ -243,7 +243,7 @@ def _next_status(sent: Object, old: Object) -> Object:
 
 async def _store_next(registry: Registry, kind: Kind, old: Object, made: Object, dry_run: bool) -> Answer:
     warnings = tuple(kind.warnings(made, old))
-    write = write_of(kind, made, "D" if deletion.is_over(made) else "M", old)
+    write = write_of(kind, made, "D" if deletion.is_over(kind, made) else "M", old)
     unchanged = made == old
     if dry_run or unchanged:
         return Answer(versioned(write.body, write.expected), warnings)
@@ -287,6 +287,8 @@ async def delete(
     dry_run: bool = False,
 ) -> tuple[Object, bytes | None]:
     """Delete, or begin to. The object as it was, and its bytes if it lives on for its grace or finalizers."""
+    if name in kind.immortal:
+        raise errors.refused(kind.resource, name, f"this {kind.singular} may not be deleted")
     for _ in range(_TRIES):
         old = decode(kind, await find(registry, kind, namespace, name))
         _check_preconditions(kind, old, preconditions)

@@ -74,7 +74,7 @@ async def _accept_one(
     if now == old:
         return Outcome(uid, 200)
     try:
-        await registry.store.commit([write_of(kind, now, "D" if deletion.is_over(now) else "M", old)])
+        await registry.store.commit([write_of(kind, now, "D" if deletion.is_over(kind, now) else "M", old)])
     except Conflict:
         return Outcome(uid, 409, "changed meanwhile")
     return Outcome(uid, 200)

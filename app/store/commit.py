@@ -15,6 +15,7 @@ from uuid import uuid4
 import asyncpg
 import msgspec
 
+from app.kinds.base import Object
 from app.store.errors import Conflict, Key, OutcomeUnknown, Unavailable
 from app.store.feed import Change, Feed, Marks
 
@@ -46,6 +47,7 @@ class Write:
     owner: str | None = None
     node: str | None = None
     deleting: bool = False
+    object: Object | None = None  # what body says, for mirrors in this process: they need not decode it again
 
 
 def guard(key: Key, expected: int = MUST_LIVE) -> Write:
@@ -216,7 +218,7 @@ def _fail(waiting: _Waiting, error: Exception) -> None:
 
 
 def _change(write: Write, revision: int) -> Change:
-    return Change(revision, write.key, write.uid, write.change, write.body, write.marks, write.old_marks)
+    return Change(revision, write.key, write.uid, write.change, write.body, write.marks, write.old_marks, write.object)
 
 
 _CALL = "select previous, refused from commit_write_sets($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"

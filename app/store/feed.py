@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 
+from app.kinds.base import Object
 from app.store.errors import Compacted, Key
 
 log = logging.getLogger(__name__)
@@ -33,10 +34,11 @@ decode_marks = _MARKS.decode
 class Change:
     """One version of one object. `body` is its JSON without resourceVersion; `old_marks` those of the version before.
 
-    Marks that come from history are decoded when somebody looks: mirrors never do.
+    Marks that come from history are decoded when somebody looks: mirrors never do. `object` is what was written, if it
+    was written in this process, still without its resourceVersion.
     """
 
-    __slots__ = ("_marks", "_old_marks", "_wire", "body", "change", "key", "revision", "uid")
+    __slots__ = ("_marks", "_old_marks", "_wire", "body", "change", "key", "object", "revision", "uid")
 
     def __init__(
         self,
@@ -47,6 +49,7 @@ class Change:
         body: bytes,
         marks: Marks | str,
         old_marks: Marks | str | None,
+        obj: Object | None = None,
     ) -> None:
         self.revision = revision
         self.key = key
@@ -55,6 +58,7 @@ class Change:
         self.body = body
         self._marks = marks
         self._old_marks = old_marks
+        self.object = obj
         self._wire: bytes | None = None
 
     @property
@@ -195,6 +199,8 @@ class Feed:
         self.cursor = cursor
         for listener in self._listeners:
             listener(changes)
+        for change in changes:
+            change.object = None  # the ring keeps bytes: objects are ten times as large
         for kind in {change.key.kind for change in changes} | {""}:
             for waiter in self._waiters.pop(kind, ()):
                 if not waiter.done():

@@ -63,10 +63,16 @@ class Mirror:
 
     def _follow(self, change: Change) -> None:
         try:
-            now = None if change.change == "D" else self._decoders[change.key.kind].decode(change.wire)
-            self._put(change.key, now)
+            self._put(change.key, None if change.change == "D" else self._object(change))
         except Exception:  # one bad object must not end the copy of all others
             log.exception("what happened to %s is lost on the controllers", "/".join(change.key))
+
+    def _object(self, change: Change) -> Object:
+        written = change.object
+        if written is None:
+            return self._decoders[change.key.kind].decode(change.wire)
+        metadata = msgspec.structs.replace(written.metadata, resource_version=str(change.revision))
+        return msgspec.structs.replace(written, metadata=metadata)
 
     @property
     def held_back(self) -> bool:

@@ -40,12 +40,16 @@ class Page:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Query:
-    """What to list. `node` and `name` are selectors that an index serves; `after` is the last key of the page before."""
+    """What to list. `node` and `name` are selectors that an index serves; `after` is the last key of the page before.
+
+    deleting: True for those that are on their way out, False for those that are not.
+    """
 
     kind: str
     namespace: str | None = None
     name: str | None = None
     node: str | None = None
+    deleting: bool | None = None
     after: tuple[str, str] | None = None
     limit: int | None = None
 
@@ -94,6 +98,11 @@ class Reader:
         total = await self._pool.fetchval(f"select count(*) from heads h where {where}", *values[:-1])
         return Page(heads[: query.limit], revision, more=True, remaining=max(0, total - query.limit))
 
+    async def count(self, kinds: Sequence[str], namespace: str) -> dict[str, int]:
+        """How many objects of these kinds are in a namespace; kinds without any are left out."""
+        sql = "select kind, count(*) as many from heads where kind = any($1) and namespace = $2 group by kind"
+        return {row["kind"]: row["many"] for row in await self._pool.fetch(sql, kinds, namespace)}
+
     async def revision(self) -> int:
         """The last revision given out."""
         found: int = await self._pool.fetchval("select revision from counter")
@@ -141,7 +150,8 @@ def _change(row: asyncpg.Record) -> Change:
 def _conditions(query: Query) -> tuple[str, list[object]]:
     values: list[object] = [query.kind]
     where = ["h.kind = $1"]
-    for column, value in (("namespace", query.namespace), ("name", query.name), ("node", query.node)):
+    for column in ("namespace", "name", "node", "deleting"):
+        value = getattr(query, column)
         if value is not None:
             values.append(value)
             where.append(f"h.{column} = ${len(values)}")

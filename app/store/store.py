@@ -55,6 +55,10 @@ class Store:
     async def list(self, query: Query) -> Page:
         return await reaching(self.reader.page(query))
 
+    async def count(self, kinds: Sequence[str], namespace: str) -> dict[str, int]:
+        """How many objects of these kinds are in a namespace; kinds without any are left out."""
+        return await reaching(self.reader.count(kinds, namespace))
+
     async def history_of(self, kind: str, after: int, up_to: int) -> Sequence[Change]:
         """One kind's changes in (after, up_to]; Compacted if some of them are gone."""
         return await reaching(self.reader.history_of(kind, after, up_to))

@@ -14,8 +14,7 @@ MIB = 1 << 20
 
 
 async def run(checkout: Checkout, scale: float) -> list[Figure]:  # noqa: ARG001 - the shape of a case; nothing to scale
-    async with checkout.up("process") as cluster:
-        await cluster.settle(IDLE_AFTER)
+    async with checkout.up("process", settle=IDLE_AFTER) as cluster:
         used = _memory(cluster)
         before = sum(cluster.cpu().values())
         await asyncio.sleep(WATCHED)

@@ -19,7 +19,6 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:
         completions(cluster.client) as completed,
         cluster.client.connection() as connection,
     ):
-        await cluster.settle(10)
         before, began = cluster.cpu(), time.time_ns()
         await connection.post(JOBS, large)
         await completed.reach(1)

@@ -18,7 +18,6 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:
         completions(cluster.client) as completed,
         cluster.client.connections(POSTERS) as posters,
     ):
-        await cluster.settle(10)
         before, began = cluster.cpu(), time.time_ns()
         posted = await post_all(posters, JOBS, (job(f"many-{number}") for number in range(count)))
         await completed.reach(count)

@@ -19,7 +19,6 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:
         completions(cluster.client) as completed,
         cluster.client.connection() as connection,
     ):
-        await cluster.settle(10)
         for number in range(scaled(COUNT, scale)):
             name, file = f"quick-{number}", cluster.folder / f"started-{number}"
             posted = time.time_ns()

@@ -62,7 +62,6 @@ class Watcher:
 async def run(checkout: Checkout, scale: float) -> list[Figure]:
     figures = []
     async with checkout.up() as cluster:
-        await cluster.settle(10)
         for watchers, changes in ROUNDS:
             figures += await _round(cluster.client, scaled(watchers, scale), scaled(changes, scale))
     return figures

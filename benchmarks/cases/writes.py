@@ -15,7 +15,6 @@ PATH = "/api/v1/namespaces/default/configmaps"
 async def run(checkout: Checkout, scale: float) -> list[Figure]:
     count = scaled(COUNT, scale)
     async with checkout.up() as cluster, cluster.client.connections(POSTERS) as posters:
-        await cluster.settle(10)
         await post_all(posters, PATH, (_config_map(f"warm-{number}") for number in range(POSTERS * 4)))
         before, began, own = cluster.cpu(), time.perf_counter(), time.process_time()
         took = await post_all(posters, PATH, (_config_map(f"write-{number}") for number in range(count)))
