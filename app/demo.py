@@ -5,6 +5,7 @@ import signal
 import socket
 import sys
 import time
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import yaml
 
 from app.client.api import Api
 from app.kinds.errors import ApiError
-from app.kinds.job import Job, condition
+from app.kinds.job import Job, condition, is_finished
 
 _READY_SECONDS = 60
 _DONE_SECONDS = 300
@@ -26,6 +27,7 @@ async def run(manifest: Path, data_dir: Path) -> int:
     with (data_dir / "up.log").open("ab") as log:
         server = await asyncio.create_subprocess_exec(
             sys.executable,
+            "-P",
             "-m",
             "app.cli",
             "up",
@@ -97,10 +99,11 @@ async def _delete_old(api: Api, path: str) -> None:
 
 
 async def _finished(api: Api, jobs: str, name: str) -> Job:
-    async for event in api.list_and_watch(jobs, Job, {"fieldSelector": f"metadata.name={name}"}):
-        for job in event.items if event.object is None else [event.object]:
-            if condition(job, "Complete") or condition(job, "Failed"):
-                return job
+    async with aclosing(api.list_and_watch(jobs, Job, {"fieldSelector": f"metadata.name={name}"})) as events:
+        async for event in events:
+            for job in event.items if event.object is None else [event.object]:
+                if is_finished(job):
+                    return job
     raise ConnectionError("the watch ended")
 
 

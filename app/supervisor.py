@@ -64,8 +64,8 @@ class Supervisor:
         if self._postgres:
             await self._postgres.start()
             self._begin(self._keep_postgres(self._postgres))
-        for each in others:
-            self._begin(self._keep(*each, environment))
+        for name, arguments in others:
+            self._begin(self._keep(name, arguments, _without_database(environment) if name == "agent" else environment))
         await self._stopping.wait()
         log.info("stopping")
 
@@ -132,11 +132,19 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
             started = loop.time()
-            child = await asyncio.create_subprocess_exec(sys.executable, "-m", "app.cli", *arguments, env=environment)
+            try:
+                child = await asyncio.create_subprocess_exec(
+                    sys.executable, "-P", "-m", "app.cli", *arguments, env=environment
+                )
+            except OSError as error:  # no process or memory left, for now
+                log.error("%s cannot be started: %s", name, error)
+                await self._pause(_LONGEST_PAUSE)
+                continue
             if await self._watched(child):
                 return
             pause = _PAUSE_SECONDS if loop.time() - started > _STEADY_SECONDS else min(pause * 2, _LONGEST_PAUSE)
-            log.warning("%s ended with %s: starting it again", name, child.returncode)
+            if not self._stopping.is_set():  # Ctrl-C reaches children and us alike, in any order
+                log.warning("%s ended with %s: starting it again", name, child.returncode)
             await self._pause(pause)
 
     async def _watched(self, child: asyncio.subprocess.Process) -> bool:
@@ -154,6 +162,11 @@ class Supervisor:
             child.kill()
             await child.wait()
         return True
+
+
+def _without_database(environment: dict[str, str]) -> dict[str, str]:
+    """The agent's: what it runs may be able to read it."""
+    return {name: value for name, value in environment.items() if name != "JOBPLANE_DATABASE_URL"}
 
 
 def _secret(path: Path) -> None:

@@ -80,11 +80,13 @@ class Reports:
             self._back(batch, error)
             return False
         self._most = MOST
-        for answer in answers:
-            report = batch.pop(answer.uid, None)
-            if report is not None:
-                heard(report, answer.code)
-        self._keep(batch)  # what was not answered
+        try:
+            for answer in answers:
+                report = batch.pop(answer.uid, None)
+                if report is not None:
+                    heard(report, answer.code)
+        finally:
+            self._keep(batch)  # what was not answered, or not heard
         return not batch
 
     def _back(self, batch: dict[str, Report], error: Exception) -> None:

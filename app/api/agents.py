@@ -64,12 +64,12 @@ class Agents:
         if not (user.is_node(node) or (node == "-" and user.nodes)):
             raise path_refusal(user, request.method.lower(), request.url.path)
         if request.method != "POST":
-            raise errors.NO_SUCH_METHOD
+            raise errors.no_such_method()
         if action == "statuses":
             return await self._statuses(user, await read_body(request))
         if action == "logs":
             return await self._logs(user, await read_body(request))
-        raise errors.NO_SUCH_PATH
+        raise errors.no_such_path()
 
     async def _statuses(self, user: User, body: bytes) -> Response:
         items = _read(body, Reports).items

@@ -95,7 +95,7 @@ class Front:
     async def _document(self, request: Request) -> Response:
         await self._tokens.user(request.headers.get("authorization"))
         if request.method not in {"GET", "HEAD"}:
-            raise errors.NO_SUCH_METHOD
+            raise errors.no_such_method()
         path = request.url.path.rstrip("/")
         if path == "/version":
             return Response(version.document(), media_type="application/json")
@@ -104,7 +104,7 @@ class Front:
         form = wanted(request.headers.get("accept"), DISCOVERY)
         document = self._discovery.document(path, form)
         if document is None:
-            raise errors.NO_SUCH_PATH
+            raise errors.no_such_path()
         return Response(document.body, media_type=document.content_type)
 
     def _specification(self, path: str) -> Response:
@@ -112,5 +112,5 @@ class Front:
             return Response(openapi_v2.BODY, media_type=openapi_v2.CONTENT_TYPE)
         document = self._openapi.document(path)
         if document is None:
-            raise errors.NO_SUCH_PATH
+            raise errors.no_such_path()
         return Response(document.body, media_type=document.content_type)

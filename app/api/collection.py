@@ -9,7 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import content
+from app.api import content, errors
 from app.api.auth import Action, check
 from app.api.item import delete_demand
 from app.api.query import ListOptions, create_options, list_options
@@ -57,14 +57,8 @@ async def read_page(store: Store, found: Target, options: ListOptions) -> Page:
     first, after = _continued(options.continue_)
     page = await list_page(store, scope, after, options.limit or None)
     if options.revision and options.revision > page.revision:
-        raise _too_new(options.revision, page.revision)
+        raise errors.too_new(options.revision, page.revision)
     return page if first is None else Page(page.heads, first, page.more, page.remaining)
-
-
-def _too_new(asked: int, revision: int) -> ApiError:
-    message = f"Too large resource version: {asked}, current: {revision}"
-    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
-    return ApiError(504, "Timeout", message, causes=causes, retryAfterSeconds=1)
 
 
 class _Token(msgspec.Struct, array_like=True):

@@ -16,20 +16,22 @@ from app.store.errors import OutcomeUnknown, Unavailable
 
 log = logging.getLogger(__name__)
 
-NO_SUCH_PATH = ApiError(404, "NotFound", "the server could not find the requested resource")
-NO_SUCH_METHOD = ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
 _OTHER = {
     400: ("BadRequest", "the server rejected our request"),
-    404: (NO_SUCH_PATH.reason, NO_SUCH_PATH.message),
-    405: (NO_SUCH_METHOD.reason, NO_SUCH_METHOD.message),
+    404: ("NotFound", "the server could not find the requested resource"),
+    405: ("MethodNotAllowed", "the server does not allow this method on the requested resource"),
     413: ("RequestEntityTooLarge", "the request is too large"),
     429: ("TooManyRequests", "the server has received too many requests and has asked us to try again later"),
 }
 
 
-def too_many(why: str, seconds: int = 1) -> ApiError:
-    """429: come again after so many seconds."""
-    return ApiError(429, "TooManyRequests", why, retryAfterSeconds=seconds)
+# Made anew each time: an exception that is raised again and again keeps every traceback, and so every request.
+def no_such_path() -> ApiError:
+    return ApiError(404, *_OTHER[404])
+
+
+def no_such_method() -> ApiError:
+    return ApiError(405, *_OTHER[405])
 
 
 def unavailable(why: str = "the database is not reachable, try again", seconds: int = 1) -> ApiError:
@@ -40,6 +42,13 @@ def unavailable(why: str = "the database is not reachable, try again", seconds: 
 def outcome_unknown() -> ApiError:
     """504: the write may or may not have happened. Names no time to retry at, for a blind retry might do it twice."""
     return ApiError(504, "Timeout", "the database went away during the write: look before you try again")
+
+
+def too_new(asked: int, current: int) -> ApiError:
+    """504: the revision asked for has not been given out, as after a database was put back or made anew."""
+    message = f"Too large resource version: {asked}, current: {current}"
+    causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
+    return ApiError(504, "Timeout", message, causes=causes, retryAfterSeconds=1)
 
 
 def response(error: Exception) -> Response:

@@ -6,7 +6,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import content
+from app.api import content, errors
 from app.api.accept import object_body, patch_body
 from app.api.query import DeleteOptions, delete_options, patch_options, update_options
 from app.api.routes import Target
@@ -33,7 +33,7 @@ async def answer(registry: Registry, request: Request, found: Target, verb: str)
         return await _patch(registry, request, found)
     if verb == "delete" and not found.subresource:
         return await _delete(registry, request, found)
-    raise ApiError(405, "MethodNotAllowed", "the server does not allow this method on the requested resource")
+    raise errors.no_such_method()
 
 
 async def _update(registry: Registry, request: Request, found: Target) -> Response:

@@ -38,18 +38,16 @@ class Kubernetes:
 
     async def _answer(self, request: Request) -> Response | watch.Stream:
         user = await self.authenticator.user(request.headers.get("authorization"))
-        if "\0" in request.url.path or b"%00" in request.scope["query_string"]:
-            raise bad_request("a request may not contain NUL characters")  # Postgres could not look for them
         _check_text(request)
         found = target(request.url.path)
         if found is None:
-            raise errors.NO_SUCH_PATH
+            raise errors.no_such_path()
         verb = _verb(request, found)
         await _authorize(self.registry, user, verb, found, request)
         if found.subresource not in _SUBRESOURCES:
             return await self._subresource(request, found)
         if found.subresource == "status" and not found.kind.has_status:
-            raise errors.NO_SUCH_PATH
+            raise errors.no_such_path()
         if verb == "watch":
             return await watch.stream(self.registry, request, found)
         if found.name:
@@ -59,7 +57,7 @@ class Kubernetes:
     async def _subresource(self, request: Request, found: Target) -> Response:
         answer = _SPECIAL.get((found.kind.resource, found.subresource, request.method))
         if answer is None:
-            raise errors.NO_SUCH_PATH
+            raise errors.no_such_path()
         return await answer(self.registry, request, found)
 
 
@@ -93,7 +91,7 @@ def _verb(request: Request, found: Target) -> str:
     if not found.name:
         verb = {"delete": "deletecollection"}.get(verb, "")
     if not verb:
-        raise errors.NO_SUCH_METHOD
+        raise errors.no_such_method()
     return verb
 
 

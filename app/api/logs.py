@@ -4,9 +4,9 @@ The agent ships lines as `<time> stdout|stderr F|P <text>`, before it reports th
 says terminated, all of its log is here.
 """
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import cast
 
 from starlette.requests import Request
@@ -16,18 +16,19 @@ from app.api.query import Query, first, flag, number
 from app.api.routes import Target
 from app.kinds.container import ContainerStatus
 from app.kinds.errors import ApiError, bad_request, invalid, unprocessable
-from app.kinds.pod import Pod
+from app.kinds.pod import Pod, is_terminal
 from app.registry.codec import decode
 from app.registry.objects import Registry, find
 from app.store import Stream
+from app.store.logs import Logs
 
 FOLLOW_SECONDS = 1.0  # how long one wait lasts before the pod is looked at again
-CHUNK = 1 << 20
+CHUNK = 1 << 20  # of a log in memory
 
 
 @dataclass(frozen=True, kw_only=True)
 class LogOptions:
-    """What the query asks for. `since` is a moment; lines before it are left out."""
+    """What the query asks for. Lines before `since` are left out: UTC as lines have it, to the second, or nothing."""
 
     container: str
     follow: bool
@@ -35,7 +36,7 @@ class LogOptions:
     timestamps: bool
     tail: int | None
     limit: int | None
-    since: datetime | None
+    since: bytes
 
 
 async def answer(registry: Registry, request: Request, found: Target) -> Response:
@@ -60,9 +61,7 @@ def _options(query: Query, pod: Pod, now: datetime) -> LogOptions:
             causes.append(invalid(name, value, "must be greater than 0"))
     if causes:
         raise unprocessable("PodLogOptions", "", pod.metadata.name, causes)
-    since = now - timedelta(seconds=min(seconds, 10**9)) if seconds else None
-    if moment:
-        since = _moment(moment)
+    since = _moment(moment) if moment else now - timedelta(seconds=min(seconds, 10**9)) if seconds else None
     return LogOptions(
         container=_container(pod, first(query, "container")),
         follow=flag(query, "follow"),
@@ -70,15 +69,18 @@ def _options(query: Query, pod: Pod, now: datetime) -> LogOptions:
         timestamps=flag(query, "timestamps"),
         tail=tail,
         limit=limit,
-        since=since,
+        since=since.isoformat()[:19].encode() if since else b"",
     )
 
 
 def _moment(text: str) -> datetime:
     try:
-        return datetime.fromisoformat(text)
-    except ValueError as error:
-        raise bad_request(f'parsing time "{text}": it must be RFC 3339') from error
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        pass
+    raise bad_request(f'parsing time "{text}": it must be RFC 3339')
 
 
 def _container(pod: Pod, asked: str | None) -> str:
@@ -109,7 +111,7 @@ async def _stream(registry: Registry, pod: Pod, status: ContainerStatus | None, 
             raise bad_request(f"previous terminated {where} not found")
         return Stream(pod.metadata.uid, options.container, newest - 1)
     waiting = status.state.waiting if status and status.state else None
-    if not attempts and (status is None or waiting) and not _is_over(pod):
+    if not attempts and (status is None or waiting) and not is_terminal(pod):
         reason = waiting.reason if waiting else ("ContainerCreating" if pod.spec.node_name else "")
         raise bad_request(
             f"{where} is waiting to start: {reason}" if reason else f"{where} is not available: the pod is pending"
@@ -117,15 +119,11 @@ async def _stream(registry: Registry, pod: Pod, status: ContainerStatus | None, 
     return Stream(pod.metadata.uid, options.container, newest)
 
 
-def _is_over(pod: Pod) -> bool:
-    return pod.status.phase in {"Succeeded", "Failed"}
-
-
 async def _text(registry: Registry, found: Target, stream: Stream, options: LogOptions) -> AsyncIterator[bytes]:
-    """The lines as the client sees them, cut to what it asked for."""
+    """The lines as the client sees them, cut to what it asked for; those that are read together are sent together."""
     left = options.limit
-    async for line in _tailed(_lines(registry, found, stream, options), options):
-        shown = line.shown(options.timestamps)
+    async for lines in _lines(registry, found, stream, options):
+        shown = b"".join(line.shown(options.timestamps) for line in lines)
         if left is not None:
             shown, left = shown[:left], left - len(shown)
         yield shown
@@ -155,37 +153,42 @@ def parse(records: bytes) -> Iterator[Line]:
         yield Line(at, tag != b"P", text) if tag in {b"F", b"P"} else Line(b"", True, record)
 
 
-async def _tailed(lines: AsyncIterator[Line | None], options: LogOptions) -> AsyncIterator[Line]:
-    """Hold back all but the last lines of what is there already (None marks its end), then let everything through."""
-    held: list[Line] | None = [] if options.tail is not None else None
-    async for line in lines:
-        if line is None:
-            for each in (held or [])[-options.tail :] if options.tail else []:
-                yield each
-            held = None
-        elif held is None:
-            yield line
-        else:
-            held.append(line)
-
-
-async def _lines(registry: Registry, found: Target, stream: Stream, options: LogOptions) -> AsyncIterator[Line | None]:
-    since = options.since.isoformat().encode()[:19] if options.since else b""
-    offset, rest, caught_up = 0, b"", False
+async def _lines(
+    registry: Registry, found: Target, stream: Stream, options: LogOptions
+) -> AsyncIterator[Sequence[Line]]:
+    """What is there, and what comes, a chunk at a time: no more of a log is ever in memory."""
+    offset = 0 if options.tail is None else await _tail_at(registry.store.logs, stream, options.tail)
+    since, rest = options.since, b""
     while True:
         over = not options.follow or await _has_ended(registry, found, stream)
         while data := await registry.store.logs.read(stream, offset, CHUNK):
             offset += len(data)
-            whole, _, rest = (rest + data).rpartition(b"\n")
-            for line in parse(whole + b"\n") if whole else ():
-                if line.at[:19] >= since or not line.at:
-                    yield line
-        if not caught_up:
-            caught_up = True
-            yield None
+            whole, rest = _cut(rest + data)
+            if lines := [line for line in parse(whole) if line.at[:19] >= since or not line.at]:
+                yield lines
         if over:
             return
         await registry.store.logs_grew(FOLLOW_SECONDS)
+
+
+def _cut(data: bytes) -> tuple[bytes, bytes]:
+    """Whole records, and the beginning of the next. What never ends is no record: it may not fill the memory."""
+    end = data.rfind(b"\n") + 1
+    return (data[:end], data[end:]) if end or len(data) < CHUNK else (data + b"\n", b"")
+
+
+async def _tail_at(logs: Logs, stream: Stream, count: int) -> int:
+    """Where the last so many records begin: looked for from the end, a piece at a time."""
+    end, missing = await logs.size(stream), count + 1  # the last one's own end is no beginning
+    while end > 0:
+        start = max(0, end - CHUNK)
+        piece = (await logs.read(stream, start, end - start))[: end - start]
+        ends = piece.count(b"\n")
+        if ends >= missing:
+            return start + len(piece.rsplit(b"\n", missing)[0]) + 1
+        missing -= ends
+        end = start
+    return 0
 
 
 async def _has_ended(registry: Registry, found: Target, stream: Stream) -> bool:
@@ -196,7 +199,7 @@ async def _has_ended(registry: Registry, found: Target, stream: Stream) -> bool:
         return True
     pod = cast("Pod", decode(found.kind, head))
     status = _status(pod, stream.container)
-    if head.uid != stream.pod_uid or _is_over(pod) or status is None:
-        return head.uid != stream.pod_uid or _is_over(pod)
-    ended = status.state is not None and status.state.terminated is not None
-    return status.restart_count > stream.attempt or ended
+    if head.uid != stream.pod_uid or is_terminal(pod):
+        return True
+    ended = status is not None and status.state is not None and status.state.terminated is not None
+    return ended or (status is not None and status.restart_count > stream.attempt)

@@ -63,6 +63,7 @@ async def serve(registry: Registry, settings: Settings) -> None:
         log_level="warning",
         server_header=False,
         timeout_graceful_shutdown=1,
+        timeout_keep_alive=75,  # longer than clients keep idle connections, so that it is they who close them
         backlog=4096,
     )
     await _Server(config, settings, app.state.streams).serve()

@@ -34,6 +34,7 @@ async def stream(registry: Registry, request: Request, found: Target) -> "Stream
     scope = scope_of(kind, found.namespace, options.label_selector, options.field_selector)
     first: Sequence[Event] = ()
     revision = options.revision or 0
+    await _check_given_out(registry, revision)
     if not revision or options.send_initial_events:
         page = await list_page(registry.store, scope, None, None)
         first = [Event("ADDED", head) for head in page.heads]
@@ -42,6 +43,12 @@ async def stream(registry: Registry, request: Request, found: Target) -> "Stream
             first = ()
     shape = _shape(request, found.kind, registry.now)
     return Stream(Watch(registry.store, scope, revision), shape, options, found.kind, first)
+
+
+async def _check_given_out(registry: Registry, revision: int) -> None:
+    """Nothing would ever come to a watch from the future. This process may be behind: the database knows."""
+    if revision > registry.store.feed.cursor and revision > (current := await registry.store.revision()):
+        raise errors.too_new(revision, current)
 
 
 Shape = Callable[[Event], bytes]

@@ -21,6 +21,7 @@ O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.kinds.base
 PAGE = 500
 WINDOW = 300  # seconds that one watch request lasts
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
+LOST = (410, 504)  # the revision is too old, or too new, as when the database was put back or made anew
 
 log = logging.getLogger(__name__)
 
@@ -99,10 +100,12 @@ async def follow(source: Source, path: str, kind: type[O], params: Mapping[str, 
             if error.code in (400, 401, 403, 404, 405):
                 raise
             log.info("watch of %s: %s", path, error)
-            if error.code == 410:
+            if error.code in LOST:
                 watch.revision = ""
         except (ConnectionError, msgspec.MsgspecError) as error:
             log.info("watch of %s: %s", path, error)
+        else:
+            pause = FIRST_PAUSE  # it ended in good order, as each does after a while: what happens now must not wait
         await asyncio.sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE)
 
@@ -186,10 +189,9 @@ async def lines(chunks: AsyncIterator[bytes]) -> AsyncGenerator[bytes]:
     rest: list[bytes] = []
     async for chunk in chunks:
         *whole, tail = chunk.split(b"\n")
-        for line in whole:
-            if rest:
-                line = b"".join((*rest, line))  # noqa: PLW2901 - the line began in earlier chunks
-                rest = []
+        for end in whole:
+            line = b"".join((*rest, end))
+            rest = []
             if line:
                 yield line
         if tail:

@@ -15,7 +15,7 @@ from app.controllers.runner import Controller, Runner
 from app.controllers.scheduler import Scheduler
 from app.kinds import by_resource
 from app.registry.objects import Registry
-from app.store import Mirror, Unavailable, elected
+from app.store import Compacted, Mirror, Unavailable, elected
 from app.store.compact import compact
 
 log = logging.getLogger(__name__)
@@ -37,23 +37,25 @@ async def run(registry: Registry, *, node_grace: timedelta, keep_history: timede
                 log.info("elected: acting")
                 await _act(registry, node_grace, keep_history, lost)
             log.warning("no longer elected: standing by")
-        except Unavailable as error:  # while it read what there is
+        except (Unavailable, Compacted) as error:  # while it read what there is
             log.warning("no longer elected: %s", error)
 
 
 async def _act(registry: Registry, node_grace: timedelta, keep_history: timedelta, lost: asyncio.Event) -> None:
-    mirror = new_mirror()
+    feed, mirror = registry.store.feed, new_mirror()
+    feed.lost_touch.clear()
     runners = [Runner(registry, mirror, each) for each in controllers(registry, mirror, node_grace)]
     await registry.store.fill(mirror)
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(runner.run()) for runner in runners]
             tasks.append(group.create_task(_compact(registry, keep_history)))
-            await lost.wait()
-            for task in tasks:
+            ends = [asyncio.ensure_future(event.wait()) for event in (lost, feed.lost_touch)]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for task in (*tasks, *ends):
                 task.cancel()
     finally:
-        registry.store.feed.leave(mirror.apply)
+        feed.leave(mirror.apply)
 
 
 def new_mirror() -> Mirror:

@@ -34,8 +34,11 @@ class NamespaceController:
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:  # noqa: ARG002 - the mirror knows
         """A namespace that is going; also when something in it is gone, which may have been the last."""
-        namespace = key if key.kind == NAMESPACES.resource else _key(key.namespace)
-        return [namespace] if (key is namespace or now is None) and self._going(namespace) else []
+        if key.kind != NAMESPACES.resource:
+            if now is not None:
+                return []
+            key = _key(key.namespace)
+        return [key] if self._going(key) else []
 
     def everything(self) -> Iterable[Key]:
         keys = [_key(each.metadata.name) for each in self._mirror.all(NAMESPACES.resource)]

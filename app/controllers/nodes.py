@@ -61,8 +61,10 @@ class NodeController:
         for name in names:
             if now is not None and now.spec.node_name == name:
                 self._pods[name][key] = now
-            else:
+            elif name in self._pods:
                 self._pods[name].pop(key, None)
+                if not self._pods[name]:
+                    del self._pods[name]
         return [_key(name) for name in names if self._is_of_interest(name)]
 
     def _is_of_interest(self, name: str) -> bool:
@@ -80,7 +82,10 @@ class NodeController:
 
     def work(self, key: Key, now: datetime) -> Sequence[Work]:
         node = cast("Node | None", self._mirror.get(key))
-        pods = list(self._pods[key.name].values())
+        pods = list(self._pods.get(key.name, {}).values())
+        if node is None and not pods:
+            self._missing_since.pop(key.name, None)
+            return []
         if node is None:
             since = self._missing_since.setdefault(key.name, now)
             return [Work(node_plan.plan_without_node(key.name, pods, since, now.replace(microsecond=0)))]

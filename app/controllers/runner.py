@@ -50,9 +50,8 @@ class Runner:
         self._controller = controller
         self._dirty: dict[Key, None] = {}
         self._later: list[tuple[datetime, Key]] = []
-        self._due: dict[
-            Key, datetime
-        ] = {}  # when a key is next to be looked at: earlier entries of `_later` count only
+        # When a key is next to be looked at: of its entries in `_later`, only the one for this moment counts.
+        self._due: dict[Key, datetime] = {}
         self._failures: dict[Key, int] = {}
         self._unsure = False  # a commit may have happened that the mirror does not show
         self._wake = asyncio.Event()
@@ -111,8 +110,7 @@ class Runner:
             planned = self._controller.work(key, self._registry.now())
             items = await planned if isinstance(planned, Awaitable) else planned
             results = await asyncio.gather(*(self._carry_out(key, item) for item in items), return_exceptions=True)
-            failed = next((each for each in results if isinstance(each, BaseException)), None)
-            if failed:
+            if failed := _worst(results):
                 raise failed
             self._failures.pop(key, None)
         except Conflict as conflict:
@@ -125,9 +123,8 @@ class Runner:
         try:
             await self._commit(item)
         except Conflict as conflict:
-            silent = muted(
-                item.plan, conflict.keys
-            )  # a namespace that is going takes no events, but its pods still end
+            # A namespace that is going takes no events, but its pods still end.
+            silent = muted(item.plan, conflict.keys)
             if silent is item.plan:
                 raise
             await self._commit(Work(silent, item.seen))
@@ -184,6 +181,12 @@ class Runner:
                 "%s: %s: %s", self._controller.component, "/".join(key), error, exc_info=None if away else error
             )
         self.look_later(key, self._registry.clock() + delay)
+
+
+def _worst(results: Sequence[BaseException | None]) -> BaseException | None:
+    """What to say of several write sets: that nobody knows what became of one must not be lost behind a refusal."""
+    failures = [each for each in results if each is not None]
+    return next((each for each in failures if isinstance(each, OutcomeUnknown)), failures[0] if failures else None)
 
 
 def _whole(moment: datetime) -> datetime:

@@ -37,12 +37,13 @@ def _telling(namespace: Namespace, left: Mapping[str, int], now: datetime) -> Na
     """With the condition that says what is still there."""
     old = {each.type: each for each in namespace.status.conditions}
     since = old[REMAINING].last_transition_time if REMAINING in old else now
+    counted = ", ".join(_counted(resource, left[resource]) for resource in sorted(left))
     remaining = Condition(
         type=REMAINING,
         status="True",
         last_transition_time=since,
         reason="SomeResourcesRemain",
-        message=f"Some resources are remaining: {', '.join(map(_counted, *zip(*sorted(left.items()), strict=True)))}",
+        message=f"Some resources are remaining: {counted}",
     )
     conditions = tuple((old | {REMAINING: remaining}).values())
     return replace(namespace, status=replace(namespace.status, conditions=conditions))

@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from app.kinds.base import Kind
-from app.kinds.errors import ApiError
-from app.store import Change, Compacted, Head, Key, Marks, Page, Query, Store
+from app.kinds.errors import gone
+from app.store import Change, Compacted, Head, Key, Marks, Page, Query, Store, topic_of
 
+REPLAYED = 500  # changes that one watcher reads from history at once
+ROWS_AT_LEAST = 500  # looked at in one query for a selective list, however short its pages
 Seen = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
@@ -57,8 +59,9 @@ async def list_page(store: Store, scope: Scope, after: tuple[str, str] | None, l
         return await store.list(scope.query(after, limit))
     found: list[Head] = []
     first: int | None = None
+    rows = None if limit is None else max(limit, ROWS_AT_LEAST)
     while True:
-        page = await store.list(scope.query(after, limit))
+        page = await store.list(scope.query(after, rows))
         first = first or page.revision
         found += [head for head in page.heads if scope.selects(head.key, head.marks)]
         if not page.more:
@@ -79,22 +82,24 @@ class Watch:
     async def next_events(self, seconds: float) -> Sequence[Event]:
         """What has happened since; waits for it at most `seconds`, then returns nothing. Raises a 410 if it is too late."""
         feed = self.store.feed
-        kind = self.scope.kind.resource
+        topic = topic_of(self.scope.kind.resource, self.scope.node)
         changes: Sequence[Change] | None
-        changes, upper = feed.after(kind, self.revision), feed.cursor
+        changes, upper = feed.after(topic, self.revision), feed.cursor
         if changes == []:
-            await feed.changed_within(seconds, kind)
-            changes, upper = feed.after(kind, self.revision), feed.cursor
+            await feed.changed_within(seconds, topic)
+            changes, upper = feed.after(topic, self.revision), feed.cursor
         if changes is None:
             changes = await self._from_history(upper)
+            if len(changes) == REPLAYED:
+                upper = changes[-1].revision  # the rest next time: a day of history would not fit into memory
         self.revision = max(self.revision, upper)
         return [event for change in changes if (event := self._seen(change))]
 
     async def _from_history(self, upper: int) -> Sequence[Change]:
         try:
-            return await self.store.history_of(self.scope.kind.resource, self.revision, upper)
+            return await self.store.history_of(self.scope.kind.resource, self.revision, upper, REPLAYED)
         except Compacted as error:
-            raise ApiError(410, "Expired", str(error)) from error
+            raise gone(str(error)) from error
 
     def _seen(self, change: Change) -> Event | None:
         """How the change looks through the selectors: an object may enter, stay or leave."""

@@ -3,7 +3,7 @@
 from app.store.commit import MUST_LIVE, MUST_NOT_EXIST, Write, guard
 from app.store.election import elected
 from app.store.errors import Compacted, Conflict, Key, OutcomeUnknown, Unavailable
-from app.store.feed import Change, Feed, Marks
+from app.store.feed import Change, Feed, Marks, topic_of
 from app.store.logs import Append, Stream
 from app.store.mirror import Mirror, controller_uid
 from app.store.read import Head, Page, Query
@@ -34,4 +34,5 @@ __all__ = [
     "guard",
     "open_store",
     "reachable",
+    "topic_of",
 ]

@@ -76,7 +76,7 @@ class Writer:
     async def commit(self, writes: Sequence[Write]) -> list[int]:
         """Commit one write set; the revision of each write. Raises Conflict, Unavailable or OutcomeUnknown."""
         if self._stopped:
-            raise _STOPPING
+            raise _stopping()
         if len({write.key for write in writes}) < len(writes):
             raise ValueError("a write set may name an object only once")
         waiting = _Waiting(writes, asyncio.get_running_loop().create_future())
@@ -95,7 +95,7 @@ class Writer:
         finally:
             self._stopped = True
             for waiting in self._queue:
-                _fail(waiting, _STOPPING)
+                _fail(waiting, _stopping())
             if self._connection:
                 self._connection.terminate()
 
@@ -141,8 +141,12 @@ class Writer:
 
     async def _commit_one_by_one(self, batch: list[_Waiting]) -> None:
         """Something in the batch is not for this database: the others must not suffer for it."""
-        for waiting in batch:
-            await self._commit_batch([waiting])
+        for position, waiting in enumerate(batch):
+            try:
+                await self._commit_batch([waiting])
+            except BaseException:  # the writer is told to stop: nobody else will answer those that are left
+                _fail_all(batch[position + 1 :], _stopping())
+                raise
 
     async def _execute(self, batch: list[_Waiting]) -> tuple[int, list[int] | None]:
         connection = await self._connected()
@@ -186,13 +190,17 @@ class Writer:
         except Exception as error:
             log.warning("the change feed fell behind: %s", error)
             self._feed.poke()
-        for waiting, answer in answers:
-            _settle(waiting, answer)
+        finally:  # it is committed, whatever becomes of the feed, and of us
+            for waiting, answer in answers:
+                _settle(waiting, answer)
 
 
 # What one set may contain that no other would: a string with NUL, a number too large, a name that is taken after all.
 _REFUSALS = (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, ValueError)
-_STOPPING = Unavailable("this process is stopping")
+
+
+def _stopping() -> Unavailable:
+    return Unavailable("this process is stopping")
 
 
 def _is_rolled_back(error: BaseException) -> bool:
@@ -218,7 +226,9 @@ def _fail(waiting: _Waiting, error: Exception) -> None:
 
 
 def _change(write: Write, revision: int) -> Change:
-    return Change(revision, write.key, write.uid, write.change, write.body, write.marks, write.old_marks, write.object)
+    change = Change(revision, write.key, write.uid, write.change, write.body, write.marks, write.old_marks)
+    change.object = write.object
+    return change
 
 
 _CALL = "select previous, refused from commit_write_sets($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"

@@ -34,8 +34,8 @@ decode_marks = _MARKS.decode
 class Change:
     """One version of one object. `body` is its JSON without resourceVersion; `old_marks` those of the version before.
 
-    Marks that come from history are decoded when somebody looks: mirrors never do. `object` is what was written, if it
-    was written in this process, still without its resourceVersion.
+    Marks that come from history are decoded when somebody looks: mirrors never do. The writer sets `object` to
+    what was written, for mirrors in this process; it is still without its resourceVersion.
     """
 
     __slots__ = ("_marks", "_old_marks", "_wire", "body", "change", "key", "object", "revision", "uid")
@@ -49,7 +49,6 @@ class Change:
         body: bytes,
         marks: Marks | str,
         old_marks: Marks | str | None,
-        obj: Object | None = None,
     ) -> None:
         self.revision = revision
         self.key = key
@@ -58,7 +57,7 @@ class Change:
         self.body = body
         self._marks = marks
         self._old_marks = old_marks
-        self.object = obj
+        self.object: Object | None = None
         self._wire: bytes | None = None
 
     @property
@@ -90,8 +89,22 @@ def versioned(body: bytes, revision: int) -> bytes:
     return b'%b"resourceVersion":"%d",%b' % (body[:cut], revision, body[cut:])
 
 
+def topic_of(kind: str, node: str | None = None) -> str:
+    """What a watcher can wait for: all changes of a kind, or those of the pods of one node."""
+    return f"{kind}@{node}" if node else kind
+
+
+def topics(change: Change) -> set[str]:
+    """The topics that a change belongs to: a fleet of agents must not wake for every pod."""
+    kind, marks, old = change.key.kind, change.marks, change.old_marks
+    found = {kind, topic_of(kind, marks.fields.get("spec.nodeName"))}
+    if old is not None:
+        found.add(topic_of(kind, old.fields.get("spec.nodeName")))
+    return found
+
+
 class Ring:
-    """The newest changes, by kind, at most `limit` bytes in all. Holds every change after `floor`."""
+    """The newest changes, by topic, at most `limit` bytes in all. Holds every change after `floor`."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -100,25 +113,38 @@ class Ring:
     def start_at(self, revision: int) -> None:
         """Empty, and holding nothing at or before `revision`."""
         self._size = 0
-        self._order: deque[Change] = deque()
-        self._kinds: dict[str, deque[Change]] = {}
+        self._order: deque[tuple[Change, set[str]]] = deque()
+        self._topics: dict[str, deque[Change]] = {}
         self.floor = revision
 
-    def add(self, change: Change) -> None:
-        self._order.append(change)
-        self._kinds.setdefault(change.key.kind, deque()).append(change)
+    def add(self, change: Change) -> set[str]:
+        """Take in a change; its topics, for whoever wakes watchers. Without room for any, only its kind."""
+        if not self._limit:
+            self.floor = change.revision
+            return {change.key.kind}
+        belongs = topics(change)
+        self._order.append((change, belongs))
+        for topic in belongs:
+            self._topics.setdefault(topic, deque()).append(change)
         self._size += len(change.body)
         while self._size > self._limit and self._order:
-            oldest = self._order.popleft()
-            self._kinds[oldest.key.kind].popleft()
-            self._size -= len(oldest.body)
-            self.floor = oldest.revision
+            self._forget_oldest()
+        return belongs
 
-    def after(self, kind: str, revision: int) -> list[Change] | None:
-        """The kind's changes after a revision, or None when the ring does not reach back that far."""
+    def _forget_oldest(self) -> None:
+        oldest, belonged = self._order.popleft()
+        for topic in belonged:
+            self._topics[topic].popleft()
+            if not self._topics[topic]:
+                del self._topics[topic]
+        self._size -= len(oldest.body)
+        self.floor = oldest.revision
+
+    def after(self, topic: str, revision: int) -> list[Change] | None:
+        """The topic's changes after a revision, or None when the ring does not reach back that far."""
         if revision < self.floor:
             return None
-        changes = self._kinds.get(kind)
+        changes = self._topics.get(topic)
         if not changes or changes[-1].revision <= revision:
             return []
         newest: list[Change] = []
@@ -141,11 +167,12 @@ class Feed:
         self._read = read
         self._ring = Ring(ring_bytes)
         self._lock = asyncio.Lock()
-        self._waiters: defaultdict[str, set[asyncio.Future[None]]] = defaultdict(set)  # by kind; "" for any
+        self._waiters: defaultdict[str, set[asyncio.Future[None]]] = defaultdict(set)  # by topic; "" for any
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
         self._wake = asyncio.Event()
         self.cursor = 0
         self.broken: BaseException | None = None
+        self.lost_touch = asyncio.Event()  # changes were missed: who fills a mirror anew clears it first
 
     def start_at(self, revision: int) -> None:
         self._ring.start_at(revision)
@@ -194,30 +221,38 @@ class Feed:
     def _deliver(self, changes: Sequence[Change], cursor: int) -> None:
         if cursor <= self.cursor:
             return
+        woken = {""}
         for change in changes:
-            self._ring.add(change)
+            woken |= self._ring.add(change)
         self.cursor = cursor
         for listener in self._listeners:
             listener(changes)
         for change in changes:
             change.object = None  # the ring keeps bytes: objects are ten times as large
-        for kind in {change.key.kind for change in changes} | {""}:
-            for waiter in self._waiters.pop(kind, ()):
+        for topic in woken:
+            for waiter in self._waiters.pop(topic, ()):
                 if not waiter.done():
                     waiter.set_result(None)
 
-    def after(self, kind: str, revision: int) -> list[Change] | None:
-        """Changes of a kind after a revision, up to the cursor; None when only history has them."""
-        return self._ring.after(kind, revision)
+    def after(self, topic: str, revision: int) -> list[Change] | None:
+        """Changes of a topic after a revision, up to the cursor; None when only history has them."""
+        return self._ring.after(topic, revision)
 
-    async def changed(self, kind: str = "") -> None:
-        """Return at the next delivery of changes of a kind, or of any."""
+    async def changed(self, topic: str = "") -> None:
+        """Return at the next delivery of changes of a topic, or at any."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters[kind].add(waiter)
+        self._waiters[topic].add(waiter)
         try:
             await waiter
         finally:
-            self._waiters[kind].discard(waiter)
+            self._no_longer_waits(topic, waiter)
+
+    def _no_longer_waits(self, topic: str, waiter: asyncio.Future[None]) -> None:
+        waiters = self._waiters.get(topic)
+        if waiters is not None:
+            waiters.discard(waiter)
+            if not waiters:
+                del self._waiters[topic]
 
     async def reach(self, revision: int) -> None:
         """Return when everything up to `revision` has been delivered here."""
@@ -225,11 +260,11 @@ class Feed:
             self.poke()
             await self.changed_within(POLL_SECONDS)
 
-    async def changed_within(self, seconds: float, kind: str = "") -> bool:
-        """Return at the next delivery (of a kind, or any) or after a time; tell which."""
+    async def changed_within(self, seconds: float, topic: str = "") -> bool:
+        """Return at the next delivery (of a topic, or any) or after a time; tell which."""
         try:
             async with asyncio.timeout(seconds):
-                await self.changed(kind)
+                await self.changed(topic)
         except TimeoutError:
             return False
         return True
@@ -246,9 +281,10 @@ class Feed:
             try:
                 await self.catch_up()
                 self.broken = None
-            except Compacted as error:  # away for longer than history is kept: who watches is told 410
+            except Compacted as error:  # away for longer than history is kept: watchers are told 410
                 log.error("the change feed lost touch and starts anew: %s", error)
                 self.start_at(error.floor)
+                self.lost_touch.set()
                 self.poke()
             except Exception as error:
                 if self.broken is None:

@@ -30,6 +30,16 @@ _OPEN = """insert into log_streams (pod_uid, container, attempt, namespace, pod,
     on conflict (pod_uid, container, attempt) do nothing"""
 _SIZE = "select size from log_streams where pod_uid = $1 and container = $2 and attempt = $3 for update"
 _CHUNK = "insert into log_chunks (pod_uid, container, attempt, start, data) values ($1, $2, $3, $4, $5)"
+# Chunks follow each other without gaps, so the first is found by its start; at most so many are looked at in one go.
+_READ = """select start, data from (
+        select start, data, sum(length(data)) over (order by start) - length(data) as before from (
+            select start, data from log_chunks
+            where pod_uid = $1 and container = $2 and attempt = $3 and start + length(data) > $4
+            and start >= coalesce((select max(start) from log_chunks
+                where pod_uid = $1 and container = $2 and attempt = $3 and start <= $4), 0)
+            order by start limit 1024
+        ) found
+    ) counted where before < $5 order by start"""
 _GROW = "update log_streams set size = $4 where pod_uid = $1 and container = $2 and attempt = $3"
 
 
@@ -65,11 +75,13 @@ class Logs:
         sql = "select attempt from log_streams where pod_uid = $1 and container = $2 order by attempt"
         return [row["attempt"] for row in await reaching(self._pool.fetch(sql, pod_uid, container))]
 
+    async def size(self, stream: Stream) -> int:
+        """How many bytes a log has."""
+        sql = "select size from log_streams where pod_uid = $1 and container = $2 and attempt = $3"
+        size: int | None = await reaching(self._pool.fetchval(sql, *stream))
+        return size or 0
+
     async def read(self, stream: Stream, offset: int, limit: int = 1 << 20) -> bytes:
         """Bytes from `offset` on, at least one chunk if there is any, about `limit` at most."""
-        sql = """select start, data from (
-                select start, data, sum(length(data)) over (order by start) - length(data) as before
-                from log_chunks where pod_uid = $1 and container = $2 and attempt = $3 and start + length(data) > $4
-            ) x where before < $5 order by start"""
-        rows = await reaching(self._pool.fetch(sql, *stream, offset, limit))
+        rows = await reaching(self._pool.fetch(_READ, *stream, offset, limit))
         return b"".join(row["data"][max(0, offset - row["start"]) :] for row in rows)

@@ -10,6 +10,7 @@ from app.store.errors import Compacted, Key
 from app.store.feed import Change, Marks, decode_marks, versioned
 
 HISTORY_ROWS = 2_000  # rows of one read of history
+_MOST = 2**62  # a limit may be any number, and one more must still fit a bigint
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ class Reader:
             f"select {_COLUMNS} from heads h join history s using (revision) where {where} order by h.namespace, h.name"
         )
         if query.limit is not None:
-            values.append(query.limit + 1)
+            values.append(min(query.limit, _MOST) + 1)
             page += f" limit ${len(values)}"
         sql = f"select c.revision as store_revision, x.* from counter c left join lateral ({page}) x on true"
         rows = await self._pool.fetch(sql, *values)
@@ -122,12 +123,12 @@ class Reader:
             return changes, changes[-1].revision, True
         return changes, up_to if up_to is not None else rows[0]["store_revision"], False
 
-    async def history_of(self, kind: str, after: int, up_to: int) -> list[Change]:
-        """One kind's changes in (after, up_to]; Compacted if some of them are gone."""
+    async def history_of(self, kind: str, after: int, up_to: int, limit: int | None = None) -> list[Change]:
+        """The first of one kind's changes in (after, up_to]; Compacted if some of them are gone."""
         sql = """select c.floor, x.* from counter c left join lateral (
-            select * from history where kind = $1 and revision > $2 and revision <= $3 order by revision
+            select * from history where kind = $1 and revision > $2 and revision <= $3 order by revision limit $4
             ) x on true"""
-        return _changes(await self._pool.fetch(sql, kind, after, up_to), after)
+        return _changes(await self._pool.fetch(sql, kind, after, up_to, limit), after)
 
     async def user(self, digest: bytes, now: datetime) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
         """(name, groups, nodes) of the holder of a token, by the token's SHA-256."""

@@ -59,9 +59,9 @@ class Store:
         """How many objects of these kinds are in a namespace; kinds without any are left out."""
         return await reaching(self.reader.count(kinds, namespace))
 
-    async def history_of(self, kind: str, after: int, up_to: int) -> Sequence[Change]:
-        """One kind's changes in (after, up_to]; Compacted if some of them are gone."""
-        return await reaching(self.reader.history_of(kind, after, up_to))
+    async def history_of(self, kind: str, after: int, up_to: int, limit: int | None = None) -> Sequence[Change]:
+        """The first of one kind's changes in (after, up_to]; Compacted if some of them are gone."""
+        return await reaching(self.reader.history_of(kind, after, up_to, limit))
 
     async def revision(self) -> int:
         """The last revision given out: also the cheapest way to learn that the database answers."""

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from starlette.exceptions import HTTPException
 
-from app.api.errors import NO_SUCH_PATH, body, response, too_many
+from app.api.errors import body, no_such_path, response, unavailable
 from app.kinds.errors import ApiError, not_found
 from app.store.errors import OutcomeUnknown, Unavailable
 
@@ -36,7 +36,7 @@ def test_a_refusal_leaves_as_its_status() -> None:
         pytest.param(HTTPException(404), 404, "NotFound", id="no such route"),
         pytest.param(HTTPException(405), 405, "MethodNotAllowed", id="no such method"),
         pytest.param(HTTPException(418, "short and stout"), 418, "", id="something of its own"),
-        pytest.param(NO_SUCH_PATH, 404, "NotFound", id="no such path"),
+        pytest.param(no_such_path(), 404, "NotFound", id="no such path"),
     ],
 )
 def test_other_errors_leave_as(error: Exception, code: int, reason: str) -> None:
@@ -48,7 +48,7 @@ def test_other_errors_leave_as(error: Exception, code: int, reason: str) -> None
 
 def test_only_what_is_safe_to_repeat_says_when_to_come_again() -> None:
     assert response(Unavailable()).headers["Retry-After"] == "1"
-    assert response(too_many("slow down", 5)).headers["Retry-After"] == "5"
+    assert response(unavailable("slow down", 5)).headers["Retry-After"] == "5"
     assert "Retry-After" not in response(OutcomeUnknown()).headers
 
 
@@ -68,4 +68,4 @@ def test_the_unexpected_is_logged_under_a_number_and_not_shown(caplog: pytest.Lo
 
 
 def test_a_watch_can_carry_it() -> None:
-    assert msgspec.json.decode(body(NO_SUCH_PATH))["code"] == 404
+    assert msgspec.json.decode(body(no_such_path()))["code"] == 404

@@ -32,7 +32,8 @@ class Ledger:
 
     def lines(self, word: str) -> list[tuple[str, str]]:
         """(UID, index) of every line that ends in the word."""
-        found = [line.split(" ") for line in self.path.read_text().splitlines()]
+        whole, _, _ = self.path.read_text().rpartition("\n")  # the last line may be on its way
+        found = [line.split(" ") for line in whole.splitlines()]
         return [(uid, index) for uid, index, said in found if said == word]
 
     def begun(self) -> int:

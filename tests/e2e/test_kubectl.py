@@ -295,7 +295,6 @@ class TestDeleting:
         assert "deleted" in kubectl("delete", pod)
         assert "(NotFound)" in kubectl("get", pod, code=1)
 
-    @pytest.mark.xfail(strict=True, reason="nothing empties a namespace that is deleted")
     def test_deleting_a_namespace_takes_what_is_in_it(self, kubectl: Kubectl) -> None:
         name = f"{kubectl.namespace}-going"
         kubectl("create", "ns", name)

@@ -9,14 +9,16 @@ from msgspec.structs import replace
 from app.kinds import KINDS
 from app.kinds.base import Kind
 from app.kinds.errors import ApiError
+from app.kinds.namespace import NamespaceSpec
 from app.registry import objects
 from app.registry.deletion import FOREGROUND, ORPHAN, Demand
 from app.registry.objects import Registry
 from tests.conftest import Clock
-from tests.registry.examples import JOBS, PODS, a_job, a_pod, create, example, get, named
+from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, example, get, named
 
 STORED = [kind for kind in KINDS if not kind.stored_as]
 every_kind = pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.resource) for kind in STORED])
+every_other = pytest.mark.parametrize("kind", [pytest.param(k, id=k.resource) for k in STORED if k is not NAMESPACES])
 HOLD = "example.com/hold"
 
 
@@ -35,7 +37,7 @@ async def changes(registry: Registry, name: str) -> str:
     return "".join(row["change"] for row in rows)
 
 
-@every_kind
+@every_other
 async def test_a_finalizer_holds_what_is_deleted(registry: Registry, clock: Clock, kind: Kind) -> None:
     there = await create(registry, kind, named(example(kind), finalizers=(HOLD,)))
     name, namespace = there.metadata.name, there.metadata.namespace
@@ -54,7 +56,7 @@ async def test_a_finalizer_holds_what_is_deleted(registry: Registry, clock: Cloc
     assert (await changes(registry, name))[-1] == "D"
 
 
-@every_kind
+@every_other
 async def test_without_finalizers_it_goes_at_once(registry: Registry, kind: Kind) -> None:
     there = await create(registry, kind, example(kind))
     name, namespace = there.metadata.name, there.metadata.namespace
@@ -187,3 +189,68 @@ async def test_a_second_policy_replaces_the_first(registry: Registry) -> None:
 
     await delete(registry, JOBS, "pi")  # names none: the one there stays
     assert (await get(registry, JOBS, "pi")).metadata.finalizers == (HOLD, ORPHAN)
+
+
+class TestNamespaces:
+    """Held by finalizers of their own, in the spec."""
+
+    @pytest.fixture(autouse=True)
+    async def research(self, registry: Registry) -> None:
+        await create(registry, NAMESPACES, example(NAMESPACES))
+
+    async def test_one_is_marked_and_stays(self, registry: Registry, clock: Clock) -> None:
+        assert await delete(registry, NAMESPACES, "research", propagation="Background")
+
+        going = await get(registry, NAMESPACES, "research")
+        assert going.metadata.deletion_timestamp == clock.now
+        assert (going.status.phase, going.spec.finalizers) == ("Terminating", ("kubernetes",))
+
+        clock.move(seconds=5)
+        assert await delete(registry, NAMESPACES, "research", grace_seconds=0)
+        assert await get(registry, NAMESPACES, "research") == going  # asking again changes nothing
+
+    async def test_it_goes_with_the_last_finalizer_of_both_sorts(self, registry: Registry) -> None:
+        await edit(registry, NAMESPACES, "research", finalizers=(HOLD,))
+        await delete(registry, NAMESPACES, "research")
+
+        await objects.rewrite(registry, NAMESPACES, "", "research", lambda old: replace(old, spec=NamespaceSpec()))
+        assert (await get(registry, NAMESPACES, "research")).metadata.finalizers == (HOLD,)
+
+        await edit(registry, NAMESPACES, "research", finalizers=())
+        assert await get(registry, NAMESPACES, "research") is None
+        assert (await changes(registry, "research"))[-1] == "D"
+
+    @pytest.mark.parametrize(
+        ("going", "phase", "message"),
+        [
+            pytest.param(
+                False, "Terminating", "may only be 'Active' if `deletionTimestamp` is empty", id="stays active"
+            ),
+            pytest.param(
+                True, "Active", "may only be 'Terminating' if `deletionTimestamp` is not empty", id="then goes"
+            ),
+        ],
+    )
+    async def test_nobody_may_say_otherwise(self, registry: Registry, going: bool, phase: str, message: str) -> None:
+        if going:
+            await delete(registry, NAMESPACES, "research")
+        there = await get(registry, NAMESPACES, "research")
+        lie = replace(there, status=replace(there.status, phase=phase))
+
+        with pytest.raises(ApiError, match="is invalid: status") as caught:
+            await objects.update(registry, NAMESPACES, "", "research", lie, status=True)
+
+        assert caught.value.code == 422
+        assert caught.value.message.endswith(message)
+
+    @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+    async def test_some_cannot_be_deleted(self, registry: Registry, name: str) -> None:
+        with pytest.raises(ApiError) as caught:
+            await delete(registry, NAMESPACES, name)
+
+        assert caught.value.code == 403
+        assert caught.value.message == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
+        assert (await get(registry, NAMESPACES, name)).metadata.deletion_timestamp is None
+
+    async def test_that_of_the_leases_can(self, registry: Registry) -> None:
+        assert await delete(registry, NAMESPACES, "kube-node-lease")

@@ -345,4 +345,4 @@ async def test_deletion_preconditions(registry: Registry) -> None:
 
     assert left is None
     assert await get(registry, PODS, "p") is None
-    assert deletion.is_over(pod) is False
+    assert deletion.is_over(PODS, pod) is False

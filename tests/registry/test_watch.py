@@ -10,6 +10,7 @@ from app.kinds.base import ObjectMeta
 from app.kinds.configmap import KIND as CONFIGMAPS
 from app.kinds.configmap import ConfigMap
 from app.registry import objects
+from app.registry import watch as watch_module
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
 from app.registry.watch import Event, Scope, Watch, list_page
@@ -150,6 +151,21 @@ async def test_a_revision_that_only_another_process_has_seen_is_waited_for(dsn: 
         await behind.feed.reach(await registry.store.revision())
 
         assert await seen(watching) == ["ADDED after"]
+
+
+async def test_a_long_history_is_replayed_a_part_at_a_time(
+    dsn: str, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "REPLAYED", 2)
+    async with open_store(dsn, ring_bytes=1) as store:
+        watching = Watch(store, ALL, await store.revision())
+        for name in "abcde":
+            await create(registry, CONFIGMAPS, a_map(name))
+        await store.feed.reach(await store.revision())
+
+        parts = [[event.object.key.name for event in await watching.next_events(0)] for _ in range(4)]
+
+    assert parts == [["a", "b"], ["c", "d"], ["e"], []]
 
 
 async def test_a_quiet_watch_returns_with_nothing_and_moves_on(registry: Registry) -> None:
