@@ -17,7 +17,8 @@ from app.kinds.container import (
 from app.kinds.job import Job, JobSpec, JobStatus
 from app.kinds.pod import Pod, PodSpec, PodStatus, PodTemplateSpec
 from app.plans.plan import Create, Delete, Emit, Names, Plan, SetStatus, Update
-from app.plans.template import TRACKING, owner_reference
+from app.plans.template import owner_reference
+from app.plans.tracking import TRACKING
 
 NOW = datetime(2026, 7, 24, 12, 0, 0, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=2)

@@ -23,7 +23,7 @@ from app.agent.reports import Reports
 from app.agent.setup import Host
 from app.agent.volumes import Volumes
 from app.client.api import Api
-from app.kinds.base import Object, Quantity
+from app.kinds.base import O, Quantity
 from app.kinds.configmap import ConfigMap
 from app.kinds.errors import ApiError
 from app.kinds.pod import Pod
@@ -33,7 +33,6 @@ from app.runtimes.base import Runtime, RuntimeInfo
 STARTS_PER_CORE = 2
 AGAIN = 1.0
 
-O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.kinds.base
 T = TypeVar("T")
 
 log = logging.getLogger(__name__)

@@ -13,8 +13,9 @@ from datetime import datetime, timedelta
 from app.agent.clock import Clock
 from app.client.api import MERGE_PATCH, Api
 from app.kinds.errors import ApiError
+from app.kinds.lease import NODE_NAMESPACE
 
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NODE_NAMESPACE}/leases"
 RENEW = 10.0
 RETRY = 2.0
 LOOK = 1.0
@@ -77,7 +78,7 @@ class Leases:
             lease = {
                 "apiVersion": "coordination.k8s.io/v1",
                 "kind": "Lease",
-                "metadata": {"name": node, "namespace": "kube-node-lease"},
+                "metadata": {"name": node, "namespace": NODE_NAMESPACE},
                 "spec": spec,
             }
             await self._api.request("POST", LEASES, lease)

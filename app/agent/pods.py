@@ -25,10 +25,11 @@ from app.agent.reports import Report, Reports
 from app.agent.setup import Host, run_of
 from app.agent.work import Work
 from app.kinds.errors import ApiError
-from app.kinds.pod import Pod
+from app.kinds.pod import Pod, is_terminal
+from app.kinds.pod_state import has_ended
 from app.plans import pod as pod_plan
 from app.plans.pod import LEFTOVER_GRACE, Key, PodPlan, Stop
-from app.plans.pod_status import Held, Place, is_only_starting, is_terminal
+from app.plans.pod_status import Held, Place, is_only_starting
 from app.runtimes.base import ContainerKey, ContainerStatus, StartError
 
 RELIST = 10.0
@@ -83,12 +84,12 @@ class Pods:
         if work is not None:
             work.hear(pod)
             self._wake(work)
-        elif uid not in self._over or is_terminal(pod.status):
+        elif uid not in self._over or is_terminal(pod):
             self._over.pop(uid, None)
             self._take(pod, self._found.pop(uid, []))
 
     def _take(self, pod: Pod, found: Sequence[ContainerStatus]) -> None:
-        if is_terminal(pod.status) and pod.metadata.deletion_timestamp is None and not found:
+        if is_terminal(pod) and pod.metadata.deletion_timestamp is None and not found:
             return  # history: nothing will ever be done about it
         work = Work(pod, self._clock.now(), [_key(status.key) for status in found])
         self._works[work.uid] = work
@@ -111,7 +112,7 @@ class Pods:
         elif code != 200:
             work.told = None  # 409: something changed meanwhile; anything else is for people to mend
             self._wake_later(work, CONFLICT_RETRY if code == 409 else TROUBLE_RETRY)
-        elif is_terminal(report.status):
+        elif has_ended(report.status):
             if report.gone or work.pod.metadata.deletion_timestamp is None:
                 self._lost(work)
             else:
@@ -231,7 +232,7 @@ class Pods:
     async def _tell(self, work: Work, plan: PodPlan) -> None:
         if plan.remove:
             await self._logs.finish(work.keys, work.owner)
-        elif is_terminal(plan.status):
+        elif has_ended(plan.status):
             return  # the API knows that it has ended; it will know the rest when nothing runs any more
         elif is_only_starting(plan.status) and self._clock.now() - work.seen_at < STARTING_TOLD_AFTER:
             self._clock.call_later(STARTING_TOLD_AFTER.total_seconds(), lambda: self._report_starting(work))

@@ -58,7 +58,6 @@ _CONVERTED: Mapping[tuple[str, str], tuple[Form, tuple[str, ...]]] = {
 
 OBJECT: frozenset[Form] = frozenset({"json", "table", "partial", "partial-list"})
 DISCOVERY: frozenset[Form] = frozenset({"json", "discovery"})
-PLAIN: frozenset[Form] = frozenset({"json"})
 
 
 @lru_cache(maxsize=512)

@@ -74,7 +74,7 @@ class Front:
             return False
         return True
 
-    async def _guarded(self, answer: "Answering", scope: Scope, receive: Receive, send: Send) -> None:
+    async def _guarded(self, answer: Answering, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
             response = await answer(request)

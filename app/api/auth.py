@@ -9,11 +9,11 @@ from hashlib import sha256
 from typing import NamedTuple, Protocol
 
 from app.kinds.errors import ApiError, refused
+from app.kinds.lease import NODE_NAMESPACE
 
 MASTERS = "system:masters"
 NODES = "system:nodes"
 AUTHENTICATED = "system:authenticated"
-LEASE_NAMESPACE = "kube-node-lease"
 NODE_PREFIX = "system:node:"
 
 
@@ -137,7 +137,7 @@ def _for_nodes(user: User, action: Action) -> bool:
         case "", "pods":
             return _own_pods(user, action)
         case "coordination.k8s.io", "leases":
-            own = action.namespace == LEASE_NAMESPACE and user.is_node(action.name)
+            own = action.namespace == NODE_NAMESPACE and user.is_node(action.name)
             return own and action.verb in ("get", "create", "update", "patch")
         case (("" | "events.k8s.io"), "events"):
             return action.verb == "create"
@@ -184,14 +184,6 @@ def refusal(user: User, action: Action) -> ApiError:
 def path_refusal(user: User, verb: str, path: str) -> ApiError:
     """403 for a path that is no resource."""
     return ApiError(403, "Forbidden", f'forbidden: User "{user.name}" cannot {verb} path "{path}"')
-
-
-_PUBLIC = ("/livez", "/readyz", "/healthz")
-
-
-def is_public(path: str) -> bool:
-    """Whether `path` is answered without a token: the health checks, and the single checks under them."""
-    return _at_or_under(path, _PUBLIC)
 
 
 def is_for_everyone(path: str) -> bool:

@@ -9,6 +9,7 @@ import secrets
 
 import msgspec
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from app.kinds.errors import ApiError
@@ -77,6 +78,8 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, Unavailable | ConnectionError):
         log.warning("store unavailable: %s", error)
         return unavailable()
+    if isinstance(error, ClientDisconnect):
+        return ApiError(400, "BadRequest", "the client went away before it had sent everything")  # nobody hears it
     if isinstance(error, HTTPException):
         reason, message = _OTHER.get(error.status_code, ("", error.detail))
         return ApiError(error.status_code, reason, message)

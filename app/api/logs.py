@@ -182,13 +182,20 @@ async def _tail_at(logs: Logs, stream: Stream, count: int) -> int:
     end, missing = await logs.size(stream), count + 1  # the last one's own end is no beginning
     while end > 0:
         start = max(0, end - CHUNK)
-        piece = (await logs.read(stream, start, end - start))[: end - start]
+        piece = await _span(logs, stream, start, end)
         ends = piece.count(b"\n")
         if ends >= missing:
             return start + len(piece.rsplit(b"\n", missing)[0]) + 1
         missing -= ends
         end = start
     return 0
+
+
+async def _span(logs: Logs, stream: Stream, start: int, end: int) -> bytes:
+    data = b""
+    while len(data) < end - start and (more := await logs.read(stream, start + len(data), end - start - len(data))):
+        data += more
+    return data[: end - start]
 
 
 async def _has_ended(registry: Registry, found: Target, stream: Stream) -> bool:

@@ -10,10 +10,10 @@ import msgspec
 
 from app.api.accept import OBJECT_BODIES, PATCH_BODIES
 from app.api.discovery import STATUS, Subresource, subresources
-from app.api.fields import fields
 from app.api.openapi_schemas import META, Schema, Schemas, Status, group_version_kind
 from app.api.query import DeleteOptions, ListOptions, WriteOptions
 from app.kinds.base import Kind
+from app.kinds.shape import shape_of
 
 _BODY_ONLY = {"apiVersion", "kind", "preconditions"}
 _PATCH = f"{META}.Patch"
@@ -160,14 +160,14 @@ def _parameters(options: type[msgspec.Struct], but: str = "") -> list[Schema]:
             "name": field.name,
             "in": "query",
             "description": field.description,
-            "schema": _QUERY_TYPES.get(field.shape.what, {"type": "string"}) | {"uniqueItems": True},
+            "schema": _QUERY_TYPES.get(field.shape.sort, {"type": "string"}) | {"uniqueItems": True},
         }
-        for field in fields(options)
+        for field in shape_of(options).fields.values()
         if field.name not in _BODY_ONLY | {but}
     ]
 
 
-_QUERY_TYPES = {"bool": {"type": "boolean"}, "int64": {"type": "integer"}}
+_QUERY_TYPES = {"bool": {"type": "boolean"}, "integer": {"type": "integer"}}
 
 
 def _path_parameters(path: str) -> list[Schema]:

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 
 import msgspec
 
-from app.api.fields import Field, Shape, fields
 from app.api.query import DeleteOptions
-from app.kinds.base import Int32, Int64, Kind, ObjectMeta, Struct, at, wire_name
+from app.kinds.base import Int32, Int64, Kind, ObjectMeta, Struct, at
+from app.kinds.shape import Field, Shape, shape_of
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
@@ -65,7 +65,7 @@ class Status(Struct):
 _IN_CORE = {"LocalObjectReference", "ObjectReference"}  # in our base module, in Kubernetes' core group
 _LEAVES: Mapping[str, tuple[str, Schema]] = {
     "time": (f"{META}.Time", {"type": "string", "format": "date-time", "description": "A moment, in RFC 3339."}),
-    "microtime": (
+    "micro": (
         f"{META}.MicroTime",
         {"type": "string", "format": "date-time", "description": "A moment, in RFC 3339 with microseconds."},
     ),
@@ -76,7 +76,7 @@ _LEAVES: Mapping[str, tuple[str, Schema]] = {
             "description": "An amount: a decimal number with an optional suffix, such as 500m, 2, 64Mi or 1e3.",
         },
     ),
-    "int-or-string": (
+    "either": (
         _INT_OR_STRING,
         {
             "oneOf": [{"type": "integer"}, {"type": "string"}],
@@ -88,12 +88,10 @@ _LEAVES: Mapping[str, tuple[str, Schema]] = {
 _SCALARS: Mapping[str, Schema] = {
     "string": {"type": "string"},
     "bool": {"type": "boolean"},
-    "int32": {"type": "integer", "format": "int32"},
-    "int64": {"type": "integer", "format": "int64"},
     "bytes": {"type": "string", "format": "byte"},
-    "opaque": {"type": "object"},
+    "any": {"type": "object"},
 }
-_ITEM_DEFAULTS = {"string": "", "bool": False, "int32": 0, "int64": 0, "struct": {}, "map": {}}
+_ITEM_DEFAULTS = {"string": "", "bool": False, "integer": 0, "struct": {}, "map": {}}
 
 
 class Schemas:
@@ -130,7 +128,7 @@ class Schemas:
         return f"{META}.{name}" if struct.__module__ in _SHARED or kind is None else f"{_package(kind)}.{name}"
 
     def _struct(self, struct: type[msgspec.Struct]) -> Schema:
-        table = fields(struct)
+        table = shape_of(struct).fields.values()
         schema: Schema = {
             "description": (struct.__doc__ or "").strip(),
             "type": "object",
@@ -148,28 +146,30 @@ class Schemas:
         value = self._value(field.shape)
         if "$ref" in value:
             value = {"allOf": [value]}
-            if field.shape.what == "struct" and field.extra.get("required"):
+            if field.shape.sort == "struct" and field.extra.get("required"):
                 value["default"] = {}
         described = {"description": field.description} if field.description else {}
         return described | value | _marks(field)
 
     def _value(self, shape: Shape) -> Schema:
-        if shape.what == "struct" and shape.struct is not None:
+        if shape.struct is not None:
             return _ref(self.of(shape.struct))
-        if shape.what in ("list", "map") and shape.of is not None:
-            word, around = ("items", "array") if shape.what == "list" else ("additionalProperties", "object")
-            return {"type": around, word: self._item(shape.of)}
-        if shape.what in _LEAVES:
-            name, schema = _LEAVES[shape.what]
+        if shape.item is not None:
+            word, around = ("items", "array") if shape.sort == "list" else ("additionalProperties", "object")
+            return {"type": around, word: self._item(shape.item)}
+        if shape.sort in _LEAVES:
+            name, schema = _LEAVES[shape.sort]
             self.schemas.setdefault(name, schema)
             return _ref(name)
-        return dict(_SCALARS[shape.what])
+        if shape.sort == "integer":
+            return {"type": "integer", "format": "int32" if shape.high < 2**31 else "int64"}
+        return dict(_SCALARS[shape.sort])
 
     def _item(self, shape: Shape) -> Schema:
         value = self._value(shape)
         if "$ref" in value:
             value = {"allOf": [value]}
-        return value | {"default": _ITEM_DEFAULTS[shape.what]} if shape.what in _ITEM_DEFAULTS else value
+        return value | {"default": _ITEM_DEFAULTS[shape.sort]} if shape.sort in _ITEM_DEFAULTS else value
 
     def _list(self, kind: Kind[Any], name: str) -> Schema:
         properties = {
@@ -207,12 +207,13 @@ def _type(kind: Kind[Any]) -> type[msgspec.Struct]:
 @cache
 def _reached(struct: type[msgspec.Struct]) -> frozenset[type[msgspec.Struct]]:
     """A struct and every struct in its fields, however deep."""
-    inner = {found for field in fields(struct) if (found := _struct_in(field.shape)) is not None}
+    fields = shape_of(struct).fields.values()
+    inner = {found for field in fields if (found := _struct_in(field.shape)) is not None}
     return frozenset({struct}).union(*map(_reached, inner))
 
 
 def _struct_in(shape: Shape) -> type[msgspec.Struct] | None:
-    return _struct_in(shape.of) if shape.of is not None else shape.struct
+    return _struct_in(shape.item) if shape.item is not None else shape.struct
 
 
 def _package(kind: Kind[Any]) -> str:
@@ -225,11 +226,11 @@ def _ref(name: str) -> Schema:
 
 def _marks(field: Field) -> Schema:
     """How patches and applies merge a list: by key as a map, as a set, or (unmarked) whole."""
-    key, strategy = wire_name(field.extra.get("patch_key", "")), field.extra.get("patch")
+    key, strategy = field.key, field.extra.get("patch")
     marks: Schema = {}
     if keys := field.extra.get("list_keys") or ([key] if key else None):
         marks |= {"x-kubernetes-list-map-keys": list(keys), "x-kubernetes-list-type": "map"}
-    elif field.shape.what == "list":
+    elif field.shape.sort == "list":
         marks["x-kubernetes-list-type"] = "set" if strategy == "merge" else "atomic"
     if key:
         marks["x-kubernetes-patch-merge-key"] = key

@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from app.api.fields import Field, Shape, fields
 from app.kinds.errors import bad_request
+from app.kinds.shape import Field, Shape, shape_of
 
 MAGIC = b"k8s\x00"
 DEEPEST = 40  # a pod in a template in a cron job reaches 14
@@ -44,7 +44,7 @@ def _enveloped(envelope: bytes, struct: type[msgspec.Struct]) -> dict[str, Any]:
     if outer.get(3):
         raise _MalformedError("a content encoding is not supported")
     types = {"apiVersion": _text(named.get(1, b"")), "kind": _text(named.get(2, b""))}
-    found = _message(_expect_bytes(outer.get(2, b"")), _plan(struct), 0)
+    found = _message(_expect_bytes(outer.get(2, b"")), _plan(shape_of(struct)), 0)
     return found | {name: value for name, value in types.items() if value}
 
 
@@ -56,8 +56,8 @@ class _Plan(NamedTuple):
 
 
 @cache
-def _plan(struct: type[msgspec.Struct]) -> _Plan:
-    return _plan_of([(field.via, field) for field in fields(struct) if field.number])
+def _plan(shape: Shape) -> _Plan:
+    return _plan_of([(field.via, field) for field in shape.fields.values() if field.number])
 
 
 def _plan_of(routed: list[tuple[tuple[int, ...], Field]]) -> _Plan:
@@ -84,45 +84,45 @@ def _message(data: bytes, plan: _Plan, depth: int) -> dict[str, Any]:
 
 def _take(found: dict[str, Any], field: Field, value: int | bytes, depth: int) -> None:
     shape, name = field.shape, field.name
-    if shape.what == "list" and shape.of is not None:
-        items = _packed(value) if shape.of.what in _NUMERIC and isinstance(value, bytes) else [value]
-        found.setdefault(name, []).extend(_value(shape.of, item, depth, name) for item in items)
-    elif shape.what == "map" and shape.of is not None:
+    if shape.sort == "list" and shape.item is not None:
+        items = _packed(value) if shape.item.sort in _NUMERIC and isinstance(value, bytes) else [value]
+        found.setdefault(name, []).extend(_value(shape.item, each, depth, name) for each in items)
+    elif shape.sort == "map" and shape.item is not None:
         entry = _last(_expect_bytes(value))
-        item = entry.get(2, 0 if shape.of.what in _NUMERIC else b"")
-        found.setdefault(name, {})[_text(entry.get(1, b""))] = _value(shape.of, item, depth, name)
+        inner = entry.get(2, 0 if shape.item.sort in _NUMERIC else b"")
+        found.setdefault(name, {})[_text(entry.get(1, b""))] = _value(shape.item, inner, depth, name)
     else:
         read = _value(shape, value, depth, name)
         if read is not None:
             found[name] = read
 
 
-_NUMERIC = {"int32", "int64", "bool"}
+_NUMERIC = {"integer", "bool"}
 
 
 def _value(shape: Shape, value: int | bytes, depth: int, name: str) -> Any:
-    match shape.what:
+    match shape.sort:
         case "bool":
             return _expect_number(value) != 0
-        case "int32" | "int64":
+        case "integer":
             return _signed(_expect_number(value))
-        case "struct" if shape.struct is not None:
-            return _message(_expect_bytes(value), _plan(shape.struct), depth + 1)
+        case "struct":
+            return _message(_expect_bytes(value), _plan(shape), depth + 1)
     return _leaf(shape, _expect_bytes(value), name)
 
 
 def _leaf(shape: Shape, data: bytes, name: str) -> Any:
-    match shape.what:
+    match shape.sort:
         case "string":
             return _text(data)
         case "bytes":
             return base64.b64encode(data).decode()
         case "quantity":
             return _text(_last(data).get(1, b"")) or "0"
-        case "int-or-string":
+        case "either":
             return _int_or_string(_last(data))
-        case "time" | "microtime":
-            return _time(_last(data), micro=shape.what == "microtime")
+        case "time" | "micro":
+            return _time(_last(data), micro=shape.sort == "micro")
     if name in _JSON_INSIDE:
         return _json(_expect_bytes(_last(data).get(1, b"{}")))
     if not data:

@@ -22,6 +22,7 @@ from app.kinds.errors import (
     shown,
     unprocessable,
 )
+from app.kinds.metadata import NEGATIVE
 
 Query = Sequence[tuple[str, str]]
 INT64_MAX = 2**63 - 1
@@ -238,8 +239,7 @@ def _check_revision(options: ListOptions) -> None:
 
 def _not_negative(options: ListOptions) -> list[Cause]:
     given = {"limit": options.limit, "timeoutSeconds": options.timeout_seconds or 0}
-    wrong = "must be greater than or equal to 0"
-    return [invalid(name, value, wrong) for name, value in given.items() if value < 0]
+    return [invalid(name, value, NEGATIVE) for name, value in given.items() if value < 0]
 
 
 def _list_causes(options: ListOptions) -> list[Cause]:

@@ -3,7 +3,7 @@
 import secrets
 from datetime import datetime
 
-from app.api.auth import Tokens, User, digest_of
+from app.api.auth import AUTHENTICATED, Tokens, User, digest_of
 from app.registry.objects import Registry
 
 
@@ -18,7 +18,7 @@ class StoredTokens(Tokens):
         if found is None:
             return None
         name, groups, nodes = found
-        return User(name=name, groups=(*groups, "system:authenticated"), nodes=nodes)
+        return User(name=name, groups=(*groups, AUTHENTICATED), nodes=nodes)
 
 
 async def issue(registry: Registry, user: User, expires_at: datetime | None = None) -> str:

@@ -1,7 +1,6 @@
 """A thin client of the API: one request, or a list that goes on as a watch. Used by the agent and the command line.
 
 What the server refuses raises the `ApiError` that it answered with; no answer at all raises `UnreachableError`.
-`may_pass` tells whether the same request may work later.
 """
 
 import socket
@@ -15,11 +14,10 @@ import httpx
 import msgspec
 
 from app.client.watch import Event, follow
-from app.kinds.base import Object
+from app.kinds.base import O
 from app.kinds.errors import ApiError
 
 T = TypeVar("T")
-O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.kinds.base
 
 JSON = "application/json"
 MERGE_PATCH = "application/merge-patch+json"
@@ -30,13 +28,6 @@ STREAM_TIMEOUT = httpx.Timeout(10.0, read=None)
 
 class UnreachableError(ConnectionError):
     """No answer: the request may or may not have been carried out."""
-
-
-def may_pass(error: Exception) -> bool:
-    """Whether the same request may work later."""
-    return isinstance(error, UnreachableError) or (
-        isinstance(error, ApiError) and (error.code == 429 or error.code >= 500)
-    )
 
 
 class _Status(msgspec.Struct):

@@ -12,11 +12,10 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 
-from app.kinds.base import Object
+from app.kinds.base import O
 from app.kinds.errors import ApiError
 
 T = TypeVar("T")
-O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.kinds.base
 
 PAGE = 500
 WINDOW = 300  # seconds that one watch request lasts

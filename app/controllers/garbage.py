@@ -5,6 +5,7 @@ from datetime import datetime
 
 from app.controllers.work import Work
 from app.kinds.base import Object
+from app.kinds.owners import controller_of
 from app.plans import garbage
 from app.plans.plan import Plan
 from app.store import Key, Mirror
@@ -31,7 +32,7 @@ class GarbageController:
 
     def _owner(self, obj: Object) -> str | None:
         """The UID of the object's controller, if it is of a kind that is mirrored here: of others nobody knows the end."""
-        owner = next((each for each in obj.metadata.owner_references if each.controller), None)
+        owner = controller_of(obj)
         return owner.uid if owner is not None and owner.kind in self._mirror.names else None
 
     def _is_going(self, uid: str) -> bool:

@@ -8,6 +8,7 @@ from app.controllers.work import Work
 from app.kinds.base import Object
 from app.kinds.job import KIND as JOBS
 from app.kinds.job import Job
+from app.kinds.owners import controller_of
 from app.kinds.pod import KIND as PODS
 from app.kinds.pod import Pod
 from app.kinds.selectors import from_label_selector
@@ -25,7 +26,7 @@ class JobController:
         self._orphans: dict[Key, Pod] = {}  # pods that nobody controls: a Job may adopt them
 
     def _note_orphan(self, key: Key, pod: Pod | None) -> None:
-        if pod is not None and pod.metadata.labels and _is_orphan(pod):
+        if pod is not None and pod.metadata.labels and controller_of(pod) is None:
             self._orphans[key] = pod
         else:
             self._orphans.pop(key, None)
@@ -41,9 +42,8 @@ class JobController:
     def _owners(self, pod: Object) -> Iterable[Key]:
         """The Job that controls a pod; for a pod that nobody controls, each Job whose selector might want it."""
         namespace = pod.metadata.namespace
-        for owner in pod.metadata.owner_references:
-            if owner.controller:
-                return [Key(JOBS.resource, namespace, owner.name)] if owner.kind == JOBS.name else []
+        if owner := controller_of(pod):
+            return [Key(JOBS.resource, namespace, owner.name)] if owner.kind == JOBS.name else []
         if not pod.metadata.labels:
             return []
         jobs = (cast("Job", each) for each in self._mirror.all(JOBS.resource))
@@ -71,10 +71,6 @@ class JobController:
     def _pods(self, job: Job) -> list[Pod]:
         owned = cast("list[Pod]", self._mirror.owned(job.metadata.uid))
         return owned + [pod for pod in self._orphans.values() if _wants(job, pod)]
-
-
-def _is_orphan(pod: Object) -> bool:
-    return not any(owner.controller for owner in pod.metadata.owner_references)
 
 
 def _wants(job: Job, pod: Object) -> bool:

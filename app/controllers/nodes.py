@@ -8,15 +8,13 @@ from typing import cast
 from app.controllers.work import Work
 from app.kinds.base import Object
 from app.kinds.lease import KIND as LEASES
-from app.kinds.lease import Lease
+from app.kinds.lease import NODE_NAMESPACE, Lease
 from app.kinds.node import KIND as NODES
 from app.kinds.node import Node
 from app.kinds.pod import KIND as PODS
 from app.kinds.pod import Pod
 from app.plans import nodes as node_plan
 from app.store import Key, Mirror
-
-LEASE_NAMESPACE = "kube-node-lease"
 
 
 class NodeController:
@@ -31,7 +29,7 @@ class NodeController:
         self._pods: defaultdict[str, dict[Key, Pod]] = defaultdict(dict)
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
-        if key.kind == LEASES.resource and key.namespace == LEASE_NAMESPACE:
+        if key.kind == LEASES.resource and key.namespace == NODE_NAMESPACE:
             return self._lease_changed(key.name, cast("Lease | None", before), cast("Lease | None", now))
         if key.kind == NODES.resource:
             return self._node_changed(key.name, now is not None)

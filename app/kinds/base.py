@@ -199,6 +199,7 @@ class Kind(Generic[O]):
     row:             (object, now) -> cells of `columns`, in order.
     fields:          field selectors beyond metadata.name and metadata.namespace.
     grace:           seconds between DELETE and removal when the request names none; 0 removes at once.
+    owns:            True if other objects belong to this kind's: only then do propagation policies mean anything.
     orphans:         True if a raw DELETE without a policy leaves dependents alone.
     on_delete:       what a deletion that does not end at once changes beyond metadata. Idempotent.
     held:            True while an object that is being deleted must stay, whatever its metadata says.
@@ -228,6 +229,7 @@ class Kind(Generic[O]):
     fields: Mapping[str, Callable[[O], str]] = field(default_factory=dict)
     name_format: Literal["subdomain", "label", "path"] = "subdomain"
     grace: Callable[[O], int] = lambda _: 0
+    owns: bool = False
     orphans: bool = False
     on_delete: Callable[[O], O] = _same
     held: Callable[[O], bool] = lambda _: False

@@ -8,7 +8,7 @@ from msgspec.structs import fields
 from app.kinds import names
 from app.kinds.container import Container, ContainerPort, ContainerRestartRule, EphemeralContainer
 from app.kinds.env_validation import validate_env, validate_env_from
-from app.kinds.errors import Cause, duplicate, forbidden, invalid, not_supported, required, too_many
+from app.kinds.errors import Cause, duplicate, forbidden, invalid, not_supported, one_of, required, too_many
 from app.kinds.pod_defaults import MOST_CONTAINERS
 from app.kinds.pod_schema import PodSpec
 from app.kinds.probe_validation import forbid_probes, validate_probes
@@ -148,23 +148,16 @@ def _common(container: Container | EphemeralContainer, around: _Surroundings, pa
     if not container.image:
         yield required(f"{path}.image")
     message_policy = container.termination_message_policy
-    yield from _one_of(message_policy, MESSAGE_POLICIES, f"{path}.terminationMessagePolicy")
+    yield from one_of(f"{path}.terminationMessagePolicy", message_policy, MESSAGE_POLICIES)
     yield from _ports(container.ports, f"{path}.ports")
     yield from validate_env(container.env, f"{path}.env")
     yield from validate_env_from(container.env_from, f"{path}.envFrom")
     yield from validate_mounts(container, around.volumes, path)
-    yield from _one_of(container.image_pull_policy, PULL_POLICIES, f"{path}.imagePullPolicy")
+    yield from one_of(f"{path}.imagePullPolicy", container.image_pull_policy, PULL_POLICIES)
     if container.resources:
         yield from validate_resources(container.resources, around.claims, f"{path}.resources")
     yield from validate_resize(container.resize_policy, around.restart_policy, f"{path}.resizePolicy")
     yield from validate_security(container.security_context, around.host_users, f"{path}.securityContext")
-
-
-def _one_of(value: str, allowed: tuple[str, ...], path: str) -> Iterator[Cause]:
-    if not value:
-        yield required(path)
-    elif value not in allowed:
-        yield not_supported(path, value, allowed)
 
 
 def validate_images(spec: PodSpec, path: str) -> Iterator[Cause]:
@@ -195,7 +188,7 @@ def _ports(ports: tuple[ContainerPort, ...], path: str) -> Iterator[Cause]:
         for wire, number in (("containerPort", port.container_port), ("hostPort", port.host_port)):
             for text in names.port_number(number) if number else ():
                 yield invalid(f"{here}.{wire}", number, text)
-        yield from _one_of(port.protocol, PROTOCOLS, f"{here}.protocol")
+        yield from one_of(f"{here}.protocol", port.protocol, PROTOCOLS)
 
 
 def _host_ports(containers: tuple[Container, ...], path: str) -> Iterator[Cause]:
@@ -223,10 +216,10 @@ def _restart(container: Container, path: str) -> Iterator[Cause]:
 
 
 def _restart_rule(rule: ContainerRestartRule, path: str) -> Iterator[Cause]:
-    yield from _one_of(rule.action, ("Restart", "RestartAllContainers"), f"{path}.action")
+    yield from one_of(f"{path}.action", rule.action, ("Restart", "RestartAllContainers"))
     if rule.exit_codes is None:
         yield required(f"{path}.exitCodes", "must be specified")
         return
-    yield from _one_of(rule.exit_codes.operator, ("In", "NotIn"), f"{path}.exitCodes.operator")
+    yield from one_of(f"{path}.exitCodes.operator", rule.exit_codes.operator, ("In", "NotIn"))
     if len(rule.exit_codes.values) > 255:
         yield too_many(f"{path}.exitCodes.values", len(rule.exit_codes.values), 255)

@@ -1,6 +1,6 @@
 """From what a client sent to a struct, or a 400 in Kubernetes' words; never any other error.
 
-The API decodes the bodies of creates and updates, the registry converts documents that patches made. null means absent;
+The API decodes the bodies of creates and updates, and converts the documents that patches and protobuf make. null means absent;
 unknown fields are dropped, warned of or refused; times come out in UTC and in whole seconds, micro times with six
 decimals. A body that fits goes straight into the struct; only one that does not is walked, for a precise error.
 """

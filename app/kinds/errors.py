@@ -35,6 +35,13 @@ def not_supported(field: str, value: Any, supported: tuple[str, ...]) -> Cause:
     return Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {values}", field)
 
 
+def one_of(field: str, value: str, supported: tuple[str, ...]) -> list[Cause]:
+    """What is wrong with a value that must be given, and be one of these."""
+    if not value:
+        return [required(field)]
+    return [] if value in supported else [not_supported(field, value, supported)]
+
+
 def forbidden(field: str, detail: str) -> Cause:
     return Cause("FieldValueForbidden", f"Forbidden: {detail}", field)
 

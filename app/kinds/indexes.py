@@ -68,10 +68,6 @@ class Indexes:
     def intersection(self, other: "Indexes") -> "Indexes":
         return Indexes(tuple(_shared(self.intervals, other.intervals)))
 
-    def difference(self, other: "Indexes") -> "Indexes":
-        end = self.intervals[-1][1] + 1 if self.intervals else 0
-        return self.intersection(other.missing(end))
-
     def clip(self, below: int) -> "Indexes":
         """Without the indexes that a Job of `below` completions does not have."""
         if not self.intervals or self.intervals[-1][1] < below:

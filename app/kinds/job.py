@@ -87,7 +87,7 @@ def _defaults(spec: JobSpec) -> dict[str, Any]:
 
 
 def default_failure_policy(policy: PodFailurePolicy) -> PodFailurePolicy:
-    """A condition without a status is meant to be true; in the template of a CronJob too."""
+    """A condition without a status is meant to be true."""
     if all(each.status for rule in policy.rules for each in rule.on_pod_conditions):
         return policy
     return replace(policy, rules=tuple(map(_with_statuses, policy.rules)))
@@ -231,6 +231,7 @@ KIND = Kind(
     columns=COLUMNS,
     row=row,
     fields={"status.successful": lambda job: str(job.status.succeeded)},
+    owns=True,
     orphans=True,
     example=EXAMPLE,
 )

@@ -1,4 +1,4 @@
-"""Validation of a Job's podFailurePolicy and successPolicy. Job validation calls it, and so the CronJob's.
+"""Validation of a Job's podFailurePolicy and successPolicy. Job validation calls it.
 
 Checked in full on every Job, whether or not its controller will ever act on them.
 """

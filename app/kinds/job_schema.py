@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from app.kinds import conditions
 from app.kinds.base import Condition, Int32, Int64, LabelSelector, Object, Struct, Time, at
 from app.kinds.pod_schema import PodTemplateSpec
 
@@ -207,11 +208,11 @@ def is_indexed(job: Job) -> bool:
 
 def condition(job: Job, kind: str) -> Condition | None:
     """The condition of that type, whatever its status."""
-    return next((each for each in job.status.conditions if each.type == kind), None)
+    return conditions.condition(job.status.conditions, kind)
 
 
 def is_true(job: Job, kind: str) -> bool:
-    return any(each.type == kind and each.status == "True" for each in job.status.conditions)
+    return conditions.is_true(job.status.conditions, kind)
 
 
 def is_finished(job: Job) -> bool:

@@ -1,4 +1,4 @@
-"""Validation of a Job on create and update. The Kind record in `app.kinds.job` calls it; a CronJob's template too.
+"""Validation of a Job on create and update. The Kind record in `app.kinds.job` calls it.
 
 Causes come in Kubernetes' order and words. What metadata must look like is the registry's business, for every kind.
 """
@@ -91,7 +91,7 @@ def _pod_names(job: Job) -> Iterator[Cause]:
 
 
 def validate_spec(spec: JobSpec, path: str = "spec") -> list[Cause]:
-    """All of a spec but its selector, which a CronJob's template does not have."""
+    """All of a spec but its selector, which a template of Jobs would not have."""
     return [
         *_counts(spec, path),
         *_managed_by(spec.managed_by, f"{path}.managedBy"),

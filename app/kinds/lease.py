@@ -16,6 +16,9 @@ from app.kinds.base import (
 )
 from app.kinds.durations import age
 from app.kinds.errors import Cause, invalid
+from app.kinds.metadata import NEGATIVE
+
+NODE_NAMESPACE = "kube-node-lease"  # where each node has the lease that bears its name
 
 
 class LeaseSpec(Struct):
@@ -45,7 +48,7 @@ def validate(lease: Lease) -> list[Cause]:
     if spec.lease_duration_seconds is not None and spec.lease_duration_seconds <= 0:
         causes.append(invalid("spec.leaseDurationSeconds", spec.lease_duration_seconds, "must be greater than 0"))
     if spec.lease_transitions is not None and spec.lease_transitions < 0:
-        causes.append(invalid("spec.leaseTransitions", spec.lease_transitions, "must be greater than or equal to 0"))
+        causes.append(invalid("spec.leaseTransitions", spec.lease_transitions, NEGATIVE))
     return causes
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from itertools import islice
+from typing import Literal
 
 from app.kinds import names
 from app.kinds.base import ObjectMeta, OwnerReference
@@ -11,9 +12,10 @@ from app.kinds.names import NameFormat
 IMMUTABLE = "field is immutable"
 NEGATIVE = "must be greater than or equal to 0"
 ANNOTATIONS_LIMIT = 256 * 1024
-MOST_CAUSES = 500  # of hundreds of thousands that a hostile object could have
+MOST_CAUSES = 500  # told, of hundreds of thousands that a hostile object could have
 
-ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"  # finalizers that carry a deletion's policy
+Propagation = Literal["Orphan", "Background", "Foreground"]  # what becomes of what a deleted object controls
 _STANDARD_FINALIZERS = ("kubernetes", ORPHAN, FOREGROUND)
 _NO_OWNER = ("v1", "Event")
 

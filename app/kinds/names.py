@@ -14,7 +14,6 @@ _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _SUBDOMAIN = _LABEL + r"(\." + _LABEL + ")*"
 _KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
 _VALUE = f"({_KEY})?"
-_IDENTIFIER = "[A-Za-z_][A-Za-z0-9_]*"
 _CONFIG_KEY = "[-._a-zA-Z0-9]+"
 _HEADER = "[-A-Za-z0-9]+"
 
@@ -22,7 +21,6 @@ _LABEL_RE = re.compile(_LABEL)
 _SUBDOMAIN_RE = re.compile(_SUBDOMAIN)
 _KEY_RE = re.compile(_KEY)
 _VALUE_RE = re.compile(_VALUE)
-_IDENTIFIER_RE = re.compile(_IDENTIFIER)
 _CONFIG_KEY_RE = re.compile(_CONFIG_KEY)
 _HEADER_RE = re.compile(_HEADER)
 _ENV_RE = re.compile("[ -<>-~]*")  # printable ASCII without "="
@@ -41,10 +39,6 @@ _KEY_TEXT = (
 _VALUE_TEXT = (
     "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
     "and must start and end with an alphanumeric character"
-)
-_IDENTIFIER_TEXT = (
-    "a valid C identifier must start with alphabetic character or '_', "
-    "followed by a string of alphanumeric characters or '_'"
 )
 _ENV_TEXT = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 _CONFIG_KEY_TEXT = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
@@ -123,12 +117,6 @@ def label_value(value: str) -> list[str]:
     if not _matches(_VALUE_RE, value):
         faults.append(_pattern(_VALUE_TEXT, _VALUE, "MyValue", "my_value", "12345"))
     return faults
-
-
-def c_identifier(value: str) -> list[str]:
-    if _IDENTIFIER_RE.fullmatch(value):
-        return []
-    return [_pattern(_IDENTIFIER_TEXT, _IDENTIFIER, "my_name", "MY_NAME", "MyName")]
 
 
 def env_name(value: str) -> list[str]:

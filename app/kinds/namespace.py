@@ -17,6 +17,7 @@ from app.kinds.base import (
 )
 from app.kinds.durations import age
 from app.kinds.errors import Cause, invalid
+from app.kinds.lease import NODE_NAMESPACE
 
 
 class NamespaceSpec(Struct):
@@ -46,6 +47,7 @@ class Namespace(Object):
 
 
 NAME_LABEL = "kubernetes.io/metadata.name"
+FIRST = ("default", "kube-system", "kube-public", NODE_NAMESPACE)  # of every cluster
 FINALIZER = "kubernetes"  # goes once the namespace is empty
 
 
@@ -123,7 +125,7 @@ KIND = Kind(
     name_format="label",
     on_delete=on_delete,
     held=held,
-    immortal=frozenset({"default", "kube-system", "kube-public"}),
+    immortal=frozenset(FIRST),  # without leases no node lives
     example="""\
 apiVersion: v1
 kind: Namespace

@@ -20,7 +20,8 @@ from app.kinds.base import (
     at,
 )
 from app.kinds.durations import age
-from app.kinds.errors import Cause, duplicate, forbidden, invalid, not_supported, required
+from app.kinds.errors import Cause, duplicate, forbidden, invalid, one_of
+from app.kinds.metadata import NEGATIVE
 
 
 class Taint(Struct):
@@ -144,6 +145,9 @@ def on_update(new: Node, old: Node) -> Node:
 
 
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+# Taints that say how a node fares.
+NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
+UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 
 
 def validate(node: Node) -> list[Cause]:
@@ -166,10 +170,7 @@ def _faults_in_taint(taint: Taint, path: str) -> Iterator[Cause]:
         yield invalid(f"{path}.key", taint.key, "; ".join(faults))
     if faults := names.label_value(taint.value):
         yield invalid(f"{path}.value", taint.value, ";".join(faults))
-    if not taint.effect:
-        yield required(f"{path}.effect")
-    elif taint.effect not in EFFECTS:
-        yield not_supported(f"{path}.effect", taint.effect, EFFECTS)
+    yield from one_of(f"{path}.effect", taint.effect, EFFECTS)
 
 
 def _faults_in_amounts(node: Node) -> Iterator[Cause]:
@@ -179,7 +180,7 @@ def _faults_in_amounts(node: Node) -> Iterator[Cause]:
             if fault := quantity.fault(amount):
                 yield invalid(f"status.{field}.{resource}", amount, fault)
             elif quantity.parse(amount) < 0:
-                yield invalid(f"status.{field}.{resource}", amount, "must be greater than or equal to 0")
+                yield invalid(f"status.{field}.{resource}", amount, NEGATIVE)
 
 
 def validate_update(new: Node, old: Node) -> list[Cause]:

@@ -1,6 +1,6 @@
 """JSON patches (RFC 6902) and JSON merge patches (RFC 7386) on plain documents.
 
-The registry applies what clients PATCH with these, and with `strategic_patch`. The document given is never changed. A
+The API applies what clients PATCH with these, and with `strategic_patch`. The document given is never changed. A
 malformed patch is a 400; one that does not apply, such as a failed test, a 422, as in Kubernetes.
 """
 

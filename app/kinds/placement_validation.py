@@ -17,10 +17,10 @@ from app.kinds.affinity import (
 from app.kinds.base import LabelSelector
 from app.kinds.errors import Cause, duplicate, forbidden, invalid, not_supported, required
 from app.kinds.metadata import validate_labels
+from app.kinds.node import EFFECTS
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
-EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 
 _SET, _EXISTENCE = ("In", "NotIn"), ("Exists", "DoesNotExist")
 _VALUES_NEEDED = "must be specified when `operator` is 'In' or 'NotIn'"

@@ -8,6 +8,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from app.kinds.base import Condition, Kind
+from app.kinds.conditions import condition
 from app.kinds.pod_columns import COLUMNS, row
 from app.kinds.pod_defaults import GRACE_SECONDS, default_pod
 from app.kinds.pod_resources import qos_class, requests
@@ -27,7 +28,7 @@ from app.kinds.pod_schema import (
     PodStatus,
     PodTemplateSpec,
 )
-from app.kinds.pod_state import condition, is_active, is_ready, is_terminal
+from app.kinds.pod_state import is_active, is_ready, is_terminal
 from app.kinds.pod_validation import validate_pod, validate_pod_update
 from app.kinds.pod_warnings import warnings_of_spec
 

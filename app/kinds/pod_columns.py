@@ -5,10 +5,11 @@ from datetime import datetime
 from typing import Any
 
 from app.kinds.base import Column
+from app.kinds.conditions import condition, is_true
 from app.kinds.container import ContainerState, ContainerStateTerminated, ContainerStatus
 from app.kinds.durations import age
 from app.kinds.pod_schema import Pod
-from app.kinds.pod_state import condition, is_terminal, is_true
+from app.kinds.pod_state import is_terminal
 
 COLUMNS = (
     Column(name="Name", format="name", description="Name of the pod."),

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from app.kinds.affinity import Toleration
 from app.kinds.base import Quantity, Struct
 from app.kinds.container import Container, ContainerPort, EnvVar, EphemeralContainer, ResourceRequirements
+from app.kinds.node import NOT_READY, UNREACHABLE
 from app.kinds.pod_resources import qos_class
 from app.kinds.pod_schema import Pod, PodSpec
 from app.kinds.probe import HTTPGetAction, Lifecycle, LifecycleHandler, Probe
@@ -42,7 +43,6 @@ FILE_MODE = 0o644
 MOST_CONTAINERS = 512  # of one sort; a pod with more is left as it is, and validation refuses it
 PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}
 
-NOT_READY, UNREACHABLE = "node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"
 _TAINTS = {
     key: Toleration(key=key, operator="Exists", effect="NoExecute", toleration_seconds=EVICTION_SECONDS)
     for key in (NOT_READY, UNREACHABLE)

@@ -1,16 +1,18 @@
 """Questions that plans and tables ask about a pod as it is."""
 
-from collections.abc import Iterable
-
-from app.kinds.base import Condition
-from app.kinds.pod_schema import Pod
+from app.kinds.conditions import is_true
+from app.kinds.pod_schema import Pod, PodStatus
 
 TERMINAL = ("Succeeded", "Failed")
 
 
+def has_ended(status: PodStatus) -> bool:
+    """The pod will never run again."""
+    return status.phase in TERMINAL
+
+
 def is_terminal(pod: Pod) -> bool:
-    """It ended, and will never run again."""
-    return pod.status.phase in TERMINAL
+    return has_ended(pod.status)
 
 
 def is_active(pod: Pod) -> bool:
@@ -20,13 +22,3 @@ def is_active(pod: Pod) -> bool:
 
 def is_ready(pod: Pod) -> bool:
     return is_true(pod.status.conditions, "Ready")
-
-
-def condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
-    """The condition of that type, if there is one."""
-    return next((each for each in conditions if each.type == type_), None)
-
-
-def is_true(conditions: Iterable[Condition], type_: str) -> bool:
-    found = condition(conditions, type_)
-    return found is not None and found.status == "True"

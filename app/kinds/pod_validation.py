@@ -1,6 +1,6 @@
 """Validation of pods and of templates of pods, in Kubernetes' words.
 
-Jobs and CronJobs call `validate_template`, the Pod kind the other two. All expect defaulted input, never raise on
+Jobs call `validate_template`, the Pod kind the other two. All expect defaulted input, never raise on
 anything that decodes, and leave metadata to `app.kinds.metadata`. Parts live in the other `*_validation` modules.
 """
 
@@ -13,8 +13,8 @@ from app.kinds import names
 from app.kinds.affinity import Toleration
 from app.kinds.container import Container
 from app.kinds.container_validation import validate_containers, validate_images
-from app.kinds.errors import Cause, duplicate, forbidden, invalid, not_supported, required
-from app.kinds.metadata import validate_annotations, validate_labels
+from app.kinds.errors import Cause, duplicate, forbidden, invalid, not_supported, one_of, required
+from app.kinds.metadata import MOST_CAUSES, validate_annotations, validate_labels
 from app.kinds.placement_validation import validate_affinity, validate_spread, validate_tolerations
 from app.kinds.pod_resources import qos_class
 from app.kinds.pod_schema import (
@@ -36,7 +36,6 @@ PREEMPTION_POLICIES = ("PreemptLowerPriority", "Never")
 SYSTEMS = ("linux", "windows")
 DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 MOST = 2**31 - 1
-MOST_CAUSES = 500  # a megabyte of `{}` would otherwise be answered with a hundred
 
 CHANGEABLE = (
     "pod updates may not change fields other than `spec.containers[*].image`,`spec.initContainers[*].image`,"
@@ -92,8 +91,8 @@ def _spec(spec: PodSpec, path: str) -> Iterator[Cause]:
     yield from validate_volumes(spec.volumes, f"{path}.volumes")
     yield from _claims(spec.resource_claims, f"{path}.resourceClaims")
     yield from validate_containers(spec, path)
-    yield from _choice(spec.restart_policy, RESTART_POLICIES, f"{path}.restartPolicy")
-    yield from _choice(spec.dns_policy, DNS_POLICIES, f"{path}.dnsPolicy")
+    yield from one_of(f"{path}.restartPolicy", spec.restart_policy, RESTART_POLICIES)
+    yield from one_of(f"{path}.dnsPolicy", spec.dns_policy, DNS_POLICIES)
     yield from validate_labels(spec.node_selector, f"{path}.nodeSelector")
     yield from validate_pod_security(spec, path)
     yield from validate_affinity(spec.affinity, f"{path}.affinity")
@@ -112,14 +111,7 @@ def _spec(spec: PodSpec, path: str) -> Iterator[Cause]:
     if spec.resources:
         yield from validate_resources(spec.resources, (), f"{path}.resources")
     if spec.os:
-        yield from _choice(spec.os.name, SYSTEMS, f"{path}.os.name")
-
-
-def _choice(value: str, allowed: tuple[str, ...], path: str) -> Iterator[Cause]:
-    if not value:
-        yield required(path)
-    elif value not in allowed:
-        yield not_supported(path, value, allowed)
+        yield from one_of(f"{path}.os.name", spec.os.name, SYSTEMS)
 
 
 def _names(spec: PodSpec, path: str) -> Iterator[Cause]:

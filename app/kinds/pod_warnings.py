@@ -2,14 +2,14 @@
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from msgspec.structs import fields
 
-from app.kinds.container import Container, ContainerPort, EnvVar, EnvVarSource, ResourceRequirements
 from app.kinds.pod_schema import PodOS, PodSpec
 from app.kinds.security import PodSecurityContext, SecurityContext
-from app.kinds.volume import EmptyDirVolumeSource, Volume, VolumeMount
+from app.kinds.shape import shape_of
+from app.kinds.volume import Volume
 
 TEXT = "accepted and kept, but this version of Jobplane does not act on it yet"
 MOST_WARNINGS = 50  # they travel in headers
@@ -21,7 +21,6 @@ _CONTAINER = (
     "resources.limits",
     "resources.claims",
     "volume_mounts[].mount_propagation",
-    "volume_mounts[].sub_path_expr",
     "volume_mounts[].recursive_read_only",
     "volume_mounts[].bind_mount_options",
     "volume_devices",
@@ -34,16 +33,19 @@ _CONTAINER = (
     "stdin_once",
     "tty",
     "resize_policy",
-    "restart_policy",
     "restart_policy_rules",
+    "termination_message_policy",
 )
 
+_FILES = ("config_map", "secret", "downward_api")  # volumes of files; parts of projected ones too
+_ITEMS = (*(f"volumes[].{source}" for source in _FILES), *(f"volumes[].projected.sources[].{part}" for part in _FILES))
 _VOLUMES = ("name", "empty_dir", "config_map", "secret", "downward_api", "projected")
 
 NOT_ACTED_ON = (
     *(f"volumes[].{each.name}" for each in fields(Volume) if each.name not in _VOLUMES),
-    "volumes[].empty_dir.medium",
-    "volumes[].empty_dir.size_limit",
+    *(f"volumes[].empty_dir.{part}" for part in ("medium", "size_limit", "mode")),
+    *(f"volumes[].{source}.default_user" for source in (*_FILES, "projected")),
+    *(f"{source}.items[].{part}" for source in _ITEMS for part in ("mode", "user")),
     *(f"{containers}[].{part}" for containers in ("init_containers", "containers") for part in _CONTAINER),
     "ephemeral_containers",
     "dns_policy",
@@ -64,7 +66,6 @@ NOT_ACTED_ON = (
     "affinity.pod_affinity",
     "affinity.pod_anti_affinity",
     "topology_spread_constraints",
-    "scheduler_name",
     "scheduling_group",
     "priority_class_name",
     "priority",
@@ -86,28 +87,29 @@ _HARMLESS: dict[str, Any] = {
     "security_context": PodSecurityContext(),
     **{f"{containers}[].security_context": SecurityContext() for containers in ("init_containers", "containers")},
     **{f"{containers}[].resources.limits": {} for containers in ("init_containers", "containers")},
-    "scheduler_name": "default-scheduler",
+    **{f"{containers}[].termination_message_policy": "File" for containers in ("init_containers", "containers")},
     "preemption_policy": "PreemptLowerPriority",
     "os": PodOS(name="linux"),
 }
 
-_WIRE = {
-    each.name: each.encode_name
-    for struct in (
-        PodSpec,
-        Container,
-        ContainerPort,
-        EnvVar,
-        EnvVarSource,
-        ResourceRequirements,
-        Volume,
-        VolumeMount,
-        EmptyDirVolumeSource,
-    )
-    for each in fields(struct)
-}
 
-_STEPS = tuple((tuple(entry.split(".")), _HARMLESS.get(entry, False)) for entry in NOT_ACTED_ON)
+class _Step(NamedTuple):
+    attribute: str
+    name: str  # on the wire
+    is_list: bool
+
+
+def _steps(entry: str) -> tuple[_Step, ...]:
+    steps, shape = [], shape_of(PodSpec)
+    for part in entry.split("."):
+        attribute = part.removesuffix("[]")
+        (field,) = (each for each in shape.fields.values() if each.attribute == attribute)
+        steps.append(_Step(attribute, field.name, part.endswith("[]")))
+        shape = field.shape.item or field.shape
+    return tuple(steps)
+
+
+_STEPS = tuple((_steps(entry), _HARMLESS.get(entry, False)) for entry in NOT_ACTED_ON)
 
 
 def warnings_of_spec(spec: PodSpec, path: str) -> list[str]:
@@ -116,18 +118,18 @@ def warnings_of_spec(spec: PodSpec, path: str) -> list[str]:
     return [f"{path}.{where}: {TEXT}" for where in islice(found, MOST_WARNINGS)]
 
 
-def _set_at(part: Any, steps: tuple[str, ...], harmless: Any) -> Iterator[str]:
+def _set_at(part: Any, steps: tuple[_Step, ...], harmless: Any) -> Iterator[str]:
     """Paths, from `part` on, at which the field that `steps` lead to is set."""
-    step, rest = steps[0].removesuffix("[]"), steps[1:]
-    value = getattr(part, step)
+    step, rest = steps[0], steps[1:]
+    value = getattr(part, step.attribute)
     if value is None or value in ("", ()) or value == harmless:
         return
     if not rest:
-        yield _WIRE[step]
-    elif steps[0].endswith("[]"):
+        yield step.name
+    elif step.is_list:
         for index, item in enumerate(value[:MOST_ITEMS]):
             for where in _set_at(item, rest, harmless):
-                yield f"{_WIRE[step]}[{index}].{where}"
+                yield f"{step.name}[{index}].{where}"
     else:
         for where in _set_at(value, rest, harmless):
-            yield f"{_WIRE[step]}.{where}"
+            yield f"{step.name}.{where}"

@@ -7,9 +7,8 @@ from app.kinds import names
 from app.kinds.base import IntOrString
 from app.kinds.container import Container
 from app.kinds.errors import Cause, forbidden, invalid, not_supported, required
+from app.kinds.metadata import NEGATIVE
 from app.kinds.probe import HTTPGetAction, LifecycleHandler, Probe
-
-NEGATIVE = "must be greater than or equal to 0"
 
 
 def validate_probes(container: Container, grace: int, path: str) -> Iterator[Cause]:

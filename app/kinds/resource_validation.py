@@ -5,10 +5,9 @@ from collections.abc import Collection, Iterator, Mapping
 from app.kinds import names
 from app.kinds.base import Quantity
 from app.kinds.container import ContainerResizePolicy, ResourceRequirements
-from app.kinds.errors import Cause, duplicate, forbidden, invalid, not_supported, required, shown
+from app.kinds.errors import Cause, duplicate, forbidden, invalid, one_of, required, shown
+from app.kinds.metadata import NEGATIVE
 from app.kinds.quantity import canonical, compare, fault, parse
-
-NEGATIVE = "must be greater than or equal to 0"
 
 _NATIVE = ("cpu", "memory", "ephemeral-storage")
 _HUGE = "hugepages-"
@@ -55,17 +54,10 @@ def validate_resize(policies: tuple[ContainerResizePolicy, ...], pod_policy: str
         if policy.resource_name in seen:
             yield duplicate(f"{path}[{index}]", policy.resource_name)
         seen.add(policy.resource_name)
-        yield from _one_of(path, policy.resource_name, ("cpu", "memory"))
-        yield from _one_of(path, policy.restart_policy, ("NotRequired", "RestartContainer"))
+        yield from one_of(path, policy.resource_name, ("cpu", "memory"))
+        yield from one_of(path, policy.restart_policy, ("NotRequired", "RestartContainer"))
         if pod_policy == "Never" and policy.restart_policy != "NotRequired":
             yield invalid(path, policy.restart_policy, "must be 'NotRequired' when `restartPolicy` is 'Never'")
-
-
-def _one_of(path: str, value: str, allowed: tuple[str, ...]) -> Iterator[Cause]:
-    if not value:
-        yield required(path)
-    elif value not in allowed:
-        yield not_supported(path, value, allowed)
 
 
 def _resource_name(name: str, path: str) -> Iterator[Cause]:

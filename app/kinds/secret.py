@@ -15,6 +15,7 @@ from app.kinds.base import (
 from app.kinds.configmap import FROZEN, MOST_BYTES, faults_in_keys
 from app.kinds.durations import age
 from app.kinds.errors import Cause, forbidden, invalid, required, too_long
+from app.kinds.metadata import IMMUTABLE
 
 
 class Secret(Object):
@@ -81,7 +82,7 @@ def _is_json_object(text: bytes) -> bool:
 
 
 def validate_update(new: Secret, old: Secret) -> list[Cause]:
-    causes = [invalid("type", new.type, "field is immutable")] if new.type != old.type else []
+    causes = [invalid("type", new.type, IMMUTABLE)] if new.type != old.type else []
     if old.immutable:
         changed = {"immutable": not new.immutable, "data": new.data != old.data}
         causes += [forbidden(field, FROZEN) for field, differs in changed.items() if differs]

@@ -1,12 +1,14 @@
 """What a struct looks like from outside: a tree of wire names, built once a type.
 
-Decoding walks it to tell unknown fields and wrong types, strategic patches to find merge keys.
+Decoding walks it to tell unknown fields and wrong types, strategic patches to find merge keys, protobuf to find fields by
+their numbers, and OpenAPI to describe them: all follow from the one declaration of a field.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 from msgspec import inspect
@@ -37,6 +39,7 @@ class Shape:
     go:       the name that Go's errors give the type.
     fields:   of a struct, by wire name.
     item:     what a list or map holds.
+    struct:   the type itself, of a struct.
     low, high: bounds of an integer.
     moments:  fields of a struct that are, or have inside, times: (attribute, shape).
     """
@@ -45,18 +48,30 @@ class Shape:
     go: str
     fields: dict[str, "Field"] = field(default_factory=dict)
     item: "Shape | None" = None
+    struct: type[msgspec.Struct] | None = None
     low: int = -(2**63)
     high: int = 2**63 - 1
     moments: tuple[tuple[str, "Shape"], ...] = ()
 
 
 class Field(NamedTuple):
-    """A field of a struct, and how strategic patches merge it: `key` tells a list's elements apart."""
+    """A field of a struct.
 
+    name:            on the wire; `attribute` in Python.
+    strategies, key: how strategic patches merge it; `key` tells a list's elements apart.
+    number, via:     its number in protobuf, and those of the messages that it is embedded in.
+    extra:           whatever else `at` was told.
+    """
+
+    name: str
     attribute: str
     shape: Shape
-    strategies: frozenset[str]
-    key: str
+    strategies: frozenset[str] = frozenset()
+    key: str = ""
+    number: int = 0
+    via: tuple[int, ...] = ()
+    description: str = ""
+    extra: Mapping[str, Any] = MappingProxyType({})
 
 
 ANY = Shape("any", "interface {}")
@@ -74,7 +89,7 @@ _SIMPLE: dict[type[inspect.Type], tuple[Sort, str]] = {
     inspect.BytesType: ("bytes", "[]uint8"),
     inspect.DateTimeType: ("time", "string"),
 }
-_MICRO = next(meta.pattern for meta in MicroTime.__metadata__)  # type: ignore[attr-defined]  # Annotated's own record
+_MICRO = cast("inspect.StrType", inspect.type_info(MicroTime)).pattern
 
 
 class _Builder:
@@ -100,7 +115,7 @@ class _Builder:
         return _scalar(type_)
 
     def _struct(self, type_: inspect.StructType) -> Shape:
-        shape = self._known[type_.cls] = Shape("struct", f"v1.{type_.cls.__name__}")
+        shape = self._known[type_.cls] = Shape("struct", f"v1.{type_.cls.__name__}", struct=type_.cls)
         for each in type_.fields:
             shape.fields[each.encode_name] = self._field(each)
         shape.moments = tuple(
@@ -109,16 +124,37 @@ class _Builder:
         return shape
 
     def _field(self, each: inspect.Field) -> Field:
-        extra = (each.type.extra if isinstance(each.type, inspect.Metadata) else None) or {}
+        extra, description = _declared(each.type)
         strategies = frozenset(str(extra.get("patch", "")).split(",")) - {""}
         key = wire_name(extra.get("patch_key", ""))
-        return Field(each.name, self.of(each.type), strategies | {"merge"} if key else strategies, key)
+        return Field(
+            each.encode_name,
+            each.name,
+            self.of(each.type),
+            strategies | {"merge"} if key else strategies,
+            key,
+            number=extra.get("pb", 0),
+            via=tuple(extra.get("via", ())),
+            description=description,
+            extra=extra,
+        )
 
     def _union(self, types: Sequence[inspect.Type]) -> Shape:
         if len(types) == 1:
             return self.of(types[0])
         has_floats = any(isinstance(each, inspect.FloatType) for each in types)
         return Shape("quantity", "resource.Quantity") if has_floats else Shape("either", "int32")
+
+
+def _declared(type_: inspect.Type) -> tuple[dict[str, Any], str]:
+    """What `at` said of a field, and its description."""
+    extra: dict[str, Any] = {}
+    description = ""
+    while isinstance(type_, inspect.Metadata):
+        extra |= type_.extra or {}
+        description = description or (type_.extra_json_schema or {}).get("description", "")
+        type_ = type_.type
+    return extra, description
 
 
 def _map(item: Shape) -> Shape:

@@ -19,7 +19,7 @@ RETAIN = "$retainKeys"
 ORDER = "$setElementOrder/"
 DELETE = "$deleteFromPrimitiveList/"
 
-_UNKNOWN = Field("", ANY, frozenset(), "")
+_UNKNOWN = Field("", "", ANY)
 
 
 def strategic_patch(doc: Doc, patch: Any, type_: type) -> Doc:
@@ -43,7 +43,7 @@ def _merged(doc: Doc, patch: Doc, shape: Shape) -> Doc:
 
 def _inner(shape: Shape) -> Field:
     """How a key that is no known field is merged: the values of maps have a shape, too."""
-    return Field("", shape.item, frozenset(), "") if shape.item else _UNKNOWN
+    return Field("", "", shape.item) if shape.item else _UNKNOWN
 
 
 def _directed(doc: Doc, patch: Doc, shape: Shape) -> Doc:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from app.kinds.job import Job
-from app.kinds.pod import Pod
+from app.kinds.pod import Pod, condition
 
 ANNOTATION = "jobplane.dev/backoff"
 BASE = timedelta(seconds=10)
@@ -79,10 +79,8 @@ def _containers_ended_at(pod: Pod) -> datetime | None:
 
 
 def _unready_at(pod: Pod) -> datetime | None:
-    for condition in pod.status.conditions:
-        if condition.type == "Ready" and condition.status == "False":
-            return condition.last_transition_time
-    return None
+    ready = condition(pod.status.conditions, "Ready")
+    return ready.last_transition_time if ready and ready.status == "False" else None
 
 
 def _deleted_at(pod: Pod) -> datetime | None:

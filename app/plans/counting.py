@@ -17,8 +17,9 @@ from app.plans.backoff import Backoff, after, remembered
 from app.plans.failure_policy import counts
 from app.plans.index_retries import last_failed, newly_failed
 from app.plans.indexes import index_of
-from app.plans.job_pods import Seen, is_of_use, is_tracked, replaces_failed_only, sort_out
+from app.plans.job_pods import Seen, is_of_use, replaces_failed_only, sort_out
 from app.plans.plan import Move
+from app.plans.tracking import is_tracked
 
 NO_INDEXES = Indexes()
 

@@ -10,13 +10,15 @@ from datetime import datetime
 
 from app.kinds.base import Condition
 from app.kinds.job import Job, is_finished
+from app.kinds.owners import controller_of
 from app.kinds.pod import Pod
 from app.plans import events
 from app.plans.counting import Situation, settle, situation
-from app.plans.job_pods import Claim, claim, controller_of, is_tracked, loosened
+from app.plans.job_pods import Claim, claim
 from app.plans.job_status import Step, written
 from app.plans.plan import Action, Create, Delete, Emit, Move, Names, Plan, SetStatus, Update, earliest
 from app.plans.scaling import adjust, stop_all
+from app.plans.tracking import is_tracked, loosened
 from app.plans.verdict import completion, deadline_at, outcome
 
 

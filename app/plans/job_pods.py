@@ -11,10 +11,12 @@ from msgspec.structs import replace
 
 from app.kinds.base import OwnerReference
 from app.kinds.job import Job, is_indexed
+from app.kinds.owners import controller_of
 from app.kinds.pod import Pod
 from app.kinds.selectors import from_label_selector
 from app.plans.indexes import index_of
-from app.plans.template import TRACKING, owner_reference, tracked
+from app.plans.template import owner_reference
+from app.plans.tracking import is_tracked, loosened, tracked
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -31,9 +33,7 @@ class Seen(msgspec.Struct, frozen=True):
     active: list[Pod]
     terminating: list[Pod]
     succeeded: list[Pod]
-    failed: list[
-        Pod
-    ]  # deleted pods that still run too, unless the Job replaces failed pods only: then also in terminating
+    failed: list[Pod]  # and deleted pods that still run, unless the Job replaces failed pods only
     void: list[Pod]  # ended, but of no index: they lose the finalizer and count for nothing
 
 
@@ -65,13 +65,6 @@ def _change(pod: Pod, changed: Pod, result: Claim) -> Pod:
     return changed
 
 
-def controller_of(pod: Pod) -> OwnerReference | None:
-    for owner in pod.metadata.owner_references:
-        if owner.controller:
-            return owner
-    return None
-
-
 def adopted(job: Job, pod: Pod) -> Pod:
     meta = pod.metadata
     others = tuple(owner for owner in meta.owner_references if owner.uid != job.metadata.uid)
@@ -82,18 +75,6 @@ def adopted(job: Job, pod: Pod) -> Pod:
 def released(job: Job, pod: Pod) -> Pod:
     owners = tuple(owner for owner in pod.metadata.owner_references if owner.uid != job.metadata.uid)
     return loosened(replace(pod, metadata=replace(pod.metadata, owner_references=owners)))
-
-
-def is_tracked(pod: Pod) -> bool:
-    return TRACKING in pod.metadata.finalizers
-
-
-def loosened(pod: Pod) -> Pod:
-    """The pod without the tracking finalizer: the Job has no more to learn from it."""
-    if not is_tracked(pod):
-        return pod
-    finalizers = tuple(finalizer for finalizer in pod.metadata.finalizers if finalizer != TRACKING)
-    return replace(pod, metadata=replace(pod.metadata, finalizers=finalizers))
 
 
 def sort_out(job: Job, pods: Sequence[Pod]) -> Seen:

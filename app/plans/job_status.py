@@ -6,6 +6,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.kinds.base import Condition
+from app.kinds.conditions import with_condition
 from app.kinds.job import Job, JobStatus, UncountedTerminatedPods, is_true
 from app.kinds.pod import is_ready
 from app.plans.backoff import Backoff, noted
@@ -90,8 +91,8 @@ def conditions(step: Step) -> tuple[Condition, ...]:
     if step.runs:
         return _suspension(step.situation.job, now)
     if step.outcome and step.outcome not in present:
-        present = _with(present, step.outcome)
-    return _with(present, terminal(step.outcome, now)) if step.outcome and step.finishes else present
+        present = with_condition(present, step.outcome)
+    return with_condition(present, terminal(step.outcome, now)) if step.outcome and step.finishes else present
 
 
 def _suspension(job: Job, now: datetime) -> tuple[Condition, ...]:
@@ -100,12 +101,5 @@ def _suspension(job: Job, now: datetime) -> tuple[Condition, ...]:
     if bool(job.spec.suspend) == is_true(job, "Suspended"):
         return present
     if job.spec.suspend:
-        return _with(present, observed("Suspended", "JobSuspended", "Job suspended", now))
-    return _with(present, observed("Suspended", "JobResumed", "Job resumed", now, status="False"))
-
-
-def _with(present: tuple[Condition, ...], new: Condition) -> tuple[Condition, ...]:
-    """In the place of one of its type, or at the end."""
-    if any(each.type == new.type for each in present):
-        return tuple(new if each.type == new.type else each for each in present)
-    return (*present, new)
+        return with_condition(present, observed("Suspended", "JobSuspended", "Job suspended", now))
+    return with_condition(present, observed("Suspended", "JobResumed", "Job resumed", now, status="False"))

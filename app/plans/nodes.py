@@ -11,14 +11,11 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from app.kinds.base import Condition
-from app.kinds.node import Node, NodeCondition, Taint
+from app.kinds.node import NOT_READY, UNREACHABLE, UNSCHEDULABLE, Node, NodeCondition, Taint
 from app.kinds.pod import Pod, is_terminal
 from app.plans.plan import Action, Delete, Emit, Plan, Update, earliest
 from app.plans.schedule import tolerates
 
-UNREACHABLE = "node.kubernetes.io/unreachable"
-NOT_READY = "node.kubernetes.io/not-ready"
-UNSCHEDULABLE = "node.kubernetes.io/unschedulable"
 MISSING_GRACE = timedelta(seconds=50)
 _OURS = frozenset({UNREACHABLE, NOT_READY, UNSCHEDULABLE})
 
@@ -123,7 +120,7 @@ def _why(node: Node) -> str:
 def _told(before: Node, after: Node) -> Iterable[Emit]:
     was, now = (next((c.status for c in each.status.conditions if c.type == "Ready"), "") for each in (before, after))
     if was != now:
-        reason = {"True": "NodeReady", "Unknown": "NodeNotReady"}.get(now, "NodeNotReady")
+        reason = "NodeReady" if now == "True" else "NodeNotReady"
         yield Emit("Normal", reason, f"Node {after.metadata.name} status is now: {reason}", after)
 
 

@@ -10,6 +10,7 @@ from datetime import datetime
 import msgspec
 
 from app.kinds.base import Object
+from app.kinds.metadata import Propagation
 from app.kinds.pod import Pod
 
 Names = Callable[[str], str]  # prefix -> an unused name that starts with it: randomness is handed in
@@ -41,7 +42,7 @@ class Delete(_Action, frozen=True):
 
     object: Object
     old: Object | None = None
-    propagation: str = ""  # Background, Foreground, Orphan; empty is the kind's own
+    propagation: Propagation | None = None  # None is the kind's own
     grace_period_seconds: int | None = None
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-from app.kinds.pod import Pod, PodStatus
+from app.kinds.pod import Pod, PodStatus, is_terminal
 from app.plans import pod_status
 from app.plans.pod_status import Held, Place
 from app.plans.restarts import Member, Run, roster
@@ -62,7 +62,7 @@ class _Ending:
 def plan(pod: Pod, observed: Iterable[Run], now: datetime, place: Place = pod_status.NOWHERE) -> PodPlan:
     """`observed`: every run that the runtime lists for this pod, ended ones included."""
     members = roster(pod, observed, now)
-    if pod_status.is_terminal(pod.status):
+    if is_terminal(pod):
         stop = _stops(members, LEFTOVER_GRACE)
         return PodPlan(status=pod.status, stop=stop, remove=not stop)
     started_at = pod.status.start_time or now

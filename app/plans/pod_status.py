@@ -8,6 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from app.kinds.base import Condition
+from app.kinds.conditions import with_condition
 from app.kinds.container import (
     ContainerState,
     ContainerStateRunning,
@@ -16,9 +17,9 @@ from app.kinds.container import (
     ContainerStatus,
 )
 from app.kinds.pod import HostIP, Pod, PodIP, PodStatus
+from app.kinds.pod_state import TERMINAL, has_ended
 from app.plans.restarts import UNKNOWN_EXIT, Member, Run, failed
 
-TERMINAL = ("Succeeded", "Failed")
 OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
@@ -41,10 +42,6 @@ class Place:
 
 
 NOWHERE = Place()
-
-
-def is_terminal(status: PodStatus) -> bool:
-    return status.phase in TERMINAL
 
 
 def is_only_starting(status: PodStatus) -> bool:
@@ -83,13 +80,13 @@ def written(pod: Pod, members: Sequence[Member], phase: str, now: datetime, plac
 def closed(status: PodStatus, reason: str, message: str, now: datetime, place: Place) -> PodStatus:
     """The status of a pod that has just ended, with why, and with a mark if it is not its own fault."""
     if place.cut_off and status.phase == "Failed":
-        status = replace(status, conditions=_with(status.conditions, _disrupted(now)))
+        status = replace(status, conditions=with_condition(status.conditions, _disrupted(now)))
     return replace(status, reason=reason or status.reason, message=message or status.message)
 
 
 def merged(ours: PodStatus, theirs: PodStatus) -> PodStatus:
     """Our word about a pod with what others wrote into the API's copy. That it has ended is never taken back."""
-    if is_terminal(theirs) and not is_terminal(ours):
+    if has_ended(theirs) and not has_ended(ours):
         return theirs
     foreign = {each.type: each for each in (*ours.conditions, *theirs.conditions) if each.type not in OURS}
     own = tuple(each for each in ours.conditions if each.type in OURS)
@@ -240,10 +237,6 @@ def _disrupted(now: datetime) -> Condition:
         message="The node lost contact with the API server and stopped its pods",
         last_transition_time=now.replace(microsecond=0),
     )
-
-
-def _with(conditions: tuple[Condition, ...], new: Condition) -> tuple[Condition, ...]:
-    return (*(each for each in conditions if each.type != new.type), new)
 
 
 def _timed(new: Condition, old: Condition | None, now: datetime) -> Condition:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from app.kinds.affinity import Toleration
-from app.kinds.node import Node, Taint
+from app.kinds.node import UNSCHEDULABLE, Node, Taint
 from app.kinds.pod import Pod
 from app.kinds.pod_resources import Amounts, amount, requests
 from app.plans.node_selection import selects
@@ -140,7 +140,7 @@ def why_not(pod: Pod, node: Node) -> str:
     return ""
 
 
-_UNSCHEDULABLE = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+_UNSCHEDULABLE = Taint(key=UNSCHEDULABLE, effect="NoSchedule")
 
 
 def _keeps_out(pod: Pod, taint: Taint) -> bool:

@@ -15,8 +15,8 @@ from app.kinds.pod import Pod, PodSpec
 from app.kinds.volume import ObjectFieldSelector
 from app.plans.indexes import COMPLETION_INDEX
 from app.plans.plan import Names
+from app.plans.tracking import tracked
 
-TRACKING = "batch.kubernetes.io/job-tracking"
 LONGEST_PREFIX = 58  # five random characters more make a DNS label
 
 _INDEX_VARIABLE = EnvVar(
@@ -69,10 +69,6 @@ def pod_of_index(job: Job, common: Pod, index: int, names: Names, more: Mapping[
 def index_prefix(name: str, index: int) -> str:
     """`<job>-<index>-`; if that is too long it is the Job's part that gives way."""
     return f"{name[: LONGEST_PREFIX - len(f'-{index}-')]}-{index}-"
-
-
-def tracked(finalizers: tuple[str, ...]) -> tuple[str, ...]:
-    return finalizers if TRACKING in finalizers else (*finalizers, TRACKING)
 
 
 def owner_reference(job: Job) -> OwnerReference:

@@ -73,8 +73,7 @@ def _write(action: Action, olds: dict[str, Object], component: str, now: datetim
 
 
 def _deleted(kind: Kind, action: Delete, now: datetime) -> Write:
-    propagation = action.propagation if action.propagation in {"Orphan", "Background", "Foreground"} else None
-    demand = deletion.Demand(grace_seconds=action.grace_period_seconds, propagation=propagation)  # type: ignore[arg-type]
+    demand = deletion.Demand(grace_seconds=action.grace_period_seconds, propagation=action.propagation)
     left = deletion.begin(kind, action.object, now, demand)
     return write_of(kind, left or action.object, "M" if left else "D", action.old or action.object)
 

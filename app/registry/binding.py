@@ -4,6 +4,7 @@ from datetime import datetime
 
 import msgspec
 
+from app.kinds import conditions
 from app.kinds.base import Condition
 from app.kinds.pod import Pod
 
@@ -18,6 +19,5 @@ def bound(pod: Pod, node: str, now: datetime) -> Pod:
 
 def with_condition(pod: Pod, condition: Condition) -> Pod:
     """The pod with this condition in place of one of the same type."""
-    others = tuple(each for each in pod.status.conditions if each.type != condition.type)
-    status = msgspec.structs.replace(pod.status, conditions=(*others, condition))
+    status = msgspec.structs.replace(pod.status, conditions=conditions.with_condition(pod.status.conditions, condition))
     return msgspec.structs.replace(pod, status=status)

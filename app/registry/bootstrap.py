@@ -3,9 +3,8 @@
 from app.kinds import by_name
 from app.kinds.base import Kind, ObjectMeta
 from app.kinds.errors import ApiError
+from app.kinds.namespace import FIRST
 from app.registry.objects import Registry, create
-
-NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
 
 
 async def bootstrap(registry: Registry) -> None:
@@ -13,9 +12,9 @@ async def bootstrap(registry: Registry) -> None:
     namespace, account = by_name("", "Namespace"), by_name("", "ServiceAccount")
     if namespace is None or account is None:
         raise LookupError("the kinds Namespace and ServiceAccount are part of every build")
-    for name in NAMESPACES:
+    for name in FIRST:
         await _ensure(registry, namespace, "", name)
-    for name in NAMESPACES:
+    for name in FIRST:
         await _ensure(registry, account, name, "default")
 
 

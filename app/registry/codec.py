@@ -9,7 +9,8 @@ from typing import Literal
 import msgspec
 
 from app.kinds.base import Kind, Object
-from app.store import MUST_NOT_EXIST, Change, Head, Key, Marks, Write, controller_uid
+from app.kinds.owners import controller_uid
+from app.store import MUST_NOT_EXIST, Change, Head, Key, Marks, Write
 
 _encode = msgspec.json.Encoder().encode
 NAMESPACES = "namespaces"

@@ -6,15 +6,11 @@ apimachinery's graceful deletion: a second request may shorten the grace, never 
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Literal
 
 import msgspec
 
 from app.kinds.base import Kind, Object
-
-ORPHAN = "orphan"
-FOREGROUND = "foregroundDeletion"
-Propagation = Literal["Orphan", "Background", "Foreground"]
+from app.kinds.metadata import FOREGROUND, ORPHAN, Propagation
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +58,8 @@ def _marked(obj: Object, now: datetime, grace: int) -> Object:
 def _with_propagation(kind: Kind, obj: Object, propagation: Propagation | None) -> Object:
     """Finalizers carry the policy until the garbage collector has done its part."""
     finalizers = obj.metadata.finalizers
+    if not kind.owns:
+        return obj  # nobody would ever remove the finalizer
     if propagation is None:
         if ORPHAN in finalizers or FOREGROUND in finalizers or not kind.orphans:
             return obj

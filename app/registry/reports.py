@@ -8,13 +8,12 @@ from typing import Annotated, cast
 import msgspec
 
 from app.kinds.base import Kind, Struct, at
-from app.kinds.pod import Pod, PodStatus
+from app.kinds.pod import Pod, PodStatus, is_terminal
 from app.registry import deletion
 from app.registry.codec import decode, key_of, write_of
 from app.registry.objects import Registry
 from app.store import Conflict, Head
 
-TERMINAL = frozenset({"Succeeded", "Failed"})
 _SERVER_CONDITIONS = frozenset({"PodScheduled"})
 _TRIES = 4
 
@@ -82,7 +81,7 @@ async def _accept_one(
 
 def reported(old: Pod, report: Report) -> Pod:
     """The pod as it is after the report. What has ended stays ended, and the server's own conditions stay."""
-    status = old.status if old.status.phase in TERMINAL else merged(old.status, report.status)
+    status = old.status if is_terminal(old) else merged(old.status, report.status)
     pod = msgspec.structs.replace(old, status=status)
     if not report.gone or old.metadata.deletion_timestamp is None:
         return pod

@@ -86,7 +86,7 @@ class Watch:
         changes: Sequence[Change] | None
         changes, upper = feed.after(topic, self.revision), feed.cursor
         if changes == []:
-            await feed.changed_within(seconds, topic)
+            self.revision = await feed.quiet_until(topic, self.revision, seconds)
             changes, upper = feed.after(topic, self.revision), feed.cursor
         if changes is None:
             changes = await self._from_history(upper)

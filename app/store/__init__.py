@@ -5,7 +5,7 @@ from app.store.election import elected
 from app.store.errors import Compacted, Conflict, Key, OutcomeUnknown, Unavailable
 from app.store.feed import Change, Feed, Marks, topic_of
 from app.store.logs import Append, Stream
-from app.store.mirror import Mirror, controller_uid
+from app.store.mirror import Mirror
 from app.store.read import Head, Page, Query
 from app.store.store import Store, open_store
 from app.store.wait import reachable
@@ -29,7 +29,6 @@ __all__ = [
     "Stream",
     "Unavailable",
     "Write",
-    "controller_uid",
     "elected",
     "guard",
     "open_store",

@@ -117,9 +117,13 @@ class Ring:
         self._topics: dict[str, deque[Change]] = {}
         self.floor = revision
 
+    @property
+    def knows_topics(self) -> bool:
+        return self._limit > 0
+
     def add(self, change: Change) -> set[str]:
         """Take in a change; its topics, for whoever wakes watchers. Without room for any, only its kind."""
-        if not self._limit:
+        if not self.knows_topics:
             self.floor = change.revision
             return {change.key.kind}
         belongs = topics(change)
@@ -167,16 +171,17 @@ class Feed:
         self._read = read
         self._ring = Ring(ring_bytes)
         self._lock = asyncio.Lock()
-        self._waiters: defaultdict[str, set[asyncio.Future[None]]] = defaultdict(set)  # by topic; "" for any
+        self._waiters: defaultdict[str, set[asyncio.Future[int]]] = defaultdict(set)  # by topic; "" for any
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
         self._wake = asyncio.Event()
+        self._unbroken_since = 0
         self.cursor = 0
         self.broken: BaseException | None = None
         self.lost_touch = asyncio.Event()  # changes were missed: who fills a mirror anew clears it first
 
     def start_at(self, revision: int) -> None:
         self._ring.start_at(revision)
-        self.cursor = revision
+        self.cursor = self._unbroken_since = revision
 
     async def listen(self, listener: Callable[[Sequence[Change]], None], since: int) -> None:
         """Call `listener` with each batch of changes after `since`, in order, before anybody who waits is woken.
@@ -224,7 +229,7 @@ class Feed:
         woken = {""}
         for change in changes:
             woken |= self._ring.add(change)
-        self.cursor = cursor
+        before, self.cursor = self.cursor, cursor
         for listener in self._listeners:
             listener(changes)
         for change in changes:
@@ -232,7 +237,7 @@ class Feed:
         for topic in woken:
             for waiter in self._waiters.pop(topic, ()):
                 if not waiter.done():
-                    waiter.set_result(None)
+                    waiter.set_result(before)
 
     def after(self, topic: str, revision: int) -> list[Change] | None:
         """Changes of a topic after a revision, up to the cursor; None when only history has them."""
@@ -240,14 +245,37 @@ class Feed:
 
     async def changed(self, topic: str = "") -> None:
         """Return at the next delivery of changes of a topic, or at any."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters[topic].add(waiter)
+        waiter = self._waiter(topic)
         try:
             await waiter
         finally:
             self._no_longer_waits(topic, waiter)
 
-    def _no_longer_waits(self, topic: str, waiter: asyncio.Future[None]) -> None:
+    async def quiet_until(self, topic: str, revision: int, seconds: float) -> int:
+        """Wait for a change of a topic, but only so long; up to where there was none after `revision`.
+
+        So who waited for a rare one need not read in history what all others did meanwhile.
+        """
+        waiter = self._waiter(topic)
+        try:
+            async with asyncio.timeout(seconds):
+                await waiter
+        except TimeoutError:
+            pass
+        finally:
+            self._no_longer_waits(topic, waiter)
+        if revision < self._unbroken_since or not self._ring.knows_topics:
+            return revision
+        was_told = waiter.done() and not waiter.cancelled()
+        return max(revision, waiter.result() if was_told else self.cursor)
+
+    def _waiter(self, topic: str) -> asyncio.Future[int]:
+        """Done at the next delivery, with what the cursor was before it."""
+        waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiters[topic].add(waiter)
+        return waiter
+
+    def _no_longer_waits(self, topic: str, waiter: asyncio.Future[int]) -> None:
         waiters = self._waiters.get(topic)
         if waiters is not None:
             waiters.discard(waiter)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from app.kinds.base import Object
+from app.kinds.owners import controller_uid
 from app.store.errors import Key
 from app.store.feed import Change
 from app.store.read import Head
@@ -18,11 +19,6 @@ from app.store.read import Head
 log = logging.getLogger(__name__)
 Listener = Callable[[Key, Object | None, Object | None], None]
 """(key, before, now): called for every change, in order; None where the object does not exist."""
-
-
-def controller_uid(obj: Object) -> str | None:
-    """The UID of the object that manages this one."""
-    return next((owner.uid for owner in obj.metadata.owner_references if owner.controller), None)
 
 
 class Mirror:

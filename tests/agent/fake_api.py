@@ -14,8 +14,7 @@ from msgspec.structs import replace
 
 from app.kinds.base import ObjectMeta
 from app.kinds.container import Container
-from app.kinds.pod import Pod, PodSpec, PodStatus
-from app.plans.pod_status import is_terminal
+from app.kinds.pod import Pod, PodSpec, PodStatus, is_terminal
 
 PATIENCE = 5.0
 
@@ -133,7 +132,7 @@ class FakeApi(httpx.AsyncBaseTransport):
         status = msgspec.convert(item["status"], type=PodStatus)
         said = status.phase + (" gone" if item.get("gone") else "")
         self.journal.append(f"{pod.metadata.name} {said}")
-        if not is_terminal(pod.status) and pod.status != status:
+        if not is_terminal(pod) and pod.status != status:
             self._store("MODIFIED", replace(pod, status=status))
         if item.get("gone") and not pod.metadata.finalizers:
             self._remove(item["uid"])

@@ -5,6 +5,7 @@ import logging
 import msgspec
 import pytest
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from app.api.errors import body, no_such_path, response, unavailable
 from app.kinds.errors import ApiError, not_found
@@ -37,6 +38,7 @@ def test_a_refusal_leaves_as_its_status() -> None:
         pytest.param(HTTPException(405), 405, "MethodNotAllowed", id="no such method"),
         pytest.param(HTTPException(418, "short and stout"), 418, "", id="something of its own"),
         pytest.param(no_such_path(), 404, "NotFound", id="no such path"),
+        pytest.param(ClientDisconnect(), 400, "BadRequest", id="a client that hung up"),
     ],
 )
 def test_other_errors_leave_as(error: Exception, code: int, reason: str) -> None:

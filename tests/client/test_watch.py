@@ -110,6 +110,7 @@ async def test_goes_on_where_it_was_when(trouble: Exception | list[bytes]) -> No
     [
         pytest.param(ApiError(410, "Expired", "too old"), id="as the answer"),
         pytest.param([line("ERROR", {"kind": "Status", "status": "Failure", "code": 410})], id="as an event"),
+        pytest.param(ApiError(504, "Timeout", "Too large resource version"), id="too new, for the database is another"),
     ],
 )
 async def test_lists_again_when_told_that_it_is_too_late(too_old: Exception | list[bytes]) -> None:

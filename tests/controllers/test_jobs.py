@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from app.controllers.garbage import GarbageController
 from app.controllers.jobs import JobController
 from app.kinds.pod import Pod
-from app.plans.template import TRACKING
+from app.plans.tracking import TRACKING
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry

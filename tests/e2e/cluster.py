@@ -167,6 +167,7 @@ class Cluster:
             until(lambda: client.get("/api/v1/pods").json()["items"] == [], 40, "pods are gone")
         until(lambda: self.containers() == [], 20, f"containers are gone: {self.containers()}")
 
-    def surprises(self) -> list[str]:
-        """Lines of the log that tell of an error which nobody foresaw."""
-        return [line for line in self.log.read_text().splitlines() if UNEXPECTED.search(line)]
+    def surprises(self) -> str:
+        """What the log says from the first error on that nobody foresaw; nothing if there is none."""
+        found = UNEXPECTED.search(said := self.log.read_text())
+        return said[found.start() :][:4000] if found else ""

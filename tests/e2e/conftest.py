@@ -21,7 +21,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """Runs containers as processes."""
     with Cluster(tmp_path_factory.mktemp("process") / "data") as running:
         yield running
-    assert running.surprises() == []
+    assert running.surprises() == ""
 
 
 @pytest.fixture(scope="session")
@@ -30,4 +30,4 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     folder = tmp_path_factory.mktemp("simulated") / "data"
     with Cluster(folder, "--runtime", "simulated", "--nodes", "20", nodes=20) as running:
         yield running
-    assert running.surprises() == []
+    assert running.surprises() == ""

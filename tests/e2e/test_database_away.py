@@ -176,7 +176,7 @@ def story(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             _be_away(parts, request.param, outage, client)
             watcher.join(DONE_SECONDS)
         yield Story(parts, watcher, outage, ledger)
-    assert parts.surprises() == []
+    assert parts.surprises() == ""
 
 
 def _be_away(parts: Parts, number: signal.Signals, outage: Outage, client: httpx.Client) -> None:

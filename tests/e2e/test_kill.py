@@ -49,7 +49,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     """One of our own: it is not treated well."""
     with Cluster(tmp_path_factory.mktemp("killed") / "data") as running:
         yield running
-    assert running.surprises() == []
+    assert running.surprises() == ""
 
 
 @pytest.mark.parametrize(

@@ -173,6 +173,19 @@ def test_warns_of_what_has_no_effect_and_only_once():
     assert KIND.warnings(pod, pod) == []
 
 
+def test_warns_of_modes_of_single_files_and_of_messages_from_logs():
+    items = [{"key": "a", "path": "a", "mode": 256}]
+    pod = made(
+        main={"terminationMessagePolicy": "FallbackToLogsOnError"},
+        volumes=[{"name": "v", "projected": {"sources": [{"secret": {"name": "s", "items": items}}]}}],
+    )
+
+    assert warnings_of_spec(pod.spec, "spec") == [
+        f"spec.volumes[0].projected.sources[0].secret.items[0].mode: {TEXT}",
+        f"spec.containers[0].terminationMessagePolicy: {TEXT}",
+    ]
+
+
 def test_the_example_is_valid_and_without_warnings():
     pod = default_pod(msgspec.convert(yaml.safe_load(KIND.example), Pod))
 

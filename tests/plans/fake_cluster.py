@@ -18,7 +18,7 @@ from app.kinds.pod import Pod, is_active, is_terminal
 from app.plans import job as job_plan
 from app.plans.indexes import index_of
 from app.plans.plan import Action, Create, Delete, Emit, Plan, SetStatus, Update
-from app.plans.template import TRACKING
+from app.plans.tracking import TRACKING
 from tests.build import NOW, created, deleted, names, stored
 
 GRACE = timedelta(seconds=30)

@@ -10,7 +10,7 @@ from app.kinds.job import Job
 from app.kinds.pod import Pod
 from app.plans.garbage import plan
 from app.plans.plan import Delete, Plan, Update
-from app.plans.template import TRACKING
+from app.plans.tracking import TRACKING
 from tests.build import LONG_AGO, a_job, pods
 
 UID = "uid-of-pi"

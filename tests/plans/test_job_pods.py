@@ -10,7 +10,7 @@ from app.kinds.job import Job
 from app.kinds.pod import Pod
 from app.plans.job import plan
 from app.plans.plan import Plan, Update
-from app.plans.template import TRACKING
+from app.plans.tracking import TRACKING
 from tests.build import (
     NOW,
     a_job,

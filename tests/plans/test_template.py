@@ -6,7 +6,8 @@ from msgspec.structs import replace
 from app.kinds.container import Container, EnvVar
 from app.kinds.pod import Pod
 from app.plans.job import plan
-from app.plans.template import TRACKING, index_prefix
+from app.plans.template import index_prefix
+from app.plans.tracking import TRACKING
 from tests.build import INDEX, NOW, a_job, a_template, created, names
 
 

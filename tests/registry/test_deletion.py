@@ -9,9 +9,10 @@ from msgspec.structs import replace
 from app.kinds import KINDS
 from app.kinds.base import Kind
 from app.kinds.errors import ApiError
+from app.kinds.metadata import FOREGROUND, ORPHAN
 from app.kinds.namespace import NamespaceSpec
 from app.registry import objects
-from app.registry.deletion import FOREGROUND, ORPHAN, Demand
+from app.registry.deletion import Demand
 from app.registry.objects import Registry
 from tests.conftest import Clock
 from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, example, get, named
@@ -243,7 +244,7 @@ class TestNamespaces:
         assert caught.value.code == 422
         assert caught.value.message.endswith(message)
 
-    @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public"])
+    @pytest.mark.parametrize("name", ["default", "kube-system", "kube-public", "kube-node-lease"])
     async def test_some_cannot_be_deleted(self, registry: Registry, name: str) -> None:
         with pytest.raises(ApiError) as caught:
             await delete(registry, NAMESPACES, name)
@@ -251,6 +252,3 @@ class TestNamespaces:
         assert caught.value.code == 403
         assert caught.value.message == f'namespaces "{name}" is forbidden: this namespace may not be deleted'
         assert (await get(registry, NAMESPACES, name)).metadata.deletion_timestamp is None
-
-    async def test_that_of_the_leases_can(self, registry: Registry) -> None:
-        assert await delete(registry, NAMESPACES, "kube-node-lease")

@@ -140,6 +140,16 @@ async def test_a_dry_run_is_refused_like_the_real_thing(registry: Registry, kind
 
 
 @every_kind
+async def test_an_update_is_checked_like_a_creation(registry: Registry, kind: Kind) -> None:
+    old = await made(registry, kind)
+
+    error = await refusal(update(registry, kind, named(old, labels={"bad key!": "x"}, finalizers=("nobody",))))
+
+    assert status_of(error) == (422, "Invalid")
+    assert {"metadata.labels", "metadata.finalizers[0]"} <= {cause["field"] for cause in error.details["causes"]}
+
+
+@every_kind
 async def test_labels_can_be_changed(registry: Registry, kind: Kind) -> None:
     old = await made(registry, kind)
 

@@ -1,6 +1,7 @@
 """Lists and watches: what a watcher sees through its selectors, and that a list and the watch after it miss nothing."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -9,12 +10,14 @@ from msgspec.structs import replace
 from app.kinds.base import ObjectMeta
 from app.kinds.configmap import KIND as CONFIGMAPS
 from app.kinds.configmap import ConfigMap
+from app.kinds.errors import ApiError
 from app.registry import objects
 from app.registry import watch as watch_module
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
 from app.registry.watch import Event, Scope, Watch, list_page
 from app.store import Key, Marks, open_store
+from app.store.compact import compact
 from tests.registry.examples import PODS, a_pod, create, get, named
 
 ALL = Scope(kind=CONFIGMAPS)
@@ -166,6 +169,37 @@ async def test_a_long_history_is_replayed_a_part_at_a_time(
         parts = [[event.object.key.name for event in await watching.next_events(0)] for _ in range(4)]
 
     assert parts == [["a", "b"], ["c", "d"], ["e"], []]
+
+
+@pytest.mark.parametrize("comes", [pytest.param(True, id="until a change"), pytest.param(False, id="to its end")])
+async def test_who_waits_does_not_read_what_happened_elsewhere(
+    dsn: str, registry: Registry, monkeypatch: pytest.MonkeyPatch, comes: bool
+) -> None:
+    async with open_store(dsn, ring_bytes=5_000) as store:
+        watching = Watch(store, Scope(kind=PODS, node="n1"), await store.revision())
+        waiting = asyncio.ensure_future(watching.next_events(30 if comes else 0.5))
+        for number in range(20):  # more than the ring holds
+            await create(registry, PODS, a_pod(f"p{number}", node_name="n2"))
+        monkeypatch.setattr(store, "history_of", None)
+        if comes:
+            await create(registry, PODS, a_pod("mine", node_name="n1"))
+
+        assert [event.object.key.name for event in await waiting] == (["mine"] if comes else [])
+        assert store.feed.after(PODS.resource, 1) is None
+        assert watching.revision == store.feed.cursor
+
+
+async def test_a_watch_that_waits_while_the_feed_loses_touch_is_told_that_it_is_too_late(registry: Registry) -> None:
+    watching = await watch(registry)
+    waiting = asyncio.ensure_future(watching.next_events(0.2))
+    await asyncio.sleep(0)
+    await create(registry, PODS, a_pod("p"))
+    await compact(registry.store.pool, timedelta(0))
+    registry.store.feed.start_at(await registry.store.revision())
+
+    with pytest.raises(ApiError) as caught:
+        await waiting
+    assert caught.value.code == 410
 
 
 async def test_a_quiet_watch_returns_with_nothing_and_moves_on(registry: Registry) -> None:

@@ -226,6 +226,7 @@ async def test_a_feed_that_was_away_for_longer_than_history_is_kept_starts_anew(
     assert names(seen) == ["b"]
     assert other.feed.after(KIND, start) is None
     assert other.feed.broken is None
+    assert other.feed.lost_touch.is_set()
 
 
 async def test_a_feed_whose_connections_all_die_goes_on(store: Store, other: Store) -> None:
