@@ -7,12 +7,13 @@ from typing import cast
 from app.controllers.work import Work
 from app.kinds.base import Object
 from app.kinds.job import KIND as JOBS
-from app.kinds.job import Job
+from app.kinds.job import Job, is_finished
 from app.kinds.owners import controller_of
 from app.kinds.pod import KIND as PODS
 from app.kinds.pod import Pod
 from app.kinds.selectors import from_label_selector
 from app.plans import job as job_plan
+from app.plans import ttl
 from app.registry.codec import NAMESPACES
 from app.registry.objects import random_name
 from app.store import Key, Mirror
@@ -60,7 +61,10 @@ class JobController:
         job = cast("Job | None", self._mirror.get(key))
         if job is None or self._is_next(job):
             return []
-        return [Work(job_plan.plan(job, self._pods(job), now, random_name), [job])]
+        made = job_plan.plan(job, self._pods(job), now, random_name)
+        if is_finished(job) and not made.actions:
+            return [Work(ttl.plan(job, now))]
+        return [Work(made, [job])]
 
     def _is_next(self, job: Job) -> bool:
         """Its namespace is going, and it is about to: what it would create is refused."""

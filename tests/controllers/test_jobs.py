@@ -343,3 +343,15 @@ async def gone(registry: Registry) -> None:
         for pod in await pods(registry)
     ]
     await accept(registry, PODS, reports, lambda _: True)
+
+
+async def test_a_finished_job_goes_with_its_pods_when_its_time_has_come(registry: Registry) -> None:
+    async with running(registry, JobController, GarbageController):
+        await create(registry, JOBS, a_job(ttl_seconds_after_finished=0))
+        await there_are(registry, 1)
+        await ends(registry, await pods(registry), "Succeeded")
+
+        async def so() -> bool:
+            return not await every(registry, JOBS) and not await every(registry, PODS)
+
+        await until(registry, so)
