@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api import errors, openapi, openapi_v2, version
+from app.api import errors, openapi, openapi_v2, version, virtual
 from app.api.accept import DISCOVERY, wanted
 from app.api.agents import PREFIX, Agents
 from app.api.auth import Authenticator, is_for_everyone
@@ -54,7 +54,7 @@ class Front:
     def __init__(self, registry: Registry, tokens: Authenticator) -> None:
         self._registry = registry
         self._tokens = tokens
-        self._discovery = Discovery(KINDS)
+        self._discovery = Discovery(KINDS, virtual.VIRTUAL)
         self._openapi = openapi.OpenApi(KINDS)
         self._kubernetes = Kubernetes(registry, tokens)
         self._agents = Agents(registry, tokens)

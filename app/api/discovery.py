@@ -50,7 +50,6 @@ SUBRESOURCES: Mapping[str, tuple[Subresource, ...]] = {
         Subresource("log", ("get",)),
     ),
 }
-VIRTUAL: tuple[Virtual, ...] = ()  # what is answered on the spot goes here when it is served: reviews, metrics
 
 
 def subresources(kind: Kind[Any]) -> tuple[Subresource, ...]:
@@ -101,7 +100,7 @@ def _resources(kinds: Iterable[Kind[Any]], virtual: Iterable[Virtual]) -> list[_
 class Discovery:
     """All discovery documents, ready as bytes."""
 
-    def __init__(self, kinds: Sequence[Kind[Any]], virtual: Sequence[Virtual] = VIRTUAL) -> None:
+    def __init__(self, kinds: Sequence[Kind[Any]], virtual: Sequence[Virtual] = ()) -> None:
         groups: dict[str, dict[str, list[_Resource]]] = {}
         for each in _resources(kinds, virtual):
             groups.setdefault(each.group, {}).setdefault(each.version, []).append(each)

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from app.api import collection, errors, item, logs, watch
+from app.api import collection, errors, item, logs, virtual, watch
 from app.api.auth import NODES, Action, Authenticator, User, check
 from app.api.query import flag
 from app.api.routes import Target, target
@@ -41,7 +41,7 @@ class Kubernetes:
         _check_text(request)
         found = target(request.url.path)
         if found is None:
-            raise errors.no_such_path()
+            return await self._virtual(request, user)
         verb = _verb(request, found)
         await _authorize(self.registry, user, verb, found, request)
         if found.subresource not in _SUBRESOURCES:
@@ -53,6 +53,17 @@ class Kubernetes:
         if found.name:
             return await item.answer(self.registry, request, found, verb)
         return await collection.answer(self.registry, request, found, verb)
+
+    async def _virtual(self, request: Request, user: User) -> Response:
+        """What is answered on the spot and never stored."""
+        place = virtual.place(request.url.path)
+        if place is None:
+            raise errors.no_such_path()
+        verb = virtual.verb(request.method, place)
+        each = place.virtual
+        request.state.user = user
+        check(user, Action(verb, each.group, each.plural, "", place.namespace or "", place.name))
+        return await virtual.ANSWERS[each](self.registry, request, place.namespace, place.name)
 
     async def _subresource(self, request: Request, found: Target) -> Response:
         answer = _SPECIAL.get((found.kind.resource, found.subresource, request.method))

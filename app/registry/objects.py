@@ -7,6 +7,7 @@ was made from as preconditions; what the client did not pin is tried again on th
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
+from functools import cached_property
 from secrets import choice
 from typing import Any, cast
 from uuid import uuid4
@@ -20,6 +21,7 @@ from app.kinds.metadata import validate_metadata, validate_metadata_update
 from app.kinds.namespace import KIND as NAMESPACE
 from app.registry import deletion
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
+from app.registry.policy import Policy
 from app.store import Conflict, Head, Key, Store, Write, guard
 from app.store.feed import versioned
 
@@ -37,6 +39,10 @@ class Registry:
 
     def now(self) -> datetime:
         return self.clock().replace(microsecond=0)
+
+    @cached_property
+    def policy(self) -> Policy:
+        return Policy(self.store)
 
 
 @dataclass(frozen=True)

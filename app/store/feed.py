@@ -174,14 +174,14 @@ class Feed:
         self._waiters: defaultdict[str, set[asyncio.Future[int]]] = defaultdict(set)  # by topic; "" for any
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
         self._wake = asyncio.Event()
-        self._unbroken_since = 0
+        self.unbroken_since = 0
         self.cursor = 0
         self.broken: BaseException | None = None
         self.lost_touch = asyncio.Event()  # changes were missed: who fills a mirror anew clears it first
 
     def start_at(self, revision: int) -> None:
         self._ring.start_at(revision)
-        self.cursor = self._unbroken_since = revision
+        self.cursor = self.unbroken_since = revision
 
     async def listen(self, listener: Callable[[Sequence[Change]], None], since: int) -> None:
         """Call `listener` with each batch of changes after `since`, in order, before anybody who waits is woken.
@@ -264,7 +264,7 @@ class Feed:
             pass
         finally:
             self._no_longer_waits(topic, waiter)
-        if revision < self._unbroken_since or not self._ring.knows_topics:
+        if revision < self.unbroken_since or not self._ring.knows_topics:
             return revision
         was_told = waiter.done() and not waiter.cancelled()
         return max(revision, waiter.result() if was_told else self.cursor)
