@@ -4,6 +4,7 @@ import asyncio
 import ctypes
 import logging
 import os
+import re
 import signal
 import sys
 from collections.abc import Coroutine
@@ -126,6 +127,7 @@ async def _controllers(made: Settings) -> None:
             Registry(store, _now),
             node_grace=timedelta(seconds=made.node_grace_seconds),
             keep_history=timedelta(hours=made.history_hours),
+            event_ttl=timedelta(seconds=made.event_ttl_seconds),
         )
 
 
@@ -206,20 +208,45 @@ async def _migrate(made: Settings) -> None:
 
 @app.command()
 def token(
-    user: Annotated[str, typer.Option(help="Who holds it, such as alice or system:node:worker-1.")] = "admin",
-    group: Annotated[list[str] | None, typer.Option(help="May be repeated. [default: system:masters]")] = None,
+    user: Annotated[str | None, typer.Option(help="Who holds it, such as alice. [default: admin]")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="May be repeated. [default: system:masters, if no --user is given]")
+    ] = None,
+    service_account: Annotated[
+        str | None, typer.Option(help="NAMESPACE/NAME of the service account that holds it; it ends with the account.")
+    ] = None,
     node: Annotated[list[str] | None, typer.Option(help="A node that the holder speaks for; * ends a prefix.")] = None,
-    hours: Annotated[float | None, typer.Option(help="How long it is good for; for ever if not given.")] = None,
+    duration: Annotated[
+        str | None, typer.Option(help="How long it is good for, such as 8h or 1d12h; for ever if not given.")
+    ] = None,
     database_url: DatabaseUrl = None,
 ) -> None:
     """Make a token and print it, once: only its digest is kept.
 
-    For an agent: jobplane token --user system:node:worker-1 --group system:nodes --node worker-1
+    For a person: jobplane token --user alice --group physicists (and bind a role to either)
+    For an agent: jobplane token --node worker-1
     """
     made = settings(database_url=database_url)
-    groups = tuple(group or (["system:nodes"] if node else ["system:masters"]))
-    expires = _now() + timedelta(hours=hours) if hours else None
-    typer.echo(asyncio.run(_token(made, user, groups, tuple(node or ()), expires)))
+    expires = _now() + _span(duration) if duration else None
+    if service_account:
+        if user or group or node:
+            raise typer.BadParameter(
+                "a service account has its own user name and groups", param_hint="--service-account"
+            )
+        typer.echo(asyncio.run(_account_token(made, service_account, expires)))
+        return
+    groups = tuple(group or (["system:nodes"] if node else [] if user else ["system:masters"]))
+    name = user or (f"system:node:{node[0].rstrip('*-')}" if node else "admin")
+    typer.echo(asyncio.run(_token(made, name, groups, tuple(node or ()), expires)))
+
+
+def _span(text: str) -> timedelta:
+    """8h, 1d12h, 90m."""
+    names = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+    parts = re.findall(r"(\d{1,6})([smhd])", text)
+    if not parts or "".join(map("".join, parts)) != text:
+        raise typer.BadParameter(f"{text} is no duration such as 8h, 90m or 1d12h", param_hint="--duration")
+    return sum((timedelta(**{names[unit]: int(count)}) for count, unit in parts), timedelta())
 
 
 async def _token(
@@ -232,6 +259,21 @@ async def _token(
 
     async with open_store(_dsn(made), ring_bytes=0, pool_size=1) as store:
         return await issue(Registry(store, _now), User(name=user, groups=groups, nodes=nodes), expires_at)
+
+
+async def _account_token(made: Settings, account: str, expires_at: datetime | None) -> str:
+    from app.api.tokens import issue_for_account
+    from app.kinds.errors import ApiError
+    from app.registry.objects import Registry
+    from app.store import open_store
+
+    namespace, _, name = account.rpartition("/")
+    async with open_store(_dsn(made), ring_bytes=0, pool_size=1) as store:
+        try:
+            return await issue_for_account(Registry(store, _now), namespace or "default", name, expires_at)
+        except ApiError as error:
+            typer.echo(error.message, err=True)
+            raise typer.Exit(1) from None
 
 
 @app.command()

@@ -26,6 +26,7 @@ class Settings(BaseSettings):
     nodes: Annotated[int, Field(ge=1, le=10_000)] = 1  # of the simulated runtime
     node_grace_seconds: Annotated[float, Field(gt=0)] = 50  # without a lease renewal for so long, a node counts as lost
     history_hours: Annotated[float, Field(ge=0)] = 24  # how long old versions can be read and watched from
+    event_ttl_seconds: Annotated[float, Field(gt=0)] = 3600  # how long an event is kept after it last happened
     log_level: str = "info"
 
     def url(self) -> str:

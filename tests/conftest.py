@@ -45,7 +45,7 @@ def database(dsn: str, name: str) -> str:
 # Ends what is left of the test's connections, then leaves what a migration leaves.
 EMPTIED = (
     "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
-    *(f"delete from {table}" for table in ("history", "heads", "tokens", "log_streams", "log_chunks")),
+    *(f"delete from {table}" for table in ("history", "heads", "tokens", "log_streams", "log_chunks", "node_usage")),
     "update counter set revision = 1, floor = 0",
 )
 

@@ -21,6 +21,7 @@ from app.agent.node import Facts, Nodes, address_towards, capacity
 from app.agent.pods import Pods
 from app.agent.reports import Reports
 from app.agent.setup import Host
+from app.agent.usage import Usages
 from app.agent.volumes import Volumes
 from app.client.api import Api
 from app.kinds.base import O, Quantity
@@ -95,6 +96,7 @@ class Agent:
             labels=self._settings.labels,
         )
         nodes = Nodes(self._api, names, facts, self._clock)
+        usages = Usages(self._api, self._runtime, info, names, pods.node_of, self._clock)
         try:
             async with asyncio.TaskGroup() as group:
                 # The lease first: a node that cannot be heard must not go on with what it finds running.
@@ -106,6 +108,7 @@ class Agent:
                 group.create_task(self._kept("statuses", lambda: reports.run(pods.heard)))
                 await self._until_it_works("containers that run already", pods.adopt)
                 group.create_task(self._kept("relist", pods.relist))
+                group.create_task(self._kept("usage", usages.run))
                 for name in names:
                     group.create_task(self._kept(f"pods of {name}", self._watch_of(name, pods)))
         finally:

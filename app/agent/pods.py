@@ -118,6 +118,11 @@ class Pods:
             else:
                 self._wake_changed(work)
 
+    def node_of(self, uid: str) -> str:
+        """The node of a pod that is looked after; empty if it is not."""
+        work = self._works.get(uid)
+        return work.node if work else ""
+
     # What the lease says
 
     def cut_off(self, node: str, lost: bool) -> None:

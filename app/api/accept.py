@@ -58,6 +58,7 @@ _CONVERTED: Mapping[tuple[str, str], tuple[Form, tuple[str, ...]]] = {
 
 OBJECT: frozenset[Form] = frozenset({"json", "table", "partial", "partial-list"})
 DISCOVERY: frozenset[Form] = frozenset({"json", "discovery"})
+OPENAPI: frozenset[Form] = frozenset({"json", "openapi-v2"})
 
 
 @lru_cache(maxsize=512)

@@ -1,4 +1,4 @@
-"""What only agents call: batches of pod statuses and of log pieces. One request serves many pods.
+"""What only agents call: batches of pod statuses, of log pieces, and of what nodes use. One request serves many pods.
 
 Under /apis/agents.jobplane.dev/v1/nodes/NODE/, where NODE is a node that the token speaks for, or `-` for all of its nodes.
 """
@@ -17,10 +17,11 @@ from app.kinds import by_name
 from app.kinds.base import Int32, Int64, Kind, Struct, at
 from app.kinds.errors import bad_request
 from app.kinds.pod import Pod
-from app.registry import reports
+from app.registry import reports, usage
 from app.registry.codec import decode, key_of
 from app.registry.objects import Registry
 from app.registry.reports import Report
+from app.registry.usage import NodeUsage
 from app.store import Append, Stream
 
 S = TypeVar("S", bound=Struct)
@@ -51,6 +52,12 @@ class LogPieces(Struct):
     items: Annotated[tuple[LogPiece, ...], at(0)] = ()
 
 
+class Usage(Struct):
+    """The body of POST usage."""
+
+    items: Annotated[tuple[NodeUsage, ...], at(0)] = ()
+
+
 @dataclass(frozen=True)
 class Agents:
     """The application under `PREFIX`."""
@@ -69,6 +76,8 @@ class Agents:
             return await self._statuses(user, await read_body(request))
         if action == "logs":
             return await self._logs(user, await read_body(request))
+        if action == "usage":
+            return await self._usage(user, await read_body(request))
         raise errors.no_such_path()
 
     async def _statuses(self, user: User, body: bytes) -> Response:
@@ -86,6 +95,11 @@ class Agents:
         items = [_kept(piece, size) for piece, size in zip(mine, sizes, strict=True)]
         items += [_kept(piece, 0) | {"code": 403} for piece in pieces if piece.uid not in allowed]
         return _json({"items": items})
+
+    async def _usage(self, user: User, body: bytes) -> Response:
+        items = _read(body, Usage).items
+        _check_names(*(item.node for item in items))
+        return _json({"accepted": await usage.accept(self.registry, items, user.is_node)})
 
     async def _allowed(self, user: User, pieces: tuple[LogPiece, ...]) -> set[str]:
         """UIDs of pods that are bound to the agent's nodes. A pod that is gone has its last lines refused: it is nobody's."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 from fastapi import FastAPI
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api import errors, openapi, openapi_v2, version, virtual
-from app.api.accept import DISCOVERY, wanted
+from app.api import documents, errors, openapi, openapi_v2, version, virtual
+from app.api.accept import DISCOVERY, OPENAPI, wanted
 from app.api.agents import PREFIX, Agents
 from app.api.auth import Authenticator, is_for_everyone
 from app.api.discovery import Discovery
@@ -55,7 +55,8 @@ class Front:
         self._registry = registry
         self._tokens = tokens
         self._discovery = Discovery(KINDS, virtual.VIRTUAL)
-        self._openapi = openapi.OpenApi(KINDS)
+        self._openapi = openapi.OpenApi(KINDS, virtual.VIRTUAL)
+        self._openapi_v2 = openapi_v2.OpenApiV2(self._openapi)
         self._kubernetes = Kubernetes(registry, tokens)
         self._agents = Agents(registry, tokens)
 
@@ -100,17 +101,21 @@ class Front:
         if path == "/version":
             return Response(version.document(), media_type="application/json")
         if path.startswith("/openapi"):
-            return self._specification(path)
+            return self._specification(request, path)
         form = wanted(request.headers.get("accept"), DISCOVERY)
         document = self._discovery.document(path, form)
         if document is None:
             raise errors.no_such_path()
-        return Response(document.body, media_type=document.content_type)
+        return documents.answer(request, document, {"Cache-Control": "public"})
 
-    def _specification(self, path: str) -> Response:
+    def _specification(self, request: Request, path: str) -> Response:
         if path == "/openapi/v2":
-            return Response(openapi_v2.BODY, media_type=openapi_v2.CONTENT_TYPE)
+            form = wanted(request.headers.get("accept"), OPENAPI)
+            return documents.answer(request, self._openapi_v2.document(form), {})
         document = self._openapi.document(path)
         if document is None:
             raise errors.no_such_path()
-        return Response(document.body, media_type=document.content_type)
+        asked = request.query_params.get("hash")
+        if asked and asked != document.digest:
+            return RedirectResponse(f"{path}?hash={document.digest}", 301)
+        return documents.answer(request, document, documents.for_ever(self._registry.now()) if asked else {})

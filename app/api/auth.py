@@ -1,30 +1,46 @@
-"""Who asks, and whether they may. Routes ask `Authenticator.user` once a request, then `may` with what is to be done.
+"""Who asks, and whether they may. Routes ask `Authenticator.user` once a request, then `check` with what is to be done.
 
 Tokens exist here only as SHA-256 digests, so that a look-up compares nothing secret byte by byte and no log or cache
-can give one away. Rights are three: administrators, nodes (each for its own things), and everyone known.
+can give one away. Some rights are fixed: administrators may all, nodes what concerns them, and everyone known may ask
+about themselves. All others come from roles and bindings.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from app.kinds.errors import ApiError, refused
 from app.kinds.lease import NODE_NAMESPACE
+from app.plans import access
+from app.plans.access import ACCOUNT_PREFIX
+from app.registry.objects import Registry
 
 MASTERS = "system:masters"
 NODES = "system:nodes"
-AUTHENTICATED = "system:authenticated"
+AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
+ACCOUNTS = "system:serviceaccounts"
 NODE_PREFIX = "system:node:"
+AUDIENCE = "https://kubernetes.default.svc.cluster.local"  # what a token that is meant for this API says
+HEALTH = frozenset({"/livez", "/readyz", "/healthz"})
+Action = access.Action
 
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """Whoever a token stands for. `nodes` are the nodes that it speaks for; a `*` at the end takes every suffix."""
+    """Whoever a token stands for.
+
+    nodes:     the nodes that it speaks for; a `*` at the end takes every suffix.
+    extra:     what else is known, for whoever asks.
+    audiences: whom the token is meant for; none if for this API.
+    """
 
     name: str
     groups: tuple[str, ...] = ()
     uid: str = ""
     nodes: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
+    audiences: tuple[str, ...] = ()
 
     def is_node(self, name: str) -> bool:
         """Whether the user speaks for the node `name`, as an agent for its own or a simulator for its fleet."""
@@ -42,16 +58,16 @@ class Tokens(Protocol):
         ...
 
 
-class Action(NamedTuple):
-    """What a request is about to do. For a create of nodes and leases, `name` is the name in the body."""
+def account_user(namespace: str, name: str) -> User:
+    """A service account as a user."""
+    groups = (ACCOUNTS, f"{ACCOUNTS}:{namespace}", AUTHENTICATED)
+    return User(name=f"{ACCOUNT_PREFIX}{namespace}:{name}", groups=groups)
 
-    verb: str
-    group: str
-    resource: str
-    subresource: str = ""
-    namespace: str = ""
-    name: str = ""
-    field_selector: str = ""
+
+def account_of(name: str) -> tuple[str, str] | None:
+    """Namespace and name of the service account that a user is, if it is one."""
+    parts = name.removeprefix(ACCOUNT_PREFIX).split(":") if name.startswith(ACCOUNT_PREFIX) else []
+    return (parts[0], parts[1]) if len(parts) == 2 and all(parts) else None
 
 
 class Clock(Protocol):
@@ -77,7 +93,7 @@ class Authenticator:
         """The user behind an Authorization header; 401 if it has no token or one that nobody knows."""
         token = bearer(authorization)
         found = await self._lookup(digest_of(token)) if token else None
-        if found is None:
+        if found is None or (found.audiences and AUDIENCE not in found.audiences):
             raise ApiError(401, "Unauthorized", "Unauthorized")
         return found
 
@@ -106,17 +122,29 @@ def bearer(authorization: str | None) -> str | None:
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
-def check(user: User, action: Action) -> None:
+async def check(registry: Registry, user: User, action: Action) -> None:
     """403 unless the user may."""
-    if not may(user, action):
-        raise refusal(user, action)
+    if may(user, action):
+        return
+    rights = await registry.policy.rights.of(user.name, user.groups)
+    if rights.allowing(action) is None:
+        raise refusal(user, action, rights.complaint(action.namespace))
 
 
 def may(user: User, action: Action) -> bool:
-    """Whether the user may do it. Config maps and secrets that an agent's pods need are the caller's to add."""
-    if MASTERS in user.groups or _for_everyone(action):
+    """Whether the user may do it whatever roles there are. What an agent's pods need is the caller's to add."""
+    if MASTERS in user.groups:
+        return True
+    if AUTHENTICATED in user.groups and _for_everyone(action):
         return True
     return NODES in user.groups and _for_nodes(user, action)
+
+
+def may_path(user: User, verb: str, path: str) -> bool:
+    """The same for a path that is no resource."""
+    if MASTERS in user.groups:
+        return True
+    return AUTHENTICATED in user.groups and verb in ("get", "head") and (is_for_everyone(path) or path in HEALTH)
 
 
 _SELF_REVIEWS = {
@@ -172,13 +200,14 @@ def demanded(field_selector: str, field: str) -> str:
     return next((value.lstrip("=").strip() for name, _, value in terms if name.strip() == field), "")
 
 
-def refusal(user: User, action: Action) -> ApiError:
+def refusal(user: User, action: Action, complaint: str = "") -> ApiError:
     """403, in the sentence that Kubernetes says it in."""
     part = f"{action.resource}/{action.subresource}" if action.subresource else action.resource
     where = f'in the namespace "{action.namespace}"' if action.namespace else "at the cluster scope"
     what = f'cannot {action.verb} resource "{part}" in API group "{action.group}" {where}'
     resource = f"{action.resource}.{action.group}" if action.group else action.resource
-    return refused(resource, action.name, f'User "{user.name}" {what}')
+    why = f'User "{user.name}" {what}'
+    return refused(resource, action.name, f"{why}: {complaint}" if complaint else why)
 
 
 def path_refusal(user: User, verb: str, path: str) -> ApiError:

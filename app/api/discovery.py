@@ -4,28 +4,41 @@
 kubectl and every client library read these before anything else.
 """
 
+import re
+from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-import msgspec
-
+from app.api import documents
 from app.api.accept import Wanted
-from app.kinds.base import Kind
+from app.api.documents import Document
+from app.api.eviction_schema import Eviction
+from app.kinds.authentication import TokenRequest
+from app.kinds.base import Kind, Struct
+from app.kinds.binding import Binding
 
+_NOT: Mapping[str, tuple[str, ...]] = {"namespaces": ("deletecollection",)}
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 class Subresource(NamedTuple):
-    """A part of a resource with a path of its own. `kind` is (group, version, name) if it differs from the parent's."""
+    """A part of a resource with a path of its own. `kind` is (group, version, name) if it differs from the parent's.
+
+    `type` is what is posted to it, or the options that its query holds, for the published interface.
+    """
 
     name: str
     verbs: tuple[str, ...]
     kind: tuple[str, str, str] | None = None
+    type: "type[Struct] | None" = None
 
 
 class Virtual(NamedTuple):
-    """A resource that is answered on the spot and never stored: reviews, metrics. No `plural`: an empty group."""
+    """A resource that is answered on the spot and never stored: reviews, metrics. No `plural`: an empty group.
+
+    `type` is what is taken and given, for the published interface.
+    """
 
     group: str
     version: str
@@ -33,23 +46,26 @@ class Virtual(NamedTuple):
     kind: str = ""
     verbs: tuple[str, ...] = ("create",)
     namespaced: bool = False
-
-
-class Document(NamedTuple):
-    """A ready answer."""
-
-    body: bytes
-    content_type: str
-    etag: str
+    type: "type[Struct] | None" = None
 
 
 STATUS = Subresource("status", ("get", "patch", "update"))
 SUBRESOURCES: Mapping[str, tuple[Subresource, ...]] = {
+    "namespaces": (Subresource("finalize", ("update",)),),
     "pods": (
-        Subresource("binding", ("create",), ("", "v1", "Binding")),
+        Subresource("binding", ("create",), ("", "v1", "Binding"), Binding),
+        Subresource("eviction", ("create",), ("policy", "v1", "Eviction"), Eviction),
         Subresource("log", ("get",)),
     ),
+    "serviceaccounts": (
+        Subresource("token", ("create",), ("authentication.k8s.io", "v1", "TokenRequest"), TokenRequest),
+    ),
 }
+
+
+def verbs(kind: Kind[Any]) -> tuple[str, ...]:
+    """What can be done with a kind."""
+    return tuple(each for each in VERBS if each not in _NOT.get(kind.resource, ()))
 
 
 def subresources(kind: Kind[Any]) -> tuple[Subresource, ...]:
@@ -70,6 +86,7 @@ class _Resource(NamedTuple):
     short_names: tuple[str, ...] = ()
     categories: tuple[str, ...] = ()
     parts: tuple[Subresource, ...] = ()
+    hash: str = ""
 
 
 def _resources(kinds: Iterable[Kind[Any]], virtual: Iterable[Virtual]) -> list[_Resource]:
@@ -80,10 +97,11 @@ def _resources(kinds: Iterable[Kind[Any]], virtual: Iterable[Virtual]) -> list[_
             kind.plural,
             kind.name,
             kind.namespaced,
-            VERBS,
+            verbs(kind),
             kind.short_names,
             kind.categories,
             subresources(kind),
+            _storage_hash(kind),
         )
         for kind in kinds
     ]
@@ -94,7 +112,46 @@ def _resources(kinds: Iterable[Kind[Any]], virtual: Iterable[Virtual]) -> list[_
         for each in virtual
         if each[:3] not in taken and (each.plural or each[:2] not in known)
     ]
-    return sorted(stored + answered, key=lambda each: (each.group, each.version, each.plural))
+    return sorted(stored + answered, key=_place)
+
+
+# As Kubernetes ranks groups: where a short name means several resources, the first group has it. Others come after these.
+_RANKS = (
+    "",
+    "apps",
+    "events.k8s.io",
+    "authentication.k8s.io",
+    "authorization.k8s.io",
+    "autoscaling",
+    "batch",
+    "certificates.k8s.io",
+    "networking.k8s.io",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "storage.k8s.io",
+    "admissionregistration.k8s.io",
+    "apiextensions.k8s.io",
+    "scheduling.k8s.io",
+    "coordination.k8s.io",
+    "node.k8s.io",
+    "discovery.k8s.io",
+)
+_VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
+
+
+def _place(each: _Resource) -> tuple[Any, ...]:
+    """Where a resource stands: by the rank of its group, stable and new versions first, then by name."""
+    rank = _RANKS.index(each.group) if each.group in _RANKS else len(_RANKS)
+    match = _VERSION.fullmatch(each.version)
+    number, stage, trial = match.groups() if match else ("0", "alpha", "0")
+    stages = ("alpha", "beta", None)
+    return rank, each.group, -stages.index(stage), -int(number), -int(trial or 0), each.version, each.plural
+
+
+def _storage_hash(kind: Kind[Any]) -> str:
+    """Made as Kubernetes makes it: the same while objects are stored as the same version."""
+    digest = sha256(f"{kind.group}/{kind.version}/{kind.name}".encode()).digest()
+    return b64encode(digest[:8]).decode()
 
 
 class Discovery:
@@ -104,11 +161,11 @@ class Discovery:
         groups: dict[str, dict[str, list[_Resource]]] = {}
         for each in _resources(kinds, virtual):
             groups.setdefault(each.group, {}).setdefault(each.version, []).append(each)
-        self._plain = {path: _document(body) for path, body in _plain_documents(groups).items()}
+        self._plain = {path: documents.encoded(body) for path, body in _plain_documents(groups).items()}
         core = {name: versions for name, versions in groups.items() if name == ""}
         named = {name: versions for name, versions in groups.items() if name != ""}
         self._aggregated = {
-            (path, version): _document(_aggregated(part, version), Wanted("discovery", version).content_type)
+            (path, version): documents.encoded(_aggregated(part, version), Wanted("discovery", version).content_type)
             for path, part in (("/api", core), ("/apis", named))
             for version in ("v2", "v2beta1")
         }
@@ -129,13 +186,8 @@ class Discovery:
 _Groups = dict[str, dict[str, list[_Resource]]]
 
 
-def _document(body: Any, content_type: str = "application/json") -> Document:
-    encoded = msgspec.json.encode(body)
-    return Document(encoded, content_type, f'"{sha256(encoded).hexdigest().upper()}"')
-
-
 def _plain_documents(groups: _Groups) -> dict[str, Any]:
-    documents: dict[str, Any] = {
+    found: dict[str, Any] = {
         "/api": {
             "kind": "APIVersions",
             "versions": sorted(groups.get("", {})),
@@ -149,11 +201,11 @@ def _plain_documents(groups: _Groups) -> dict[str, Any]:
     }
     for name, versions in groups.items():
         if name:
-            documents[f"/apis/{name}"] = {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
+            found[f"/apis/{name}"] = {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)}
         for version, resources in versions.items():
             path = f"/apis/{name}/{version}" if name else f"/api/{version}"
-            documents[path] = _resource_list(name, version, resources)
-    return documents
+            found[path] = _resource_list(name, version, resources)
+    return found
 
 
 def _group(name: str, versions: Iterable[str]) -> dict[str, Any]:
@@ -179,7 +231,11 @@ def _plain_entries(resource: _Resource) -> list[dict[str, Any]]:
         "kind": resource.kind,
         "verbs": resource.verbs,
     }
-    named = {"shortNames": resource.short_names, "categories": resource.categories}
+    named = {
+        "shortNames": resource.short_names,
+        "categories": resource.categories,
+        "storageVersionHash": resource.hash,
+    }
     return [entry | {name: value for name, value in named.items() if value}] + [
         _plain_part(resource, part) for part in resource.parts
     ]

@@ -47,7 +47,7 @@ def outcome_unknown() -> ApiError:
 
 def too_new(asked: int, current: int) -> ApiError:
     """504: the revision asked for has not been given out, as after a database was put back or made anew."""
-    message = f"Too large resource version: {asked}, current: {current}"
+    message = f"Timeout: Too large resource version: {asked}, current: {current}"
     causes = [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]
     return ApiError(504, "Timeout", message, causes=causes, retryAfterSeconds=1)
 

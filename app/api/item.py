@@ -6,13 +6,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import content, errors
+from app.api import apply, content, errors, escalation
 from app.api.accept import object_body, patch_body
 from app.api.query import DeleteOptions, delete_options, patch_options, update_options
 from app.api.routes import Target
+from app.api.writers import terms, writer
 from app.kinds.base import Kind, Object
 from app.kinds.decode import convert
-from app.kinds.errors import ApiError, bad_request, conflict
+from app.kinds.errors import bad_request, conflict
 from app.kinds.patch import json_patch, merge_patch
 from app.kinds.pod import Pod
 from app.kinds.strategic_patch import strategic_patch
@@ -39,14 +40,14 @@ async def answer(registry: Registry, request: Request, found: Target, verb: str)
 async def _update(registry: Registry, request: Request, found: Target) -> Response:
     options = update_options(request.query_params.multi_items())
     decoded = await content.read_object(request, found.kind, content.validation_of(options))
-    made = await objects.update(
+    sent = content.inward(found.kind, decoded.object)
+    made = await objects.edit(
         registry,
         content.stored_kind(found.kind),
         found.namespace or "",
         found.name,
-        content.inward(found.kind, decoded.object),
-        status=found.subresource == "status",
-        dry_run=options.is_dry_run,
+        await _checked(registry, request, found, lambda _: sent),
+        terms(writer(registry, request, options, found.subresource), options),
     )
     return content.one(request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings))
 
@@ -55,7 +56,7 @@ async def _patch(registry: Registry, request: Request, found: Target) -> Respons
     form = patch_body(request.headers.get("content-type"))
     options = patch_options(request.query_params.multi_items(), apply=form == "apply-patch")
     if form == "apply-patch":
-        raise ApiError(415, "UnsupportedMediaType", "server-side apply is not served by this version of Jobplane")
+        return await apply.answer(registry, request, found, options)
     patch = await content.read_document(request)
     warnings: list[str] = []
 
@@ -72,17 +73,23 @@ async def _patch(registry: Registry, request: Request, found: Target) -> Respons
         content.stored_kind(found.kind),
         found.namespace or "",
         found.name,
-        change,
-        status=found.subresource == "status",
-        dry_run=options.is_dry_run,
+        await _checked(registry, request, found, change),
+        terms(writer(registry, request, options, found.subresource), options),
     )
     return content.one(request, found.kind, made.body, registry.now(), warnings=(*warnings, *made.warnings))
+
+
+async def _checked(registry: Registry, request: Request, found: Target, change: objects.Edit) -> objects.Edit:
+    """The change, but that it may not grant more than the user has."""
+    kind, namespace = content.stored_kind(found.kind), found.namespace or ""
+    check = await escalation.check_of(registry, request.state.user, kind, namespace, found.name)
+    return escalation.checked(check, change)
 
 
 def _document(kind: Kind, old: Object) -> dict[str, Any]:
     """The object as the client that patches it sees it."""
     seen = kind.outward(old) if kind.outward else old
-    document: dict[str, Any] = msgspec.to_builtins(seen)
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(seen))  # lists, which to_builtins leaves tuples
     return {**document, "apiVersion": kind.api_version, "kind": kind.name}
 
 

@@ -3,17 +3,34 @@
 A dict and a few string splits stand in for hundreds of routes, which would cost more than the work behind them.
 """
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api import collection, errors, item, logs, virtual, watch
-from app.api.auth import NODES, Action, Authenticator, User, check
+from app.api import (
+    absent,
+    collection,
+    errors,
+    eviction,
+    finalize,
+    impersonation,
+    item,
+    logs,
+    token_requests,
+    virtual,
+    watch,
+    watch_socket,
+    websocket,
+)
+from app.api.auth import NODES, Action, Authenticator, User, check, demanded
+from app.api.discovery import verbs
 from app.api.query import flag
 from app.api.routes import Target, target
 from app.kinds.errors import bad_request
+from app.kinds.namespace import KIND as NAMESPACES
 from app.registry.objects import Registry
 from app.registry.references import is_needed
 
@@ -36,11 +53,12 @@ class Kubernetes:
             answer = errors.response(error)
         await answer(scope, receive, send)
 
-    async def _answer(self, request: Request) -> Response | watch.Stream:
-        user = await self.authenticator.user(request.headers.get("authorization"))
+    async def _answer(self, request: Request) -> ASGIApp:
+        known = await self.authenticator.user(websocket.authorization(request))
         _check_text(request)
+        user = await impersonation.acting(self.registry, known, request.headers)
         found = target(request.url.path)
-        if found is None:
+        if found is None or _is_no_part(found):
             return await self._virtual(request, user)
         verb = _verb(request, found)
         await _authorize(self.registry, user, verb, found, request)
@@ -49,7 +67,8 @@ class Kubernetes:
         if found.subresource == "status" and not found.kind.has_status:
             raise errors.no_such_path()
         if verb == "watch":
-            return await watch.stream(self.registry, request, found)
+            stream = await watch.stream(self.registry, request, found)
+            return watch_socket.over(request, stream) if websocket.is_asked(request) else stream
         if found.name:
             return await item.answer(self.registry, request, found, verb)
         return await collection.answer(self.registry, request, found, verb)
@@ -58,24 +77,41 @@ class Kubernetes:
         """What is answered on the spot and never stored."""
         place = virtual.place(request.url.path)
         if place is None:
-            raise errors.no_such_path()
+            return await self._absent(request, user)
         verb = virtual.verb(request.method, place)
         each = place.virtual
         request.state.user = user
-        check(user, Action(verb, each.group, each.plural, "", place.namespace or "", place.name))
+        action = Action(verb, each.group, each.plural, "", place.namespace or "", place.name)
+        await check(self.registry, user, action)
         return await virtual.ANSWERS[each](self.registry, request, place.namespace, place.name)
 
-    async def _subresource(self, request: Request, found: Target) -> Response:
+    async def _absent(self, request: Request, user: User) -> Response:
+        found = absent.listed(request.method, request.url.path)
+        if found is None:
+            raise errors.no_such_path()
+        await check(self.registry, user, Action("list", found.group, found.plural, "", found.namespace, ""))
+        return absent.answer(request, found, await self.registry.store.revision())
+
+    async def _subresource(self, request: Request, found: Target) -> ASGIApp:
         answer = _SPECIAL.get((found.kind.resource, found.subresource, request.method))
         if answer is None:
             raise errors.no_such_path()
         return await answer(self.registry, request, found)
 
 
-_SPECIAL = {
+_SPECIAL: dict[tuple[str, str, str], Callable[[Registry, Request, Target], Awaitable[ASGIApp]]] = {
     ("pods", "log", "GET"): logs.answer,
     ("pods", "binding", "POST"): item.bind,
+    ("pods", "eviction", "POST"): eviction.answer,
+    **{("pods", "ephemeralcontainers", each): eviction.no_ephemeral_containers for each in ("GET", "PATCH", "PUT")},
+    ("namespaces", "finalize", "PUT"): finalize.answer,
+    ("serviceaccounts", "token", "POST"): token_requests.answer,
 }
+
+
+def _is_no_part(found: Target) -> bool:
+    """A namespace's path goes on with a kind that nobody knows."""
+    return found.kind is NAMESPACES and found.subresource not in {*_SUBRESOURCES, "finalize"}
 
 
 def _check_text(request: Request) -> None:
@@ -101,7 +137,7 @@ def _verb(request: Request, found: Target) -> str:
     verb = _VERBS.get(request.method, "")
     if not found.name:
         verb = {"delete": "deletecollection"}.get(verb, "")
-    if not verb:
+    if verb not in verbs(found.kind):
         raise errors.no_such_method()
     return verb
 
@@ -115,6 +151,14 @@ async def _authorize(registry: Registry, user: User, verb: str, found: Target, r
             wanted = (found.kind.resource, found.name)
             if await is_needed(registry.store, found.namespace or "", wanted, user.is_node):
                 return
-    fields = request.query_params.get("fieldSelector", "")
-    kind = found.kind
-    check(user, Action(verb, kind.group, kind.plural, found.subresource, found.namespace or "", found.name, fields))
+    await check(registry, user, _action(verb, found, request.query_params.get("fieldSelector", "")))
+
+
+def _action(verb: str, found: Target, field_selector: str) -> Action:
+    """A namespace lies within itself, and who may see one object may list it by its name."""
+    kind, name, namespace = found.kind, found.name, found.namespace or ""
+    if kind is NAMESPACES:
+        namespace = name
+    if verb in ("list", "watch"):
+        name = name or demanded(field_selector, "metadata.name")
+    return Action(verb, kind.group, kind.plural, found.subresource, namespace, name, field_selector)

@@ -15,7 +15,7 @@ from starlette.responses import Response, StreamingResponse
 from app.api.query import Query, first, flag, number
 from app.api.routes import Target
 from app.kinds.container import ContainerStatus
-from app.kinds.errors import ApiError, bad_request, invalid, unprocessable
+from app.kinds.errors import ApiError, Cause, bad_request, forbidden, invalid, unprocessable
 from app.kinds.pod import Pod, is_terminal
 from app.registry.codec import decode
 from app.registry.objects import Registry, find
@@ -42,8 +42,9 @@ class LogOptions:
 async def answer(registry: Registry, request: Request, found: Target) -> Response:
     pod = cast("Pod", decode(found.kind, await find(registry, found.kind, found.namespace or "", found.name)))
     options = _options(request.query_params.multi_items(), pod, registry.now())
-    status = _status(pod, options.container)
-    stream = await _stream(registry, pod, status, options)
+    if not pod.spec.node_name:
+        return Response(status_code=204)  # nowhere to ask, as Kubernetes has it
+    stream = await _stream(registry, pod, _status(pod, options.container), options)
     body = _text(registry, found, stream, options)
     return StreamingResponse(body, media_type="text/plain")
 
@@ -55,13 +56,11 @@ def _options(query: Query, pod: Pod, now: datetime) -> LogOptions:
         number(query, "sinceSeconds"),
         first(query, "sinceTime"),
     )
-    causes = [invalid("tailLines", tail, "must be greater than or equal to 0")] if tail is not None and tail < 0 else []
-    for name, value in (("limitBytes", limit), ("sinceSeconds", seconds)):
-        if value is not None and value < 1:
-            causes.append(invalid(name, value, "must be greater than 0"))
-    if causes:
+    since = _moment(moment) if moment else None
+    if causes := list(_causes(tail, limit, seconds, since)):
         raise unprocessable("PodLogOptions", "", pod.metadata.name, causes)
-    since = _moment(moment) if moment else now - timedelta(seconds=min(seconds, 10**9)) if seconds else None
+    if seconds:
+        since = now - timedelta(seconds=min(seconds, 10**9))
     return LogOptions(
         container=_container(pod, first(query, "container")),
         follow=flag(query, "follow"),
@@ -71,6 +70,17 @@ def _options(query: Query, pod: Pod, now: datetime) -> LogOptions:
         limit=limit,
         since=since.isoformat()[:19].encode() if since else b"",
     )
+
+
+def _causes(tail: int | None, limit: int | None, seconds: int | None, since: datetime | None) -> Iterator[Cause]:
+    if tail is not None and tail < 0:
+        yield invalid("tailLines", tail, "must be greater than or equal to 0")
+    if limit is not None and limit < 1:
+        yield invalid("limitBytes", limit, "must be greater than 0")
+    if seconds is not None and since is not None:
+        yield forbidden("", "at most one of `sinceTime` or `sinceSeconds` may be specified")
+    elif seconds is not None and seconds < 1:
+        yield invalid("sinceSeconds", seconds, "must be greater than 0")
 
 
 def _moment(text: str) -> datetime:
@@ -84,7 +94,7 @@ def _moment(text: str) -> datetime:
 
 
 def _container(pod: Pod, asked: str | None) -> str:
-    names = [container.name for container in (*pod.spec.containers, *pod.spec.init_containers)]
+    names = [container.name for container in (*pod.spec.init_containers, *pod.spec.containers)]
     if asked:
         if asked not in names:
             raise bad_request(f"container {asked} is not valid for pod {pod.metadata.name}")
@@ -106,17 +116,29 @@ async def _stream(registry: Registry, pod: Pod, status: ContainerStatus | None, 
     attempts = await registry.store.logs.attempts(pod.metadata.uid, options.container)
     newest = max([status.restart_count if status else 0, *attempts])
     where = f'container "{options.container}" in pod "{pod.metadata.name}"'
-    if options.previous:
-        if newest == 0:
-            raise bad_request(f"previous terminated {where} not found")
-        return Stream(pod.metadata.uid, options.container, newest - 1)
     waiting = status.state.waiting if status and status.state else None
-    if not attempts and (status is None or waiting) and not is_terminal(pod):
-        reason = waiting.reason if waiting else ("ContainerCreating" if pod.spec.node_name else "")
-        raise bad_request(
-            f"{where} is waiting to start: {reason}" if reason else f"{where} is not available: the pod is pending"
-        )
+    if options.previous:
+        before = newest if waiting and _ended_before(status) else newest - 1
+        if before < 0:
+            raise bad_request(f"previous terminated {where} not found")
+        return Stream(pod.metadata.uid, options.container, before)
+    if not attempts and (status is None or waiting):
+        if waiting is None and is_terminal(pod):
+            raise bad_request(f"{where} is not available")
+        reason = waiting.reason if waiting else "ContainerCreating"
+        raise bad_request(f"{where} is waiting to start: {_NO_IMAGE.get(reason, reason)}")
     return Stream(pod.metadata.uid, options.container, newest)
+
+
+def _ended_before(status: ContainerStatus | None) -> bool:
+    """While it waits to run again, its last run is the one before."""
+    return bool(status and status.last_state and status.last_state.terminated)
+
+
+_NO_IMAGE = {
+    "ErrImagePull": "image can't be pulled",
+    "ImagePullBackOff": "trying and failing to pull image",
+}
 
 
 async def _text(registry: Registry, found: Target, stream: Stream, options: LogOptions) -> AsyncIterator[bytes]:

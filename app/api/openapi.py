@@ -5,16 +5,17 @@ asked for. `python -m app.api.openapi DIRECTORY` writes them all as files, the o
 """
 
 import sys
-from collections.abc import Iterator
-from hashlib import sha256
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from app.api.discovery import Document
-from app.api.openapi_paths import paths
-from app.api.openapi_schemas import Schemas
+from app.api import documents, openapi_paths, openapi_roots
+from app.api.discovery import Virtual
+from app.api.documents import Document
+from app.api.openapi_operations import refusals
+from app.api.openapi_schemas import Schema, Schemas
 from app.api.version import MAJOR, MINOR
 from app.kinds.base import Kind
 
@@ -24,12 +25,12 @@ ROOT = "/openapi/v3"
 class OpenApi:
     """The documents, ready as bytes once they were asked for."""
 
-    def __init__(self, kinds: tuple[Kind[Any], ...]) -> None:
+    def __init__(self, kinds: tuple[Kind[Any], ...], virtual: Sequence[Virtual] = ()) -> None:
         self._kinds = kinds
-        self._groups: dict[str, list[Kind[Any]]] = {}
-        for kind in kinds:
-            root = f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
-            self._groups.setdefault(root, []).append(kind)
+        self._virtual = tuple(virtual)
+        stored = {(kind.group, kind.version) for kind in kinds}
+        self._groups = sorted(stored | {(each.group, each.version) for each in self._virtual})
+        self._paths = {_path(*each): each for each in self._groups}
         self._made: dict[str, Document] = {}
 
     def document(self, path: str) -> Document | None:
@@ -39,37 +40,57 @@ class OpenApi:
             content = self.content(path)
             if content is None:
                 return None
-            body = msgspec.json.encode(content)
-            self._made[path] = Document(body, "application/json", f'"{sha256(body).hexdigest().upper()}"')
+            self._made[path] = documents.encoded(content)
         return self._made[path]
 
     def content(self, path: str) -> dict[str, Any] | None:
         """The same before it is encoded."""
         if path == ROOT:
-            return {"paths": {group: self._link(group) for group in self._groups}}
-        group = path.removeprefix(f"{ROOT}/")
-        return group_document(self._groups[group], self._kinds) if group in self._groups else None
+            return {"paths": {each: self._link(each) for each in self.names}}
+        name = path.removeprefix(f"{ROOT}/")
+        return self._content(name) if name in self.names else None
 
     def contents(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Each group's document, under a name fit for a file."""
-        for group, kinds in self._groups.items():
-            yield group.replace("/", "_"), group_document(kinds, self._kinds)
+        """Each document, under a name fit for a file."""
+        for name in self.names:
+            yield name.replace("/", "_"), self._content(name)
 
-    def _link(self, group: str) -> dict[str, str]:
-        document = self.document(f"{ROOT}/{group}")
-        digest = document.etag.strip('"') if document else ""
-        return {"serverRelativeURL": f"{ROOT}/{group}?hash={digest}"}
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the index lists."""
+        return (*openapi_roots.NAMES, *self._paths)
+
+    def _content(self, name: str) -> dict[str, Any]:
+        schemas = Schemas(self._kinds)
+        if name not in self._paths:
+            return _document(openapi_roots.paths(name, self._groups, schemas), schemas)
+        here = self._paths[name]
+        described = openapi_roots.of_version(*here, schemas)
+        for kind in self._kinds:
+            if (kind.group, kind.version) == here:
+                described |= openapi_paths.of_kind(kind, schemas)
+        for virtual in self._virtual:
+            if virtual[:2] == here:
+                described |= openapi_paths.of_virtual(virtual, schemas)
+        return _document(described, schemas)
+
+    def _link(self, name: str) -> dict[str, str]:
+        document = self.document(f"{ROOT}/{name}")
+        return {"serverRelativeURL": f"{ROOT}/{name}?hash={document.digest if document else ''}"}
 
 
-def group_document(group: list[Kind[Any]], kinds: tuple[Kind[Any], ...]) -> dict[str, Any]:
-    """The document of the kinds of one group and version; `kinds` are all there are, to name what they share."""
-    schemas = Schemas(kinds)
-    described = {path: operations for kind in group for path, operations in paths(kind, schemas).items()}
+def _path(group: str, version: str) -> str:
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def _document(paths: dict[str, Schema], schemas: Schemas) -> dict[str, Any]:
+    responses = refusals(schemas)
     return {
         "openapi": "3.0.0",
         "info": {"title": "Jobplane", "version": f"v{MAJOR}.{MINOR}.0"},
-        "paths": dict(sorted(described.items())),
+        "paths": dict(sorted(paths.items())),
         "components": {
+            "responses": responses,
             "schemas": dict(sorted(schemas.schemas.items())),
             "securitySchemes": {
                 "BearerToken": {"type": "apiKey", "name": "authorization", "in": "header", "description": "Bearer."}
@@ -79,10 +100,10 @@ def group_document(group: list[Kind[Any]], kinds: tuple[Kind[Any], ...]) -> dict
     }
 
 
-def write(directory: Path, kinds: tuple[Kind[Any], ...]) -> None:
-    """Write every document as `directory`/GROUP.json, and remove those of groups that are no more."""
+def write(directory: Path, specification: OpenApi) -> None:
+    """Write every document as `directory`/NAME.json, and remove those of groups that are no more."""
     written = set()
-    for name, content in OpenApi(kinds).contents():
+    for name, content in specification.contents():
         path = directory / f"{name}.json"
         path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
         written.add(path)
@@ -91,9 +112,10 @@ def write(directory: Path, kinds: tuple[Kind[Any], ...]) -> None:
 
 
 def main() -> None:
+    from app.api.virtual import VIRTUAL
     from app.kinds import KINDS
 
-    write(Path(sys.argv[1]), KINDS)
+    write(Path(sys.argv[1]), OpenApi(KINDS, VIRTUAL))
 
 
 if __name__ == "__main__":

@@ -6,60 +6,22 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Annotated, Any
+from typing import Any, NamedTuple
 
 import msgspec
 
+from app.api.openapi_meta import NAMED_ALONE, Info, ListMeta, Status
 from app.api.query import DeleteOptions
-from app.kinds.base import Int32, Int64, Kind, ObjectMeta, Struct, at
+from app.kinds.base import Kind, ObjectMeta
+from app.kinds.meta_condition import Condition
 from app.kinds.shape import Field, Shape, shape_of
+from app.kinds.topology import ATOMIC, list_keys, list_type
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"
 _INT_OR_STRING = "io.k8s.apimachinery.pkg.util.intstr.IntOrString"
 _CORE = "io.k8s.api.core.v1"
 Schema = dict[str, Any]
-
-
-class ListMeta(Struct):
-    """What a list says about itself."""
-
-    self_link: Annotated[str, at(1, "Obsolete, never set.")] = ""
-    resource_version: Annotated[str, at(2, "The version that the list shows; a watch from it misses nothing.")] = ""
-    continue_: Annotated[str, at(3, "Token for the next page, if there is one.")] = ""
-    remaining_item_count: Annotated[Int64 | None, at(4, "How many objects follow this page, if known.")] = None
-
-
-class StatusCause(Struct):
-    """One of the reasons in a refusal."""
-
-    reason: Annotated[str, at(1, "One word for the reason.")] = ""
-    message: Annotated[str, at(2, "A sentence for people.")] = ""
-    field: Annotated[str, at(3, "The field meant.")] = ""
-
-
-class StatusDetails(Struct):
-    """What a refusal is about."""
-
-    name: Annotated[str, at(1, "Name of the object.")] = ""
-    group: Annotated[str, at(2, "Group of the object.")] = ""
-    kind: Annotated[str, at(3, "Resource or kind of the object.")] = ""
-    causes: Annotated[tuple[StatusCause, ...], at(4, "All reasons.")] = ()
-    retry_after_seconds: Annotated[Int32, at(5, "When to try again.")] = 0
-    uid: Annotated[str, at(6, "UID of the object.")] = ""
-
-
-class Status(Struct):
-    """The outcome of a request that returns no object."""
-
-    api_version: Annotated[str, at(0, "v1.")] = ""
-    kind: Annotated[str, at(0, "Status.")] = ""
-    metadata: Annotated[ListMeta, at(1, "Empty.")] = msgspec.field(default_factory=ListMeta)
-    status: Annotated[str, at(2, "Success or Failure.")] = ""
-    message: Annotated[str, at(3, "A sentence for people.")] = ""
-    reason: Annotated[str, at(4, "One word for the reason.")] = ""
-    details: Annotated[StatusDetails | None, at(5, "What it is about.")] = None
-    code: Annotated[Int32, at(6, "The HTTP status.")] = 0
 
 
 _IN_CORE = {"LocalObjectReference", "ObjectReference"}  # in our base module, in Kubernetes' core group
@@ -91,7 +53,33 @@ _SCALARS: Mapping[str, Schema] = {
     "bytes": {"type": "string", "format": "byte"},
     "any": {"type": "object"},
 }
-_ITEM_DEFAULTS = {"string": "", "bool": False, "integer": 0, "struct": {}, "map": {}}
+_DEFAULTS = {"string": "", "bool": False, "integer": 0, "struct": {}, "map": {}}
+
+
+class Named(NamedTuple):
+    """A kind, or what is answered like one."""
+
+    group: str
+    version: str
+    name: str
+
+    @property
+    def mark(self) -> dict[str, str]:
+        """What ties a schema or an operation to it."""
+        return {"group": self.group, "kind": self.name, "version": self.version}
+
+    @property
+    def package(self) -> str:
+        """The Go package that schema names begin with."""
+        word = self.group.partition(".")[0] or "core"
+        return f"io.k8s.{_ELSEWHERE.get(word, f'api.{word}')}.{self.version}"
+
+
+_ELSEWHERE = {"metrics": "metrics.pkg.apis.metrics"}
+
+
+def named(kind: Kind[Any]) -> Named:
+    return Named(kind.group, kind.version, kind.name)
 
 
 class Schemas:
@@ -99,15 +87,19 @@ class Schemas:
 
     def __init__(self, kinds: tuple[Kind[Any], ...]) -> None:
         self.schemas: dict[str, Schema] = {}
-        self._kinds = {kind.type: kind for kind in kinds}
         self._core = {found.__module__ for kind in kinds if not kind.group for found in _reached(_type(kind))}
-        self._collecting: Kind[Any] | None = None
+        self._collecting: Named | None = None
+        self._named: dict[type[msgspec.Struct], Named] = {
+            struct: Named("", "v1", struct.__name__) for struct in (DeleteOptions, *NAMED_ALONE)
+        }
 
-    def of_kind(self, kind: Kind[Any]) -> str:
-        """Add a kind and its list; the name of the kind's schema."""
-        self._collecting = kind
-        name = self.of(kind.type)
-        self.schemas[f"{name}List"] = self._list(kind, name)
+    def of_resource(self, resource: Named, struct: type[msgspec.Struct], *, listed: bool = True) -> str:
+        """Add what a path takes and gives, and its list if it has one; the name of its schema."""
+        self._collecting = resource
+        self._named[struct] = resource
+        name = self.of(struct)
+        if listed:
+            self.schemas[f"{name}List"] = self._list(resource, name)
         return name
 
     def of(self, struct: type[msgspec.Struct]) -> str:
@@ -120,12 +112,14 @@ class Schemas:
 
     def _name(self, struct: type[msgspec.Struct]) -> str:
         """What Kubernetes calls it: what several groups use is core's or meta's, the rest the collecting kind's own."""
-        name, kind = struct.__name__, self._collecting
-        if name == "Condition" and kind is not None:
-            return f"{_package(kind)}.{kind.name}Condition"
+        name, owner = struct.__name__, self._collecting
+        if struct is Info:
+            return "io.k8s.apimachinery.pkg.version.Info"
+        if name == "Condition" and struct.__module__ == ObjectMeta.__module__ and owner is not None:
+            return f"{owner.package}.{owner.name}Condition"
         if name in _IN_CORE or (struct.__module__ in self._core and struct.__module__ not in _SHARED):
             return f"{_CORE}.{name}"
-        return f"{META}.{name}" if struct.__module__ in _SHARED or kind is None else f"{_package(kind)}.{name}"
+        return f"{META}.{name}" if struct.__module__ in _SHARED or owner is None else f"{owner.package}.{name}"
 
     def _struct(self, struct: type[msgspec.Struct]) -> Schema:
         table = shape_of(struct).fields.values()
@@ -136,68 +130,67 @@ class Schemas:
         }
         if required := [field.name for field in table if field.extra.get("required")]:
             schema["required"] = required
-        if struct in self._kinds:
-            schema["x-kubernetes-group-version-kind"] = [group_version_kind(self._kinds[struct])]
-        if struct in (DeleteOptions, Status):
-            schema["x-kubernetes-group-version-kind"] = [{"group": "", "version": "v1", "kind": struct.__name__}]
+        if struct in self._named:
+            schema["x-kubernetes-group-version-kind"] = [self._named[struct].mark]
+        if struct.__name__ in ATOMIC:
+            schema["x-kubernetes-map-type"] = "atomic"
         return schema
 
     def _property(self, field: Field) -> Schema:
-        value = self._value(field.shape)
-        if "$ref" in value:
-            value = {"allOf": [value]}
-            if field.shape.sort == "struct" and field.extra.get("required"):
-                value["default"] = {}
+        value = self._wrapped(field.shape)
+        if field.extra.get("nullable"):  # which stands beside a type, never beside a reference
+            value = _LEAVES[field.shape.sort][1] | {"nullable": True}
+        if "default" in field.extra:
+            value["default"] = field.extra["default"]
+        elif field.extra.get("required"):
+            value |= _default(field.shape)
         described = {"description": field.description} if field.description else {}
-        return described | value | _marks(field)
+        return value | described | _marks(field)
 
     def _value(self, shape: Shape) -> Schema:
         if shape.struct is not None:
-            return _ref(self.of(shape.struct))
+            return ref(self.of(shape.struct))
         if shape.item is not None:
             word, around = ("items", "array") if shape.sort == "list" else ("additionalProperties", "object")
             return {"type": around, word: self._item(shape.item)}
         if shape.sort in _LEAVES:
             name, schema = _LEAVES[shape.sort]
             self.schemas.setdefault(name, schema)
-            return _ref(name)
+            return ref(name)
         if shape.sort == "integer":
             return {"type": "integer", "format": "int32" if shape.high < 2**31 else "int64"}
         return dict(_SCALARS[shape.sort])
 
     def _item(self, shape: Shape) -> Schema:
-        value = self._value(shape)
-        if "$ref" in value:
-            value = {"allOf": [value]}
-        return value | {"default": _ITEM_DEFAULTS[shape.sort]} if shape.sort in _ITEM_DEFAULTS else value
+        return self._wrapped(shape) | _default(shape)
 
-    def _list(self, kind: Kind[Any], name: str) -> Schema:
+    def _wrapped(self, shape: Shape) -> Schema:
+        """A reference may have nothing beside it, so that it is wrapped."""
+        value = self._value(shape)
+        return {"allOf": [value]} if "$ref" in value else value
+
+    def _list(self, resource: Named, name: str) -> Schema:
         properties = {
             "apiVersion": {"type": "string", "description": "Group and version of this representation."},
             "items": {
                 "type": "array",
                 "description": "The objects.",
-                "items": {"allOf": [_ref(name)], "default": {}},
+                "items": {"allOf": [ref(name)]},
             },
-            "kind": {"type": "string", "description": f"{kind.name}List."},
-            "metadata": {"allOf": [_ref(self.of(ListMeta))], "default": {}, "description": "The list's own metadata."},
+            "kind": {"type": "string", "description": f"{resource.name}List."},
+            "metadata": {"allOf": [ref(self.of(ListMeta))], "default": {}, "description": "The list's own metadata."},
         }
-        whole = group_version_kind(kind) | {"kind": f"{kind.name}List"}
         return {
-            "description": f"A list of objects of kind {kind.name}.",
+            "description": f"A list of objects of kind {resource.name}.",
             "type": "object",
             "required": ["items"],
             "properties": properties,
-            "x-kubernetes-group-version-kind": [whole],
+            "x-kubernetes-group-version-kind": [resource.mark | {"kind": f"{resource.name}List"}],
         }
 
 
-def group_version_kind(kind: Kind[Any]) -> dict[str, str]:
-    """The mark that ties a schema or an operation to a kind."""
-    return {"group": kind.group, "kind": kind.name, "version": kind.version}
-
-
-_SHARED = (ObjectMeta.__module__, DeleteOptions.__module__, __name__)  # modules whose structs are meta/v1's
+# Modules whose structs are meta/v1's.
+_SHARED = tuple(each.__module__ for each in (ObjectMeta, DeleteOptions, Status, Condition))
 
 
 def _type(kind: Kind[Any]) -> type[msgspec.Struct]:
@@ -216,24 +209,33 @@ def _struct_in(shape: Shape) -> type[msgspec.Struct] | None:
     return _struct_in(shape.item) if shape.item is not None else shape.struct
 
 
-def _package(kind: Kind[Any]) -> str:
-    return f"io.k8s.api.{kind.group.partition('.')[0] or 'core'}.{kind.version}"
-
-
-def _ref(name: str) -> Schema:
+def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
 def _marks(field: Field) -> Schema:
-    """How patches and applies merge a list: by key as a map, as a set, or (unmarked) whole."""
+    """How patches and applies merge a list: by keys as a map, as a set, or whole."""
     key, strategy = field.key, field.extra.get("patch")
     marks: Schema = {}
-    if keys := field.extra.get("list_keys") or ([key] if key else None):
-        marks |= {"x-kubernetes-list-map-keys": list(keys), "x-kubernetes-list-type": "map"}
-    elif field.shape.sort == "list":
-        marks["x-kubernetes-list-type"] = "set" if strategy == "merge" else "atomic"
+    if field.shape.sort == "list" or "list_type" in field.extra:
+        marks["x-kubernetes-list-type"] = list_type(field)
+    if marks.get("x-kubernetes-list-type") == "map":
+        marks["x-kubernetes-list-map-keys"] = list(list_keys(field))
+    if map_type := field.extra.get("map_type"):
+        marks["x-kubernetes-map-type"] = map_type
     if key:
         marks["x-kubernetes-patch-merge-key"] = key
     if key or strategy:
         marks["x-kubernetes-patch-strategy"] = strategy or "merge"
     return marks
+
+
+def _default(shape: Shape) -> Schema:
+    """What stands for nothing, where that is valid."""
+    if shape.struct is not None and not _may_be_empty(shape.struct):
+        return {}
+    return {"default": _DEFAULTS[shape.sort]} if shape.sort in _DEFAULTS else {}
+
+
+def _may_be_empty(struct: type[msgspec.Struct]) -> bool:
+    return not any(field.extra.get("required") for field in shape_of(struct).fields.values())

@@ -108,6 +108,9 @@ def _value(shape: Shape, value: int | bytes, depth: int, name: str) -> Any:
             return _signed(_expect_number(value))
         case "struct":
             return _message(_expect_bytes(value), _plan(shape), depth + 1)
+        case "list" if shape.item is not None:  # as a map's value: a message whose field 1 is the list's items
+            items = (each for number, each in _fields(_expect_bytes(value)) if number == 1)
+            return [_value(shape.item, each, depth + 1, name) for each in items]
     return _leaf(shape, _expect_bytes(value), name)
 
 

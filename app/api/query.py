@@ -22,7 +22,7 @@ from app.kinds.errors import (
     shown,
     unprocessable,
 )
-from app.kinds.metadata import NEGATIVE
+from app.kinds.metadata import NEGATIVE, validate_manager
 
 Query = Sequence[tuple[str, str]]
 INT64_MAX = 2**63 - 1
@@ -48,6 +48,12 @@ class ListOptions(Struct):
     def revision(self) -> int | None:
         """`resource_version` as a number; None if the client named none."""
         return int(self.resource_version) if self.resource_version else None
+
+    @property
+    def exact_revision(self) -> int | None:
+        """The revision that a list must show, and no other; None if a newer one will do. A page of one is that, too."""
+        is_exact = self.resource_version_match == "Exact" or (not self.resource_version_match and self.limit > 0)
+        return self.revision or None if is_exact else None
 
 
 class WriteOptions(Struct):
@@ -281,7 +287,7 @@ def _match_causes(options: ListOptions, allowed: tuple[str, ...]) -> list[Cause]
 def _write_options(query: Query, kind: str, apply: bool | None = None) -> WriteOptions:
     options = _read(query, WriteOptions)
     causes = [] if apply is None else _apply_causes(options, apply)
-    causes += _manager_causes(options.field_manager)
+    causes += validate_manager(options.field_manager, "fieldManager")
     causes += _dry_run_causes(options.dry_run)
     if options.field_validation not in ("", "Ignore", "Strict", "Warn"):
         supported = ("", "Ignore", "Strict", "Warn")
@@ -294,15 +300,6 @@ def _apply_causes(options: WriteOptions, apply: bool) -> list[Cause]:
     if apply:
         return [] if options.field_manager else [required("fieldManager", "is required for apply patch")]
     return [] if options.force is None else [forbidden("force", "may not be specified for non-apply patch")]
-
-
-def _manager_causes(manager: str) -> list[Cause]:
-    causes = []
-    if len(manager.encode()) > 128:
-        causes.append(Cause("FieldValueTooLong", "Too long: may not be more than 128 bytes", "fieldManager"))
-    if not manager.isprintable():
-        causes.append(invalid("fieldManager", manager, "should only contain printable characters"))
-    return causes
 
 
 def _dry_run_causes(dry_run: tuple[str, ...]) -> list[Cause]:

@@ -2,7 +2,7 @@
 
 from app.kinds.base import Kind
 from app.kinds.selectors import parse_fields, parse_labels
-from app.registry.watch import Scope
+from app.registry.lists import Scope
 from app.store import Key, Marks
 
 

@@ -13,6 +13,7 @@ import uvicorn
 from app.api import certificates
 from app.api.app import create_app
 from app.api.auth import MASTERS, NODES, User
+from app.api.connection import Connection
 from app.api.tokens import keep
 from app.registry.bootstrap import bootstrap
 from app.registry.objects import Registry
@@ -56,8 +57,8 @@ async def serve(registry: Registry, settings: Settings) -> None:
         port=settings.port,
         ssl_certfile=str(made.cert),
         ssl_keyfile=str(made.key),
-        http="httptools",
-        ws="none",
+        http=Connection,
+        ws="none",  # `Connection` lets them through to the application itself
         lifespan="off",
         access_log=False,
         log_level="warning",

@@ -41,16 +41,18 @@ def table(
     list_meta: Mapping[str, Any] | None = None,
 ) -> bytes:
     """`objects` as a meta.k8s.io Table; `list_meta` has resourceVersion, continue, remainingItemCount of the list."""
-    beside = _beside(kind, included(include), version)
+    head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{version}", "metadata": list_meta or {}}
     return msgspec.json.encode(
-        {
-            "kind": "Table",
-            "apiVersion": f"meta.k8s.io/{version}",
-            "metadata": list_meta or {},
-            "columnDefinitions": _columns(kind),
-            "rows": [{"cells": _cells(kind, each, now), **beside(each)} for each in objects],
-        }
+        {**head, "columnDefinitions": columns(kind), "rows": rows(kind, objects, now, include=include, version=version)}
     )
+
+
+def rows(
+    kind: Kind[Any], objects: Iterable[Object], now: datetime, *, include: str | None, version: str
+) -> list[dict[str, Any]]:
+    """The rows of a Table."""
+    beside = _beside(kind, included(include), version)
+    return [{"cells": _cells(kind, each, now), **beside(each)} for each in objects]
 
 
 def partial(obj: Object, version: str = "v1") -> dict[str, Any]:
@@ -72,7 +74,8 @@ def _cells(kind: Kind[Any], obj: Object, now: datetime) -> list[Any]:
     return kind.row(obj, now) if kind.columns else [obj.metadata.name, obj.metadata.creation_timestamp]
 
 
-def _columns(kind: Kind[Any]) -> list[dict[str, Any]]:
+def columns(kind: Kind[Any]) -> list[dict[str, Any]]:
+    """The columnDefinitions of a Table."""
     return [
         {wire_name(name): getattr(column, name) for name in column.__struct_fields__}
         for column in kind.columns or (NAME, CREATED_AT)

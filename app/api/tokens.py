@@ -1,10 +1,14 @@
 """Bearer tokens as the store keeps them: made here, looked up here. Only digests are stored."""
 
 import secrets
+from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 
-from app.api.auth import AUTHENTICATED, Tokens, User, digest_of
-from app.registry.objects import Registry
+from app.api.auth import AUTHENTICATED, Tokens, User, account_user, digest_of
+from app.kinds.serviceaccount import KIND as ACCOUNTS
+from app.registry.objects import Registry, find
+from app.store import Holder, Need
 
 
 class StoredTokens(Tokens):
@@ -14,21 +18,37 @@ class StoredTokens(Tokens):
         self._registry = registry
 
     async def lookup(self, digest: str) -> User | None:
-        found = await self._registry.store.user(bytes.fromhex(digest), self._registry.now())
+        found = await self._registry.store.tokens.holder(bytes.fromhex(digest), self._registry.now())
         if found is None:
             return None
-        name, groups, nodes = found
-        return User(name=name, groups=(*groups, AUTHENTICATED), nodes=nodes)
+        return User(
+            name=found.name,
+            groups=tuple(dict.fromkeys((*found.groups, AUTHENTICATED))),
+            nodes=tuple(found.nodes),
+            uid=found.uid,
+            extra={name: tuple(values) for name, values in found.extra.items()},
+            audiences=tuple(found.audiences),
+        )
 
 
-async def issue(registry: Registry, user: User, expires_at: datetime | None = None) -> str:
-    """A new token for a user. It is shown once: nobody can read it from the database."""
+async def issue(registry: Registry, user: User, expires_at: datetime | None = None, needs: Sequence[Need] = ()) -> str:
+    """A new token for a user, good while what it needs lives. It is shown once: nobody can read it from the database."""
     token = secrets.token_urlsafe(32)
-    await keep(registry, token, user, expires_at)
+    await registry.store.tokens.forget_expired(registry.now())
+    await keep(registry, token, user, expires_at, needs)
     return token
 
 
-async def keep(registry: Registry, token: str, user: User, expires_at: datetime | None = None) -> None:
+async def keep(
+    registry: Registry, token: str, user: User, expires_at: datetime | None = None, needs: Sequence[Need] = ()
+) -> None:
     """Let a known token stand for a user; harmless to repeat."""
-    digest, groups, nodes = bytes.fromhex(digest_of(token)), list(user.groups), list(user.nodes)
-    await registry.store.keep_token(digest, user.name, groups, nodes, expires_at)
+    holder = Holder(user.name, user.groups, user.nodes, user.uid, user.extra, user.audiences)
+    await registry.store.tokens.keep(bytes.fromhex(digest_of(token)), holder, expires_at, needs)
+
+
+async def issue_for_account(registry: Registry, namespace: str, name: str, expires_at: datetime | None) -> str:
+    """A new token for a service account, that ends with it; 404 if there is no such account."""
+    account = await find(registry, ACCOUNTS, namespace, name)
+    user = replace(account_user(namespace, name), uid=account.uid)
+    return await issue(registry, user, expires_at, [Need(account.key, account.uid)])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api import errors
+from app.api import errors, metrics, reviews
 from app.api.discovery import Virtual
 from app.registry.objects import Registry
 
@@ -25,7 +25,7 @@ class Place:
 
 Answer = Callable[[Registry, Request, str | None, str], Awaitable[Response]]
 """(registry, request, namespace, name) -> the answer. The user is in `request.state.user`, and may."""
-ANSWERS: Mapping[Virtual, Answer] = {}
+ANSWERS: Mapping[Virtual, Answer] = {**metrics.ANSWERS, **reviews.ANSWERS}
 VIRTUAL: tuple[Virtual, ...] = tuple(ANSWERS)
 _BY_PATH = {(each.group, each.version, each.plural): each for each in VIRTUAL}
 

@@ -1,67 +1,58 @@
-"""Watches over HTTP: chunked JSON events as raw ASGI, everything pending joined into one send.
+"""Watches: events as ready bytes, and the HTTP answer that sends them, everything pending joined into one send.
 
-A raw ASGI answer, because it must also wait for the client to go away: an idle stream never notices that by itself.
+`stream` opens one. `Stream.events` yields one JSON event after another, for whoever sends them in another way (WebSocket
+messages); `Stream.batches` yields those that are ready together. What two watchers in the same form are told of the same
+change is made once.
 """
 
 import asyncio
+import logging
 import random
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, replace
 from datetime import datetime
 
-import msgspec
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from app.api import content, errors
+from app.api.content import Shape
+from app.api.lists import reached
 from app.api.query import ListOptions, list_options
 from app.api.routes import Target
 from app.api.selection import scope_of
-from app.kinds.base import Kind
-from app.kinds.errors import ApiError
+from app.api.streams import Sender, Stuck, attended
+from app.kinds.errors import ApiError, gone
+from app.registry.lists import opened, pages
 from app.registry.objects import Registry
-from app.registry.watch import Event, Watch, list_page
-from app.store import Unavailable
+from app.registry.watch import Event, Watch
+from app.store import Compacted, Page, Unavailable
 
+log = logging.getLogger(__name__)
 BOOKMARK_SECONDS = 60.0
 DEFAULT_SECONDS = (1800, 3600)  # like Kubernetes, somewhere between half an hour and one
+HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
 
 
 async def stream(registry: Registry, request: Request, found: Target) -> "Stream":
-    """Open a watch: what exists first if no revision was named, then every change."""
+    """Open a watch: what exists first if no revision was named or that was asked for, then every change."""
     options = list_options(request.query_params.multi_items())
     kind = content.stored_kind(found.kind)
     scope = scope_of(kind, found.namespace, options.label_selector, options.field_selector)
-    first: Sequence[Event] = ()
+    if found.name:
+        scope = replace(scope, name=found.name)
+    shape = content.shape_of(request, found.kind)
     revision = options.revision or 0
-    await _check_given_out(registry, revision)
-    if not revision or options.send_initial_events:
-        page = await list_page(registry.store, scope, None, None)
-        first = [Event("ADDED", head) for head in page.heads]
-        revision = page.revision
-        if options.send_initial_events is False:
-            first = ()
-    shape = _shape(request, found.kind, registry.now)
-    return Stream(Watch(registry.store, scope, revision), shape, options, found.kind, first)
-
-
-async def _check_given_out(registry: Registry, revision: int) -> None:
-    """Nothing would ever come to a watch from the future. This process may be behind: the database knows."""
-    if revision > registry.store.feed.cursor and revision > (current := await registry.store.revision()):
-        raise errors.too_new(revision, current)
-
-
-Shape = Callable[[Event], bytes]
-
-
-def _shape(request: Request, kind: Kind, now: Callable[[], datetime]) -> Shape:
-    """How the object of an event looks in the form that the client asked for."""
-    form = content.form_of(request)
-    if form.form == "table":
-        return lambda event: content.as_table(request, kind, [event.object.wire], now(), {})
-    if form.form in {"partial", "partial-list"}:
-        return lambda event: content.as_partial(kind, event.object.wire, form.version)
-    return lambda event: content.outward(kind, event.object.wire)
+    await reached(registry.store, revision)
+    first = None
+    if options.send_initial_events or (not revision and options.send_initial_events is None):
+        first = await opened(registry.store, scope)
+        revision = first.revision
+    elif not revision:
+        revision = await registry.store.revision()
+    return Stream(Watch(registry.store, scope, revision), shape, options, first, registry.now)
 
 
 @dataclass
@@ -71,73 +62,126 @@ class Stream:
     watch: Watch
     shape: Shape
     options: ListOptions
-    kind: Kind
-    first: Sequence[Event]
+    first: Page | None  # of what existed when the watch began
+    now: Callable[[], datetime]
+    _has_begun: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
-        await send({"type": "http.response.start", "status": 200, "headers": headers})
-        body = asyncio.create_task(self._send_events(send))
-        gone = asyncio.create_task(_disconnected(receive))
-        streams: set[asyncio.Task[None]] = scope["app"].state.streams
-        streams.add(body)
+        await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
+        running: set[asyncio.Task[None]] = scope["app"].state.streams
         try:
-            await asyncio.wait((body, gone), return_when=asyncio.FIRST_COMPLETED)
-            if not gone.done():
-                if not body.cancelled():  # as it is when the server stops: the client shall come back
-                    body.result()
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-        finally:
-            streams.discard(body)
-            body.cancel()
-            gone.cancel()
-            await asyncio.gather(body, gone, return_exceptions=True)
+            await attended(self._send, receive, send, running)
+        except Stuck as error:
+            log.warning("a watch of %s was cut off: %s", self.shape.kind.resource, error)
 
-    async def _send_events(self, send: Send) -> None:
-        loop = asyncio.get_running_loop()
-        ends = loop.time() + (self.options.timeout_seconds or random.uniform(*DEFAULT_SECONDS))  # noqa: S311 - spreads reconnects
-        await self._send_first(send)
-        sent_at = loop.time()
-        while (left := ends - loop.time()) > 0:
-            try:
-                events = await self.watch.next_events(min(left, BOOKMARK_SECONDS))
-            except ApiError as error:
-                await _send(send, b'{"type":"ERROR","object":%b}\n' % errors.body(error))
-                return
-            except Unavailable:
-                return  # the stream ends cleanly: the client comes back with its last revision
+    async def _send(self, send: Sender) -> None:
+        await send(b"")  # the headers must leave now
+        async with aclosing(self.batches()) as batches:
+            async for lines in batches:
+                await send(b"".join(lines))
+
+    async def events(self) -> AsyncGenerator[bytes, None]:
+        """One event after another, each a JSON document and a line feed; ends when the watch does."""
+        async with aclosing(self.batches()) as batches:
+            async for lines in batches:
+                for line in lines:
+                    yield line
+
+    async def batches(self) -> AsyncGenerator[list[bytes], None]:
+        """The events that are ready at the same time, as `events` has them; never none.
+
+        Ends after the time that the client has set; with an ERROR event if the watch came too late; and without a word
+        if the database is away: the client comes back with its last revision.
+        """
+        ends = _clock() + (self.options.timeout_seconds or random.uniform(*DEFAULT_SECONDS))  # noqa: S311 - spreads reconnects
+        try:
+            async with aclosing(self._initial()) as initial:
+                async for lines in initial:
+                    yield lines
+            async with aclosing(self._following(ends)) as following:
+                async for lines in following:
+                    yield lines
+        except ApiError as error:
+            yield [_line("ERROR", errors.body(error))]
+            return
+        except Unavailable:
+            return
+        if self.options.allow_watch_bookmarks:
+            yield [self._bookmark()]
+
+    async def _initial(self) -> AsyncGenerator[list[bytes], None]:
+        """What existed, a page at a time, and the bookmark that says that this was all."""
+        first, self.first = self.first, None
+        if first is None:
+            return
+        try:
+            async with aclosing(pages(self.watch.store, self.watch.scope, first)) as read:
+                async for page in read:
+                    if page.heads:
+                        yield [self._event(Event("ADDED", head)) for head in page.heads]
+        except Compacted as error:
+            raise gone(str(error)) from error
+        if self.options.send_initial_events and self.options.allow_watch_bookmarks:
+            yield [self._bookmark({"k8s.io/initial-events-end": "true"})]
+
+    async def _following(self, ends: float) -> AsyncGenerator[list[bytes], None]:
+        """What happens until the watch has to end, with a bookmark where there is nothing for long."""
+        sent_at = _clock()
+        while (left := ends - _clock()) > 0:
+            events = await self.watch.next_events(min(left, BOOKMARK_SECONDS))
             if events:
-                await _send(send, b"".join(map(self._line, events)))
-            elif self.options.allow_watch_bookmarks and loop.time() - sent_at >= BOOKMARK_SECONDS:
-                await _send(send, self._bookmark())
+                yield [self._shared(event) for event in events]
+            elif self.options.allow_watch_bookmarks and _clock() - sent_at >= BOOKMARK_SECONDS:
+                yield [self._bookmark()]
             else:
                 continue
-            sent_at = loop.time()
-        if self.options.allow_watch_bookmarks:
-            await _send(send, self._bookmark())
+            sent_at = _clock()
 
-    async def _send_first(self, send: Send) -> None:
-        lines = [self._line(event) for event in self.first]
-        self.first = ()
-        if self.options.send_initial_events:
-            lines.append(self._bookmark({"k8s.io/initial-events-end": "true"}))
-        await _send(send, b"".join(lines))  # even if empty: the headers must leave now
+    def _event(self, event: Event) -> bytes:
+        """One event. The columns of a Table are told once."""
+        columns, self._has_begun = not self._has_begun, True
+        return _line(event.type, self.shape.one(event.object.wire, self.now(), columns=columns))
 
-    def _line(self, event: Event) -> bytes:
-        return b'{"type":"%b","object":%b}\n' % (event.type.encode(), self.shape(event))
+    def _shared(self, event: Event) -> bytes:
+        """One event, made once for all who are told it in the same form."""
+        if self.shape.is_table and not self._has_begun:
+            return self._event(event)
+        key = (event, self.shape.sharing, self.now() if self.shape.is_table else None)
+        line = _LINES.get(key)
+        return line if line is not None else _LINES.put(key, self._event(event))
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
         metadata: dict[str, object] = {"resourceVersion": str(self.watch.revision), "creationTimestamp": None}
         if annotations:
             metadata["annotations"] = annotations
-        obj = {"kind": self.kind.name, "apiVersion": self.kind.api_version, "metadata": metadata}
-        return b'{"type":"BOOKMARK","object":%b}\n' % msgspec.json.encode(obj)
+        return _line("BOOKMARK", self.shape.bookmark(metadata))
 
 
-async def _send(send: Send, data: bytes) -> None:
-    await send({"type": "http.response.body", "body": data, "more_body": True})
+def _clock() -> float:
+    return asyncio.get_running_loop().time()
 
 
-async def _disconnected(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass
+def _line(type_: str, obj: bytes) -> bytes:
+    return b'{"type":"%b","object":%b}\n' % (type_.encode(), obj)
+
+
+class _Lines:
+    """The newest events as bytes: a change is told to all watchers at about the same time."""
+
+    MOST, LARGEST = 256, 64 << 10
+
+    def __init__(self) -> None:
+        self._lines: OrderedDict[object, bytes] = OrderedDict()
+
+    def get(self, key: object) -> bytes | None:
+        return self._lines.get(key)
+
+    def put(self, key: object, line: bytes) -> bytes:
+        if len(line) <= self.LARGEST:
+            self._lines[key] = line
+            if len(self._lines) > self.MOST:
+                self._lines.popitem(last=False)
+        return line
+
+
+_LINES = _Lines()

@@ -1,6 +1,11 @@
-"""The Job controller: a Job is looked at when it or one of its pods changes."""
+"""The Job controller: a Job is looked at when it or one of its pods changes.
 
-from collections.abc import Iterable, Sequence
+One whose pods were refused is also looked at when the rules of its namespace change, or when a quota has room again.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from typing import cast
 
@@ -13,7 +18,8 @@ from app.kinds.pod import KIND as PODS
 from app.kinds.pod import Pod
 from app.kinds.selectors import from_label_selector
 from app.plans import job as job_plan
-from app.plans import ttl
+from app.plans import quotas, refusals, ttl
+from app.registry.admission import RULES, Rulebook, Turns
 from app.registry.codec import NAMESPACES
 from app.registry.objects import random_name
 from app.store import Key, Mirror
@@ -22,8 +28,11 @@ from app.store import Key, Mirror
 class JobController:
     component = "job-controller"
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: Mirror, turns: Turns) -> None:
         self._mirror = mirror
+        self._turns = turns
+        self._book = Rulebook(mirror)
+        self._refused: defaultdict[str, set[Key]] = defaultdict(set)  # Jobs whose pods were, by namespace
         self._orphans: dict[Key, Pod] = {}  # pods that nobody controls: a Job may adopt them
 
     def _note_orphan(self, key: Key, pod: Pod | None) -> None:
@@ -34,11 +43,29 @@ class JobController:
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == JOBS.resource:
+            self._note_refused(key, now)
             return [key]
+        if key.kind in RULES:
+            return self._waiting(key.namespace) if quotas.may_help(before, now) else []
         if key.kind != PODS.resource:
             return []
         self._note_orphan(key, cast("Pod | None", now))
         return {owner for pod in (before, now) if pod is not None for owner in self._owners(pod)}
+
+    def _note_refused(self, key: Key, job: Object | None) -> None:
+        if job is not None and refusals.ANNOTATION in job.metadata.annotations:
+            self._refused[key.namespace].add(key)
+        elif key.namespace in self._refused:
+            self._refused[key.namespace].discard(key)
+
+    def _waiting(self, namespace: str) -> list[Key]:
+        """The Jobs whose pods were refused, in a namespace or, for a rule of all, in any."""
+        if namespace:
+            return list(self._refused.get(namespace, ()))
+        return [key for keys in self._refused.values() for key in keys]
+
+    def turn(self, key: Key) -> AbstractAsyncContextManager[object]:
+        return self._turns.of(key.namespace) if self._book.has_quotas(key.namespace) else nullcontext()
 
     def _owners(self, pod: Object) -> Iterable[Key]:
         """The Job that controls a pod; for a pod that nobody controls, each Job whose selector might want it."""
@@ -53,15 +80,20 @@ class JobController:
     def everything(self) -> Iterable[Key]:
         for pod in self._mirror.all(PODS.resource):
             self._note_orphan(Key(PODS.resource, pod.metadata.namespace, pod.metadata.name), cast("Pod", pod))
-        return [
-            Key(JOBS.resource, job.metadata.namespace, job.metadata.name) for job in self._mirror.all(JOBS.resource)
-        ]
+        return list(self._jobs())
+
+    def _jobs(self) -> Iterator[Key]:
+        for job in self._mirror.all(JOBS.resource):
+            key = Key(JOBS.resource, job.metadata.namespace, job.metadata.name)
+            self._note_refused(key, job)
+            yield key
 
     def work(self, key: Key, now: datetime) -> Sequence[Work]:
         job = cast("Job | None", self._mirror.get(key))
         if job is None or self._is_next(job):
             return []
-        made = job_plan.plan(job, self._pods(job), now, random_name)
+        rules = self._book.rules(key.namespace)
+        made = job_plan.plan(job, self._pods(job), now, random_name, rules)
         if is_finished(job) and not made.actions:
             return [Work(ttl.plan(job, now))]
         return [Work(made, [job])]

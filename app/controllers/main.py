@@ -5,15 +5,24 @@ Election only saves work: two that act at once would be kept apart by the precon
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import timedelta
 
+from app.controllers.cronjobs import CronJobController
+from app.controllers.disruption import DisruptionController
+from app.controllers.events import EventController
 from app.controllers.garbage import GarbageController
 from app.controllers.jobs import JobController
 from app.controllers.namespaces import NamespaceController
 from app.controllers.nodes import NodeController
+from app.controllers.ownership import Outline
+from app.controllers.quotas import QuotaController
+from app.controllers.roles import ClusterRoleController
 from app.controllers.runner import Controller, Runner
 from app.controllers.scheduler import Scheduler
-from app.kinds import by_resource
+from app.controllers.serviceaccounts import ServiceAccountController
+from app.kinds import KINDS, by_resource
+from app.kinds.event import KIND as EVENTS
 from app.registry.objects import Registry
 from app.store import Compacted, Mirror, Unavailable, elected
 from app.store.compact import compact
@@ -21,30 +30,43 @@ from app.store.compact import compact
 log = logging.getLogger(__name__)
 _MIRRORED = (
     ("batch", "v1", "jobs"),
+    ("batch", "v1", "cronjobs"),
     ("", "v1", "pods"),
     ("", "v1", "nodes"),
     ("", "v1", "namespaces"),
     ("coordination.k8s.io", "v1", "leases"),
+    ("", "v1", "resourcequotas"),
+    ("", "v1", "limitranges"),
+    ("", "v1", "serviceaccounts"),
+    ("scheduling.k8s.io", "v1", "priorityclasses"),
+    ("rbac.authorization.k8s.io", "v1", "clusterroles"),
+    ("policy", "v1", "poddisruptionbudgets"),
 )
 COMPACT_SECONDS = 300.0
 
 
-async def run(registry: Registry, *, node_grace: timedelta, keep_history: timedelta) -> None:
+async def run(
+    registry: Registry, *, node_grace: timedelta, keep_history: timedelta, event_ttl: timedelta = timedelta(hours=1)
+) -> None:
     """Stand for election and act, for ever; returns only when cancelled."""
     while True:
         try:
             async with elected(registry.store, "controllers") as lost:
                 log.info("elected: acting")
-                await _act(registry, node_grace, keep_history, lost)
+                mirror = new_mirror()
+                acting = controllers(registry, mirror, node_grace, event_ttl)
+                await _act(registry, mirror, acting, keep_history, lost)
             log.warning("no longer elected: standing by")
         except (Unavailable, Compacted) as error:  # while it read what there is
             log.warning("no longer elected: %s", error)
 
 
-async def _act(registry: Registry, node_grace: timedelta, keep_history: timedelta, lost: asyncio.Event) -> None:
-    feed, mirror = registry.store.feed, new_mirror()
+async def _act(
+    registry: Registry, mirror: Mirror, acting: Sequence[Controller], keep_history: timedelta, lost: asyncio.Event
+) -> None:
+    feed = registry.store.feed
     feed.lost_touch.clear()
-    runners = [Runner(registry, mirror, each) for each in controllers(registry, mirror, node_grace)]
+    runners = [Runner(registry, mirror, each) for each in acting]
     await registry.store.fill(mirror)
     try:
         async with asyncio.TaskGroup() as group:
@@ -59,18 +81,27 @@ async def _act(registry: Registry, node_grace: timedelta, keep_history: timedelt
 
 
 def new_mirror() -> Mirror:
-    """An empty copy of all that controllers look at."""
-    kinds = [kind for each in _MIRRORED if (kind := by_resource(*each))]
-    return Mirror({kind.resource: kind.type for kind in kinds})
+    """An empty copy of all that controllers look at: of most kinds only what belongs to what. Events are too many."""
+    whole = [kind for each in _MIRRORED if (kind := by_resource(*each))]
+    others = [kind for kind in KINDS if kind.stored_as is None and kind not in whole and kind is not EVENTS]
+    return Mirror({kind.resource: kind.type for kind in whole} | {kind.resource: Outline for kind in others})
 
 
-def controllers(registry: Registry, mirror: Mirror, node_grace: timedelta) -> list[Controller]:
+def controllers(
+    registry: Registry, mirror: Mirror, node_grace: timedelta, event_ttl: timedelta = timedelta(hours=1)
+) -> list[Controller]:
     return [
-        JobController(mirror),
+        JobController(mirror, registry.admission.turns),
+        CronJobController(mirror),
+        QuotaController(mirror, registry.store, registry.admission.turns),
         Scheduler(mirror),
         NodeController(mirror, registry.clock, node_grace),
-        GarbageController(mirror),
+        GarbageController(mirror, registry.store),
         NamespaceController(mirror, registry.store),
+        ServiceAccountController(mirror),
+        ClusterRoleController(mirror),
+        DisruptionController(mirror),
+        EventController(registry.store, event_ttl),
     ]
 
 

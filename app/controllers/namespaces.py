@@ -1,26 +1,30 @@
 """The namespace controller: empties a namespace that is being deleted, and lets it go when nothing is left in it.
 
-Of what namespaces hold, most is not mirrored: it is counted and read in the store, which only a deletion pays for.
+What a namespace holds is counted and read in the store, which only a deletion pays for.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import cast
 
+from msgspec import MsgspecError
+
 from app.controllers.work import Work
 from app.kinds import KINDS
-from app.kinds.base import Object
+from app.kinds.base import Kind, Object
 from app.kinds.namespace import KIND as NAMESPACES
 from app.kinds.namespace import Namespace
 from app.plans import namespaces as namespace_plan
+from app.plans.namespaces import Content
 from app.registry.codec import decode
 from app.store import Key, Mirror, Query, Store
 
 TOGETHER = 250  # objects deleted in one write set
-_FIRST = ("jobs.batch", "pods")  # so that what runs loses what it needs only when it has been told to stop
+_FIRST = ("cronjobs.batch", "jobs.batch", "pods")  # what runs, after what would start it again
 CONTENT = {
     kind.resource: kind
-    for kind in sorted(KINDS, key=lambda kind: kind.resource not in _FIRST)
+    for kind in sorted(KINDS, key=lambda kind: (kind.resource not in _FIRST, kind.resource))
     if kind.namespaced and kind.stored_as is None
 }
 
@@ -52,17 +56,37 @@ class NamespaceController:
         namespace = self._going(key)
         if namespace is None:
             return []
-        left = await self._store.count(list(CONTENT), key.name)
-        return [Work(namespace_plan.plan(namespace, left, await self._living(key.name, left), now))]
+        return [Work(namespace_plan.plan(namespace, await self._content(key.name), now))]
 
-    async def _living(self, namespace: str, left: Mapping[str, int]) -> list[Object]:
-        """Content that nobody has asked to go yet: as much as is deleted at once."""
+    async def _content(self, namespace: str) -> Content:
+        """What is to go next: what runs, first of all, so that it has all it needs to end as it should."""
+        left = await self._store.count(list(CONTENT), namespace)
+        runs = "pods" in left
+        kinds = [kind for name, kind in CONTENT.items() if name in left and (name in _FIRST or not runs)]
+        living, failures = await self._living(namespace, kinds)
+        if runs:
+            left = {"pods": left["pods"]}
+        return Content(living=living, left=left, finalizers=self._finalizers(namespace, left), failures=failures)
+
+    async def _living(self, namespace: str, kinds: Iterable[Kind]) -> tuple[list[Object], list[str]]:
+        """Content that nobody has asked to go yet: as much as is deleted at once. And what could not be read."""
         living: list[Object] = []
-        for kind in (kind for resource, kind in CONTENT.items() if resource in left):
+        failures: list[str] = []
+        for kind in kinds:
             if len(living) < TOGETHER:
                 query = Query(kind=kind.resource, namespace=namespace, deleting=False, limit=TOGETHER - len(living))
-                living += [decode(kind, head) for head in (await self._store.list(query)).heads]
-        return living
+                for head in (await self._store.list(query)).heads:
+                    try:
+                        living.append(decode(kind, head))
+                    except MsgspecError as error:
+                        failures.append(f"{kind.resource} {head.key.name}: {error}")
+        return living, failures
+
+    def _finalizers(self, namespace: str, left: Iterable[str]) -> Mapping[str, int]:
+        """How many objects each finalizer holds."""
+        mirrored = [kind for kind in left if kind in self._mirror.kinds]
+        content = (each.metadata for kind in mirrored for each in self._mirror.all(kind))
+        return Counter(name for meta in content if meta.namespace == namespace for name in meta.finalizers)
 
 
 def _key(namespace: str) -> Key:

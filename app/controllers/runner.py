@@ -8,13 +8,15 @@ import asyncio
 import heapq
 import logging
 from collections.abc import Awaitable, Iterable, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from app.controllers.work import Work
 from app.kinds.base import Object
 from app.registry.actions import muted, write_set
+from app.registry.events import Recorder
 from app.registry.objects import Registry
 from app.store import Conflict, Key, Mirror, OutcomeUnknown, Unavailable
 
@@ -41,6 +43,14 @@ class Controller(Protocol):
         """What to do about a key, planned from the mirror; each item is one write set. Awaited if it must read more."""
 
 
+@runtime_checkable
+class InTurn(Protocol):
+    """A controller of which some keys are planned one after the other, because what they write is the same."""
+
+    def turn(self, key: Key) -> AbstractAsyncContextManager[object]:
+        """Held from planning a key until that is committed."""
+
+
 class Runner:
     """Runs one controller."""
 
@@ -48,6 +58,7 @@ class Runner:
         self._registry = registry
         self._mirror = mirror
         self._controller = controller
+        self._recorder = Recorder(controller.component)
         self._dirty: dict[Key, None] = {}
         self._later: list[tuple[datetime, Key]] = []
         # When a key is next to be looked at: of its entries in `_later`, only the one for this moment counts.
@@ -104,12 +115,16 @@ class Runner:
             except TimeoutError:
                 continue
 
+    def _turn(self, key: Key) -> AbstractAsyncContextManager[object]:
+        return self._controller.turn(key) if isinstance(self._controller, InTurn) else nullcontext()
+
     async def _sync(self, key: Key) -> None:
         """Plan one key and commit; whatever goes wrong, look again."""
         try:
-            planned = self._controller.work(key, self._registry.now())
-            items = await planned if isinstance(planned, Awaitable) else planned
-            results = await asyncio.gather(*(self._carry_out(key, item) for item in items), return_exceptions=True)
+            async with self._turn(key):
+                planned = self._controller.work(key, self._registry.now())
+                items = await planned if isinstance(planned, Awaitable) else planned
+                results = await asyncio.gather(*(self._carry_out(key, item) for item in items), return_exceptions=True)
             if failed := _worst(results):
                 raise failed
             self._failures.pop(key, None)
@@ -123,18 +138,20 @@ class Runner:
         try:
             await self._commit(item)
         except Conflict as conflict:
-            # A namespace that is going takes no events, but its pods still end.
-            silent = muted(item.plan, conflict.keys)
-            if silent is item.plan:
+            # A namespace that is going takes no events, but its pods still end. Nor may an event that is gone stop them.
+            silent, forgot = muted(item.plan, conflict.keys), self._recorder.forget(conflict.keys)
+            if silent is item.plan and not forgot:
                 raise
             await self._commit(Work(silent, item.seen))
         if item.plan.again_at is not None:
             self.look_later(key, _whole(item.plan.again_at))
 
     async def _commit(self, item: Work) -> None:
-        writes = write_set(item.plan, item.seen, self._controller.component, self._registry.now())
+        now = self._registry.now()
+        draft = self._recorder.draft(item.plan, now)
+        writes = write_set(draft.plan, item.seen, self._controller.component, now)
         if writes:
-            await self._registry.store.commit(writes)
+            draft.done(writes, await self._registry.store.commit(writes))
 
     async def _catch_up(self, revision: int) -> None:
         """What refused the plan is visible at `revision`: planning before the mirror has it would be refused again."""

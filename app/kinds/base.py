@@ -65,10 +65,10 @@ Opaque = dict[str, Any]  # a part that is accepted and kept, and that nobody her
 class OwnerReference(Struct):
     """Who owns an object: when the owner goes, so does the object."""
 
-    api_version: Annotated[str, at(5, "API version of the owner.")] = ""
-    kind: Annotated[str, at(1, "Kind of the owner.")] = ""
-    name: Annotated[str, at(3, "Name of the owner.")] = ""
-    uid: Annotated[str, at(4, "UID of the owner.")] = ""
+    api_version: Annotated[str, at(5, "API version of the owner.", required=True)] = ""
+    kind: Annotated[str, at(1, "Kind of the owner.", required=True)] = ""
+    name: Annotated[str, at(3, "Name of the owner.", required=True)] = ""
+    uid: Annotated[str, at(4, "UID of the owner.", required=True)] = ""
     controller: Annotated[bool | None, at(6, "True if this owner is the one that manages the object.")] = None
     block_owner_deletion: Annotated[
         bool | None, at(7, "True if a foreground deletion of the owner waits for this object.")
@@ -108,7 +108,8 @@ class ObjectMeta(Struct):
         tuple[OwnerReference, ...], at(13, "Objects that this one depends on.", patch_key="uid")
     ] = ()
     finalizers: Annotated[tuple[str, ...], at(14, "Each must be removed before the object may go.", patch="merge")] = ()
-    managed_fields: Annotated[tuple[ManagedFieldsEntry, ...], at(17, "Who set which fields.")] = ()
+    # None is absent; an empty list is how a client clears them
+    managed_fields: Annotated[tuple[ManagedFieldsEntry, ...] | None, at(17, "Who set which fields.")] = None
 
 
 class Object(Struct):
@@ -122,8 +123,8 @@ class Object(Struct):
 class Condition(Struct):
     """One observation about an object, as Jobs, Pods and Nodes carry them."""
 
-    type: Annotated[str, at(1, "What is observed.")] = ""
-    status: Annotated[str, at(2, "True, False or Unknown.")] = ""
+    type: Annotated[str, at(1, "What is observed.", required=True)] = ""
+    status: Annotated[str, at(2, "True, False or Unknown.", required=True)] = ""
     last_probe_time: Annotated[Time | None, at(3, "When it was last looked at.")] = None
     last_transition_time: Annotated[Time | None, at(4, "When status last changed.")] = None
     reason: Annotated[str, at(5, "One word for why.")] = ""
@@ -145,8 +146,8 @@ class ObjectReference(Struct):
 class LabelSelectorRequirement(Struct):
     """One demand on one label."""
 
-    key: Annotated[str, at(1, "The label's key.")] = ""
-    operator: Annotated[str, at(2, "In, NotIn, Exists or DoesNotExist.")] = ""
+    key: Annotated[str, at(1, "The label's key.", required=True)] = ""
+    operator: Annotated[str, at(2, "In, NotIn, Exists or DoesNotExist.", required=True)] = ""
     values: Annotated[tuple[str, ...], at(3, "The values that In and NotIn compare with.")] = ()
 
 
@@ -199,11 +200,11 @@ class Kind(Generic[O]):
     row:             (object, now) -> cells of `columns`, in order.
     fields:          field selectors beyond metadata.name and metadata.namespace.
     grace:           seconds between DELETE and removal when the request names none; 0 removes at once.
-    owns:            True if other objects belong to this kind's: only then do propagation policies mean anything.
     orphans:         True if a raw DELETE without a policy leaves dependents alone.
     on_delete:       what a deletion that does not end at once changes beyond metadata. Idempotent.
     held:            True while an object that is being deleted must stay, whatever its metadata says.
     immortal:        names of objects that nobody may delete.
+    tracked:         False for kinds of which there are too many to record who set which of their fields.
     example:         one valid manifest, for the suites that run over every kind.
     stored_as:       the (group, resource) that objects are stored under if another version of the same thing.
     inward, outward: this kind's struct to the stored kind's and back, for such a second version.
@@ -229,11 +230,11 @@ class Kind(Generic[O]):
     fields: Mapping[str, Callable[[O], str]] = field(default_factory=dict)
     name_format: Literal["subdomain", "label", "path"] = "subdomain"
     grace: Callable[[O], int] = lambda _: 0
-    owns: bool = False
     orphans: bool = False
     on_delete: Callable[[O], O] = _same
     held: Callable[[O], bool] = lambda _: False
     immortal: frozenset[str] = frozenset()
+    tracked: bool = True
     example: str = ""
     stored_as: tuple[str, str] | None = None
     inward: Callable[[O], Object] | None = None

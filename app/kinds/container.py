@@ -79,7 +79,7 @@ class ContainerPort(Struct):
     name: Annotated[str, at(1, "Name, unique in the pod.")] = ""
     host_port: Annotated[Int32, at(2, "Port of the node that leads here.")] = 0
     container_port: Annotated[Int32, at(3, "The port, 1 to 65535.", required=True)] = 0
-    protocol: Annotated[str, at(4, "TCP (the default), UDP or SCTP.")] = ""
+    protocol: Annotated[str, at(4, "TCP (the default), UDP or SCTP.", default="TCP")] = ""
     host_ip: Annotated[str, at(5, "Address of the node that hostPort binds to.")] = ""
 
 
@@ -99,7 +99,9 @@ class ResourceRequirements(Struct):
     requests: Annotated[dict[str, Quantity], at(2, "What is set aside for it; its limits if unset.")] = msgspec.field(
         default_factory=dict
     )
-    claims: Annotated[tuple[ResourceClaim, ...], at(3, "Entries of the pod's resourceClaims that it uses.")] = ()
+    claims: Annotated[
+        tuple[ResourceClaim, ...], at(3, "Entries of the pod's resourceClaims that it uses.", list_keys=("name",))
+    ] = ()
 
 
 class ContainerResizePolicy(Struct):
@@ -132,7 +134,14 @@ class Container(Struct):
     args: Annotated[tuple[str, ...], at(4, "Arguments in place of the image's own; $(NAME) is filled in.")] = ()
     working_dir: Annotated[str, at(5, "Folder it starts in; the image's own if empty.")] = ""
     ports: Annotated[
-        tuple[ContainerPort, ...], at(6, "Ports it listens on.", patch_key="containerPort", patch="merge")
+        tuple[ContainerPort, ...],
+        at(
+            6,
+            "Ports it listens on.",
+            patch_key="containerPort",
+            patch="merge",
+            list_keys=("containerPort", "protocol"),
+        ),
     ] = ()
     env: Annotated[tuple[EnvVar, ...], at(7, "Environment variables.", patch_key="name", patch="merge")] = ()
     resources: Annotated[ResourceRequirements | None, at(8, "What it needs and may take.")] = None
@@ -170,7 +179,15 @@ class EphemeralContainer(Struct):
     args: Annotated[tuple[str, ...], at(4, "Arguments in place of the image's own.", via=(1,))] = ()
     working_dir: Annotated[str, at(5, "Folder it starts in.", via=(1,))] = ""
     ports: Annotated[
-        tuple[ContainerPort, ...], at(6, "Not allowed here.", via=(1,), patch_key="containerPort", patch="merge")
+        tuple[ContainerPort, ...],
+        at(
+            6,
+            "Not allowed here.",
+            via=(1,),
+            patch_key="containerPort",
+            patch="merge",
+            list_keys=("containerPort", "protocol"),
+        ),
     ] = ()
     env: Annotated[tuple[EnvVar, ...], at(7, "Environment variables.", via=(1,), patch_key="name", patch="merge")] = ()
     resources: Annotated[ResourceRequirements | None, at(8, "Not allowed here.", via=(1,))] = None

@@ -20,7 +20,7 @@ from app.kinds.base import (
     wire_name,
 )
 from app.kinds.durations import age
-from app.kinds.errors import Cause, invalid, not_supported, required
+from app.kinds.errors import Cause, invalid, required
 
 
 class EventSource(Struct):
@@ -67,22 +67,29 @@ def involved(event: Event) -> ObjectReference:
 
 def validate(event: Event) -> list[Cause]:
     """Strict about events that give a time to the microsecond, as only clients of the newer API do."""
+    return faults(event, "reportingComponent")
+
+
+def faults(event: Event, reporter: str) -> list[Cause]:
+    """Of an event of either version. `reporter` is what that version calls who reports it."""
     causes = list(_faults_in_namespace(event))
-    return causes + list(_faults_in_new_style(event)) if event.event_time else causes
+    return causes + list(_faults_in_new_style(event, reporter)) if event.event_time else causes
 
 
 def _faults_in_namespace(event: Event) -> Iterator[Cause]:
     """Events live where their object does; those about objects without a namespace live in default."""
     home, other = event.metadata.namespace, involved(event).namespace
-    if home != other and (other or home not in {"default", "kube-system"}):
+    homeless = {"", "default"} | ({"kube-system"} if event.event_time else set())
+    wrong = home not in homeless if not other else home != other and not event.event_time
+    if wrong:
         yield invalid("involvedObject.namespace", other, "does not match event.namespace")
 
 
-def _faults_in_new_style(event: Event) -> Iterator[Cause]:
+def _faults_in_new_style(event: Event, reporter: str) -> Iterator[Cause]:
     if not event.reporting_component:
-        yield required("reportingController")
-    for fault in names.qualified_name(event.reporting_component) if event.reporting_component else ():
-        yield invalid("reportingController", event.reporting_component, fault)
+        yield required(reporter)
+    for fault in names.qualified_name(event.reporting_component):
+        yield invalid(reporter, event.reporting_component, fault)
     for field, text in (
         ("reportingInstance", event.reporting_instance),
         ("action", event.action),
@@ -92,12 +99,10 @@ def _faults_in_new_style(event: Event) -> Iterator[Cause]:
             yield required(field)
         yield from _too_long(field, text, LONGEST)
     yield from _too_long("message", event.message, LONGEST_MESSAGE)
-    if event.type not in {"", "Normal", "Warning"}:
-        yield not_supported("type", event.type, ("Normal", "Warning"))
 
 
 def _too_long(field: str, text: str, limit: int) -> Iterator[Cause]:
-    if len(text) > limit:
+    if len(text.encode()) > limit:
         yield invalid(field, "", f"can have at most {limit} characters")
 
 
@@ -163,6 +168,7 @@ KIND = Kind(
     plural="events",
     short_names=("ev",),
     validate=validate,
+    tracked=False,
     columns=(
         Column(name="Last Seen", description="Time since it last happened."),
         Column(name="Type", description="Normal or Warning."),

@@ -1,8 +1,12 @@
 """The Event kind of events.k8s.io/v1: the same events as in core/v1, under newer names. Stored as those."""
 
+from collections.abc import Iterator
 from typing import Annotated, Any
 
+import msgspec
+
 from app.kinds import event as core
+from app.kinds import names
 from app.kinds.base import (
     Int32,
     Kind,
@@ -13,8 +17,9 @@ from app.kinds.base import (
     Time,
     at,
 )
-from app.kinds.errors import Cause, required
+from app.kinds.errors import Cause, invalid, required
 from app.kinds.event import EventSource
+from app.kinds.metadata import IMMUTABLE
 
 
 class EventSeries(Struct):
@@ -27,7 +32,9 @@ class EventSeries(Struct):
 class Event(Object):
     """Something that happened to an object, told for people to read."""
 
-    event_time: Annotated[MicroTime | None, at(2, "When it happened, to the microsecond.", required=True)] = None
+    event_time: Annotated[
+        MicroTime | None, at(2, "When it happened, to the microsecond.", required=True, nullable=True)
+    ] = msgspec.field(default_factory=lambda: None)  # null is there, too
     series: Annotated[EventSeries | None, at(3, "How it repeats; nothing for a single event.")] = None
     reporting_controller: Annotated[str, at(4, "The controller that reports it, as domain/name.")] = ""
     reporting_instance: Annotated[str, at(5, "Which instance of that controller.")] = ""
@@ -90,19 +97,65 @@ def outward(stored: core.Event) -> Event:
 
 
 GROUP = "events.k8s.io"
-_RENAMED = {"involvedObject": "regarding", "message": "note"}
 
 
 def validate(event: Event) -> list[Cause]:
-    """The stored kind's rules, under this version's names. An event that is new-style must say when it was."""
-    causes = [_renamed(cause) for cause in core.validate(inward(event))]
-    is_old = event.deprecated_first_timestamp or event.deprecated_count
-    return causes if event.event_time or is_old else [required("eventTime"), *causes]
+    """The rules of both versions, under the names of the stored one, as Kubernetes tells them. Stricter when it is new."""
+    causes = core.faults(inward(event), "reportingController")
+    is_new = not event.metadata.resource_version
+    return causes + list(_faults_in_new(event)) if is_new else causes
 
 
-def _renamed(cause: Cause) -> Cause:
-    head, dot, rest = cause.field.partition(".")
-    return cause._replace(field=_RENAMED.get(head, head) + dot + rest)
+def _faults_in_new(event: Event) -> Iterator[Cause]:
+    for fault in names.dns_subdomain(event.metadata.name) if event.metadata.name else ():
+        yield invalid("metadata.name", event.metadata.name, fault)
+    yield from _faults_in_series(event)
+    if not event.event_time:
+        yield required("eventTime")
+    if event.type not in ("Normal", "Warning"):
+        yield invalid("type", "", f"has invalid value: {event.type}")
+    for field, given in (
+        ("firstTimestamp", event.deprecated_first_timestamp),
+        ("lastTimestamp", event.deprecated_last_timestamp),
+        ("count", event.deprecated_count),
+        ("source", event.deprecated_source not in (None, core.NO_SOURCE)),
+    ):
+        if given:
+            yield invalid(field, "", "needs to be unset")
+
+
+def _faults_in_series(event: Event) -> Iterator[Cause]:
+    if event.series and event.series.count < 2:
+        yield invalid("series.count", "", "should be at least 2")
+    if event.series and not event.series.last_observed_time:
+        yield required("series.lastObservedTime")
+
+
+# What an update may not change, by its name in the stored version. What is left is the series, and the metadata.
+_FIXED = (
+    ("involvedObject", "regarding", core.NO_REFERENCE),
+    ("reason", "reason", ""),
+    ("message", "note", ""),
+    ("source", "deprecated_source", core.NO_SOURCE),
+    ("firstTimestamp", "deprecated_first_timestamp", None),
+    ("lastTimestamp", "deprecated_last_timestamp", None),
+    ("count", "deprecated_count", 0),
+    ("type", "type", ""),
+    ("eventTime", "event_time", None),
+    ("action", "action", ""),
+    ("related", "related", None),
+    ("reportingController", "reporting_controller", ""),
+    ("reportingInstance", "reporting_instance", ""),
+)
+
+
+def validate_update(new: Event, old: Event) -> list[Cause]:
+    causes = list(_faults_in_series(new)) if new.series != old.series else []
+    for name, field, empty in _FIXED:
+        value = getattr(new, field)
+        if (value or empty) != (getattr(old, field) or empty):
+            causes.append(invalid(name, value, IMMUTABLE))
+    return causes
 
 
 def _field(name: str) -> Any:
@@ -116,6 +169,8 @@ KIND = Kind(
     plural="events",
     short_names=("ev",),
     validate=validate,
+    validate_update=validate_update,
+    tracked=False,
     columns=core.KIND.columns,
     row=lambda event, now: core.row(inward(event), now),
     fields={name: _field(name) for name in core.FIELDS},

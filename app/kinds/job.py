@@ -231,7 +231,6 @@ KIND = Kind(
     columns=COLUMNS,
     row=row,
     fields={"status.successful": lambda job: str(job.status.succeeded)},
-    owns=True,
     orphans=True,
     example=EXAMPLE,
 )

@@ -63,6 +63,7 @@ KIND = Kind(
     version="v1",
     plural="leases",
     validate=validate,
+    tracked=False,
     columns=(
         Column(name="Name", format="name", description="Name of the lease."),
         Column(name="Holder", description="Who holds the lease."),

@@ -12,6 +12,8 @@ from app.kinds.names import NameFormat
 IMMUTABLE = "field is immutable"
 NEGATIVE = "must be greater than or equal to 0"
 ANNOTATIONS_LIMIT = 256 * 1024
+MANAGER_LIMIT = 128  # bytes
+SUBRESOURCE_LIMIT = 256  # bytes
 MOST_CAUSES = 500  # told, of hundreds of thousands that a hostile object could have
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"  # finalizers that carry a deletion's policy
@@ -34,6 +36,22 @@ def _causes(meta: ObjectMeta, namespaced: bool, name_format: NameFormat) -> Iter
     yield from validate_annotations(meta.annotations, "metadata.annotations")
     yield from _owners(meta.owner_references)
     yield from _finalizers(meta.finalizers)
+    for index, entry in enumerate(meta.managed_fields or ()):
+        path = f"metadata.managedFields[{index}]"
+        yield from validate_manager(entry.manager, f"{path}.manager")
+        if len(entry.subresource.encode()) > SUBRESOURCE_LIMIT:
+            yield too_long(f"{path}.subresource", SUBRESOURCE_LIMIT)
+
+
+def validate_manager(manager: str, path: str) -> Iterator[Cause]:
+    """The name under which a write is on record."""
+    if len(manager.encode()) > MANAGER_LIMIT:
+        yield too_long(path, MANAGER_LIMIT)
+    at = 0
+    for character in manager:
+        if not character.isprintable():
+            yield invalid(path, manager, f"invalid character U+{ord(character):04X} (at position {at})")
+        at += len(character.encode())
 
 
 def validate_metadata_update(new: ObjectMeta, old: ObjectMeta) -> list[Cause]:

@@ -69,8 +69,14 @@ def on_update(new: Namespace, old: Namespace) -> Namespace:
     return replace(new, spec=old.spec, status=old.status)
 
 
+def on_finalize(new: Namespace, old: Namespace) -> Namespace:
+    return replace(new, status=old.status)
+
+
 def on_delete(namespace: Namespace) -> Namespace:
-    return replace(namespace, status=replace(namespace.status, phase="Terminating"))
+    """There is no grace: it ends when it is empty."""
+    metadata = replace(namespace.metadata, deletion_grace_period_seconds=None)
+    return replace(namespace, metadata=metadata, status=replace(namespace.status, phase="Terminating"))
 
 
 def held(namespace: Namespace) -> bool:

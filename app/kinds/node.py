@@ -47,19 +47,22 @@ class NodeAddress(Struct):
     address: Annotated[str, at(2, "The address.", required=True)] = ""
 
 
+_TOLD: str = msgspec.field(default_factory=lambda: "")  # there even where nothing is in it: clients insist
+
+
 class NodeSystemInfo(Struct):
     """What kind of machine the node is, as its agent sees it."""
 
-    machine_id: Annotated[str, at(1, "The operating system's id of the machine.", required=True)] = ""
-    system_uuid: Annotated[str, at(2, "The hardware's id of the machine.", required=True)] = ""
-    boot_id: Annotated[str, at(3, "New with each start of the machine.", required=True)] = ""
-    kernel_version: Annotated[str, at(4, "Release of the kernel.", required=True)] = ""
-    os_image: Annotated[str, at(5, "Name and version of the operating system.", required=True)] = ""
-    container_runtime_version: Annotated[str, at(6, "What runs containers, as name://version.", required=True)] = ""
-    kubelet_version: Annotated[str, at(7, "Version of the agent.", required=True)] = ""
-    kube_proxy_version: Annotated[str, at(8, "Obsolete, never set.", required=True)] = ""
-    operating_system: Annotated[str, at(9, "The operating system: linux.", required=True)] = ""
-    architecture: Annotated[str, at(10, "The processor's architecture, such as amd64.", required=True)] = ""
+    machine_id: Annotated[str, at(1, "The operating system's id of the machine.", required=True)] = _TOLD
+    system_uuid: Annotated[str, at(2, "The hardware's id of the machine.", required=True)] = _TOLD
+    boot_id: Annotated[str, at(3, "New with each start of the machine.", required=True)] = _TOLD
+    kernel_version: Annotated[str, at(4, "Release of the kernel.", required=True)] = _TOLD
+    os_image: Annotated[str, at(5, "Name and version of the operating system.", required=True)] = _TOLD
+    container_runtime_version: Annotated[str, at(6, "What runs containers, as name://version.", required=True)] = _TOLD
+    kubelet_version: Annotated[str, at(7, "Version of the agent.", required=True)] = _TOLD
+    kube_proxy_version: Annotated[str, at(8, "Obsolete, never set.", required=True)] = _TOLD
+    operating_system: Annotated[str, at(9, "The operating system: linux.", required=True)] = _TOLD
+    architecture: Annotated[str, at(10, "The processor's architecture, such as amd64.", required=True)] = _TOLD
     swap: Annotated[Opaque | None, at(11, "How much swap space there is.")] = None
 
 

@@ -22,7 +22,7 @@ _BAD_ESCAPE = re.compile(r"~(?![01])")
 
 def inapplicable(why: str) -> ApiError:
     """422: the patch is well-formed, but this document does not allow it."""
-    cause = {"reason": "UnexpectedServerResponse", "message": why}
+    cause = {"reason": "UnexpectedServerResponse", "message": why, "field": "patch"}
     return ApiError(422, "Invalid", "the server rejected our request due to an error in our request", causes=[cause])
 
 

@@ -94,6 +94,14 @@ def _as_pod(spec: PodSpec) -> PodSpec:
     )
 
 
+def as_sent(pod: Pod, sent: Pod) -> Pod:
+    """A pod with defaults, but for what admission adds: that far its client is on record for it."""
+    names = {"priority", "preemption_policy", "tolerations"}
+    if not (sent.spec.service_account_name or sent.spec.service_account):
+        names |= {"service_account_name", "service_account"}
+    return replace(pod, spec=replace(pod.spec, **{name: getattr(sent.spec, name) for name in names}))
+
+
 def _changed(struct: S, **wanted: Any) -> S:
     changes = {name: value for name, value in wanted.items() if getattr(struct, name) is not value}
     return replace(struct, **changes) if changes else struct

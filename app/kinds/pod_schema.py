@@ -99,7 +99,7 @@ class PodSpec(Struct):
     ] = None
     active_deadline_seconds: Annotated[Int64 | None, at(5, "The pod fails if it runs longer than this.")] = None
     dns_policy: Annotated[str, at(6, "ClusterFirst (the default), ClusterFirstWithHostNet, Default or None.")] = ""
-    node_selector: Annotated[dict[str, str], at(7, "Labels that a node must have.")] = msgspec.field(
+    node_selector: Annotated[dict[str, str], at(7, "Labels that a node must have.", map_type="atomic")] = msgspec.field(
         default_factory=dict
     )
     service_account_name: Annotated[str, at(8, "Account that the pod acts as.")] = ""
@@ -142,7 +142,13 @@ class PodSpec(Struct):
     )
     topology_spread_constraints: Annotated[
         tuple[TopologySpreadConstraint, ...],
-        at(33, "How evenly pods are spread over places.", patch_key="topologyKey", patch="merge"),
+        at(
+            33,
+            "How evenly pods are spread over places.",
+            patch_key="topologyKey",
+            patch="merge",
+            list_keys=("topologyKey", "whenUnsatisfiable"),
+        ),
     ] = ()
     ephemeral_containers: Annotated[
         tuple[EphemeralContainer, ...],
@@ -214,7 +220,10 @@ class PodStatus(Struct):
     resource_claim_statuses: Annotated[
         tuple[Opaque, ...], at(15, "Claims made for the pod.", patch_key="name", patch="merge,retainKeys")
     ] = ()
-    host_ips: Annotated[tuple[HostIP, ...], at(16, "All addresses of the node.", patch_key="ip", patch="merge")] = ()
+    host_ips: Annotated[
+        tuple[HostIP, ...],
+        at(16, "All addresses of the node.", patch_key="ip", patch="merge", list_type="atomic"),
+    ] = ()
     observed_generation: Annotated[Int64 | None, at(17, "The generation that this status is about.")] = None
     extended_resource_claim_status: Annotated[Opaque | None, at(18, "Claim that stands for extended resources.")] = None
     allocated_resources: Annotated[dict[str, Quantity], at(19, "Resources that the node has granted the pod.")] = (

@@ -54,6 +54,13 @@ def compare(one: Quantity, other: Quantity) -> int:
     return (left > right) - (left < right)
 
 
+def plus(one: Quantity, other: Quantity, times: int = 1) -> str:
+    """The first and so many times the second, in canonical form; written as the first is, unless that is zero."""
+    left, right = _amount(one), _amount(other)
+    style = left.style if left.nanos else right.style
+    return _written(left.nanos + times * right.nanos, style)
+
+
 def fault(quantity: Quantity) -> str:
     """Why it is not a quantity; empty if it is one."""
     try:
@@ -66,7 +73,10 @@ def fault(quantity: Quantity) -> str:
 @lru_cache(maxsize=4096)
 def canonical(quantity: Quantity) -> str:
     """The form that Kubernetes stores: no fraction, the largest suffix that loses nothing."""
-    nanos, style = _amount(quantity)
+    return _written(*_amount(quantity))
+
+
+def _written(nanos: int, style: Literal["decimal", "binary", "exponent"]) -> str:
     if style == "binary" and nanos % _NANO == 0 and abs(nanos) >= 1024 * _NANO:
         return _in_binary(nanos // _NANO)
     return _in_decimal(nanos, exponent_style=style == "exponent")

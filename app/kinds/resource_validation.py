@@ -2,32 +2,12 @@
 
 from collections.abc import Collection, Iterator, Mapping
 
-from app.kinds import names
 from app.kinds.base import Quantity
 from app.kinds.container import ContainerResizePolicy, ResourceRequirements
 from app.kinds.errors import Cause, duplicate, forbidden, invalid, one_of, required, shown
 from app.kinds.metadata import NEGATIVE
 from app.kinds.quantity import canonical, compare, fault, parse
-
-_NATIVE = ("cpu", "memory", "ephemeral-storage")
-_HUGE = "hugepages-"
-_OTHER_STANDARD = (
-    "configmaps",
-    "limits.cpu",
-    "limits.ephemeral-storage",
-    "limits.memory",
-    "persistentvolumeclaims",
-    "pods",
-    "replicationcontrollers",
-    "requests.cpu",
-    "requests.ephemeral-storage",
-    "requests.memory",
-    "requests.storage",
-    "resourcequotas",
-    "secrets",
-    "services",
-    "storage",
-)
+from app.kinds.resource_names import is_huge, is_native, is_shared, validate_container_name
 
 
 def validate_resources(resources: ResourceRequirements, claims: Collection[str], path: str) -> Iterator[Cause]:
@@ -36,7 +16,7 @@ def validate_resources(resources: ResourceRequirements, claims: Collection[str],
     for name, quantity in resources.requests.items():
         yield from _within(name, quantity, resources.limits, path)
     asked = resources.limits.keys() | resources.requests.keys()
-    if any(name.startswith(_HUGE) for name in asked) and not asked & {"cpu", "memory"}:
+    if any(map(is_huge, asked)) and not asked & {"cpu", "memory"}:
         yield forbidden(path, "HugePages require cpu or memory")
     yield from _claims(resources, claims, f"{path}.claims")
 
@@ -44,7 +24,7 @@ def validate_resources(resources: ResourceRequirements, claims: Collection[str],
 def quantities(amounts: Mapping[str, Quantity], path: str) -> Iterator[Cause]:
     """Each names a resource that containers can have, and how much of it."""
     for name, quantity in amounts.items():
-        yield from _resource_name(name, f"{path}[{name}]")
+        yield from validate_container_name(name, f"{path}[{name}]")
         yield from _quantity(name, quantity, f"{path}[{name}]")
 
 
@@ -60,31 +40,19 @@ def validate_resize(policies: tuple[ContainerResizePolicy, ...], pod_policy: str
             yield invalid(path, policy.restart_policy, "must be 'NotRequired' when `restartPolicy` is 'Never'")
 
 
-def _resource_name(name: str, path: str) -> Iterator[Cause]:
-    for text in names.qualified_name(name):
-        yield invalid(path, name, text)
-    if "/" in name:
-        if not _is_native(name) and name.startswith("requests."):
-            yield invalid(path, name, "doesn't follow extended resource name standard")
-    elif name not in _NATIVE and not name.startswith(_HUGE):
-        if name not in _OTHER_STANDARD:
-            yield invalid(path, name, "must be a standard resource type or fully qualified")
-        yield invalid(path, name, "must be a standard resource for containers")
-
-
 def _quantity(name: str, quantity: Quantity, path: str) -> Iterator[Cause]:
     if text := fault(quantity):
         yield invalid(path, quantity, text)
         return
     if compare(quantity, 0) < 0:
         yield invalid(path, canonical(quantity), NEGATIVE)
-    if not _is_native(name) and parse(quantity).denominator != 1:
+    if not is_native(name) and parse(quantity).denominator != 1:
         yield invalid(path, canonical(quantity), "must be an integer")
 
 
 def _within(name: str, quantity: Quantity, limits: Mapping[str, Quantity], path: str) -> Iterator[Cause]:
     """Requests are at most the limit; exactly the limit for what cannot be shared."""
-    shared = _is_native(name) and not name.startswith(_HUGE)
+    shared = is_shared(name)
     if name not in limits:
         if not shared:
             yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
@@ -98,11 +66,6 @@ def _within(name: str, quantity: Quantity, limits: Mapping[str, Quantity], path:
     elif order > 0:
         text = f"must be less than or equal to {name} limit of {canonical(limit)}"
         yield invalid(f"{path}.requests", canonical(quantity), text)
-
-
-def _is_native(name: str) -> bool:
-    """Kubernetes' own, not what a device plug-in or an administrator added."""
-    return "/" not in name or "kubernetes.io/" in name
 
 
 def _claims(resources: ResourceRequirements, known: Collection[str], path: str) -> Iterator[Cause]:

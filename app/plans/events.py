@@ -27,6 +27,10 @@ def _each(job: Job, reason: str, messages: Sequence[str]) -> tuple[Emit, ...]:
     return tuple(emits)
 
 
+def refused(job: Job, message: str) -> Emit:
+    return Emit("Warning", "FailedCreate", f"Error creating: {message}", job)
+
+
 def suspended(job: Job) -> Emit:
     return Emit("Normal", "Suspended", "Job suspended", job)
 

@@ -13,7 +13,9 @@ from app.kinds.job import Job, is_finished
 from app.kinds.owners import controller_of
 from app.kinds.pod import Pod
 from app.plans import events
+from app.plans.admission import NO_RULES, Rules
 from app.plans.counting import Situation, settle, situation
+from app.plans.job_admission import admitted
 from app.plans.job_pods import Claim, claim
 from app.plans.job_status import Step, written
 from app.plans.plan import Action, Create, Delete, Emit, Move, Names, Plan, SetStatus, Update, earliest
@@ -22,11 +24,12 @@ from app.plans.tracking import is_tracked, loosened
 from app.plans.verdict import completion, deadline_at, outcome
 
 
-def plan(job: Job, pods: Sequence[Pod], now: datetime, names: Names) -> Plan:
+def plan(job: Job, pods: Sequence[Pod], now: datetime, names: Names, rules: Rules = NO_RULES) -> Plan:
     """The next step towards what the Job's spec says.
 
     `pods` must hold all pods that the Job controls and that carry the tracking finalizer, or are active or terminating;
     and the orphans that its selector matches. More of its pods do no harm: those that were counted need no look.
+    `rules` are those of the Job's namespace.
     """
     if not is_ours(job):
         return Plan()
@@ -35,27 +38,28 @@ def plan(job: Job, pods: Sequence[Pod], now: datetime, names: Names) -> Plan:
     if job.spec.completion_mode not in ("", "NonIndexed", "Indexed"):
         return Plan((events.unknown_completion_mode(job),))
     claims = claim(job, pods)
-    step = decide(situation(job, claims.pods, now), names)
+    step = decide(situation(job, claims.pods, now), names, rules)
     after = written(step)
     status = () if after is job else (SetStatus(after),)
-    deadline = deadline_at(after) if step.runs else None
+    deadline = deadline_at(after) if step.outcome is None else None
     return Plan(
-        (*_pods(step, claims), *status, *_events(step, after)),
+        (*_pods(step, claims), *status, *step.move.charged, *_events(step, after)),
         again_at=earliest((step.move.again_at, deadline)),
     )
 
 
-def decide(situation: Situation, names: Names) -> Step:
+def decide(situation: Situation, names: Names, rules: Rules = NO_RULES) -> Step:
     """With an outcome every pod is stopped. Without, pods are adjusted, and that may show that the Job is complete."""
     found = outcome(situation)
-    move = stop_all(situation) if found else _adjusted(situation, names)
+    move = stop_all(situation) if found else _adjusted(situation, names, rules)
     active = len(situation.seen.active) - len(move.delete) + len(move.create)
     found = found or completion(situation, active)
     return Step(situation, move, found, settle(situation, move, found), active)
 
 
-def _adjusted(situation: Situation, names: Names) -> Move:
-    return Move() if situation.job.metadata.deletion_timestamp else adjust(situation, names)
+def _adjusted(situation: Situation, names: Names, rules: Rules) -> Move:
+    job = situation.job
+    return Move() if job.metadata.deletion_timestamp else admitted(job, adjust(situation, names), rules, situation.now)
 
 
 def is_ours(job: Job) -> bool:
@@ -91,6 +95,8 @@ def _events(step: Step, after: Job) -> Iterable[Emit]:
     job = step.situation.job
     yield from events.created(job, step.move.create)
     yield from events.deleted(job, step.move.delete)
+    if step.move.refusal.message:
+        yield events.refused(job, step.move.refusal.message)
     new = [each for each in after.status.conditions if each not in job.status.conditions]
     for each in new:
         yield from _told(step, each)

@@ -81,7 +81,7 @@ def sort_out(job: Job, pods: Sequence[Pod]) -> Seen:
     seen = Seen([], [], [], [], [])
     deleted_is_failed = not replaces_failed_only(job)
     for pod in pods:
-        phase = pod.status.phase
+        phase = _phase(pod)
         if phase in ("Succeeded", "Failed"):
             if is_tracked(pod):
                 _ended(job, pod, seen.succeeded if phase == "Succeeded" else seen.failed, seen.void)
@@ -92,6 +92,12 @@ def sort_out(job: Job, pods: Sequence[Pod]) -> Seen:
             if deleted_is_failed and is_tracked(pod):
                 _ended(job, pod, seen.failed, seen.void)
     return seen
+
+
+def _phase(pod: Pod) -> str:
+    """A pod that is deleted before it gets a node will never run, and nobody is there to say that it has failed."""
+    never_ran = pod.status.phase == "Pending" and not pod.spec.node_name
+    return "Failed" if never_ran and pod.metadata.deletion_timestamp is not None else pod.status.phase
 
 
 def replaces_failed_only(job: Job) -> bool:

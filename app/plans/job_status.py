@@ -9,6 +9,7 @@ from app.kinds.base import Condition
 from app.kinds.conditions import with_condition
 from app.kinds.job import Job, JobStatus, UncountedTerminatedPods, is_true
 from app.kinds.pod import is_ready
+from app.plans import refusals
 from app.plans.backoff import Backoff, noted
 from app.plans.counting import Ledger, Situation
 from app.plans.index_retries import is_limited
@@ -45,6 +46,7 @@ def written(step: Step) -> Job:
     job = step.situation.job
     forgets = step.finishes or is_limited(job)  # an index's own back-off is in its pods
     annotations = noted(job.metadata.annotations, Backoff() if forgets else step.situation.backoff)
+    annotations = refusals.noted(annotations, step.move.refusal)
     status = _status(step)
     if status == job.status and annotations is job.metadata.annotations:
         return job

@@ -3,8 +3,10 @@
 Called by the namespace controller. Nothing is created in a namespace that is going: one that was found empty stays so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 from msgspec.structs import replace
 
@@ -13,43 +15,114 @@ from app.kinds.namespace import FINALIZER, Namespace
 from app.plans.plan import Delete, Plan, Update
 
 LOOK_AGAIN = timedelta(seconds=5)  # at content whose end nobody would tell of
-REMAINING = "NamespaceContentRemaining"
 
 
-def plan(namespace: Namespace, left: Mapping[str, int], living: Sequence[Object], now: datetime) -> Plan:
-    """`left`: how many objects of which kinds are in it. `living`: some of those that nobody has asked to go yet, or all."""
+@dataclass(frozen=True, kw_only=True)
+class Content:
+    """What was found in a namespace.
+
+    living: some of the objects that nobody has asked to go yet, or all.
+    left: how many objects there are, by resource.
+    finalizers: how many of them each finalizer holds.
+    failures: what went wrong when it was looked at.
+    """
+
+    living: Sequence[Object] = ()
+    left: Mapping[str, int] = field(default_factory=dict)
+    finalizers: Mapping[str, int] = field(default_factory=dict)
+    failures: Sequence[str] = ()
+
+
+def plan(namespace: Namespace, content: Content, now: datetime) -> Plan:
     if not is_to_be_emptied(namespace):
         return Plan()
-    if living:
-        return Plan(tuple(Delete(each, propagation="Background") for each in living), again_at=now)
-    if left:
-        told = _telling(namespace, left, now)
+    if content.living:
+        return Plan(tuple(Delete(each, propagation="Background") for each in content.living), again_at=now)
+    told = _telling(namespace, content, now)
+    if content.left or content.failures:
         return Plan((Update(told, namespace),) if told != namespace else (), again_at=now + LOOK_AGAIN)
-    finalizers = tuple(each for each in namespace.spec.finalizers if each != FINALIZER)
-    return Plan((Update(replace(namespace, spec=replace(namespace.spec, finalizers=finalizers)), namespace),))
+    finalizers = tuple(sorted({each for each in namespace.spec.finalizers if each != FINALIZER}))
+    return Plan((Update(replace(told, spec=replace(told.spec, finalizers=finalizers)), namespace),))
 
 
 def is_to_be_emptied(namespace: Namespace) -> bool:
     return namespace.metadata.deletion_timestamp is not None and FINALIZER in namespace.spec.finalizers
 
 
-def _telling(namespace: Namespace, left: Mapping[str, int], now: datetime) -> Namespace:
-    """With the condition that says what is still there."""
-    old = {each.type: each for each in namespace.status.conditions}
-    since = old[REMAINING].last_transition_time if REMAINING in old else now
-    counted = ", ".join(_counted(resource, left[resource]) for resource in sorted(left))
-    remaining = Condition(
-        type=REMAINING,
-        status="True",
-        last_transition_time=since,
-        reason="SomeResourcesRemain",
-        message=f"Some resources are remaining: {counted}",
+def _telling(namespace: Namespace, content: Content, now: datetime) -> Namespace:
+    """With the conditions that say how far it is. Those of others stay, and each keeps its place."""
+    conditions = {each.type: each for each in namespace.status.conditions}
+    for new in _conditions(content):
+        old = conditions.get(new.type)
+        since = old.last_transition_time if old is not None and old.status == new.status else now
+        conditions[new.type] = replace(new, last_transition_time=since)
+    return replace(namespace, status=replace(namespace.status, conditions=tuple(conditions.values())))
+
+
+def _conditions(content: Content) -> Iterator[Condition]:
+    """Kubernetes' own, in its order and words. Discovery and parsing cannot fail here: all kinds are at hand."""
+    left = sorted(_counted(resource, count) for resource, count in content.left.items())
+    held = sorted(f"{name} in {count} resource instances" for name, count in content.finalizers.items())
+    yield from _FOUND
+    yield _condition(
+        _DELETED, f"Failed to delete all resource types, {len(content.failures)} remaining", sorted(content.failures)
     )
-    conditions = tuple((old | {REMAINING: remaining}).values())
-    return replace(namespace, status=replace(namespace.status, conditions=conditions))
+    yield _condition(_REMOVED, "Some resources are remaining", left)
+    yield _condition(_FREED, "Some content in the namespace has finalizers remaining", held)
+
+
+class _Wording(NamedTuple):
+    """Of a condition, and the reasons for its being false and true."""
+
+    type: str
+    well: str
+    message: str
+    ill: str = ""
+
+
+_DELETED = _Wording(
+    "NamespaceDeletionContentFailure",
+    "ContentDeleted",
+    "All content successfully deleted, may be waiting on finalization",
+    "ContentDeletionFailed",
+)
+_REMOVED = _Wording(
+    "NamespaceContentRemaining", "ContentRemoved", "All content successfully removed", "SomeResourcesRemain"
+)
+_FREED = _Wording(
+    "NamespaceFinalizersRemaining",
+    "ContentHasNoFinalizers",
+    "All content-preserving finalizers finished",
+    "SomeFinalizersRemain",
+)
+
+
+def _condition(wording: _Wording, what: str, which: Sequence[str]) -> Condition:
+    """True if there is anything to list."""
+    if not which:
+        return Condition(type=wording.type, status="False", reason=wording.well, message=wording.message)
+    return Condition(type=wording.type, status="True", reason=wording.ill, message=f"{what}: {', '.join(which)}")
+
+
+_FOUND = (
+    _condition(
+        _Wording("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+        "",
+        (),
+    ),
+    _condition(
+        _Wording(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        "",
+        (),
+    ),
+)
 
 
 def _counted(resource: str, count: int) -> str:
-    """Kubernetes' wording, in which resources of the core group end in a dot."""
+    """In Kubernetes' wording resources of the core group end in a dot."""
     plural, _, group = resource.partition(".")
     return f"{plural}.{group} has {count} resource instances"

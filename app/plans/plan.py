@@ -12,6 +12,7 @@ import msgspec
 from app.kinds.base import Object
 from app.kinds.metadata import Propagation
 from app.kinds.pod import Pod
+from app.plans.refusals import NONE, Refusal
 
 Names = Callable[[str], str]  # prefix -> an unused name that starts with it: randomness is handed in
 
@@ -21,7 +22,7 @@ class _Action(msgspec.Struct, frozen=True):
 
 
 class Create(_Action, frozen=True):
-    """Create the object. Its name is set; uid, creation time and defaults are the registry's."""
+    """Create the object. Its name is set; creation time, defaults, and the uid if it has none, are the registry's."""
 
     object: Object
 
@@ -78,8 +79,13 @@ def earliest(moments: Iterable[datetime | None]) -> datetime | None:
 
 
 class Move(msgspec.Struct, frozen=True):
-    """Which pods are to start and to stop: a part of a plan, before it is known what that does to the counts."""
+    """Which pods are to start and to stop: a part of a plan, before it is known what that does to the counts.
+
+    charged: the quotas as they are once these pods are created. refusal: of pods that are wanted and may not be created.
+    """
 
     delete: tuple[Pod, ...] = ()
     create: tuple[Pod, ...] = ()
     again_at: datetime | None = None
+    charged: tuple[Update, ...] = ()
+    refusal: Refusal = NONE

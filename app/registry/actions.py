@@ -81,7 +81,7 @@ def _deleted(kind: Kind, action: Delete, now: datetime) -> Write:
 def _created(obj: Object, now: datetime) -> Object:
     """What a controller creates has been checked as a part of what it was made from; identity and defaults are added."""
     kind = kind_of(type(obj))
-    metadata = msgspec.structs.replace(obj.metadata, uid=str(uuid4()), creation_timestamp=now)
+    metadata = msgspec.structs.replace(obj.metadata, uid=obj.metadata.uid or str(uuid4()), creation_timestamp=now)
     made: Object = kind.on_create(kind.prepare(msgspec.structs.replace(obj, metadata=metadata)), now)
     return made
 

@@ -1,26 +1,76 @@
-"""What a fresh cluster starts with: the namespaces that everybody expects, and their default service accounts."""
+"""What a fresh cluster starts with: the namespaces that everybody expects, their default service accounts, roles, priorities."""
 
-from app.kinds import by_name
-from app.kinds.base import Kind, ObjectMeta
-from app.kinds.errors import ApiError
-from app.kinds.namespace import FIRST
-from app.registry.objects import Registry, create
+from collections.abc import Iterator
+from typing import NamedTuple, cast
+
+from msgspec.structs import replace
+
+from app.kinds.base import Kind, Object, ObjectMeta
+from app.kinds.cluster_role import ClusterRole
+from app.kinds.namespace import FIRST, Namespace
+from app.kinds.namespace import KIND as NAMESPACES
+from app.kinds.priorityclass import KIND as PRIORITY_CLASSES
+from app.kinds.priorityclass import SYSTEM
+from app.kinds.serviceaccount import KIND as ACCOUNTS
+from app.kinds.serviceaccount import ServiceAccount
+from app.plans.access import beyond
+from app.registry import default_roles
+from app.registry.actions import kind_of
+from app.registry.codec import decode, key_of, write_of
+from app.registry.objects import Registry, new
+from app.store import Conflict, Head, Key, Write
+
+_TRIES = 8
+
+
+class _Wanted(NamedTuple):
+    kind: Kind
+    namespace: str
+    object: Object
 
 
 async def bootstrap(registry: Registry) -> None:
-    """Create what is missing. Many processes may do so at once."""
-    namespace, account = by_name("", "Namespace"), by_name("", "ServiceAccount")
-    if namespace is None or account is None:
-        raise LookupError("the kinds Namespace and ServiceAccount are part of every build")
-    for name in FIRST:
-        await _ensure(registry, namespace, "", name)
-    for name in FIRST:
-        await _ensure(registry, account, name, "default")
+    """Create what is missing: one look, and one write if there is something. Many processes may do so at once."""
+    wanted = {key_of(each.kind, each.namespace, each.object.metadata.name): each for each in _all()}
+    for attempt in range(_TRIES):
+        writes = _writes(registry, wanted, await registry.store.get_many(list(wanted)))
+        try:
+            if writes:
+                await registry.store.commit(writes)
+            return
+        except Conflict:  # another process was quicker, and may have left something to do
+            if attempt == _TRIES - 1:
+                raise
 
 
-async def _ensure(registry: Registry, kind: Kind, namespace: str, name: str) -> None:
-    try:
-        await create(registry, kind, namespace, kind.type(metadata=ObjectMeta(name=name)))
-    except ApiError as error:
-        if error.reason != "AlreadyExists":
-            raise
+def _all() -> Iterator[_Wanted]:
+    for name in FIRST:
+        yield _Wanted(NAMESPACES, "", Namespace(metadata=ObjectMeta(name=name)))
+    for namespace in FIRST:
+        yield _Wanted(ACCOUNTS, namespace, ServiceAccount(metadata=ObjectMeta(name="default")))
+    for priority_class in SYSTEM:
+        yield _Wanted(PRIORITY_CLASSES, "", priority_class)
+    for each in default_roles.objects():
+        yield _Wanted(kind_of(type(each)), "", each)
+
+
+def _writes(registry: Registry, wanted: dict[Key, _Wanted], found: dict[Key, Head]) -> list[Write]:
+    now = registry.now()
+    missing = [each for key, each in wanted.items() if key not in found]
+    writes = [write_of(each.kind, new(each.kind, each.namespace, each.object, now), "A") for each in missing]
+    for key, head in found.items():
+        each = wanted[key]
+        if isinstance(each.object, ClusterRole):
+            old = cast("ClusterRole", decode(each.kind, head))
+            whole = _with_lacking(old, each.object)
+            if whole != old:
+                writes.append(write_of(each.kind, whole, "M", old))
+    return writes
+
+
+def _with_lacking(old: ClusterRole, default: ClusterRole) -> ClusterRole:
+    """The role with the rules that an earlier version did not have, unless somebody wants it left as it is."""
+    if old.aggregation_rule is not None or old.metadata.annotations.get(default_roles.UPDATED) != "true":
+        return old
+    lacking = beyond(old.rules, default.rules)
+    return replace(old, rules=(*old.rules, *lacking)) if lacking else old

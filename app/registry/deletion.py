@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from app.kinds.base import Kind, Object
+from app.kinds.event import KIND as EVENTS
 from app.kinds.metadata import FOREGROUND, ORPHAN, Propagation
 
 
@@ -41,7 +42,7 @@ def is_over(kind: Kind, obj: Object) -> bool:
 def _marked(obj: Object, now: datetime, grace: int) -> Object:
     meta = obj.metadata
     pending = meta.deletion_grace_period_seconds
-    if meta.deletion_timestamp is not None and pending is not None and pending <= grace:
+    if meta.deletion_timestamp is not None and (pending is None or pending <= grace):
         return obj
     asked_at = now
     if meta.deletion_timestamp is not None and pending is not None:
@@ -58,8 +59,8 @@ def _marked(obj: Object, now: datetime, grace: int) -> Object:
 def _with_propagation(kind: Kind, obj: Object, propagation: Propagation | None) -> Object:
     """Finalizers carry the policy until the garbage collector has done its part."""
     finalizers = obj.metadata.finalizers
-    if not kind.owns:
-        return obj  # nobody would ever remove the finalizer
+    if kind.resource == EVENTS.resource:
+        return obj  # may own nothing, so the garbage collector never looks at one
     if propagation is None:
         if ORPHAN in finalizers or FOREGROUND in finalizers or not kind.orphans:
             return obj

@@ -4,7 +4,7 @@ The API calls these with decoded objects and gets the bytes to send. Every write
 was made from as preconditions; what the client did not pin is tried again on the newest version.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -17,9 +17,16 @@ import msgspec
 from app.kinds import errors
 from app.kinds.base import Kind, Object, ObjectMeta
 from app.kinds.errors import ApiError, Cause
+from app.kinds.managed_fields import Writer, after_create, after_update, is_same, with_entries
 from app.kinds.metadata import validate_metadata, validate_metadata_update
 from app.kinds.namespace import KIND as NAMESPACE
+from app.kinds.pod import Pod
+from app.kinds.pod_defaults import as_sent
+from app.kinds.resourcequota import KIND as QUOTA
+from app.plans.admission import NO_RULES, Rules, completed, judged
+from app.plans.plan import Update
 from app.registry import deletion
+from app.registry.admission import Admission
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
 from app.registry.policy import Policy
 from app.store import Conflict, Head, Key, Store, Write, guard
@@ -43,6 +50,10 @@ class Registry:
     @cached_property
     def policy(self) -> Policy:
         return Policy(self.store)
+
+    @cached_property
+    def admission(self) -> Admission:
+        return Admission(self.store, self.policy)
 
 
 @dataclass(frozen=True)
@@ -68,25 +79,59 @@ async def find(registry: Registry, kind: Kind, namespace: str, name: str) -> Hea
 # --- create
 
 
-async def create(registry: Registry, kind: Kind, namespace: str, obj: Object, *, dry_run: bool = False) -> Answer:
+async def create(
+    registry: Registry,
+    kind: Kind,
+    namespace: str,
+    obj: Object,
+    *,
+    by: Writer | None = None,
+    dry_run: bool = False,
+) -> Answer:
     """Create `obj` in `namespace`; 409 if the name is taken, 404 or 403 for a namespace that is absent or going."""
-    generated = not obj.metadata.name
+    again = {"Conflict"} if obj.metadata.name else {"Conflict", "AlreadyExists"}
     for attempt in range(_TRIES):
-        ready = new(kind, namespace, obj, registry.now())
+        rules = await registry.admission.rules(namespace)
         try:
-            return await _store_new(registry, kind, ready, dry_run)
+            async with registry.admission.turn(namespace, rules):
+                ready, charged = await _admitted(registry, kind, namespace, obj, by)
+                return await _store_new(registry, kind, ready, charged, dry_run)
         except ApiError as error:
-            if not (generated and error.reason == "AlreadyExists") or attempt == _TRIES - 1:
+            if error.reason not in again or attempt == _TRIES - 1:
                 raise
     raise AssertionError("unreachable: the last try returns or raises")
 
 
-def new(kind: Kind, namespace: str, obj: Object, now: datetime) -> Object:
+async def _admitted(
+    registry: Registry, kind: Kind, namespace: str, obj: Object, by: Writer | None
+) -> tuple[Object, Sequence[Update]]:
+    """The object as it will be stored, and the quotas that it is charged to. Only the newest rules may refuse it."""
+    rules = await registry.admission.rules(namespace)
+    try:
+        made = new(kind, namespace, obj, registry.now(), rules, by)
+        return made, judged(kind.resource, made, rules)
+    except ApiError as error:
+        if error.reason != "Forbidden":
+            raise
+    await registry.admission.catch_up()
+    if kind.namespaced:
+        await _check_place(registry, kind, namespace, obj.metadata.name)
+    rules = await registry.admission.rules(namespace)
+    made = new(kind, namespace, obj, registry.now(), rules, by)
+    return made, judged(kind.resource, made, rules)
+
+
+def new(
+    kind: Kind, namespace: str, obj: Object, now: datetime, rules: Rules = NO_RULES, by: Writer | None = None
+) -> Object:
     """The object as it will be stored, or a 422 with every cause."""
-    sent = obj.metadata
-    if sent.resource_version:
+    if obj.metadata.resource_version:
         raise errors.bad_request("resourceVersion should not be set on objects to be created")
-    _check_namespace(kind, namespace, sent)
+    _check_namespace(kind, namespace, obj.metadata)
+    given = obj
+    if isinstance(obj, Pod):
+        obj = completed(_within(obj, namespace), rules)
+    sent = obj.metadata
     metadata = msgspec.structs.replace(
         sent,
         name=sent.name or (random_name(sent.generate_name) if sent.generate_name else ""),
@@ -97,10 +142,13 @@ def new(kind: Kind, namespace: str, obj: Object, now: datetime) -> Object:
         deletion_grace_period_seconds=None,
         generation=0,
         self_link="",
-        managed_fields=(),
+        managed_fields=None,
     )
     drafted = kind.prepare(msgspec.structs.replace(obj, metadata=metadata))
     made: Object = kind.prepare(kind.on_create(drafted, now))
+    if by is not None:  # owns what it sent and its defaults, not what admission and the kind have added
+        own = as_sent(kind.prepare(given), given) if isinstance(given, Pod) else drafted
+        made = with_entries(made, after_create(kind, own, given.metadata.managed_fields, by))
     causes = validate_metadata(made.metadata, namespaced=kind.namespaced, name_format=kind.name_format)
     _refuse(kind, made, causes + kind.validate(made))
     return made
@@ -113,34 +161,48 @@ def _check_namespace(kind: Kind, namespace: str, sent: ObjectMeta) -> None:
         )
 
 
-async def _store_new(registry: Registry, kind: Kind, obj: Object, dry_run: bool) -> Answer:
+def _within(pod: Pod, namespace: str) -> Pod:
+    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))
+
+
+async def _store_new(registry: Registry, kind: Kind, obj: Object, charged: Sequence[Update], dry_run: bool) -> Answer:
     write = write_of(kind, obj, "A")
     warnings = tuple(kind.warnings(obj, None))
     writes = [write, guard(Key(NAMESPACES, "", obj.metadata.namespace))] if kind.namespaced else [write]
     if dry_run:
         await _check_new(registry, kind, writes)
         return Answer(write.body, warnings)
+    writes += [write_of(QUOTA, each.object, "M", each.old) for each in charged]
     try:
         revision = (await registry.store.commit(writes))[0]
     except Conflict as conflict:
-        raise await _why_not(registry, kind, obj, conflict.keys[0]) from conflict
+        raise await _why_not(registry, kind, write.key, conflict) from conflict
     return Answer(versioned(write.body, revision), warnings)
 
 
 async def _check_new(registry: Registry, kind: Kind, writes: list[Write]) -> None:
-    found = await registry.store.get_many([write.key for write in writes])
-    if writes[0].key in found:
-        raise errors.already_exists(kind.resource, writes[0].key.name)
+    key = writes[0].key
+    if await registry.store.get(key):
+        raise errors.already_exists(kind.resource, key.name)
     if kind.namespaced:
-        namespace = found.get(writes[1].key)
-        if namespace is None or decode(NAMESPACE, namespace).metadata.deletion_timestamp is not None:
-            raise _no_place(kind, writes[0].key.name, writes[1].key.name, namespace)
+        await _check_place(registry, kind, key.namespace, key.name)
 
 
-async def _why_not(registry: Registry, kind: Kind, obj: Object, key: Key) -> ApiError:
-    if key.kind == kind.resource and key.name == obj.metadata.name and key.namespace == obj.metadata.namespace:
-        return errors.already_exists(kind.resource, obj.metadata.name)
-    return _no_place(kind, obj.metadata.name, key.name, await registry.store.get(key))
+async def _check_place(registry: Registry, kind: Kind, namespace: str, name: str) -> None:
+    found = await registry.store.get(Key(NAMESPACES, "", namespace))
+    if found is None or decode(NAMESPACE, found).metadata.deletion_timestamp is not None:
+        raise _no_place(kind, name, namespace, found)
+
+
+async def _why_not(registry: Registry, kind: Kind, key: Key, conflict: Conflict) -> ApiError:
+    """The name is taken; or the namespace is no place; or a quota that it was charged to has changed."""
+    if key in conflict.keys:
+        return errors.already_exists(kind.resource, key.name)
+    changed = conflict.keys[0]
+    if changed.kind == NAMESPACES:
+        return _no_place(kind, key.name, changed.name, await registry.store.get(changed))
+    await registry.admission.catch_up(conflict.revision)
+    return errors.conflict(changed.kind, changed.name)
 
 
 def _no_place(kind: Kind, name: str, namespace: str, found: Head | None) -> ApiError:
@@ -166,18 +228,20 @@ async def update(
     dry_run: bool = False,
 ) -> Answer:
     """Replace the object, or its status, by what was sent."""
-    return await edit(registry, kind, namespace, name, lambda _: sent, status=status, dry_run=dry_run)
+    return await edit(registry, kind, namespace, name, lambda _: sent, Terms(status=status, dry_run=dry_run))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """Whether an edit is of the status, who is on record for it, and whether it is only for show."""
+
+    status: bool = False
+    by: Writer | None = None
+    dry_run: bool = False
 
 
 async def edit(
-    registry: Registry,
-    kind: Kind,
-    namespace: str,
-    name: str,
-    change: Edit,
-    *,
-    status: bool = False,
-    dry_run: bool = False,
+    registry: Registry, kind: Kind, namespace: str, name: str, change: Edit, terms: Terms = Terms()
 ) -> Answer:
     """Apply `change` to the newest version. If what it returns names no resourceVersion, a conflict is tried again."""
     for _ in range(_TRIES):
@@ -186,7 +250,9 @@ async def edit(
         sent = change(old)
         _check_identity(kind, sent, old)
         try:
-            return await _store_next(registry, kind, old, revised(kind, sent, old, status=status), dry_run)
+            made = revised(kind, sent, old, terms)
+            await registry.admission.check_update(made)
+            return await _store_next(registry, kind, old, made, terms.dry_run)
         except Conflict:  # somebody was quicker; a client that pinned a version is told by _check_identity
             continue
     raise errors.conflict(kind.resource, name)
@@ -209,14 +275,19 @@ def _check_identity(kind: Kind, sent: Object, old: Object) -> None:
         raise errors.conflict(kind.resource, old.metadata.name)
 
 
-def revised(kind: Kind, sent: Object, old: Object, *, status: bool) -> Object:
+def revised(kind: Kind, sent: Object, old: Object, terms: Terms) -> Object:
     """The next version of `old`, or a 422 with every cause."""
+    entries = sent.metadata.managed_fields
     meta = _next_metadata(sent.metadata, old.metadata)
     sent = kind.prepare(msgspec.structs.replace(sent, metadata=meta))
-    made: Object = _next_status(sent, old) if status else kind.on_update(sent, old)
+    made: Object = _next_status(sent, old) if terms.status else kind.on_update(sent, old)
+    if terms.by is not None:
+        touched = made if terms.status else _without_status(kind, sent, old)
+        entries = after_update(kind, touched, old, entries, terms.by)
+        made = made if made == old and is_same(entries, old.metadata.managed_fields) else with_entries(made, entries)
     causes = validate_metadata(made.metadata, namespaced=kind.namespaced, name_format=kind.name_format)
     causes += validate_metadata_update(made.metadata, old.metadata)
-    causes += kind.validate_status(made, old) if status else kind.validate(made) + kind.validate_update(made, old)
+    causes += kind.validate_status(made, old) if terms.status else kind.validate(made) + kind.validate_update(made, old)
     _refuse(kind, made, causes)
     return made
 
@@ -243,6 +314,11 @@ def _next_status(sent: Object, old: Object) -> Object:
     """A status write keeps labels and annotations, and everything else as it was."""
     meta = msgspec.structs.replace(old.metadata, labels=sent.metadata.labels, annotations=sent.metadata.annotations)
     return msgspec.structs.replace(old, metadata=meta, status=cast("Any", sent).status)  # only kinds with one come here
+
+
+def _without_status(kind: Kind, sent: Object, old: Object) -> Object:
+    """What was sent, but for a status that an update does not touch."""
+    return msgspec.structs.replace(sent, status=cast("Any", old).status) if kind.has_status else sent
 
 
 async def _store_next(registry: Registry, kind: Kind, old: Object, made: Object, dry_run: bool) -> Answer:
@@ -295,7 +371,7 @@ async def delete(
         raise errors.refused(kind.resource, name, f"this {kind.singular} may not be deleted")
     for _ in range(_TRIES):
         old = decode(kind, await find(registry, kind, namespace, name))
-        _check_preconditions(kind, old, preconditions)
+        check_preconditions(kind, old, preconditions)
         left = deletion.begin(kind, old, registry.now(), demand)
         write = write_of(kind, left or old, "M" if left else "D", old)
         if dry_run or left == old:
@@ -308,7 +384,7 @@ async def delete(
     raise errors.conflict(kind.resource, name)
 
 
-def _check_preconditions(kind: Kind, old: Object, wanted: Preconditions) -> None:
+def check_preconditions(kind: Kind, old: Object, wanted: Preconditions) -> None:
     meta = old.metadata
     for label, asked, actual in (
         ("UID", wanted.uid, meta.uid),

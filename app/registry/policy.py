@@ -8,6 +8,7 @@ by the preconditions of the write set, as everywhere.
 import asyncio
 
 from app.kinds import KINDS
+from app.registry.rights import Rights
 from app.store import Mirror, Store
 
 POLICY = frozenset(
@@ -32,6 +33,7 @@ class Policy:
         self._lock = asyncio.Lock()
         self._mirror: Mirror | None = None
         self._since = 0
+        self.rights = Rights(self.mirror)
 
     async def mirror(self) -> Mirror:
         """The objects of the kinds in `POLICY`, by key."""

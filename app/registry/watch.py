@@ -1,74 +1,27 @@
-"""Lists and watches with selectors, for any kind. The API turns what comes out of here into chunks.
+"""Watches with selectors, for any kind. The API turns what comes out of here into chunks.
 
 A watch is a cursor in the feed: it replays from history what the feed no longer holds, then follows. It owns no queue, so a
 slow client costs no memory; one that falls behind what is remembered is told so with a 410.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from app.kinds.base import Kind
 from app.kinds.errors import gone
-from app.store import Change, Compacted, Head, Key, Marks, Page, Query, Store, topic_of
+from app.registry.lists import Scope
+from app.store import Change, Compacted, Head, Store, topic_of
 
-REPLAYED = 500  # changes that one watcher reads from history at once
-ROWS_AT_LEAST = 500  # looked at in one query for a selective list, however short its pages
+REPLAYED = 500  # changes that one watcher is given at once
+REPLAYED_BYTES = 1 << 20  # their bodies; a larger one comes alone
 Seen = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 class Event(NamedTuple):
-    """What one watcher sees of one change."""
+    """What one watcher sees of one change. All that see it as the same type see the same object."""
 
     type: Seen
     object: Change | Head
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scope:
-    """Which objects: a kind, perhaps one namespace, and selectors.
-
-    `node` and `name` are what selectors demand of spec.nodeName and metadata.name, so that an index may help; `matches`
-    is whatever else they demand.
-    """
-
-    kind: Kind
-    namespace: str | None = None
-    name: str | None = None
-    node: str | None = None
-    matches: Callable[[Key, Marks], bool] | None = None
-
-    def query(self, after: tuple[str, str] | None = None, limit: int | None = None) -> Query:
-        return Query(
-            kind=self.kind.resource, namespace=self.namespace, name=self.name, node=self.node, after=after, limit=limit
-        )
-
-    def selects(self, key: Key, marks: Marks) -> bool:
-        if self.namespace is not None and key.namespace != self.namespace:
-            return False
-        if self.name is not None and key.name != self.name:
-            return False
-        if self.node is not None and marks.fields.get("spec.nodeName") != self.node:
-            return False
-        return self.matches is None or self.matches(key, marks)
-
-
-async def list_page(store: Store, scope: Scope, after: tuple[str, str] | None, limit: int | None) -> Page:
-    """A page of what is selected. A selective page is filled by reading on, so it is short only at the end."""
-    if scope.matches is None:
-        return await store.list(scope.query(after, limit))
-    found: list[Head] = []
-    first: int | None = None
-    rows = None if limit is None else max(limit, ROWS_AT_LEAST)
-    while True:
-        page = await store.list(scope.query(after, rows))
-        first = first or page.revision
-        found += [head for head in page.heads if scope.selects(head.key, head.marks)]
-        if not page.more:
-            return Page(found[:limit], first, more=limit is not None and len(found) > limit)
-        if limit is not None and len(found) >= limit:
-            return Page(found[:limit], first, more=True)
-        after = (page.heads[-1].key.namespace, page.heads[-1].key.name)
 
 
 @dataclass
@@ -80,7 +33,10 @@ class Watch:
     revision: int
 
     async def next_events(self, seconds: float) -> Sequence[Event]:
-        """What has happened since; waits for it at most `seconds`, then returns nothing. Raises a 410 if it is too late."""
+        """What has happened since; waits for it at most `seconds`, then returns nothing. Raises a 410 if it is too late.
+
+        Of what is long it gives a part, so that a client that has fallen behind cannot have it all put into memory.
+        """
         feed = self.store.feed
         topic = topic_of(self.scope.kind.resource, self.scope.node)
         changes: Sequence[Change] | None
@@ -92,8 +48,12 @@ class Watch:
             changes = await self._from_history(upper)
             if len(changes) == REPLAYED:
                 upper = changes[-1].revision  # the rest next time: a day of history would not fit into memory
+        part = changes[: _few(changes)]
+        if len(part) < len(changes):
+            upper = part[-1].revision
+        events = await self._with_last_states([event for change in part if (event := self._seen(change))])
         self.revision = max(self.revision, upper)
-        return [event for change in changes if (event := self._seen(change))]
+        return events
 
     async def _from_history(self, upper: int) -> Sequence[Change]:
         try:
@@ -108,3 +68,30 @@ class Watch:
         if now:
             return Event("MODIFIED" if before else "ADDED", change)
         return Event("DELETED", change) if before else None
+
+    async def _with_last_states(self, events: list[Event]) -> list[Event]:
+        """Who no longer sees an object is shown it as it was when it was still selected."""
+        left = [each.object for each in events if each.type == "DELETED"]
+        changed = [each for each in left if isinstance(each, Change) and each.old_marks is not None]
+        if not changed:
+            return events
+        await self.store.look_back(changed)
+        return [_as_it_was(each) if each.type == "DELETED" else each for each in events]
+
+
+def _few(changes: Sequence[Change]) -> int:
+    """How many of the changes are handed out at once."""
+    size = 0
+    for count, change in enumerate(changes[:REPLAYED]):
+        size += len(change.body)
+        if size > REPLAYED_BYTES and count:
+            return count
+    return min(len(changes), REPLAYED)
+
+
+def _as_it_was(event: Event) -> Event:
+    """The state before the change, under the revision of the change: there the watcher goes on."""
+    change = event.object
+    if isinstance(change, Head) or change.body_before is None or change.old_marks is None:
+        return event
+    return Event(event.type, Head(change.key, change.uid, change.revision, change.body_before, change.old_marks))

@@ -73,6 +73,14 @@ class ContainerStatus:
     termination_message: str = ""
 
 
+class ContainerUsage(NamedTuple):
+    """What a running container uses: CPU time in nanoseconds since it started, and bytes of memory now."""
+
+    key: ContainerKey
+    cpu: int
+    memory: int
+
+
 class LogChunk(NamedTuple):
     """Bytes of a container's log from `offset` on, each line as `<RFC3339Nano> stdout|stderr F|P <text>\\n`.
 
@@ -125,6 +133,9 @@ class Runtime(Protocol):
 
     async def status(self, key: ContainerKey) -> ContainerStatus | None:
         """One container as `list` tells it, cheaply: what to ask after an event. None if it is not known."""
+
+    async def usage(self) -> Sequence[ContainerUsage]:
+        """What the containers that run use; cheap, however many there are. One that cannot be told is left out."""
 
     def events(self) -> AsyncIterator[ContainerKey]:
         """Keys of containers that started or ended. Hints: one may be missed, then `list()` tells.

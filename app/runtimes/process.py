@@ -16,17 +16,26 @@ import logging
 import os
 import shutil
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 
-from app.runtimes import cgroup, process_files, process_launch, process_mounts, process_status, process_table
+from app.runtimes import (
+    cgroup,
+    process_files,
+    process_launch,
+    process_mounts,
+    process_status,
+    process_table,
+    process_usage,
+)
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
     ContainerStatus,
+    ContainerUsage,
     LogChunk,
     RuntimeInfo,
     SandboxSpec,
@@ -53,6 +62,12 @@ class _Container:
     shim: Identity | None = None
     pidfd: int = -1
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    process: Process | None = None
+
+    def first(self) -> Process | None:
+        """The container's first process, once it has said who it is; looked up once."""
+        self.process = self.process or self.folder.main()
+        return self.process
 
 
 class ProcessRuntime:
@@ -147,6 +162,15 @@ class ProcessRuntime:
     async def status(self, key: ContainerKey) -> ContainerStatus | None:
         container = self._container(key)
         return container.status if container else None
+
+    async def usage(self) -> Sequence[ContainerUsage]:
+        running = [
+            (container.folder.key, main.pid)
+            for pod in self._pods.values()
+            for container in pod.values()
+            if not container.ended.is_set() and (main := container.first())
+        ]
+        return await asyncio.to_thread(process_usage.of_containers, running, self._cgroup)
 
     def events(self) -> AsyncIterator[ContainerKey]:
         return self._events.read()

@@ -8,6 +8,7 @@ from app.store.logs import Append, Stream
 from app.store.mirror import Mirror
 from app.store.read import Head, Page, Query
 from app.store.store import Store, open_store
+from app.store.tokens import Holder, Need
 from app.store.wait import reachable
 
 __all__ = [
@@ -19,9 +20,11 @@ __all__ = [
     "Conflict",
     "Feed",
     "Head",
+    "Holder",
     "Key",
     "Marks",
     "Mirror",
+    "Need",
     "OutcomeUnknown",
     "Page",
     "Query",

@@ -227,6 +227,7 @@ def _fail(waiting: _Waiting, error: Exception) -> None:
 
 def _change(write: Write, revision: int) -> Change:
     change = Change(revision, write.key, write.uid, write.change, write.body, write.marks, write.old_marks)
+    change.previous = write.expected if write.expected >= 0 else None
     change.object = write.object
     return change
 

@@ -32,13 +32,27 @@ decode_marks = _MARKS.decode
 
 
 class Change:
-    """One version of one object. `body` is its JSON without resourceVersion; `old_marks` those of the version before.
+    """One version of one object. `body` is its JSON without resourceVersion; `old_marks` those of the version before,
+    unless they are the same; `previous` is that version's revision, 0 for the first, None if it is not known.
 
     Marks that come from history are decoded when somebody looks: mirrors never do. The writer sets `object` to
-    what was written, for mirrors in this process; it is still without its resourceVersion.
+    what was written, for mirrors in this process; it is still without its resourceVersion. `body_before` is what
+    somebody has read of the version before, kept for others who need it.
     """
 
-    __slots__ = ("_marks", "_old_marks", "_wire", "body", "change", "key", "object", "revision", "uid")
+    __slots__ = (
+        "_marks",
+        "_old_marks",
+        "_wire",
+        "body",
+        "body_before",
+        "change",
+        "key",
+        "object",
+        "previous",
+        "revision",
+        "uid",
+    )
 
     def __init__(
         self,
@@ -57,6 +71,8 @@ class Change:
         self.body = body
         self._marks = marks
         self._old_marks = old_marks
+        self.previous: int | None = None
+        self.body_before: bytes | None = None
         self.object: Object | None = None
         self._wire: bytes | None = None
 
@@ -257,17 +273,21 @@ class Feed:
         So who waited for a rare one need not read in history what all others did meanwhile.
         """
         waiter = self._waiter(topic)
+        # Not asyncio.timeout, which costs a watcher as much as all else together.
+        end = asyncio.get_running_loop().call_later(seconds, self._give_up, waiter)
         try:
-            async with asyncio.timeout(seconds):
-                await waiter
-        except TimeoutError:
-            pass
+            quiet = await waiter
         finally:
+            end.cancel()
             self._no_longer_waits(topic, waiter)
         if revision < self.unbroken_since or not self._ring.knows_topics:
             return revision
-        was_told = waiter.done() and not waiter.cancelled()
-        return max(revision, waiter.result() if was_told else self.cursor)
+        return max(revision, quiet)
+
+    def _give_up(self, waiter: "asyncio.Future[int]") -> None:
+        """Its time is over, and nothing came so far. What comes before it wakes is not to be counted as quiet."""
+        if not waiter.done():
+            waiter.set_result(self.cursor)
 
     def _waiter(self, topic: str) -> asyncio.Future[int]:
         """Done at the next delivery, with what the cursor was before it."""
@@ -287,6 +307,15 @@ class Feed:
         while self.cursor < revision:
             self.poke()
             await self.changed_within(POLL_SECONDS)
+
+    async def reach_within(self, revision: int, seconds: float) -> bool:
+        """Whether everything up to `revision` is delivered here within a time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.reach(revision)
+        except TimeoutError:
+            return False
+        return True
 
     async def changed_within(self, seconds: float, topic: str = "") -> bool:
         """Return at the next delivery (of a topic, or any) or after a time; tell which."""

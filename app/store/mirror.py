@@ -24,7 +24,6 @@ Listener = Callable[[Key, Object | None, Object | None], None]
 class Mirror:
     def __init__(self, types: dict[str, type[Object]]) -> None:
         self.kinds = tuple(types)
-        self.names = frozenset(type_.__name__ for type_ in types.values())
         self._decoders = {kind: msgspec.json.Decoder(type_) for kind, type_ in types.items()}
         self._objects: dict[str, dict[Key, Object]] = {kind: {} for kind in types}
         self._owned: defaultdict[str, dict[Key, Object]] = defaultdict(dict)

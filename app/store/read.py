@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 import asyncpg
 
@@ -13,15 +12,26 @@ HISTORY_ROWS = 2_000  # rows of one read of history
 _MOST = 2**62  # a limit may be any number, and one more must still fit a bigint
 
 
-@dataclass(frozen=True, slots=True)
 class Head:
-    """A live object: its newest version."""
+    """One version of an object: the newest, or the one that a list at an older revision shows.
 
-    key: Key
-    uid: str
-    revision: int
-    body: bytes
-    marks: Marks
+    Its marks are decoded when somebody looks: lists without a selector never do.
+    """
+
+    __slots__ = ("_marks", "body", "key", "revision", "uid")
+
+    def __init__(self, key: Key, uid: str, revision: int, body: bytes, marks: Marks | str) -> None:
+        self.key = key
+        self.uid = uid
+        self.revision = revision
+        self.body = body
+        self._marks = marks
+
+    @property
+    def marks(self) -> Marks:
+        if isinstance(self._marks, str):
+            self._marks = decode_marks(self._marks)
+        return self._marks
 
     @property
     def wire(self) -> bytes:
@@ -31,12 +41,12 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Part of a list. `revision` is the store's at the moment of reading: a watch from there misses nothing."""
+    """Part of a list, as all was at `revision`: a watch from there misses nothing, and further pages can be read there."""
 
     heads: list[Head]
     revision: int
     more: bool
-    remaining: int = 0
+    remaining: int | None = None  # how many come after it, where that was asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +54,7 @@ class Query:
     """What to list. `node` and `name` are selectors that an index serves; `after` is the last key of the page before.
 
     deleting: True for those that are on their way out, False for those that are not.
+    at: as it was at this revision, which the store must have given out; None for now.
     """
 
     kind: str
@@ -53,11 +64,12 @@ class Query:
     deleting: bool | None = None
     after: tuple[str, str] | None = None
     limit: int | None = None
+    at: int | None = None
 
 
 def _head(row: asyncpg.Record) -> Head:
     key = Key(row["kind"], row["namespace"], row["name"])
-    return Head(key, row["uid"], row["revision"], row["body"], decode_marks(row["marks"]))
+    return Head(key, row["uid"], row["revision"], row["body"], row["marks"])
 
 
 _COLUMNS = "h.kind, h.namespace, h.name, h.uid, h.revision, h.marks, s.body"
@@ -82,22 +94,36 @@ class Reader:
         return {(head := _head(row)).key: head for row in rows}
 
     async def page(self, query: Query) -> Page:
-        """One page in key order, and the store's revision, from one statement."""
-        where, values = _conditions(query)
-        page = (
-            f"select {_COLUMNS} from heads h join history s using (revision) where {where} order by h.namespace, h.name"
-        )
-        if query.limit is not None:
-            values.append(min(query.limit, _MOST) + 1)
-            page += f" limit ${len(values)}"
-        sql = f"select c.revision as store_revision, x.* from counter c left join lateral ({page}) x on true"
+        """One page in key order, and the revision that it shows, from one statement. Compacted if that is forgotten."""
+        sql, values = _page(query) if query.at is None else _page_at(query)
         rows = await self._pool.fetch(sql, *values)
-        heads = [_head(row) for row in rows if row["uid"] is not None]
-        revision = rows[0]["store_revision"] if rows else 0
-        if query.limit is None or len(heads) <= query.limit:
-            return Page(heads, revision, more=False)
-        total = await self._pool.fetchval(f"select count(*) from heads h where {where}", *values[:-1])
-        return Page(heads[: query.limit], revision, more=True, remaining=max(0, total - query.limit))
+        if query.at is not None and (query.at < rows[0]["floor"] or any(map(_is_forgotten, rows))):
+            raise Compacted(query.at, rows[0]["floor"])
+        heads = [_head(row) for row in rows if row["revision"] is not None]
+        revision = rows[0]["store_revision"] if query.at is None else query.at
+        more = query.limit is not None and len(heads) > query.limit
+        return Page(heads[: query.limit], revision, more)
+
+    async def remaining(self, query: Query) -> int:
+        """How many objects came after a place at a revision: what comes now, but for those that have come or gone since.
+
+        Counted so, an index alone tells almost all of it.
+        """
+        values = _Values()
+        key = _of_key(query, values)
+        since = _changed_since(key, values.add(query.at))
+        is_there = (
+            "exists (select from heads l where (l.kind, l.namespace, l.name) = ($1, first.namespace, first.name))"
+        )
+        sql = f"""select (select count(*) from heads h where {key.format("h")}) + coalesce((
+            select sum((change <> 'A')::int - ({is_there})::int) from ({since}) first), 0)"""
+        found: int = await self._pool.fetchval(sql, *values)
+        return found
+
+    async def versions(self, revisions: Sequence[int]) -> dict[int, bytes]:
+        """The bodies of these versions, as far as they are still kept."""
+        rows = await self._pool.fetch("select revision, body from history where revision = any($1)", revisions)
+        return {row["revision"]: row["body"] for row in rows}
 
     async def count(self, kinds: Sequence[str], namespace: str) -> dict[str, int]:
         """How many objects of these kinds are in a namespace; kinds without any are left out."""
@@ -130,12 +156,6 @@ class Reader:
             ) x on true"""
         return _changes(await self._pool.fetch(sql, kind, after, up_to, limit), after)
 
-    async def user(self, digest: bytes, now: datetime) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
-        """(name, groups, nodes) of the holder of a token, by the token's SHA-256."""
-        sql = "select username, groups, nodes from tokens where digest = $1 and (expires_at is null or expires_at > $2)"
-        row = await self._pool.fetchrow(sql, digest, now)
-        return (row["username"], tuple(row["groups"]), tuple(row["nodes"])) if row else None
-
 
 def _changes(rows: Sequence[asyncpg.Record], after: int) -> list[Change]:
     if after < rows[0]["floor"]:
@@ -145,18 +165,88 @@ def _changes(rows: Sequence[asyncpg.Record], after: int) -> list[Change]:
 
 def _change(row: asyncpg.Record) -> Change:
     key = Key(row["kind"], row["namespace"], row["name"])
-    return Change(row["revision"], key, row["uid"], row["change"], row["body"], row["marks"], row["old_marks"])
+    change = Change(row["revision"], key, row["uid"], row["change"], row["body"], row["marks"], row["old_marks"])
+    change.previous = row["previous"]
+    return change
 
 
-def _conditions(query: Query) -> tuple[str, list[object]]:
-    values: list[object] = [query.kind]
-    where = ["h.kind = $1"]
-    for column in ("namespace", "name", "node", "deleting"):
+class _Values(list[object]):
+    """The parameters of a statement."""
+
+    def add(self, value: object) -> str:
+        """How the statement names it."""
+        self.append(value)
+        return f"${len(self)}"
+
+
+def _of_key(query: Query, values: _Values) -> str:
+    """What a query demands of kind, namespace and name, of a table to be filled in."""
+    where = [f"{{0}}.kind = {values.add(query.kind)}"]
+    for column in ("namespace", "name"):
         value = getattr(query, column)
         if value is not None:
-            values.append(value)
-            where.append(f"h.{column} = ${len(values)}")
+            where.append(f"{{0}}.{column} = {values.add(value)}")
     if query.after:
-        values += query.after
-        where.append(f"(h.namespace, h.name) > (${len(values) - 1}, ${len(values)})")
-    return " and ".join(where), values
+        namespace, name = query.after
+        where.append(f"({{0}}.namespace, {{0}}.name) > ({values.add(namespace)}, {values.add(name)})")
+    return " and ".join(where)
+
+
+def _page(query: Query) -> tuple[str, _Values]:
+    values = _Values()
+    where = [_of_key(query, values).format("h")]
+    if query.node is not None:
+        where.append(f"h.node = {values.add(query.node)}")
+    if query.deleting is not None:
+        where.append(f"h.deleting = {values.add(query.deleting)}")
+    page = f"""select {_COLUMNS} from heads h join history s using (revision) where {" and ".join(where)}
+        order by h.namespace, h.name {_limit(query, values)}"""
+    return f"select c.revision as store_revision, x.* from counter c left join lateral ({page}) x on true", values
+
+
+def _page_at(query: Query) -> tuple[str, _Values]:
+    """What has not changed since, and of what has, the version that its first change replaced.
+
+    Bodies come by a subquery that the planner cannot join in its own way: a hash of the whole history, say.
+    """
+    if query.deleting is not None:
+        raise ValueError("only what is there now can be asked whether it is being deleted")
+    values = _Values()
+    key = _of_key(query, values)
+    at, limit = values.add(query.at), _limit(query, values)
+    head, then = f"{key.format('h')} and h.revision <= {at}", "first.change <> 'A'"
+    if query.node is not None:
+        node = values.add(query.node)
+        head += f" and h.node = {node}"
+        then += f""" and coalesce((select coalesce(v.marks::json #>> '{{fields,spec.nodeName}}', '') = {node} from history v
+            where v.revision = first.previous), true)"""
+    return (
+        f"""select c.revision as store_revision, c.floor, x.* from counter c left join lateral (
+            select {values.add(query.kind)}::text as kind, k.namespace, k.name, v.uid, k.revision, v.marks, v.body from (
+                (select h.namespace, h.name, h.revision from heads h where {head} order by h.namespace, h.name {limit})
+                union all
+                select first.namespace, first.name, coalesce(first.previous, 0)
+                from ({_changed_since(key, at)}) first where {then}
+                order by namespace, name {limit}
+            ) k left join lateral (
+                select uid, marks, body from history where revision = k.revision offset 0
+            ) v on true order by k.namespace, k.name
+        ) x on true""",
+        values,
+    )
+
+
+def _changed_since(key: str, at: str) -> str:
+    """The first change of each object after a revision."""
+    return f"""select distinct on (s.namespace, s.name) s.namespace, s.name, s.change, s.previous from history s
+        where {key.format("s")} and s.revision > {at} order by s.namespace, s.name, s.revision"""
+
+
+def _limit(query: Query, values: _Values) -> str:
+    """One row more than asked for tells whether there are more."""
+    return "" if query.limit is None else f"limit {values.add(min(query.limit, _MOST) + 1)}"
+
+
+def _is_forgotten(row: asyncpg.Record) -> bool:
+    """Something was there, and nobody remembers what."""
+    return row["revision"] is not None and row["body"] is None

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from datetime import datetime
 from typing import Any
 
 import asyncpg
@@ -14,6 +13,8 @@ from app.store.feed import Change, Feed
 from app.store.logs import Logs
 from app.store.mirror import Mirror
 from app.store.read import Head, Page, Query, Reader
+from app.store.tokens import Tokens
+from app.store.usage import Usage
 
 # The commit function joins short arrays with large tables: always by index, whatever the statistics say.
 _WRITER_SETTINGS = {
@@ -37,11 +38,14 @@ class Store:
         self.pool = pool
         self.reader = Reader(pool)
         self.logs = Logs(pool)
+        self.tokens = Tokens(pool)
+        self.usage = Usage(pool)
         self.feed = Feed(self.reader.history, ring_bytes)
         self.writer = Writer(
             lambda: asyncpg.connect(dsn, server_settings=_WRITER_SETTINGS, timeout=CONNECT_SECONDS), self.feed
         )
         self._log_waiters: set[asyncio.Future[None]] = set()
+        self._looking_back = asyncio.Lock()
 
     async def commit(self, writes: Sequence[Write]) -> list[int]:
         return await self.writer.commit(writes)
@@ -53,7 +57,25 @@ class Store:
         return await reaching(self.reader.get_many(keys))
 
     async def list(self, query: Query) -> Page:
+        """One page. Compacted if it shall show a revision that is no longer known."""
         return await reaching(self.reader.page(query))
+
+    async def remaining(self, query: Query) -> int:
+        """How many objects come after a page that was read at a revision."""
+        return await reaching(self.reader.remaining(query))
+
+    async def look_back(self, changes: Sequence[Change]) -> None:
+        """Fill in what each object was before its change; what it is now, if that is no longer known.
+
+        One at a time: a thousand watchers of one change read it once.
+        """
+        async with self._looking_back:
+            blank = [change for change in changes if change.body_before is None]
+            if not blank:
+                return
+            known = await reaching(self.reader.versions([change.previous for change in blank if change.previous]))
+            for change in blank:
+                change.body_before = known.get(change.previous or 0, change.body)
 
     async def count(self, kinds: Sequence[str], namespace: str) -> dict[str, int]:
         """How many objects of these kinds are in a namespace; kinds without any are left out."""
@@ -66,17 +88,6 @@ class Store:
     async def revision(self) -> int:
         """The last revision given out: also the cheapest way to learn that the database answers."""
         return await reaching(self.reader.revision())
-
-    async def user(self, digest: bytes, now: datetime) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
-        """(name, groups, nodes) of the holder of a token."""
-        return await reaching(self.reader.user(digest, now))
-
-    async def keep_token(
-        self, digest: bytes, user: str, groups: Sequence[str], nodes: Sequence[str], expires_at: datetime | None
-    ) -> None:
-        sql = """insert into tokens (digest, username, groups, nodes, expires_at) values ($1, $2, $3, $4, $5)
-            on conflict (digest) do update set username = $2, groups = $3, nodes = $4, expires_at = $5"""
-        await reaching(self.pool.execute(sql, digest, user, groups, nodes, expires_at))
 
     async def fill(self, mirror: Mirror) -> None:
         """Load a mirror and let it follow the feed from there."""

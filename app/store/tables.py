@@ -15,7 +15,7 @@ from sqlalchemy import (
     func,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 METADATA = MetaData()
 _PLAIN = Text(collation="C")  # byte order, so that pages sort alike here and in Python
@@ -42,6 +42,7 @@ HISTORY = Table(
     Column("old_marks", Text),  # those of the version before; null when the same
     Column("body", LargeBinary, nullable=False),  # the object's JSON, without its resourceVersion
     Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("previous", BigInteger),  # revision of the version before; 0 for the first, null if it is not known
     Index("history_by_kind", "kind", "revision"),
     Index("history_by_time", "recorded_at", postgresql_using="brin"),  # rows lie in the order of time: a few pages do
 )
@@ -73,6 +74,13 @@ TOKENS = Table(
     Column("nodes", ARRAY(Text), nullable=False),  # node names, or prefixes with *, that an agent may speak for
     Column("expires_at", DateTime(timezone=True)),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column(
+        "uid", Text, nullable=False, server_default=""
+    ),  # of the holder, if it is an object such as a service account
+    Column("extra", JSONB, nullable=False, server_default="{}"),  # what else is known of the holder
+    Column("audiences", ARRAY(Text), nullable=False, server_default="{}"),  # whom it is meant for; none: this API
+    Column("needs", JSONB, nullable=False, server_default="[]"),  # objects that must live for it to be good
+    Index("tokens_by_expiry", "expires_at", postgresql_where=text("expires_at is not null")),
 )
 
 LOG_STREAMS = Table(
@@ -96,4 +104,13 @@ LOG_CHUNKS = Table(
     Column("attempt", Integer, primary_key=True, autoincrement=False),
     Column("start", BigInteger, primary_key=True, autoincrement=False),
     Column("data", LargeBinary, nullable=False),
+)
+
+NODE_USAGE = Table(
+    "node_usage",
+    METADATA,
+    Column("node", Text, primary_key=True),
+    Column("reported_at", DateTime(timezone=True), nullable=False),
+    Column("body", LargeBinary, nullable=False),  # the agent's word, JSON
+    prefixes=["UNLOGGED"],  # out of date in a minute: not worth a log
 )

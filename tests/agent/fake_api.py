@@ -28,6 +28,7 @@ class FakeApi(httpx.AsyncBaseTransport):
         self.objects: dict[str, Any] = {}
         self.logs: dict[tuple[str, str, int], bytes] = {}
         self.journal: list[str] = []
+        self.usage: list[dict[str, Any]] = []
         self.requests: list[str] = []
         self.down = False
         self.hold_watches = False
@@ -120,6 +121,9 @@ class FakeApi(httpx.AsyncBaseTransport):
             answer = {"items": [self._report(item) for item in body["items"]]}
         elif path.endswith("/logs"):
             answer = {"items": [self._append(item) for item in body["items"]]}
+        elif path.endswith("/usage"):
+            self.usage += body["items"]
+            answer = {"accepted": len(body["items"])}
         else:
             return self._object(request.method, path, body)
         self._changed.set()

@@ -1,7 +1,7 @@
 """A runtime that a test plays by hand: it decides when a container writes, ends, or cannot be started."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -9,6 +9,7 @@ from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
     ContainerStatus,
+    ContainerUsage,
     LogChunk,
     RuntimeInfo,
     SandboxSpec,
@@ -90,6 +91,14 @@ class FakeRuntime:
 
     async def status(self, key: ContainerKey) -> ContainerStatus | None:
         return self.containers.get(key)
+
+    async def usage(self) -> Sequence[ContainerUsage]:
+        """Half a core each, since the start, and a MiB."""
+        return [
+            ContainerUsage(key, int((self._now() - each.started_at).total_seconds() * 500_000_000), 1 << 20)
+            for key, each in self.containers.items()
+            if each.state == "running" and each.started_at
+        ]
 
     def events(self) -> AsyncIterator[ContainerKey]:
         return _reader(self._events)

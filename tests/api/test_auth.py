@@ -1,20 +1,24 @@
 """Who may do what: tokens, administrators, nodes and everyone else."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 
 from app.api.auth import (
+    AUDIENCE,
+    AUTHENTICATED,
     MASTERS,
     NODES,
     Action,
     Authenticator,
     User,
+    account_of,
+    account_user,
     bearer,
-    check,
     digest_of,
     is_for_everyone,
     may,
+    refusal,
 )
 from app.kinds.errors import ApiError
 
@@ -22,7 +26,8 @@ ADMIN = User(name="admin", groups=(MASTERS,))
 NODE = User(name="system:node:n1", groups=(NODES,))
 FLEET = User(name="system:node:sim", groups=(NODES,), nodes=("sim-*", "extra"))
 GROUPLESS = User(name="system:node:n1")
-SOMEONE = User(name="jane")
+SOMEONE = User(name="jane", groups=(AUTHENTICATED,))
+STRANGER = User(name="system:anonymous")
 
 
 @dataclass
@@ -85,6 +90,32 @@ async def test_a_token_that_was_just_made_works_although_it_was_tried_before() -
     assert await authenticator.user("bearer new") == SOMEONE
 
 
+async def test_a_token_for_somebody_else_is_no_token_here() -> None:
+    meant = {digest_of(each): replace(SOMEONE, audiences=(each,)) for each in ("vault", AUDIENCE)}
+    authenticator = Authenticator(Ledger(meant), Watch())
+
+    assert (await authenticator.user(f"Bearer {AUDIENCE}")).name == "jane"
+    with pytest.raises(ApiError, match=r"^Unauthorized$"):
+        await authenticator.user("Bearer vault")
+
+
+@pytest.mark.parametrize(
+    ("name", "account"),
+    [
+        ("system:serviceaccount:lab:robot", ("lab", "robot")),
+        ("system:serviceaccount:lab:", None),
+        ("system:serviceaccount:lab:robot:x", None),
+        ("lab:robot", None),
+    ],
+)
+def test_a_user_may_be_a_service_account(name: str, account: tuple[str, str] | None) -> None:
+    assert account_of(name) == account
+    if account:
+        assert account_user(*account) == User(
+            name=name, groups=("system:serviceaccounts", "system:serviceaccounts:lab", "system:authenticated")
+        )
+
+
 async def test_no_number_of_tokens_fills_the_memory() -> None:
     ledger = Ledger({digest_of(str(each)): SOMEONE for each in range(30)})
     authenticator = Authenticator(ledger, Watch(), most=10)
@@ -139,6 +170,9 @@ def test_allowed(user: User, action: Action) -> None:
     [
         pytest.param(SOMEONE, Action("list", "batch", "jobs", namespace="default"), id="a user without rights"),
         pytest.param(SOMEONE, Action("get", "authorization.k8s.io", "selfsubjectaccessreviews"), id="reading reviews"),
+        pytest.param(
+            STRANGER, Action("create", "authorization.k8s.io", "selfsubjectaccessreviews"), id="somebody unknown asking"
+        ),
         pytest.param(GROUPLESS, Action("get", "", "nodes", name="n1"), id="a node's name without its group"),
         pytest.param(NODE, Action("get", "", "nodes", name="n2"), id="another node"),
         pytest.param(NODE, Action("get", "", "nodes", name="n11"), id="a node whose name begins alike"),
@@ -192,10 +226,10 @@ def test_refused(user: User, action: Action) -> None:
     ],
 )
 def test_a_refusal_reads_as_kubernetes_writes_it(action: Action, message: str) -> None:
-    with pytest.raises(ApiError) as refused:
-        check(SOMEONE, action)
+    refused = refusal(SOMEONE, action)
 
-    assert (refused.value.code, refused.value.message) == (403, message)
+    assert (refused.code, refused.message) == (403, message)
+    assert refusal(SOMEONE, action, "RBAC: no role").message == f"{message}: RBAC: no role"
 
 
 def test_discovery_is_for_everyone() -> None:

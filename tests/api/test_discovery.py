@@ -2,11 +2,12 @@
 
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
 from app.api.accept import JSON, Wanted
-from app.api.discovery import VERBS, Discovery
+from app.api.discovery import Discovery, Virtual, verbs
 from app.kinds import KINDS
 from app.kinds.base import Kind
 
@@ -38,7 +39,7 @@ def test_every_kind_is_listed(kind: Kind[Any]) -> None:
     entry = entries(kind)[kind.plural]
 
     assert (entry["kind"], entry["namespaced"], entry["singularName"]) == (kind.name, kind.namespaced, kind.singular)
-    assert tuple(entry["verbs"]) == VERBS
+    assert tuple(entry["verbs"]) == verbs(kind)
     assert tuple(entry.get("shortNames", ())) == kind.short_names
     assert tuple(entry.get("categories", ())) == kind.categories
 
@@ -93,3 +94,95 @@ def test_an_aggregated_answer_says_so_in_its_content_type() -> None:
 
     assert document is not None
     assert document.content_type == "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+
+def test_namespaces_cannot_be_deleted_all_at_once() -> None:
+    listed = {entry["name"]: entry for entry in read("/api/v1")["resources"]}
+
+    assert "deletecollection" not in listed["namespaces"]["verbs"]
+    assert "deletecollection" in listed["pods"]["verbs"]
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "expected"), [("/api/v1", "pods", "xPOwRZ+Yhw8="), ("/apis/batch/v1", "jobs", "mudhfqk/qZY=")]
+)
+def test_storage_versions_have_the_hashes_of_kubernetes(path: str, name: str, expected: str) -> None:
+    listed = {entry["name"]: entry for entry in read(path)["resources"]}
+
+    assert listed[name]["storageVersionHash"] == expected
+    assert "storageVersionHash" not in listed[f"{name}/status"]
+
+
+GROUPS = (
+    Virtual("z.example.com", "v1", "things", "Thing", ("get", "list")),
+    Virtual("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", ("get", "list"), namespaced=True),
+    Virtual("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+    Virtual("z.example.com", "v1beta1", "things", "Thing", ("get", "list")),
+    Virtual("z.example.com", "v2", "things", "Thing", ("get", "list")),
+    Virtual("policy", "v1"),
+)
+
+
+def test_groups_come_in_the_order_of_kubernetes_and_others_after_them() -> None:
+    document = Discovery((), GROUPS).document("/apis", JSON)
+    assert document is not None
+
+    names = [group["name"] for group in msgspec.json.decode(document.body)["groups"]]
+    assert names == ["authorization.k8s.io", "policy", "metrics.k8s.io", "z.example.com"]
+
+
+def test_new_and_stable_versions_are_preferred() -> None:
+    document = Discovery((), GROUPS).document("/apis/z.example.com", JSON)
+    assert document is not None
+
+    group = msgspec.json.decode(document.body)
+    assert [each["version"] for each in group["versions"]] == ["v2", "v1", "v1beta1"]
+    assert group["preferredVersion"]["version"] == "v2"
+
+
+def test_a_group_may_have_nothing_but_parts_of_other_resources() -> None:
+    document = Discovery((), GROUPS).document("/apis/policy/v1", JSON)
+    assert document is not None
+
+    assert msgspec.json.decode(document.body)["resources"] == []
+
+
+async def test_who_has_the_newest_document_is_not_sent_it_again(admin: httpx.AsyncClient) -> None:
+    for path, accept in ((path, accept) for path in PATHS for accept in ("application/json", AGGREGATED)):
+        first = await admin.get(path, headers={"Accept": accept})
+        again = await admin.get(path, headers={"Accept": accept, "If-None-Match": first.headers["ETag"]})
+
+        assert (first.status_code, again.status_code, again.content) == (200, 304, b""), path
+        assert first.headers["Vary"] == "Accept"
+        assert (await admin.get(path, headers={"Accept": accept, "If-None-Match": '"x"'})).status_code == 200
+
+
+PATHS = ("/api", "/apis", "/api/v1", "/apis/batch", "/openapi/v3", "/openapi/v3/apis/batch/v1", "/openapi/v2")
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json"
+
+
+async def test_what_is_found_by_its_hash_may_be_kept_for_ever(admin: httpx.AsyncClient) -> None:
+    link = (await admin.get("/openapi/v3")).json()["paths"]["apis/batch/v1"]["serverRelativeURL"]
+    found = await admin.get(link)
+
+    assert found.headers["Cache-Control"] == "public, immutable"
+    assert found.headers["Expires"].endswith("GMT")
+    moved = await admin.get("/openapi/v3/apis/batch/v1?hash=0123")
+    assert (moved.status_code, moved.headers["Location"]) == (301, link)
+
+
+async def test_clients_that_ask_for_openapi_version_two_get_the_form_they_read(admin: httpx.AsyncClient) -> None:
+    old = await admin.get(
+        "/openapi/v2", headers={"Accept": "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"}
+    )
+    new = await admin.get("/openapi/v2")
+
+    assert (old.content, old.headers["Content-Type"]) == (
+        b"",
+        "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    )
+    assert new.json()["swagger"] == "2.0"
+
+
+async def test_namespaces_refuse_to_be_deleted_all_at_once(admin: httpx.AsyncClient) -> None:
+    assert (await admin.delete("/api/v1/namespaces")).status_code == 405

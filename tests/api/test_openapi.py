@@ -1,20 +1,22 @@
 """OpenAPI: the committed documents are what the kinds give, and hold what kubectl looks for in them."""
 
+import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from app.api import openapi_v2
-from app.api.openapi import OpenApi, write
+from app.api.accept import JSON, Wanted
+from app.api.discovery import Discovery, Virtual
+from app.api.openapi import OpenApi
+from app.api.openapi_v2 import EMPTY, OpenApiV2
+from app.api.virtual import VIRTUAL
 from app.kinds import KINDS
 from app.kinds.base import Kind
 
-OPENAPI = OpenApi(KINDS)
+OPENAPI = OpenApi(KINDS, VIRTUAL)
 CONTENTS = dict(OPENAPI.contents())
-COMMITTED = Path(__file__).parents[2] / "openapi"
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)
 every_document = pytest.mark.parametrize("name", CONTENTS)
 
@@ -30,20 +32,6 @@ def schema_of(kind: Kind[Any]) -> dict[str, Any]:
     assert len(found) == 1
     schema: dict[str, Any] = found[0]
     return schema
-
-
-def test_the_committed_documents_are_current(tmp_path: Path) -> None:
-    write(tmp_path, KINDS)
-
-    made, committed = ({path.name: path.read_bytes() for path in each.glob("*.json")} for each in (tmp_path, COMMITTED))
-    assert made == committed, "run `python -m app.api.openapi openapi/` and read what changed"
-
-
-def test_writing_removes_the_documents_of_groups_that_are_no_more(tmp_path: Path) -> None:
-    (tmp_path / "apis_gone_v1.json").write_text("{}")
-    write(tmp_path, KINDS)
-
-    assert not (tmp_path / "apis_gone_v1.json").exists()
 
 
 def test_the_index_leads_to_every_document() -> None:
@@ -64,9 +52,10 @@ def test_there_is_nothing_else(path: str) -> None:
 
 @every_document
 def test_every_reference_leads_somewhere(name: str) -> None:
-    schemas = CONTENTS[name]["components"]["schemas"]
+    components = CONTENTS[name]["components"]
+    there = {f"#/components/{part}/{each}" for part in ("schemas", "responses") for each in components[part]}
 
-    assert {reference.rpartition("/")[2] for reference in values(CONTENTS[name], "$ref")} <= set(schemas)
+    assert set(values(CONTENTS[name], "$ref")) <= there
 
 
 @every_document
@@ -145,9 +134,134 @@ def test_formats_are_kubernetes_formats() -> None:
     assert secret["additionalProperties"] == {"type": "string", "format": "byte"}
 
 
+@every_document
+def test_every_field_is_described(name: str) -> None:
+    schemas = CONTENTS[name]["components"]["schemas"]
+    silent = [
+        f"{of}.{field}"
+        for of, schema in schemas.items()
+        for field, each in schema.get("properties", {}).items()
+        if not each.get("description", "").strip()
+    ]
+
+    assert silent == []
+    assert [of for of, schema in schemas.items() if not schema["description"].strip()] == []
+
+
+@every_document
+def test_every_operation_tells_how_it_may_fail(name: str) -> None:
+    responses = CONTENTS[name]["components"]["responses"]
+    for operation in operations(CONTENTS[name]):
+        assert {"400", "401", "403", "404", "500", "503"} <= set(operation["responses"])
+        for code, answer in operation["responses"].items():
+            assert int(code) < 300 or answer["$ref"].rpartition("/")[2] in responses
+
+
+@every_document
+def test_every_path_parameter_is_declared(name: str) -> None:
+    for path, item in CONTENTS[name]["paths"].items():
+        assert re.findall(r"{(\w+)}", path) == [each["name"] for each in item.get("parameters", ())][::-1]
+
+
+@every_document
+def test_a_default_never_lacks_what_is_required(name: str) -> None:
+    schemas = CONTENTS[name]["components"]["schemas"]
+    for schema in schemas.values():
+        for each in schema.get("properties", {}).values():
+            for value in (each, each.get("items", {})):
+                if value.get("default") == {} and "allOf" in value:
+                    assert "required" not in schemas[value["allOf"][0]["$ref"].rpartition("/")[2]]
+
+
+def test_what_is_posted_to_a_pod_is_described() -> None:
+    posted = CONTENTS["api_v1"]["paths"]["/api/v1/namespaces/{namespace}/pods/{name}/binding"]["post"]
+
+    assert posted["operationId"] == "createCoreV1NamespacedPodBinding"
+    assert posted["x-kubernetes-group-version-kind"] == {"group": "", "kind": "Binding", "version": "v1"}
+    assert posted["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("io.k8s.api.core.v1.Binding")
+
+
+def test_a_log_is_text_with_options_of_its_own() -> None:
+    log = CONTENTS["api_v1"]["paths"]["/api/v1/namespaces/{namespace}/pods/{name}/log"]["get"]
+
+    assert list(log["responses"]["200"]["content"]) == ["text/plain"]
+    assert {"container", "follow", "previous", "sinceSeconds", "tailLines", "limitBytes", "timestamps"} <= {
+        each["name"] for each in log["parameters"]
+    }
+
+
+@pytest.mark.parametrize("virtual", VIRTUAL, ids=lambda virtual: f"{virtual.plural}.{virtual.group}")
+def test_what_is_answered_on_the_spot_is_described(virtual: Virtual) -> None:
+    document = CONTENTS[f"apis_{virtual.group}_{virtual.version}"]
+    scope = "/namespaces/{namespace}" if virtual.namespaced else ""
+    path = document["paths"][f"/apis/{virtual.group}/{virtual.version}{scope}/{virtual.plural}"]
+    mark = {"group": virtual.group, "kind": virtual.kind, "version": virtual.version}
+
+    assert {"create": "post", "list": "get"}[next(each for each in virtual.verbs if each != "get")] in path
+    assert any(
+        mark in each.get("x-kubernetes-group-version-kind", ()) for each in document["components"]["schemas"].values()
+    )
+
+
+@every_kind
+def test_the_verbs_of_discovery_are_the_operations(kind: Kind[Any]) -> None:
+    discovered = Discovery(KINDS).document(f"/{root(kind)}", JSON)
+    assert discovered is not None
+    paths, single = document_of(kind)["paths"], f"{collection(kind)}/{{name}}"
+    for entry in msgspec.json.decode(discovered.body)["resources"]:
+        plural, _, part = entry["name"].partition("/")
+        if plural == kind.plural:
+            found = [paths[f"{single}/{part}"]] if part else [paths[collection(kind)], paths[single]]
+            assert {verb for path in found for verb in done(path)} == set(entry["verbs"]) - {"watch"}
+
+
 def test_version_two_is_empty_under_the_type_that_old_kubectl_parses() -> None:
-    assert openapi_v2.BODY == b""
-    assert openapi_v2.CONTENT_TYPE == "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+    document = OpenApiV2(OPENAPI).document(Wanted("openapi-v2"))
+
+    assert document == EMPTY
+    assert (document.body, document.content_type) == (b"", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf")
+
+
+def test_version_two_as_json_has_every_path_and_schema() -> None:
+    swagger = msgspec.json.decode(OpenApiV2(OPENAPI).document(JSON).body)
+
+    assert swagger["swagger"] == "2.0"
+    assert set(swagger["paths"]) == {path for each in CONTENTS.values() for path in each["paths"]}
+    assert {each.rpartition("/")[2] for each in values(swagger, "$ref")} <= {
+        *swagger["definitions"],
+        *swagger["responses"],
+    }
+    assert not {each for each in ("oneOf", "anyOf", "allOf") if f"'{each}'" in str(swagger)}
+    create = swagger["paths"]["/apis/batch/v1/namespaces/{namespace}/jobs"]["post"]
+    assert create["parameters"][0] == {
+        "name": "body",
+        "in": "body",
+        "required": True,
+        "schema": {"$ref": "#/definitions/io.k8s.api.batch.v1.Job"},
+    }
+
+
+def root(kind: Kind[Any]) -> str:
+    return f"apis/{kind.group}/{kind.version}" if kind.group else f"api/{kind.version}"
+
+
+def methods(path: dict[str, Any]) -> list[dict[str, Any]]:
+    return [each for method, each in path.items() if method != "parameters"]
+
+
+VERBS = {"post": "create", "put": "update"}
+
+
+def done(path: dict[str, Any]) -> Iterator[str]:
+    """The verbs of a path's operations."""
+    for method, each in path.items():
+        if method != "parameters":
+            action = method if each["x-kubernetes-action"] == "connect" else each["x-kubernetes-action"]
+            yield VERBS.get(action, action)
+
+
+def operations(document: dict[str, Any]) -> list[dict[str, Any]]:
+    return [operation for path in document["paths"].values() for operation in methods(path)]
 
 
 def collection(kind: Kind[Any]) -> str:

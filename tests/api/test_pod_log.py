@@ -20,7 +20,7 @@ def record(second: int, text: str, tag: str = "F") -> bytes:
 
 @pytest.fixture
 async def stream(registry: Registry) -> Stream:
-    pod = await create(registry, PODS, a_pod("p"))
+    pod = await create(registry, PODS, a_pod("p", node_name="n"))
     return Stream(pod.metadata.uid, "main", 0)
 
 

@@ -155,7 +155,7 @@ def test_writes_as_kubectl_asks_for_them() -> None:
         ),
         pytest.param(
             "fieldManager=a\tb",
-            'fieldManager: Invalid value: "a\\tb": should only contain printable characters',
+            'fieldManager: Invalid value: "a\\tb": invalid character U+0009 (at position 1)',
             id="a manager with a tab",
         ),
     ],

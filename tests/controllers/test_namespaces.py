@@ -13,7 +13,7 @@ from app.controllers.scheduler import Scheduler
 from app.kinds.base import Kind, Object
 from app.kinds.errors import ApiError
 from app.kinds.event import Event
-from app.kinds.namespace import Namespace
+from app.kinds.namespace import Namespace, NamespaceSpec
 from app.kinds.pod import Pod
 from app.registry import objects
 from app.registry.deletion import Demand
@@ -65,7 +65,7 @@ async def only_waits(registry: Registry, count: int) -> None:
 
     async def so() -> bool:
         waiting = [pod.metadata.deletion_timestamp is not None for pod in await every(registry, PODS)]
-        return await registry.store.count(list(CONTENT), SPACE) == {"pods": count} and all(waiting)
+        return len(waiting) == count and all(waiting)
 
     await until(registry, so)
 
@@ -138,7 +138,7 @@ async def test_more_than_one_write_set_holds_goes(registry: Registry, monkeypatc
 
 
 async def test_a_running_job_ends_as_a_deleted_one_does(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
-    """Its pods have their grace, and keep the namespace until their agent says that they are gone."""
+    """Its pods have their grace, and keep the namespace, and what they need, until their agent says that they are gone."""
     await joins(registry, a_node(cpu="8"))
     for kind in (CONFIGMAPS, CONTENT["secrets"], CONTENT["serviceaccounts"]):
         await put(registry, kind, "needed")
@@ -154,6 +154,9 @@ async def test_a_running_job_ends_as_a_deleted_one_does(registry: Registry, capl
         assert {pod.metadata.uid for pod in left} == {pod.metadata.uid for pod in running_pods}  # none is new
         assert {(pod.metadata.deletion_grace_period_seconds, pod.metadata.finalizers) for pod in left} == {(30, ())}
         await it_says(registry, "Some resources are remaining: pods. has 3 resource instances")
+        there = await registry.store.count(list(CONTENT), SPACE)
+        assert {"configmaps", "secrets", "serviceaccounts", "events"} <= set(there)
+        assert "jobs.batch" not in there
 
         await reported(registry, left[:2], "Failed", gone=True)
         await it_says(registry, "Some resources are remaining: pods. has 1 resource instances")
@@ -165,12 +168,12 @@ async def test_a_running_job_ends_as_a_deleted_one_does(registry: Registry, capl
     assert caplog.messages == []
 
 
-async def it_says(registry: Registry, message: str) -> None:
+async def it_says(registry: Registry, *messages: str) -> None:
     async def so() -> bool:
         namespace = await there(registry)
         assert namespace is not None
         assert namespace.status.phase == "Terminating"
-        return [each.message for each in namespace.status.conditions] == [message]
+        return [each.message for each in namespace.status.conditions if each.status == "True"] == list(messages)
 
     await until(registry, so)
 
@@ -202,17 +205,36 @@ async def test_a_job_that_is_held_is_still_counted(registry: Registry) -> None:
 
 
 async def test_what_a_finalizer_holds_is_waited_for(registry: Registry) -> None:
-    await put(registry, CONFIGMAPS, "held", finalizers=("example.com/hold",))
+    for name in ("a", "b"):
+        await put(registry, CONFIGMAPS, name, finalizers=("example.com/hold",))
+    held = "Some content in the namespace has finalizers remaining: example.com/hold in {} resource instances"
     async with running(registry, NamespaceController) as controllers:
         await delete(registry)
-        await it_says(registry, "Some resources are remaining: configmaps. has 1 resource instances")
+        await it_says(registry, "Some resources are remaining: configmaps. has 2 resource instances", held.format(2))
 
-        await objects.edit(registry, CONFIGMAPS, SPACE, "held", lambda old: named(old, finalizers=()))
-        await settled(registry, 0.1)
-        assert await there(registry) is not None  # config maps are not watched
-
+        await objects.edit(registry, CONFIGMAPS, SPACE, "a", lambda old: named(old, finalizers=()))
+        await it_says(registry, "Some resources are remaining: configmaps. has 1 resource instances", held.format(1))
+        await objects.edit(registry, CONFIGMAPS, SPACE, "b", lambda old: named(old, finalizers=()))
         controllers.move(seconds=5)
         await is_gone(registry)
+
+
+async def test_one_that_another_finalizer_holds_is_empty_and_stays(registry: Registry) -> None:
+    def held(old: Any) -> Namespace:
+        return replace(old, spec=NamespaceSpec(finalizers=(*old.spec.finalizers, "example.com/hold")))
+
+    await objects.rewrite(registry, NAMESPACES, "", SPACE, held)
+    await put(registry, CONFIGMAPS, "one")
+    async with running(registry, NamespaceController):
+        await delete(registry)
+
+        async def emptied() -> bool:
+            return (await there(registry)).spec.finalizers == ("example.com/hold",)
+
+        await until(registry, emptied)
+    conditions = (await there(registry)).status.conditions
+    assert [each.status for each in conditions] == ["False"] * 5
+    assert await registry.store.count(list(CONTENT), SPACE) == {}
 
 
 @pytest.mark.parametrize("propagation", ["Foreground", "Orphan"])

@@ -1,17 +1,31 @@
-"""Every kubectl that this machine has, oldest first, and how the tests call them."""
+"""Every kubectl that this machine has, oldest first, and how the tests call them.
 
+A test that is marked `@on_every_version` is written for one and run with all of them at once, each in a namespace of its own.
+"""
+
+import json
 import os
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping
-from dataclasses import dataclass
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
+from queue import Empty, Queue
+from typing import Any, Self
+
+import yaml
 
 from tests.e2e.cluster import Cluster
 
 _NUMBERED = re.compile(r"kubectl\.(\d+)\.(\d+)$")
 SECONDS = 60
+COMPLETE = "--for=condition=complete"
+TIMEOUT = f"--timeout={SECONDS}s"
 
 
 def found() -> list[Path]:
@@ -41,6 +55,14 @@ class Kubectl:
     cluster: Cluster
     home: Path
     namespace: str = "default"
+    minor: int = 0
+
+    @classmethod
+    def at(cls, path: Path, cluster: Cluster, home: Path) -> Self:
+        """That one, for a namespace that is named after it."""
+        said = subprocess.run([path, "version", "--client", "-o", "json"], capture_output=True, check=True).stdout
+        minor = int(json.loads(said)["clientVersion"]["minor"].rstrip("+"))
+        return cls(path, cluster, home, f"kubectl-1-{minor}", minor)
 
     def __call__(self, *arguments: str, code: int = 0, stdin: str = "", env: Mapping[str, str] | None = None) -> str:
         """What it prints, on either stream. It must end with `code`."""
@@ -62,3 +84,129 @@ class Kubectl:
             text=True,
             env=variables | dict(env or {}),
         )
+
+    def send(self, verb: str, *documents: Mapping[str, Any], options: Sequence[str] = (), code: int = 0) -> str:
+        """`kubectl VERB -f -` with these documents."""
+        return self(*verb.split(), "-f", "-", *options, stdin=yaml.safe_dump_all(documents), code=code)
+
+    def read(self, *arguments: str) -> Any:
+        """What `get` with these arguments finds, as JSON."""
+        return json.loads(self("get", *arguments, "-o", "json"))
+
+    def file(self, name: str, text: str) -> str:
+        """A file of this version's own; its path."""
+        path = self.home / name
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(text)
+        path.chmod(0o755)
+        return str(path)
+
+    def apart(self, name: str) -> "Kubectl":
+        """The same in a fresh namespace, for what must have one to itself."""
+        namespace = f"{self.namespace}-{name}"
+        assert self("create", "namespace", namespace) == f"namespace/{namespace} created\n"
+        return replace(self, namespace=namespace)
+
+    def run_to_its_end(self, *jobs: Mapping[str, Any]) -> None:
+        """Create these Jobs, and wait until all have completed."""
+        self.send("create", *jobs)
+        self("wait", COMPLETE, TIMEOUT, *(f"job/{job['metadata']['name']}" for job in jobs))
+
+    def bring_up(self, job: Mapping[str, Any], pods: int = 1) -> list[str]:
+        """Create a Job that goes on, and wait until so many of its pods are ready; their names, as `pod/NAME`."""
+        name = job["metadata"]["name"]
+        self.send("create", job)
+        return self.started(name, pods)
+
+    def started(self, job: str, pods: int = 1) -> list[str]:
+        """The pods of a Job, once so many are ready."""
+        self("wait", f"--for=jsonpath={{.status.ready}}={pods}", f"job/{job}", TIMEOUT)
+        running = ("-l", f"job-name={job}", "--field-selector=status.phase=Running")
+        names = self("get", "pods", *running, "-o", "name").split()
+        assert len(names) == pods
+        return names
+
+    def none(self) -> str:
+        """What `get` says where there is nothing."""
+        return f"No resources found in {self.namespace} namespace.\n"
+
+
+def everywhere(kubectls: Sequence[Kubectl], act: Callable[[Kubectl], object]) -> None:
+    """Do this with every version at once. All that fail are told, each by its name."""
+    with ThreadPoolExecutor(len(kubectls)) as pool:
+        doing = [pool.submit(act, each) for each in kubectls]
+    failures = []
+    for kubectl, done in zip(kubectls, doing, strict=True):
+        if isinstance(error := done.exception(), Exception):
+            error.add_note(f"with {kubectl.path.name}")
+            failures.append(error)
+    if failures:
+        raise ExceptionGroup(f"{len(failures)} of {len(kubectls)} versions", failures)
+
+
+def on_every_version(test: Callable[[Kubectl], None]) -> Callable[[list[Kubectl]], None]:
+    """A test of one kubectl as a test of all: see the fixture `kubectls`."""
+
+    def tried(kubectls: list[Kubectl]) -> None:
+        everywhere(kubectls, test)
+
+    tried.__name__, tried.__doc__, tried.__module__ = test.__name__, test.__doc__, test.__module__
+    return tried
+
+
+def one_after_the_other(test: Callable[[Kubectl], None]) -> Callable[[Kubectl], None]:
+    """For what all versions share, such as the node."""
+    turn = threading.Lock()
+
+    def tried(kubectl: Kubectl) -> None:
+        with turn:
+            test(kubectl)
+
+    tried.__name__, tried.__doc__, tried.__module__ = test.__name__, test.__doc__, test.__module__
+    return tried
+
+
+@contextmanager
+def following(running: subprocess.Popen[str]) -> Iterator[Callable[[str], str]]:
+    """Read what a command says while it goes on: a function that waits for a line with a text in it."""
+    lines: Queue[str] = Queue()
+    said: list[str] = []
+    reading = threading.Thread(target=_pass_on, args=(running, lines), daemon=True)
+    reading.start()
+
+    def wait_for(text: str) -> str:
+        ends = time.monotonic() + SECONDS
+        while not (said and re.search(text, said[-1])):
+            try:
+                said.append(lines.get(timeout=ends - time.monotonic()))
+            except (Empty, ValueError):
+                said.append("")
+            assert said[-1], f"no {text!r} in\n{''.join(said)}"
+        return said[-1]
+
+    try:
+        yield wait_for
+    finally:
+        running.kill()
+        running.wait()
+        reading.join()
+        for stream in (running.stdin, running.stdout):
+            if stream:
+                stream.close()
+
+
+def _pass_on(running: subprocess.Popen[str], lines: Queue[str]) -> None:
+    """All that it says, and nothing once it has ended."""
+    for line in running.stdout or ():
+        lines.put(line)
+    lines.put("")
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of what `get` prints, heading included."""
+    return [re.split(r" {2,}", line.strip()) for line in table.splitlines()]
+
+
+def words(text: str) -> str:
+    """With every run of blanks as one, for columns whose width does not matter."""
+    return re.sub(r"[ \t]+", " ", text)

@@ -4,18 +4,29 @@ from typing import Any
 
 
 def a_job(name: str, script: str, **spec: Any) -> dict[str, Any]:
-    """A Job of one container that runs a shell script. `pod` adds to the pod's spec, `env` to the container's variables."""
-    pod, env = spec.pop("pod", {}), spec.pop("env", [])
-    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", script], **({"env": env} if env else {})}
+    """A Job of one container that runs a shell script.
+
+    `pod` adds to the pod's spec, `env` to the container's variables, `labels` to the Job's.
+    """
+    pod, env, labels = spec.pop("pod", {}), spec.pop("env", []), spec.pop("labels", {})
+    container = {**a_container("main", script), **({"env": env} if env else {})}
     template = {
         "spec": {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container], **pod}
     }
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": {"name": name},
+        "metadata": {"name": name, **({"labels": labels} if labels else {})},
         "spec": {"template": template, **spec},
     }
+
+
+def a_container(name: str, script: str) -> dict[str, Any]:
+    return {"name": name, "image": "busybox", "command": ["sh", "-c", script]}
+
+
+def a_configmap(name: str, **data: str) -> dict[str, Any]:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}
 
 
 def from_field(name: str, path: str) -> dict[str, Any]:

@@ -358,30 +358,3 @@ def test_an_event_that_goes_on_is_shown_by_its_series() -> None:
     row = NEW_EVENTS.row(event, NOW)
 
     assert (row[0], row[7], row[8]) == ("5s", "60s", 7)
-
-
-@pytest.mark.parametrize(
-    ("home", "other", "count"),
-    [("a", "a", 0), ("default", "", 0), ("kube-system", "", 0), ("a", "", 1), ("default", "a", 1)],
-)
-def test_an_event_lives_where_its_object_does(home: str, other: str, count: int) -> None:
-    doc = {"metadata": {"namespace": home}, "involvedObject": {"namespace": other}}
-
-    causes = EVENTS.validate(msgspec.convert(doc, EVENTS.type))
-
-    assert [cause.field for cause in causes] == ["involvedObject.namespace"] * count
-
-
-def test_a_new_event_says_when_and_by_whom() -> None:
-    event = msgspec.convert({"metadata": {"namespace": "default"}}, NEW_EVENTS.type)
-    timed = replace(event, event_time="2025-01-02T03:04:05.000000Z", type="Odd", note="x" * 1025)
-
-    assert [cause.field for cause in NEW_EVENTS.validate(event)] == ["eventTime"]
-    assert [cause.field for cause in NEW_EVENTS.validate(timed)] == [
-        "reportingController",
-        "reportingInstance",
-        "action",
-        "reason",
-        "note",
-        "type",
-    ]

@@ -1,4 +1,4 @@
-"""What becomes of pods whose Job goes: in the background, in the foreground, or left as orphans."""
+"""What becomes of an object by what has become of its owners."""
 
 from typing import Any
 
@@ -6,99 +6,158 @@ import pytest
 from msgspec.structs import replace
 
 from app.kinds.base import Object, OwnerReference
-from app.kinds.job import Job
+from app.kinds.configmap import ConfigMap
+from app.kinds.metadata import FOREGROUND, ORPHAN
 from app.kinds.pod import Pod
-from app.plans.garbage import plan
-from app.plans.plan import Delete, Plan, Update
+from app.plans import garbage
+from app.plans.garbage import Owner, plan
+from app.plans.plan import Action, Delete, Emit, Update
 from app.plans.tracking import TRACKING
 from tests.build import LONG_AGO, a_job, pods
 
-UID = "uid-of-pi"
+FATES = {
+    "l": Owner.LIVES,
+    "w": Owner.WAITS,
+    "g": Owner.GONE,
+    "m": Owner.MISPLACED,
+    "u": Owner.UNKNOWN,
+}
 
 
-def going(*finalizers: str) -> Job:
-    return a_job(metadata={"deletion_timestamp": LONG_AGO, "finalizers": finalizers})
+def owned(letters: str, **metadata: Any) -> ConfigMap:
+    """By one owner a letter, which its UID begins with."""
+    references = tuple(
+        OwnerReference(api_version="v1", kind="ConfigMap", name=f"{letter}{n}", uid=f"{letter}{n}")
+        for n, letter in enumerate(letters)
+    )
+    return ConfigMap(metadata=replace(ConfigMap().metadata, name="it", owner_references=references, **metadata))
 
 
-def said(result: Plan) -> str:
-    def name(obj: Object) -> str:
-        return obj.metadata.name
+def judge(reference: OwnerReference) -> Owner:
+    return FATES[reference.uid[0]]
 
+
+def said(actions: tuple[Action, ...]) -> str:
     parts = []
-    for action in result.actions:
+    for action in actions:
         match action:
-            case Delete(obj):
-                parts.append(f"delete {name(obj)}")
-            case Update(Job() as job):
-                parts.append(f"finalizers of {name(job)}: {', '.join(job.metadata.finalizers) or 'none'}")
+            case Delete(propagation=propagation):
+                parts.append(f"delete {propagation}")
             case Update(obj):
-                parts.append(f"let go of {name(obj)}")
+                names = [each.name for each in obj.metadata.owner_references]
+                parts.append(f"keep {', '.join(names) or 'none'}")
     return "; ".join(parts) or "nothing"
 
 
 @pytest.mark.parametrize(
-    ("owner", "letters", "expected"),
+    ("owners", "owns", "expected"),
     [
-        pytest.param(a_job(), "rs", "nothing", id="an owner that lives keeps its pods"),
-        pytest.param(None, "rs", "delete pi-0; delete pi-1", id="an owner that is gone leaves none"),
-        pytest.param(None, "", "nothing", id="nor anything to do without pods"),
-        pytest.param(None, "T", "nothing", id="a pod that is going and free needs nothing"),
-        pytest.param(None, "t", "delete pi-0", id="a pod that is going and held is freed"),
-        pytest.param(going("example.com/x"), "r", "nothing", id="in the background an owner that is held keeps them"),
-        pytest.param(going("orphan"), "rs", "let go of pi-0; let go of pi-1; finalizers of pi: none", id="orphans"),
-        pytest.param(going("orphan"), "", "finalizers of pi: none", id="no orphans"),
-        pytest.param(going("foregroundDeletion"), "rs", "delete pi-0; delete pi-1", id="in the foreground it waits"),
-        pytest.param(going("foregroundDeletion"), "T", "nothing", id="for the last to be gone"),
-        pytest.param(going("foregroundDeletion"), "", "finalizers of pi: none", id="and then goes"),
-        pytest.param(
-            going("foregroundDeletion", "example.com/x"),
-            "",
-            "finalizers of pi: example.com/x",
-            id="if nobody else minds",
-        ),
+        pytest.param("", False, "nothing", id="nobody's stays"),
+        pytest.param("l", True, "nothing", id="its owner lives"),
+        pytest.param("ll", False, "nothing", id="all its owners live"),
+        pytest.param("g", False, "delete Background", id="its owner is gone"),
+        pytest.param("gg", True, "delete Background", id="all its owners are gone"),
+        pytest.param("gl", False, "keep l1", id="one owner is gone"),
+        pytest.param("lwg", True, "keep l0", id="one owner lives"),
+        pytest.param("w", False, "delete Background", id="its owner waits for it"),
+        pytest.param("w", True, "delete Foreground", id="its owner waits for all below it"),
+        pytest.param("gw", True, "delete Foreground", id="one is gone and one waits"),
+        pytest.param("u", False, "nothing", id="nobody knows its owner"),
+        pytest.param("ug", False, "nothing", id="nobody knows one of its owners"),
+        pytest.param("mg", False, "nothing", id="one owner cannot be one"),
     ],
 )
-def test_plan(owner: Job | None, letters: str, expected: str) -> None:
-    assert said(plan(owner, UID, pods(letters))) == expected
+def test_plan(owners: str, owns: bool, expected: str) -> None:
+    assert said(plan(owned(owners), judge, owns=owns)) == expected
 
 
-def objects(result: Plan) -> list[Any]:
-    return [(each.object, each.old) for each in result.actions if isinstance(each, Update | Delete)]
+@pytest.mark.parametrize(("finalizer", "policy"), [(ORPHAN, "Orphan"), (FOREGROUND, "Foreground")])
+def test_a_policy_that_was_set_beforehand_is_kept(finalizer: str, policy: str) -> None:
+    assert said(plan(owned("g", finalizers=(finalizer,)), judge, owns=True)) == f"delete {policy}"
 
 
-@pytest.mark.parametrize("owner", [None, going("orphan"), going("foregroundDeletion")])
-def test_nobody_will_count_the_pods_so_nothing_may_hold_them(owner: Job | None) -> None:
-    held = [replace(pod, metadata=replace(pod.metadata, finalizers=("a/b", TRACKING))) for pod in pods("rs")]
-
-    changed = [(new, old) for new, old in objects(plan(owner, UID, held)) if isinstance(new, Pod)]
-
-    assert [new.metadata.finalizers for new, _ in changed] == [("a/b",), ("a/b",)]
-    assert [old for _, old in changed] == held
+def test_what_is_going_needs_nothing() -> None:
+    assert plan(owned("g", deletion_timestamp=LONG_AGO), judge, owns=False) == ()
 
 
-def test_an_orphan_keeps_its_other_owners() -> None:
-    (pod,) = pods("r")
-    other = OwnerReference(kind="Thing", name="other", uid="another")
-    both = replace(pod, metadata=replace(pod.metadata, owner_references=(*pod.metadata.owner_references, other)))
-
-    (orphan, _), _ = objects(plan(going("orphan"), UID, [both]))
-
-    assert orphan.metadata.owner_references == (other,)
+def gone(_: OwnerReference) -> Owner:
+    return Owner.GONE
 
 
-def test_in_the_foreground_only_those_that_block_are_waited_for() -> None:
-    (pod,) = pods("r")
-    (owner,) = pod.metadata.owner_references
-    loose = replace(pod, metadata=replace(pod.metadata, owner_references=(replace(owner, block_owner_deletion=False),)))
+@pytest.mark.parametrize("letter", ["r", "s", "t"])
+@pytest.mark.parametrize("owner", [Owner.GONE, Owner.WAITS], ids=["gone", "waiting"])
+def test_nobody_will_count_the_pods_of_a_job(letter: str, owner: Owner) -> None:
+    (pod,) = pods(letter)
+    held = replace(pod, metadata=replace(pod.metadata, finalizers=("a/b", TRACKING)))
 
-    result = plan(going("foregroundDeletion"), UID, [loose])
+    (action,) = plan(held, lambda _: owner, owns=False)
 
-    assert said(result) == "delete pi-0; finalizers of pi: none"
+    assert isinstance(action, Update if letter == "t" else Delete)
+    assert (action.object.metadata.finalizers, action.old) == (("a/b",), held)
 
 
-def test_a_pod_without_finalizers_is_deleted_as_it_is() -> None:
+def test_a_pod_that_has_been_counted_is_deleted_as_it_is() -> None:
     (pod,) = pods("R")
 
-    (action,) = plan(None, UID, [pod]).actions
+    assert plan(pod, gone, owns=False) == (Delete(pod, None, propagation="Background"),)
+    assert plan(pods("T")[0], gone, owns=False) == ()
 
-    assert action == Delete(pod, None, propagation="Background")
+
+OTHER = OwnerReference(api_version="v1", kind="ConfigMap", name="other", uid="other")
+
+
+def shared(pod: Pod) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, owner_references=(*pod.metadata.owner_references, OTHER)))
+
+
+def test_a_job_that_is_gone_counts_nothing_though_another_owner_lives() -> None:
+    pod = shared(pods("r")[0])
+
+    (update,) = plan(pod, lambda owner: Owner.LIVES if owner == OTHER else Owner.GONE, owns=False)
+
+    assert (update.object.metadata.owner_references, update.object.metadata.finalizers) == ((OTHER,), ())
+
+
+def test_a_job_that_lives_counts_though_another_owner_is_gone() -> None:
+    pod = shared(pods("r")[0])
+
+    (update,) = plan(pod, lambda owner: Owner.GONE if owner == OTHER else Owner.LIVES, owns=False)
+
+    assert (len(update.object.metadata.owner_references), update.object.metadata.finalizers) == (1, (TRACKING,))
+
+
+def test_orphans_lose_one_owner_and_whoever_would_count_them() -> None:
+    tracked = shared(pods("r")[0])
+
+    (update,) = garbage.orphaned("uid-of-pi", [tracked])
+
+    assert update.object.metadata.owner_references == (OTHER,)
+    assert update.object.metadata.finalizers == ()
+    (kept,) = garbage.orphaned("other", [tracked])
+    assert kept.object.metadata.finalizers == (TRACKING,)
+
+
+def test_an_owner_is_released_of_one_finalizer() -> None:
+    job = a_job(metadata={"deletion_timestamp": LONG_AGO, "finalizers": (FOREGROUND, "example.com/x")})
+
+    released = garbage.released(job, FOREGROUND).object
+
+    assert garbage.is_waiting(job)
+    assert not garbage.is_waiting(released)
+    assert released.metadata.finalizers == ("example.com/x",)
+
+
+@pytest.mark.parametrize("claim", [garbage.is_waiting, garbage.is_orphaning])
+def test_a_finalizer_means_nothing_while_the_object_lives(claim: Any) -> None:
+    assert not claim(a_job(metadata={"finalizers": (FOREGROUND, ORPHAN)}))
+
+
+def test_an_owner_in_another_namespace_is_told_of() -> None:
+    obj: Object = owned("g", namespace="home")
+
+    (emit,) = garbage.misplaced(obj, obj.metadata.owner_references)
+
+    assert isinstance(emit, Emit)
+    assert (emit.type, emit.reason) == ("Warning", "OwnerRefInvalidNamespace")
+    identity = "[v1/ConfigMap, namespace: home, name: g0, uid: g0]"
+    assert emit.message == f'ownerRef {identity} does not exist in namespace "home"'

@@ -181,6 +181,22 @@ async def test_the_policy_is_kept_as_a_finalizer(
     assert (await get(registry, JOBS, "pi")).metadata.finalizers == finalizers
 
 
+@every_kind
+@pytest.mark.parametrize(("policy", "finalizer"), [("Orphan", ORPHAN), ("Foreground", FOREGROUND)])
+async def test_a_policy_means_something_for_every_kind_but_events(
+    registry: Registry, kind: Kind, policy: Any, finalizer: str
+) -> None:
+    """Events own nothing: nobody would ever remove the finalizer."""
+    there = await create(registry, kind, example(kind))
+    name, namespace = there.metadata.name, there.metadata.namespace
+
+    left = await delete(registry, kind, name, namespace, propagation=policy)
+
+    assert left == (kind.resource != "events")
+    if left:
+        assert (await get(registry, kind, name, namespace)).metadata.finalizers == (finalizer,)
+
+
 async def test_a_second_policy_replaces_the_first(registry: Registry) -> None:
     await create(registry, JOBS, named(a_job(), finalizers=(HOLD,)))
     await delete(registry, JOBS, "pi", propagation="Foreground")
@@ -204,6 +220,7 @@ class TestNamespaces:
 
         going = await get(registry, NAMESPACES, "research")
         assert going.metadata.deletion_timestamp == clock.now
+        assert going.metadata.deletion_grace_period_seconds is None
         assert (going.status.phase, going.spec.finalizers) == ("Terminating", ("kubernetes",))
 
         clock.move(seconds=5)

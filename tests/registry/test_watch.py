@@ -14,8 +14,9 @@ from app.kinds.errors import ApiError
 from app.registry import objects
 from app.registry import watch as watch_module
 from app.registry.deletion import Demand
+from app.registry.lists import Scope, list_page
 from app.registry.objects import Registry
-from app.registry.watch import Event, Scope, Watch, list_page
+from app.registry.watch import Event, Watch
 from app.store import Key, Marks, open_store
 from app.store.compact import compact
 from tests.registry.examples import PODS, a_pod, create, get, named

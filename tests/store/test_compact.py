@@ -6,8 +6,9 @@ import pytest
 
 from app.kinds.configmap import KIND as CONFIGMAPS
 from app.kinds.errors import ApiError
-from app.registry.watch import Scope, Watch
-from app.store import Query, Store, open_store
+from app.registry.lists import Scope
+from app.registry.watch import Watch
+from app.store import Compacted, Query, Store, open_store
 from app.store import compact as compaction
 from app.store.compact import compact
 from tests.store.writes import KIND, create, delete, key, modify
@@ -41,17 +42,46 @@ async def test_what_is_young_enough_stays(store: Store) -> None:
     assert await store.pool.fetchval("select floor from counter") == 0
 
 
+async def age(store: Store, *revisions: int) -> None:
+    sql = "update history set recorded_at = now() - interval '2 days' where revision = any($1)"
+    await store.pool.execute(sql, revisions)
+
+
 async def test_only_what_is_old_goes(store: Store) -> None:
     (a,) = await store.commit([create("a")])
     (newer,) = await store.commit([modify("a", a)])
-    await store.pool.execute("update history set recorded_at = now() - interval '2 days' where revision = $1", a)
+    await age(store, a, newer)
     (newest,) = await store.commit([modify("a", newer)])
 
     assert await compact(store.pool, A_DAY) == 1
 
     assert await revisions(store) == [newer, newest]
-    changes = await store.reader.history_of(KIND, a, newest)
-    assert [each.revision for each in changes] == [newer, newest]
+    changes = await store.reader.history_of(KIND, newer, newest)
+    assert [each.revision for each in changes] == [newest]
+
+
+async def test_what_was_there_at_the_floor_can_still_be_listed(store: Store) -> None:
+    """Though it is old, and nobody's newest: it was replaced after the floor."""
+    a, b, c = await store.commit([create("a", 1), create("b", 1), create("c", 1)])
+    await age(store, a, b, c)
+    (second,) = await store.commit([modify("a", a, 2)])
+    await store.commit([delete("b", b)])
+
+    assert await compact(store.pool, A_DAY) == 0
+
+    for revision in (c, second):
+        page = await store.list(Query(kind=KIND, at=revision))
+        assert [head.revision for head in page.heads] == [second if revision == second else a, b, c]
+
+
+async def test_a_list_from_below_is_refused(store: Store) -> None:
+    (first,) = await store.commit([create("a")])
+    (second,) = await store.commit([modify("a", first)])
+    await compact(store.pool, NO_TIME)
+
+    with pytest.raises(Compacted):
+        await store.list(Query(kind=KIND, at=first))
+    assert len((await store.list(Query(kind=KIND, at=second))).heads) == 1
 
 
 async def test_it_goes_in_slices(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -253,3 +253,21 @@ async def test_a_reader_sees_a_key_only_while_it_lives(store: Store) -> None:
 
     assert await store.get(key("a")) is None
     assert await store.get_many([key("a")]) == {}
+
+
+async def test_who_gives_up_waiting_in_the_moment_of_a_change_does_not_miss_it() -> None:
+    async def nothing(_: int, up_to: int | None) -> tuple[Sequence[Change], int, bool]:
+        return (), up_to or 0, False
+
+    feed, loop = Feed(nothing, 1_000), asyncio.get_running_loop()
+
+    def deliver() -> None:
+        with pytest.raises(StopIteration):  # nothing in it waits, so it is all done at once
+            feed.committed(0, changes(1), 1).send(None)
+
+    waiting = asyncio.ensure_future(feed.quiet_until(KIND, 0, 0))
+    await asyncio.sleep(0)  # it waits now, and the end of its time comes next
+    loop.call_soon(deliver)  # after that, before it hears of it
+
+    assert await waiting == 0
+    assert [each.revision for each in feed.after(KIND, 0) or ()] == [1]

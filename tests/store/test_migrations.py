@@ -15,7 +15,7 @@ from sqlalchemy.pool import NullPool
 
 from app.registry import objects
 from app.registry.objects import Registry
-from app.store import open_store, reachable
+from app.store import Holder, open_store, reachable
 from app.store.migrate import migrate
 from app.store.tables import METADATA
 from tests.registry.examples import JOBS, PODS, a_job, a_pod, create, named
@@ -47,7 +47,7 @@ async def schema(dsn: str) -> list[tuple[Any, ...]]:
 async def seed(dsn: str) -> None:
     async with open_store(dsn) as store:
         await store.commit([a_thing("a"), a_thing("b")])
-        await store.keep_token(b"digest", "ada", ["people"], [], None)
+        await store.tokens.keep(b"digest", Holder("ada", ["people"]))
 
 
 @pytest.mark.parametrize("seeded", [pytest.param(False, id="empty"), pytest.param(True, id="seeded")])

@@ -1,0 +1,98 @@
+"""PATCH with a server-side apply: the body is what the client wants, and from then on owns. Called by `item`."""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api import content, escalation
+from app.api.auth import Action, check
+from app.api.query import WriteOptions
+from app.api.routes import Target
+from app.api.writers import terms, writer
+from app.kinds import apply, document
+from app.kinds.base import Kind, Object
+from app.kinds.decode import convert
+from app.kinds.errors import ApiError, bad_request, conflict
+from app.kinds.fit import Fit, MisfitError
+from app.kinds.managed_fields import with_entries
+from app.kinds.shape import shape_of
+from app.registry import applications
+from app.registry.objects import Registry
+
+
+async def answer(registry: Registry, request: Request, found: Target, options: WriteOptions) -> Response:
+    """The object as it is after the apply; 201 if there was none."""
+    body = await content.read_body(request)
+    configuration = _parsed(body)
+    apply.check(found.kind, configuration)
+    warnings = _repeated(found.kind, configuration, options)
+    by = writer(registry, request, options, found.subresource)._replace(applies=True)
+    stored, namespace = content.stored_kind(found.kind), found.namespace or ""
+    grants = await escalation.check_of(registry, request.state.user, stored, namespace, found.name)
+
+    def change(old: Object | None) -> Object:
+        seen = found.kind.outward(old) if old is not None and found.kind.outward else old
+        result = apply.applied(found.kind, seen, configuration, by, force=bool(options.force))
+        if old is None:
+            _check_new(found, result.document)
+        made = _object(found.kind, result)
+        if grants:
+            grants(made, old)
+        return made
+
+    async def may_create(_: Object) -> None:
+        action = Action("create", stored.group, stored.plural, found.subresource, namespace, found.name)
+        await check(registry, request.state.user, action)
+
+    key = (namespace, found.name)
+    made, is_new = await applications.apply(registry, stored, key, change, terms(by, options), may_create)
+    code = 201 if is_new else 200
+    return content.one(request, found.kind, made.body, registry.now(), code, (*warnings, *made.warnings))
+
+
+def _parsed(body: bytes) -> Any:
+    """JSON is YAML, too, and much faster to read."""
+    if body.lstrip()[:1] == b"{":
+        try:
+            return document.value_with_duplicates(document.json_of(body, "json"))
+        except ApiError as error:
+            if error.code != 400:
+                raise
+    return document.value_with_duplicates(document.json_of(body, "yaml"))
+
+
+def _repeated(kind: Kind, configuration: dict[str, Any], options: WriteOptions) -> list[str]:
+    """Fields that are there twice: refused, warned of or ignored. Unknown ones never come this far."""
+    validation = content.validation_of(options)
+    if validation == "Ignore":
+        return []
+    fit = Fit()
+    type_: type = kind.type
+    try:
+        fit.document(configuration, shape_of(type_))
+    except MisfitError:
+        return []  # the object that it is merged into will not fit either, and that tells it better
+    if fit.faults and validation == "Strict":
+        raise bad_request(f"error strict decoding YAML: {', '.join(fit.faults)}")
+    return fit.faults
+
+
+def _check_new(found: Target, made: dict[str, Any]) -> None:
+    metadata = made.get("metadata") or {}
+    if not metadata.get("name"):
+        why = "name must be provided"
+        raise bad_request(f"the name of the object ({found.name} based on URL) was undeterminable: {why}")
+    if metadata["name"] != found.name:
+        raise bad_request(
+            f"the name of the object ({metadata['name']}) does not match the name on the URL ({found.name})"
+        )
+    if metadata.get("uid"):
+        why = f"uid mismatch: the provided object specified uid {metadata['uid']}, and no existing object was found"
+        raise conflict(found.kind.resource, found.name, why)
+
+
+def _object(kind: Kind, result: apply.Applied) -> Object:
+    decoded = convert(result.document, kind.type, api_version=kind.api_version)
+    made: Object = decoded.object
+    return content.inward(kind, with_entries(made, result.entries))

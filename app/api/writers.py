@@ -1,0 +1,25 @@
+"""Who is on record for a write: the fieldManager that the client names, or the program that it says it is."""
+
+from starlette.requests import Request
+
+from app.api.query import WriteOptions
+from app.kinds.managed_fields import Writer
+from app.kinds.metadata import MANAGER_LIMIT
+from app.registry.objects import Registry, Terms
+
+
+def writer(registry: Registry, request: Request, options: WriteOptions, subresource: str = "") -> Writer:
+    """The writer of a create, update or patch."""
+    name = options.field_manager or _program(request.headers.get("user-agent", ""))
+    return Writer(name, registry.now(), subresource)
+
+
+def terms(writer: Writer, options: WriteOptions) -> Terms:
+    """The terms of an update or patch."""
+    return Terms(status=writer.subresource == "status", by=writer, dry_run=options.is_dry_run)
+
+
+def _program(user_agent: str) -> str:
+    """`kubectl` of `kubectl/v1.33.1 (linux/amd64)`, as far as it is printable and short enough."""
+    name = "".join(filter(str.isprintable, user_agent.partition("/")[0]))
+    return name.encode()[:MANAGER_LIMIT].decode(errors="ignore")

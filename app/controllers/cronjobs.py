@@ -1,0 +1,74 @@
+"""The CronJob controller: a CronJob is looked at when it or one of its Jobs changes, and when its next slot comes."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import cast
+from uuid import uuid4
+
+from app.controllers.work import Work
+from app.kinds.base import Object
+from app.kinds.cronjob import KIND as CRON_JOBS
+from app.kinds.cronjob import CronJob
+from app.kinds.job import KIND as JOBS
+from app.kinds.job import Job
+from app.kinds.owners import controller_of
+from app.plans import cronjob as cronjob_plan
+from app.plans.plan import Emit
+from app.registry.codec import NAMESPACES
+from app.store import Key, Mirror
+
+
+class CronJobController:
+    component = "cronjob-controller"
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._changed: dict[str, datetime | None] = {}  # UIDs of those whose schedule was changed, and when
+
+    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+        if key.kind == CRON_JOBS.resource:
+            self._note_schedule(cast("CronJob | None", before), cast("CronJob | None", now))
+            return [key]
+        if key.kind != JOBS.resource:
+            return []
+        owners = {owner for each in (before, now) if each is not None and (owner := controller_of(each))}
+        return [Key(CRON_JOBS.resource, key.namespace, each.name) for each in owners if each.kind == CRON_JOBS.name]
+
+    def _note_schedule(self, before: CronJob | None, now: CronJob | None) -> None:
+        if now is None:
+            if before is not None:
+                self._changed.pop(before.metadata.uid, None)
+        elif before is not None and _clock(before) != _clock(now):
+            self._changed[now.metadata.uid] = None
+
+    def everything(self) -> Iterable[Key]:
+        metas = [each.metadata for each in self._mirror.all(CRON_JOBS.resource)]
+        return [Key(CRON_JOBS.resource, meta.namespace, meta.name) for meta in metas]
+
+    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+        cron_job = cast("CronJob | None", self._mirror.get(key))
+        if cron_job is None or self._is_going(key.namespace):
+            return []
+        uid = cron_job.metadata.uid
+        if uid in self._changed and self._changed[uid] is None:
+            self._changed[uid] = now
+        owned = cast("list[Job]", self._mirror.owned(uid))
+        made = cronjob_plan.plan(
+            cron_job,
+            owned,
+            now,
+            named=lambda name: cast("Job | None", self._mirror.get(Key(JOBS.resource, key.namespace, name))),
+            uids=lambda: str(uuid4()),
+            since=self._changed.get(uid),
+        )
+        # What only says something must not write the CronJob: that would wake this controller to say it again.
+        only_says = all(isinstance(action, Emit) for action in made.actions)
+        return [Work(made, [] if only_says else [cron_job])]
+
+    def _is_going(self, namespace: str) -> bool:
+        found = self._mirror.get(Key(NAMESPACES, "", namespace))
+        return found is not None and found.metadata.deletion_timestamp is not None
+
+
+def _clock(cron_job: CronJob) -> tuple[str, str | None]:
+    return cron_job.spec.schedule, cron_job.spec.time_zone

@@ -1,0 +1,78 @@
+"""The disruption controller: looks at a budget when it changes, or a pod that it selects, and keeps its status."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import cast
+
+from app.controllers.work import Work
+from app.kinds.base import Object
+from app.kinds.pod import KIND as PODS
+from app.kinds.pod import Pod
+from app.kinds.poddisruptionbudget import KIND as BUDGETS
+from app.kinds.poddisruptionbudget import PodDisruptionBudget
+from app.kinds.selectors import Selector, from_label_selector
+from app.plans import disruption
+from app.store import Key, Mirror
+
+
+class DisruptionController:
+    component = "controllermanager"
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+        self._selectors: dict[str, dict[Key, Selector]] = {}  # of the budgets of each namespace
+        self._pods: dict[Key, dict[Key, Pod]] = {}  # those that each budget selects
+
+    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+        if key.kind == PODS.resource:
+            return self._pod_changed(key, cast("Pod | None", now))
+        if key.kind != BUDGETS.resource:
+            return []
+        old, new = cast("PodDisruptionBudget | None", before), cast("PodDisruptionBudget | None", now)
+        if new is None:
+            self._forget(key)
+        elif old is None or old.spec.selector != new.spec.selector:
+            self._learn(key, new)
+        return [key]
+
+    def _forget(self, key: Key) -> None:
+        self._pods.pop(key, None)
+        here = self._selectors.get(key.namespace, {})
+        here.pop(key, None)
+        if not here:
+            self._selectors.pop(key.namespace, None)
+
+    def _learn(self, key: Key, budget: PodDisruptionBudget) -> None:
+        selector = from_label_selector(budget.spec.selector)
+        self._selectors.setdefault(key.namespace, {})[key] = selector
+        everywhere = (cast("Pod", each) for each in self._mirror.all(PODS.resource))
+        here = (pod for pod in everywhere if pod.metadata.namespace == key.namespace)
+        self._pods[key] = {
+            Key(PODS.resource, key.namespace, pod.metadata.name): pod
+            for pod in here
+            if selector.matches(pod.metadata.labels)
+        }
+
+    def _pod_changed(self, key: Key, pod: Pod | None) -> Iterable[Key]:
+        """The budgets that select it, or did."""
+        touched = []
+        for budget, selector in self._selectors.get(key.namespace, {}).items():
+            was_in = self._pods[budget].pop(key, None) is not None
+            if pod is not None and selector.matches(pod.metadata.labels):
+                self._pods[budget][key] = pod
+                touched.append(budget)
+            elif was_in:
+                touched.append(budget)
+        return touched
+
+    def everything(self) -> Iterable[Key]:
+        return [
+            Key(BUDGETS.resource, each.metadata.namespace, each.metadata.name)
+            for each in self._mirror.all(BUDGETS.resource)
+        ]
+
+    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+        budget = cast("PodDisruptionBudget | None", self._mirror.get(key))
+        if budget is None:
+            return []
+        return [Work(disruption.plan(budget, list(self._pods.get(key, {}).values()), now), [budget])]

@@ -1,0 +1,47 @@
+"""The cluster role controller: writes into roles that collect others' rules what they collect, for people to read.
+
+Rights do not wait for it: they are worked out from the roles themselves.
+"""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import cast
+
+from msgspec.structs import replace
+
+from app.controllers.work import Work
+from app.kinds.base import Object
+from app.kinds.cluster_role import KIND as CLUSTER_ROLES
+from app.kinds.cluster_role import ClusterRole
+from app.plans.access import rules_of
+from app.plans.plan import Plan, Update
+from app.store import Key, Mirror
+
+
+class ClusterRoleController:
+    component = "clusterrole-aggregation-controller"
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+
+    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:  # noqa: ARG002 - any change counts
+        return self.everything() if key.kind == CLUSTER_ROLES.resource else []
+
+    def everything(self) -> Iterable[Key]:
+        """The roles that collect; there are few."""
+        return [_key(name) for name, role in self._roles().items() if role.aggregation_rule is not None]
+
+    def work(self, key: Key, now: datetime) -> Sequence[Work]:  # noqa: ARG002 - nothing here depends on the time
+        roles = self._roles()
+        role = roles.get(key.name)
+        if role is None or role.metadata.deletion_timestamp is not None:
+            return []
+        rules = rules_of(role, roles)
+        return [] if rules == role.rules else [Work(Plan((Update(replace(role, rules=rules), role),)))]
+
+    def _roles(self) -> dict[str, ClusterRole]:
+        return {role.metadata.name: cast("ClusterRole", role) for role in self._mirror.all(CLUSTER_ROLES.resource)}
+
+
+def _key(name: str) -> Key:
+    return Key(CLUSTER_ROLES.resource, "", name)

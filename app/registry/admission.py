@@ -1,0 +1,110 @@
+"""The rules that new objects are judged by, kept at hand: one look-up for a create, and nothing else without quotas.
+
+What the rules mean is decided in `app.plans.admission`. The API's creates come through `Admission`; the controllers hold
+a `Rulebook` of their own over their own mirror. A charge to a quota is a write in the write set of the creation,
+guarded by the quota's revision: that makes it exact. `Turns` only spare useless conflicts.
+"""
+
+import asyncio
+from collections import defaultdict
+from contextlib import AbstractAsyncContextManager, nullcontext
+from operator import attrgetter
+from typing import Any
+from weakref import WeakValueDictionary
+
+from app.kinds.base import Object
+from app.kinds.limitrange import KIND as LIMIT_RANGES
+from app.kinds.priorityclass import KIND as PRIORITY_CLASSES
+from app.kinds.priorityclass import PriorityClass
+from app.kinds.resourcequota import KIND as QUOTAS
+from app.kinds.serviceaccount import KIND as ACCOUNTS
+from app.plans import admission
+from app.plans.admission import Rules
+from app.registry.policy import Policy
+from app.store import Key, Mirror, Store
+
+RULES = frozenset(kind.resource for kind in (QUOTAS, LIMIT_RANGES, ACCOUNTS, PRIORITY_CLASSES))
+_BEHIND_SECONDS = 1.0
+_by_name = attrgetter("metadata.name")
+
+
+class Rulebook:
+    """The rules of every namespace, as new as the mirror that they are in."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self.mirror = mirror
+        self._objects: dict[str, defaultdict[str, dict[str, Any]]] = {kind: defaultdict(dict) for kind in RULES}
+        for kind in RULES.intersection(mirror.kinds):
+            for each in mirror.all(kind):
+                self._changed(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
+        mirror.listen(self._changed)
+
+    def _changed(self, key: Key, _: Object | None, now: Object | None) -> None:
+        if key.kind not in RULES:
+            return
+        there = self._objects[key.kind]
+        if now is not None:
+            there[key.namespace][key.name] = now
+            return
+        there[key.namespace].pop(key.name, None)
+        if not there[key.namespace]:
+            del there[key.namespace]
+
+    def rules(self, namespace: str) -> Rules:
+        return Rules(
+            quotas=self._listed(QUOTAS.resource, namespace),
+            limit_ranges=self._listed(LIMIT_RANGES.resource, namespace),
+            accounts=self._objects[ACCOUNTS.resource].get(namespace, {}),
+            classes=self._objects[PRIORITY_CLASSES.resource].get("", {}),
+        )
+
+    def _listed(self, kind: str, namespace: str) -> list[Any]:
+        found = self._objects[kind].get(namespace)
+        return sorted(found.values(), key=_by_name) if found else []
+
+    def has_quotas(self, namespace: str) -> bool:
+        return namespace in self._objects[QUOTAS.resource]
+
+
+class Turns:
+    """In a namespace with quotas, one after the other: all would write the same quotas, and only the first succeed."""
+
+    def __init__(self) -> None:
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def of(self, namespace: str) -> asyncio.Lock:
+        """A lock that is forgotten when nobody holds it."""
+        return self._locks.setdefault(namespace, asyncio.Lock())
+
+
+class Admission:
+    """The rules for one process's creates."""
+
+    def __init__(self, store: Store, policy: Policy) -> None:
+        self._store = store
+        self._policy = policy
+        self._book: Rulebook | None = None
+        self.turns = Turns()
+
+    async def rules(self, namespace: str) -> Rules:
+        mirror = await self._policy.mirror()
+        if self._book is None or self._book.mirror is not mirror:
+            self._book = Rulebook(mirror)
+        return self._book.rules(namespace)
+
+    def turn(self, namespace: str, rules: Rules) -> AbstractAsyncContextManager[object]:
+        """Hold it from judging an object until that is stored."""
+        return self.turns.of(namespace) if rules.quotas else nullcontext()
+
+    async def check_update(self, obj: Object) -> None:
+        """What speaks against the next version of an object beyond its own validity. Raises the 403."""
+        if isinstance(obj, PriorityClass) and obj.global_default:
+            admission.check(PRIORITY_CLASSES.resource, obj, await self.rules(""))
+
+    async def catch_up(self, revision: int | None = None) -> None:
+        """Until the rules are as new as the store, or as this revision. No refusal may come from rules that are stale."""
+        try:
+            async with asyncio.timeout(_BEHIND_SECONDS):
+                await self._store.feed.reach(revision or await self._store.revision())
+        except TimeoutError:
+            pass

@@ -1,0 +1,136 @@
+"""Lists with selectors, for any kind, each as all was at one revision. The API turns what comes out of here into answers.
+
+Pages of one list may be read minutes apart, here or by another process: they show the same revision nevertheless, until
+compaction has forgotten it.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass
+
+from app.kinds.base import Kind
+from app.store import Head, Key, Marks, Page, Query, Store
+
+ROWS = 250  # of the first page of a list without end
+PAGE_BYTES = 1 << 20  # how large the following pages are to be, about
+ROWS_AT_LEAST, ROWS_AT_MOST = 10, 1_000
+LOOKED_AT = 500  # in one query for a selective list, however short its pages
+Place = tuple[str, str]
+"""Namespace and name of the last object before."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scope:
+    """Which objects: a kind, perhaps one namespace, and selectors.
+
+    `node` and `name` are what selectors demand of spec.nodeName and metadata.name, so that an index may help; `matches`
+    is whatever else they demand.
+    """
+
+    kind: Kind
+    namespace: str | None = None
+    name: str | None = None
+    node: str | None = None
+    matches: Callable[[Key, Marks], bool] | None = None
+
+    @property
+    def is_selective(self) -> bool:
+        return not (self.name is None and self.node is None and self.matches is None)
+
+    def query(self, after: Place | None = None, limit: int | None = None, at: int | None = None) -> Query:
+        return Query(
+            kind=self.kind.resource,
+            namespace=self.namespace,
+            name=self.name,
+            node=self.node,
+            after=after,
+            limit=limit,
+            at=at,
+        )
+
+    def selects(self, key: Key, marks: Marks) -> bool:
+        if self.namespace is not None and key.namespace != self.namespace:
+            return False
+        if self.name is not None and key.name != self.name:
+            return False
+        if self.node is not None and marks.fields.get("spec.nodeName") != self.node:
+            return False
+        return self.matches is None or self.matches(key, marks)
+
+    def selected(self, heads: Sequence[Head]) -> list[Head]:
+        """Those of what its query found that it means."""
+        matches = self.matches
+        return list(heads) if matches is None else [head for head in heads if matches(head.key, head.marks)]
+
+
+def place_of(head: Head) -> Place:
+    return head.key.namespace, head.key.name
+
+
+async def list_page(
+    store: Store, scope: Scope, after: Place | None = None, limit: int | None = None, at: int | None = None
+) -> Page:
+    """A page of what is selected. A selective page is filled by reading on, so it is short only at the end.
+
+    Raises Compacted if `at` is a revision that is no longer known.
+    """
+    if scope.matches is None:
+        return await _counted(store, scope, await store.list(scope.query(after, limit, at)))
+    found: list[Head] = []
+    rows = None if limit is None else max(limit, LOOKED_AT)
+    while True:
+        page = await store.list(scope.query(after, rows, at))
+        at = page.revision
+        found += scope.selected(page.heads)
+        if limit is not None and len(found) > limit:
+            return Page(found[:limit], at, more=True)
+        if not page.more:
+            return Page(found, at, more=False)
+        after = place_of(page.heads[-1])
+
+
+async def _counted(store: Store, scope: Scope, page: Page) -> Page:
+    """With how many are left. Selective lists do not tell that, as in Kubernetes."""
+    if not page.more or not page.heads or scope.is_selective:
+        return page
+    remaining = await store.remaining(scope.query(place_of(page.heads[-1]), at=page.revision))
+    return Page(page.heads, page.revision, page.more, remaining)
+
+
+async def opened(store: Store, scope: Scope, after: Place | None = None, at: int | None = None) -> Page:
+    """The first page of a list without end: what its query found, from which `pages` goes on."""
+    return await store.list(scope.query(after, ROWS, at))
+
+
+async def pages(store: Store, scope: Scope, first: Page) -> AsyncGenerator[Page, None]:
+    """All that is selected, in pages of about a megabyte; a page may be empty, and others come after it.
+
+    While one is being used the next is read, and nothing is held in the database between them. Raises Compacted if the
+    revision is forgotten meanwhile. Close it (`contextlib.aclosing`) rather than leave it.
+    """
+    page = first
+    ahead: asyncio.Future[Page] | None = None
+    try:
+        while True:
+            if page.more:
+                query = scope.query(place_of(page.heads[-1]), _rows_after(page), page.revision)
+                ahead = asyncio.ensure_future(store.list(query))
+                ahead.add_done_callback(_heard)
+            yield Page(scope.selected(page.heads), page.revision, page.more)
+            if ahead is None:
+                return
+            page, ahead = await ahead, None
+    finally:
+        if ahead is not None:
+            ahead.cancel()
+
+
+def _rows_after(page: Page) -> int:
+    size = sum(len(head.body) for head in page.heads)
+    return min(max(PAGE_BYTES * len(page.heads) // size, ROWS_AT_LEAST), ROWS_AT_MOST)
+
+
+def _heard(reading: "asyncio.Future[Page]") -> None:
+    """Nobody may wait any longer for a page that could not be read: that is no news."""
+    if not reading.cancelled():
+        reading.exception()
