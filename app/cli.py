@@ -28,8 +28,15 @@ DatabaseUrl = Annotated[
 ]
 Host = Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")]
 Port = Annotated[int | None, typer.Option(help="Port to listen on. [default: 6443]")]
+Tls = Annotated[
+    bool | None,
+    typer.Option("--tls/--no-tls", help="Without TLS only a proxy on this machine should be let in. [default: tls]"),
+]
 Runtime = Annotated[RuntimeName | None, typer.Option(help="What runs the containers. [default: process]")]
 Nodes = Annotated[int | None, typer.Option(help="How many nodes to pretend (simulated runtime). [default: 1]")]
+FeatureGates = Annotated[
+    str | None, typer.Option(help="What is off in Kubernetes by default, such as WorkloadWithJob=true. [default: none]")
+]
 NodeName = Annotated[str | None, typer.Option(help="The node's name. [default: this host's name]")]
 
 
@@ -40,7 +47,8 @@ def settings(**given: Any) -> Settings:
     except ValidationError as error:
         for each in error.errors():
             name = "_".join(map(str, each["loc"]))
-            typer.echo(f"--{name.replace('_', '-')} or JOBPLANE_{name.upper()}: {each['msg']}", err=True)
+            where = f"--{name.replace('_', '-')} or JOBPLANE_{name.upper()}: " if name else ""
+            typer.echo(where + each["msg"].removeprefix("Value error, "), err=True)
         raise typer.Exit(2) from None
     logging.basicConfig(level=made.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     for noisy in ("alembic", "httpx", "httpcore"):
@@ -55,10 +63,12 @@ def up(
     data_dir: DataDir = None,
     host: Host = None,
     port: Port = None,
+    tls: Tls = None,
     database_url: DatabaseUrl = None,
     runtime: Runtime = None,
     nodes: Nodes = None,
     node_name: NodeName = None,
+    feature_gates: FeatureGates = None,
 ) -> None:
     """Everything on one machine: Postgres, API, controllers and one agent. Ctrl-C ends it; running it again goes on.
 
@@ -71,10 +81,12 @@ def up(
         data_dir=data_dir and data_dir.expanduser().absolute(),
         host=host,
         port=port,
+        tls=tls,
         database_url=database_url,
         runtime=runtime,
         nodes=nodes,
         node_name=node_name,
+        feature_gates=feature_gates,
     )
     try:
         _exit(asyncio.run(Supervisor(made).run()))
@@ -88,11 +100,15 @@ def api(
     data_dir: DataDir = None,
     host: Host = None,
     port: Port = None,
+    tls: Tls = None,
     database_url: DatabaseUrl = None,
+    feature_gates: FeatureGates = None,
     migrate: Annotated[bool, typer.Option(help="Bring the database up to date first.")] = False,
 ) -> None:
     """One replica of the API. Any number may run on one database."""
-    made = settings(data_dir=data_dir, host=host, port=port, database_url=database_url)
+    made = settings(
+        data_dir=data_dir, host=host, port=port, tls=tls, database_url=database_url, feature_gates=feature_gates
+    )
     _follow_parent()
     _run_fast(_api(made, migrate))
 
@@ -105,13 +121,13 @@ async def _api(made: Settings, migrate: bool) -> None:
     if migrate:
         await _migrate(made)
     async with open_store(_dsn(made)) as store:
-        await serve(Registry(store, _now), made)
+        await serve(Registry(store, _now, made.features), made)
 
 
 @app.command()
-def controllers(database_url: DatabaseUrl = None, data_dir: DataDir = None) -> None:
+def controllers(database_url: DatabaseUrl = None, data_dir: DataDir = None, feature_gates: FeatureGates = None) -> None:
     """The controllers and the scheduler. Several may run: one acts, the others stand by."""
-    made = settings(database_url=database_url, data_dir=data_dir)
+    made = settings(database_url=database_url, data_dir=data_dir, feature_gates=feature_gates)
     _follow_parent()
     _run_fast(_until_told(_controllers(made)))
 
@@ -124,7 +140,7 @@ async def _controllers(made: Settings) -> None:
     await reachable(_dsn(made))
     async with open_store(_dsn(made), ring_bytes=0, pool_size=2) as store:
         await run(
-            Registry(store, _now),
+            Registry(store, _now, made.features),
             node_grace=timedelta(seconds=made.node_grace_seconds),
             keep_history=timedelta(hours=made.history_hours),
             event_ttl=timedelta(seconds=made.event_ttl_seconds),

@@ -78,6 +78,8 @@ class Supervisor:
             **os.environ,
             "JOBPLANE_DATABASE_URL": dsn,
             "JOBPLANE_DATA_DIR": str(self._settings.data_dir),
+            "JOBPLANE_TLS": str(self._settings.tls),
+            "JOBPLANE_FEATURE_GATES": self._settings.feature_gates,
             PARENT: str(os.getpid()),
         }
 

@@ -32,15 +32,19 @@ class Cluster:
     folder: Path
     port: int
     pid: int
+    tls: bool = True
     ready_after: float = 0.0
 
     @cached_property
     def client(self) -> Client:
-        trust = ssl.create_default_context(cafile=str(self.folder / "tls" / "ca.crt"))
+        trust = ssl.create_default_context(cafile=str(self.folder / "tls" / "ca.crt")) if self.tls else None
         return Client(self.port, (self.folder / "admin.token").read_text().strip(), trust)
 
     def cpu(self) -> dict[str, float]:
         return processes.cpu(self.pid)
+
+    def pid_of(self, role: str) -> int:
+        return next(each.pid for each in processes.tree(self.pid) if each.role == role)
 
     async def spent_since(self, before: dict[str, float]) -> dict[str, float]:
         """CPU seconds by role, with one second more for what trails behind the last answer."""
@@ -85,14 +89,19 @@ class Checkout:
 
     @asynccontextmanager
     async def up(
-        self, runtime: Literal["process", "simulated"] = "simulated", nodes: int = 1, settle: float = 10.0
+        self,
+        runtime: Literal["process", "simulated"] = "simulated",
+        nodes: int = 1,
+        settle: float = 10.0,
+        *,
+        tls: bool = True,
     ) -> AsyncIterator[Cluster]:
         """Start it, wait until all of its nodes are ready and it idles, at most `settle` seconds; end it afterwards."""
         folder = Path(tempfile.mkdtemp(prefix="jobplane-bench-"))
         began, kept = time.monotonic(), False
-        child, port = await self._start(folder, runtime, nodes)
+        child, port = await self._start(folder, runtime, nodes, [] if tls else ["--no-tls"])
         try:
-            cluster = Cluster(folder / "data", port, child.pid)
+            cluster = Cluster(folder / "data", port, child.pid, tls)
             async with asyncio.timeout(START_SECONDS):
                 await _ready(cluster, child)
                 cluster.ready_after = time.monotonic() - began
@@ -108,9 +117,11 @@ class Checkout:
             if not kept:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
-    async def _start(self, folder: Path, runtime: str, nodes: int) -> tuple[asyncio.subprocess.Process, int]:
+    async def _start(
+        self, folder: Path, runtime: str, nodes: int, more: list[str]
+    ) -> tuple[asyncio.subprocess.Process, int]:
         port = _free_port()
-        flags = ["--data-dir", folder / "data", "--port", str(port), "--runtime", runtime, "--nodes", str(nodes)]
+        flags = ["--data-dir", folder / "data", "--port", str(port), "--runtime", runtime, "--nodes", str(nodes), *more]
         with (folder / "log").open("wb") as log:
             child = await asyncio.create_subprocess_exec(
                 self.program,

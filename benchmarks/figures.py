@@ -30,12 +30,17 @@ def percentile(values: Sequence[float], percent: float) -> float:
 
 
 def spread(
-    name: str, values: Sequence[float], unit: str, p50_target: float | None = None, note: str = ""
+    name: str,
+    values: Sequence[float],
+    unit: str,
+    p50_target: float | None = None,
+    note: str = "",
+    p99_target: float | None = None,
 ) -> list[Figure]:
     """Median and 99th percentile of the same thing."""
     return [
         Figure(name=f"{name}, p50", value=percentile(values, 50), unit=unit, target=p50_target, note=note),
-        Figure(name=f"{name}, p99", value=percentile(values, 99), unit=unit),
+        Figure(name=f"{name}, p99", value=percentile(values, 99), unit=unit, target=p99_target),
     ]
 
 

@@ -11,18 +11,27 @@ from benchmarks.wire import Connection
 
 async def post_all(connections: Sequence[Connection], path: str, bodies: Iterable[object]) -> list[float]:
     """POST them all, each connection the next one as soon as it is free. The milliseconds that each took."""
-    waiting = iter([msgspec.json.encode(each) for each in bodies])
+    return await _ask_all(connections, "POST", path, [msgspec.json.encode(each) for each in bodies])
+
+
+async def get_all(connections: Sequence[Connection], path: str, count: int) -> list[float]:
+    """GET the same thing so often."""
+    return await _ask_all(connections, "GET", path, [b""] * count)
+
+
+async def _ask_all(connections: Sequence[Connection], method: str, path: str, bodies: list[bytes]) -> list[float]:
+    waiting = iter(bodies)
     took: list[float] = []
 
-    async def poster(connection: Connection) -> None:
+    async def asker(connection: Connection) -> None:
         for body in waiting:
             began = time.perf_counter()
-            await connection.request("POST", path, body)
+            await connection.request(method, path, body)
             took.append((time.perf_counter() - began) * 1000)
 
     async with asyncio.TaskGroup() as group:
         for each in connections:
-            group.create_task(poster(each))
+            group.create_task(asker(each))
     return took
 
 

@@ -59,6 +59,18 @@ def memory(pid: int) -> Memory:
     return Memory(sizes["Pss"], sizes["Rss"])
 
 
+def forget_peak(pid: int) -> int:
+    """Let the peak of a process's memory begin anew; its resident bytes now."""
+    Path(f"/proc/{pid}/clear_refs").write_text("5")
+    return peak(pid)
+
+
+def peak(pid: int) -> int:
+    """The most bytes that it has had resident."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
 def busy() -> float:
     """Seconds of CPU time that the whole machine has spent on anything."""
     user, nice, system, _idle, _wait, irq, softirq = map(int, Path("/proc/stat").read_text().split(maxsplit=8)[1:8])

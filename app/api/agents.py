@@ -121,7 +121,7 @@ def _pods() -> Kind:
 def _read(body: bytes, type_: type[S]) -> S:
     try:
         return msgspec.json.decode(body, type=type_)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise bad_request(f"the body is not what an agent sends: {error}") from error
 
 

@@ -8,9 +8,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from fastapi import FastAPI
+from starlette.datastructures import State
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from app.api import documents, errors, openapi, openapi_v2, version, virtual
 from app.api.accept import DISCOVERY, OPENAPI, wanted
@@ -26,26 +28,36 @@ Answering = Callable[[Request], Awaitable[Response]]
 HEALTH = {"/livez", "/readyz", "/healthz"}
 
 
-def create_app(registry: Registry) -> FastAPI:
+def create_app(registry: Registry) -> "Application":
     """The application of one API process."""
     tokens = Authenticator(StoredTokens(registry), time.monotonic)
-    app = FastAPI(title="Jobplane", docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.streams = set()  # tasks of the open watches; whoever stops the server ends them first
-    app.add_middleware(_Front, front=Front(registry, tokens))
-    return app
+    ours = FastAPI(title="Jobplane", docs_url=None, redoc_url=None, openapi_url=None)
+    ours.add_exception_handler(HTTPException, _as_status)
+    ours.state.streams = set()  # tasks of the open watches; whoever stops the server ends them first
+    return Application(Front(registry, tokens), ours)
+
+
+async def _as_status(_: Request, error: Exception) -> Response:
+    """What FastAPI refuses leaves as a Status, too."""
+    return errors.response(error)
 
 
 @dataclass(frozen=True)
-class _Front:
-    """Pure ASGI middleware: what the front does not answer is FastAPI's."""
+class Application:
+    """Kubernetes' paths first, for whose requests FastAPI would only be a tax; then FastAPI's own."""
 
-    app: ASGIApp
     front: "Front"
+    ours: FastAPI
+
+    @property
+    def state(self) -> State:
+        return self.ours.state
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["app"] = self.ours
         if scope["type"] == "http" and await self.front(scope, receive, send):
             return
-        await self.app(scope, receive, send)
+        await self.ours(scope, receive, send)
 
 
 class Front:

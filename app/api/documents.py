@@ -13,6 +13,8 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.api.compress import Body
+
 JSON = "application/json"
 _YEAR = timedelta(days=365)
 
@@ -48,7 +50,7 @@ def answer(request: Request, document: Document, headers: Mapping[str, str]) -> 
     said = {"ETag": document.etag, "Vary": "Accept", **headers}
     if _has(request.headers.get("if-none-match", ""), document.etag):
         return Response(status_code=304, headers=said)
-    return Response(document.body, headers=said, media_type=document.content_type)
+    return Body(document.body, headers=said, media_type=document.content_type)
 
 
 def _has(given: str, etag: str) -> bool:

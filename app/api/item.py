@@ -11,9 +11,10 @@ from app.api.accept import object_body, patch_body
 from app.api.query import DeleteOptions, delete_options, patch_options, update_options
 from app.api.routes import Target
 from app.api.writers import terms, writer
+from app.kinds import names
 from app.kinds.base import Kind, Object
 from app.kinds.decode import convert
-from app.kinds.errors import bad_request, conflict
+from app.kinds.errors import bad_request, conflict, invalid, unprocessable
 from app.kinds.patch import json_patch, merge_patch
 from app.kinds.pod import Pod
 from app.kinds.strategic_patch import strategic_patch
@@ -143,15 +144,25 @@ async def bind(registry: Registry, request: Request, found: Target) -> Response:
     node = target.get("name") if isinstance(target, dict) else None
     if not (node and isinstance(node, str)):
         raise bad_request("a Binding must name the node in target.name")
+    if faults := names.dns_subdomain(node):
+        raise unprocessable("Binding", "", found.name, [invalid("target.name", node, each) for each in faults])
 
     def change(old: Object) -> Object:
         pod = cast("Pod", old)
-        if pod.spec.node_name:
-            raise conflict(
-                "pods/binding", found.name, f'pod {found.name} is already assigned to node "{pod.spec.node_name}"'
-            )
+        if why := _why_not_bound(pod):
+            raise conflict("pods/binding", found.name, why)
         return binding.bound(pod, node, registry.now())
 
     await objects.rewrite(registry, found.kind, found.namespace or "", found.name, change)
     done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
     return Response(msgspec.json.encode(done), 201, media_type="application/json")
+
+
+def _why_not_bound(pod: Pod) -> str:
+    """What keeps a pod from being put on a node; nothing if it may be."""
+    name = pod.metadata.name
+    if pod.metadata.deletion_timestamp is not None:
+        return f"pod {name} is being deleted, cannot be assigned to a host"
+    if pod.spec.node_name:
+        return f'pod {name} is already assigned to node "{pod.spec.node_name}"'
+    return f"pod {name} has non-empty .spec.schedulingGates" if pod.spec.scheduling_gates else ""

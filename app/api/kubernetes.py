@@ -123,17 +123,12 @@ def _check_text(request: Request) -> None:
 
 
 def _verb(request: Request, found: Target) -> str:
-    """The verb as authorization knows it."""
-    if (
-        request.method in {"GET", "HEAD"}
-        and flag(request.query_params.multi_items(), "watch")
-        and not found.subresource
-    ):
-        return "watch"
+    """The verb as authorization knows it. One object is not watched by its path, only by a selector."""
     if request.method == "POST" and (not found.name or found.subresource):
         return "create"
-    if request.method in {"GET", "HEAD"}:
-        return "get" if found.name else "list"
+    if request.method == "GET":
+        watches = not found.name and flag(request.query_params.multi_items(), "watch")
+        return "get" if found.name else "watch" if watches else "list"
     verb = _VERBS.get(request.method, "")
     if not found.name:
         verb = {"delete": "deletecollection"}.get(verb, "")

@@ -144,7 +144,7 @@ def _token(revision: int, after: Place, namespace: str | None) -> str:
 def _continued(token: str, namespace: str | None) -> tuple[int | None, Place]:
     try:
         read = msgspec.json.decode(_unwrapped(token), type=_Token)
-    except (ValueError, msgspec.MsgspecError) as error:
+    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise _no_token("continue key is not valid") from error
     if read.v != _ENCODING:
         raise _no_token(f"continue key is not valid: server does not recognize this encoded version {read.v}")

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from app.kinds.errors import bad_request
+from app.kinds import document
+from app.kinds.errors import ApiError, bad_request
 from app.kinds.shape import Field, Shape, shape_of
 
 MAGIC = b"k8s\x00"
@@ -151,8 +152,8 @@ def _time(parts: Mapping[int, int | bytes], *, micro: bool) -> str | None:
 
 def _json(data: bytes) -> Any:
     try:
-        return msgspec.json.decode(data)
-    except msgspec.DecodeError as error:
+        return document.parse(data)
+    except ApiError as error:
         raise _MalformedError(f"the JSON inside: {error}") from error
 
 

@@ -55,8 +55,8 @@ async def serve(registry: Registry, settings: Settings) -> None:
         app,
         host=settings.host,
         port=settings.port,
-        ssl_certfile=str(made.cert),
-        ssl_keyfile=str(made.key),
+        ssl_certfile=str(made.cert) if settings.tls else None,
+        ssl_keyfile=str(made.key) if settings.tls else None,
         http=Connection,
         ws="none",  # `Connection` lets them through to the application itself
         lifespan="off",

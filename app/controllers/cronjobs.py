@@ -1,10 +1,15 @@
-"""The CronJob controller: a CronJob is looked at when it or one of its Jobs changes, and when its next slot comes."""
+"""The CronJob controller: a CronJob is looked at when it or one of its Jobs changes, and when its next slot comes.
 
-from collections.abc import Iterable, Sequence
+One whose Job was refused is also looked at when the rules of its namespace change, or when a quota has room again.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from typing import cast
 from uuid import uuid4
 
+from app.controllers.refused import Refused
 from app.controllers.work import Work
 from app.kinds.base import Object
 from app.kinds.cronjob import KIND as CRON_JOBS
@@ -14,6 +19,7 @@ from app.kinds.job import Job
 from app.kinds.owners import controller_of
 from app.plans import cronjob as cronjob_plan
 from app.plans.plan import Emit
+from app.registry.admission import RULES, Rulebook, Turns
 from app.registry.codec import NAMESPACES
 from app.store import Key, Mirror
 
@@ -21,14 +27,20 @@ from app.store import Key, Mirror
 class CronJobController:
     component = "cronjob-controller"
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: Mirror, turns: Turns) -> None:
         self._mirror = mirror
+        self._turns = turns
+        self._book = Rulebook(mirror)
+        self._refused = Refused()  # CronJobs whose Jobs were
         self._changed: dict[str, datetime | None] = {}  # UIDs of those whose schedule was changed, and when
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == CRON_JOBS.resource:
             self._note_schedule(cast("CronJob | None", before), cast("CronJob | None", now))
+            self._refused.note(key, now)
             return [key]
+        if key.kind in RULES:
+            return self._refused.woken(key.namespace, before, now)
         if key.kind != JOBS.resource:
             return []
         owners = {owner for each in (before, now) if each is not None and (owner := controller_of(each))}
@@ -41,9 +53,17 @@ class CronJobController:
         elif before is not None and _clock(before) != _clock(now):
             self._changed[now.metadata.uid] = None
 
+    def turn(self, key: Key) -> AbstractAsyncContextManager[object]:
+        return self._turns.of(key.namespace) if self._book.has_quotas(key.namespace) else nullcontext()
+
     def everything(self) -> Iterable[Key]:
-        metas = [each.metadata for each in self._mirror.all(CRON_JOBS.resource)]
-        return [Key(CRON_JOBS.resource, meta.namespace, meta.name) for meta in metas]
+        return list(self._cron_jobs())
+
+    def _cron_jobs(self) -> Iterator[Key]:
+        for cron_job in self._mirror.all(CRON_JOBS.resource):
+            key = Key(CRON_JOBS.resource, cron_job.metadata.namespace, cron_job.metadata.name)
+            self._refused.note(key, cron_job)
+            yield key
 
     def work(self, key: Key, now: datetime) -> Sequence[Work]:
         cron_job = cast("CronJob | None", self._mirror.get(key))
@@ -52,7 +72,7 @@ class CronJobController:
         uid = cron_job.metadata.uid
         if uid in self._changed and self._changed[uid] is None:
             self._changed[uid] = now
-        owned = cast("list[Job]", self._mirror.owned(uid))
+        owned = [each for each in self._mirror.owned(uid) if isinstance(each, Job)]
         made = cronjob_plan.plan(
             cron_job,
             owned,
@@ -60,6 +80,7 @@ class CronJobController:
             named=lambda name: cast("Job | None", self._mirror.get(Key(JOBS.resource, key.namespace, name))),
             uids=lambda: str(uuid4()),
             since=self._changed.get(uid),
+            rules=self._book.rules(key.namespace),
         )
         # What only says something must not write the CronJob: that would wake this controller to say it again.
         only_says = all(isinstance(action, Emit) for action in made.actions)

@@ -3,14 +3,16 @@
 One whose pods were refused is also looked at when the rules of its namespace change, or when a quota has room again.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from typing import cast
 
+from app.controllers import gangs
+from app.controllers.refused import Refused
 from app.controllers.work import Work
 from app.kinds.base import Object
+from app.kinds.features import USUAL, Features
 from app.kinds.job import KIND as JOBS
 from app.kinds.job import Job, is_finished
 from app.kinds.owners import controller_of
@@ -18,7 +20,7 @@ from app.kinds.pod import KIND as PODS
 from app.kinds.pod import Pod
 from app.kinds.selectors import from_label_selector
 from app.plans import job as job_plan
-from app.plans import quotas, refusals, ttl
+from app.plans import ttl
 from app.registry.admission import RULES, Rulebook, Turns
 from app.registry.codec import NAMESPACES
 from app.registry.objects import random_name
@@ -28,12 +30,13 @@ from app.store import Key, Mirror
 class JobController:
     component = "job-controller"
 
-    def __init__(self, mirror: Mirror, turns: Turns) -> None:
+    def __init__(self, mirror: Mirror, turns: Turns, features: Features = USUAL) -> None:
         self._mirror = mirror
         self._turns = turns
         self._book = Rulebook(mirror)
-        self._refused: defaultdict[str, set[Key]] = defaultdict(set)  # Jobs whose pods were, by namespace
+        self._refused = Refused()  # Jobs whose pods were
         self._orphans: dict[Key, Pod] = {}  # pods that nobody controls: a Job may adopt them
+        self._gangs = gangs.Gangs(mirror, features)
 
     def _note_orphan(self, key: Key, pod: Pod | None) -> None:
         if pod is not None and pod.metadata.labels and controller_of(pod) is None:
@@ -43,26 +46,16 @@ class JobController:
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == JOBS.resource:
-            self._note_refused(key, now)
+            self._refused.note(key, now)
             return [key]
         if key.kind in RULES:
-            return self._waiting(key.namespace) if quotas.may_help(before, now) else []
+            return self._refused.woken(key.namespace, before, now)
+        if key.kind in gangs.KINDS:
+            return self._gangs.woken(key, before, now)
         if key.kind != PODS.resource:
             return []
         self._note_orphan(key, cast("Pod | None", now))
         return {owner for pod in (before, now) if pod is not None for owner in self._owners(pod)}
-
-    def _note_refused(self, key: Key, job: Object | None) -> None:
-        if job is not None and refusals.ANNOTATION in job.metadata.annotations:
-            self._refused[key.namespace].add(key)
-        elif key.namespace in self._refused:
-            self._refused[key.namespace].discard(key)
-
-    def _waiting(self, namespace: str) -> list[Key]:
-        """The Jobs whose pods were refused, in a namespace or, for a rule of all, in any."""
-        if namespace:
-            return list(self._refused.get(namespace, ()))
-        return [key for keys in self._refused.values() for key in keys]
 
     def turn(self, key: Key) -> AbstractAsyncContextManager[object]:
         return self._turns.of(key.namespace) if self._book.has_quotas(key.namespace) else nullcontext()
@@ -78,6 +71,7 @@ class JobController:
         return [Key(JOBS.resource, namespace, each.metadata.name) for each in jobs if _wants(each, pod)]
 
     def everything(self) -> Iterable[Key]:
+        self._gangs.learn()
         for pod in self._mirror.all(PODS.resource):
             self._note_orphan(Key(PODS.resource, pod.metadata.namespace, pod.metadata.name), cast("Pod", pod))
         return list(self._jobs())
@@ -85,7 +79,7 @@ class JobController:
     def _jobs(self) -> Iterator[Key]:
         for job in self._mirror.all(JOBS.resource):
             key = Key(JOBS.resource, job.metadata.namespace, job.metadata.name)
-            self._note_refused(key, job)
+            self._refused.note(key, job)
             yield key
 
     def work(self, key: Key, now: datetime) -> Sequence[Work]:
@@ -93,7 +87,8 @@ class JobController:
         if job is None or self._is_next(job):
             return []
         rules = self._book.rules(key.namespace)
-        made = job_plan.plan(job, self._pods(job), now, random_name, rules)
+        pods = self._pods(job)
+        made = job_plan.plan(job, pods, now, random_name, rules, self._gangs.of(job, pods))
         if is_finished(job) and not made.actions:
             return [Work(ttl.plan(job, now))]
         return [Work(made, [job])]
@@ -105,7 +100,7 @@ class JobController:
         return going and job.metadata.deletion_timestamp is None
 
     def _pods(self, job: Job) -> list[Pod]:
-        owned = cast("list[Pod]", self._mirror.owned(job.metadata.uid))
+        owned = [each for each in self._mirror.owned(job.metadata.uid) if isinstance(each, Pod)]
         return owned + [pod for pod in self._orphans.values() if _wants(job, pod)]
 
 

@@ -41,6 +41,8 @@ _MIRRORED = (
     ("scheduling.k8s.io", "v1", "priorityclasses"),
     ("rbac.authorization.k8s.io", "v1", "clusterroles"),
     ("policy", "v1", "poddisruptionbudgets"),
+    ("scheduling.k8s.io", "v1alpha2", "workloads"),
+    ("scheduling.k8s.io", "v1alpha2", "podgroups"),
 )
 COMPACT_SECONDS = 300.0
 
@@ -91,8 +93,8 @@ def controllers(
     registry: Registry, mirror: Mirror, node_grace: timedelta, event_ttl: timedelta = timedelta(hours=1)
 ) -> list[Controller]:
     return [
-        JobController(mirror, registry.admission.turns),
-        CronJobController(mirror),
+        JobController(mirror, registry.admission.turns, registry.features),
+        CronJobController(mirror, registry.admission.turns),
         QuotaController(mirror, registry.store, registry.admission.turns),
         Scheduler(mirror),
         NodeController(mirror, registry.clock, node_grace),

@@ -10,6 +10,7 @@ import msgspec
 
 from app.kinds.base import Kind, Object
 from app.kinds.configuration import faults
+from app.kinds.document import parse
 from app.kinds.errors import ApiError, bad_request
 from app.kinds.field_sets import FieldSet, difference, intersection, paths, shown, union
 from app.kinds.managed_fields import (
@@ -132,15 +133,15 @@ class _Apply:
     def _last_applied(self) -> FieldSet:
         """What kubectl's client-side apply set, as its annotation says, and nobody has changed since."""
         try:
-            document = msgspec.json.decode(self.live["metadata"]["annotations"][LAST_APPLIED])
-        except (KeyError, TypeError, msgspec.DecodeError):
+            noted = parse(self.live["metadata"]["annotations"][LAST_APPLIED].encode())
+        except (KeyError, ApiError):
             return {}
-        if not isinstance(document, dict) or document.get("apiVersion") != self.kind.api_version:
+        if not isinstance(noted, dict) or noted.get("apiVersion") != self.kind.api_version:
             return {}
-        if _faults(self.kind, document):
+        if _faults(self.kind, noted):
             return {}
-        since = changes(document, self.live, self.topology)
-        return difference(claimed(document, self.topology), joined(since))
+        since = changes(noted, self.live, self.topology)
+        return difference(claimed(noted, self.topology), joined(since))
 
     def _noted(self, document: dict[str, Any]) -> dict[str, Any]:
         """Keeps the annotation of client-side applies in step, for those who go back to them."""

@@ -7,7 +7,10 @@ from app.kinds.base import Condition
 
 def condition(conditions: Iterable[Condition], type_: str) -> Condition | None:
     """The condition of that type, if there is one."""
-    return next((each for each in conditions if each.type == type_), None)
+    for each in conditions:  # a plain loop: plans ask nothing more often
+        if each.type == type_:
+            return each
+    return None
 
 
 def is_true(conditions: Iterable[Condition], type_: str) -> bool:

@@ -17,7 +17,7 @@ from app.kinds import document
 from app.kinds.document import ContentType
 from app.kinds.errors import ApiError, bad_request
 from app.kinds.fit import Fit, MisfitError, unreadable_time
-from app.kinds.shape import Settle, Sort, settled, shape_of
+from app.kinds.shape import Settle, Sort, has_only, settled, shape_of
 
 Validation = Literal["Ignore", "Warn", "Strict"]
 
@@ -41,13 +41,10 @@ def decode(
 ) -> Decoded[T]:
     """The struct in a body. With an `api_version`, another one in the body is refused, and a missing one filled in."""
     checked = document.json_of(body, content_type)
-    if validation == "Ignore":
-        straight = _straight(checked, type_)
-        if straight is not None:
-            return Decoded(_finished(straight, type_, api_version), [])
-        doc = document.value_of(checked)
-    else:
-        doc = document.value_with_duplicates(checked)
+    straight = _straight(checked, type_)
+    if straight is not None and (validation == "Ignore" or _is_faultless(checked, type_)):
+        return Decoded(_finished(straight, type_, api_version), [])
+    doc = document.value_of(checked) if validation == "Ignore" else document.value_with_duplicates(checked)
     obj, faults = _walked(doc, type_, api_version)
     if faults and validation == "Strict":
         raise _unfit(type_, api_version, f"strict decoding error: {', '.join(faults)}")
@@ -75,6 +72,12 @@ def _straight(body: bytes, type_: type[T]) -> T | None:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise document.malformed(error) from None
     return straight
+
+
+def _is_faultless(body: bytes, type_: type[T]) -> bool:
+    """No field is unknown or comes twice. Told apart from the rare other case without looking at any value."""
+    plain = document.value_of(body)
+    return has_only(plain, shape_of(type_)) and not document.has_duplicates(body, plain)
 
 
 def _walked(doc: Any, type_: type[T], api_version: str) -> tuple[T, list[str]]:

@@ -87,6 +87,11 @@ class Repeating(dict[str, Any]):
         self.repeated = [key for key, count in counts.items() if count > 1]
 
 
+def has_duplicates(body: bytes, value: Any) -> bool:
+    """Whether some key of the body came more than once: then it has more colons than the value that was read from it."""
+    return _STRING.sub(b"", body).count(b":") != _STRING.sub(b"", encoded(value)).count(b":")
+
+
 def value_with_duplicates(body: bytes) -> Any:
     """As `value_of`, but objects with duplicate keys are `Repeating`. Several times slower."""
     value_of(body)  # the stricter parser of the two has to be content first

@@ -1,7 +1,8 @@
-"""Spans of time as kubectl shows them: 45s, 5m30s, 3h, 12d, 2y35d. Kinds use them in their table rows."""
+"""Spans of time: as kubectl shows them (45s, 5m30s, 3h, 12d, 2y35d), and as clients write them, who may write any number."""
 
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+LONGEST_SECONDS = 10**10  # three hundred years; any more is for ever, and would overflow
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
@@ -37,3 +38,16 @@ def _two(seconds: int, unit: int, name: str, smaller: int, smaller_name: str) ->
 def age(created: datetime | None, now: datetime) -> str:
     """How long ago something was created, for an Age column."""
     return duration_text(now - created) if created else "<unknown>"
+
+
+def span(seconds: int) -> timedelta:
+    """So many seconds, but never more than anybody could wait for."""
+    return timedelta(seconds=max(-LONGEST_SECONDS, min(seconds, LONGEST_SECONDS)))
+
+
+def after(moment: datetime, seconds: int) -> datetime:
+    """So many seconds after a moment, or the end of time. Clients choose both."""
+    try:
+        return moment + span(seconds)
+    except OverflowError:
+        return (datetime.max if seconds > 0 else datetime.min).replace(microsecond=0, tzinfo=UTC)

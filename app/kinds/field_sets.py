@@ -10,6 +10,9 @@ from typing import Any
 
 import msgspec
 
+from app.kinds.document import parse
+from app.kinds.errors import ApiError
+
 FieldSet = dict[str, Any]
 Path = tuple[str, ...]
 
@@ -180,9 +183,24 @@ def _read_mark(text: str) -> str | None:
         case "f":
             return text
         case "k":
-            return key_mark(msgspec.json.decode(content, type=dict[str, Any]))
+            return key_mark(_keys(content))
         case "v":
-            return value_mark(msgspec.json.decode(content))
+            return value_mark(_value(content))
         case "i":
             return f"i:{int(content)}"
     return None
+
+
+def _keys(content: str) -> dict[str, Any]:
+    keys = _value(content)
+    if not isinstance(keys, dict):
+        raise ValueError(f"keys must be an object: {content}")
+    return keys
+
+
+def _value(content: str) -> Any:
+    """What a client wrote into a mark: it may nest as deep as a body, not deeper."""
+    try:
+        return parse(content.encode())
+    except ApiError as error:
+        raise ValueError(error.message) from None

@@ -9,6 +9,7 @@ import msgspec
 
 from app.kinds import conditions
 from app.kinds.base import Condition, Int32, Int64, LabelSelector, Object, Struct, Time, at
+from app.kinds.job_scheduling import JobSchedulingConfiguration
 from app.kinds.pod_schema import PodTemplateSpec
 
 
@@ -161,6 +162,10 @@ class JobSpec(Struct):
     ] = None
     success_policy: Annotated[
         SuccessPolicy | None, at(16, "When the Job has succeeded before all indexes have. Indexed Jobs only.")
+    ] = None
+    scheduling: Annotated[
+        JobSchedulingConfiguration | None,
+        at(17, "How the pods are to be scheduled with regard to each other. Dropped where WorkloadWithJob is off."),
     ] = None
 
 

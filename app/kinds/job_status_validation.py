@@ -61,8 +61,12 @@ def _conditions(new: Job, old: Job) -> Iterator[Cause]:
     ):
         if (always or _turned(new, old, one, other)) and is_true(new, one) and is_true(new, other):
             yield unshown(path, f"cannot set {one}=True and {other}=true conditions")
-    for end, announced in (("Failed", "FailureTarget"), ("Complete", "SuccessCriteriaMet")):
-        if _turned(new, old, end, announced) and is_true(new, end) and not is_true(new, announced):
+    recounted = new.status.failed_indexes != old.status.failed_indexes  # this, too, has Kubernetes look at failures
+    for end, announced, asked in (
+        ("Failed", "FailureTarget", recounted or _turned(new, old, "Failed")),
+        ("Complete", "SuccessCriteriaMet", _turned(new, old, "Complete", "SuccessCriteriaMet")),
+    ):
+        if asked and is_true(new, end) and not is_true(new, announced):
             yield unshown(path, f"cannot set {end}=True condition without the {announced}=true condition")
     if new.spec.success_policy is not None and is_true(new, "Complete") and not is_true(new, "SuccessCriteriaMet"):
         yield unshown(path, "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
@@ -109,12 +113,8 @@ def _start_time(new: Job, old: Job) -> Iterator[Cause]:
         yield required(path, "startTime is required for finished job")
     # Resuming starts the clock anew, whether or not suspending had stopped it.
     resumed = is_true(old, "Suspended") and not is_true(new, "Suspended")
-    if new.spec.suspend or resumed or started_before is None:
-        return
-    if started is None:
-        yield required(path, "startTime cannot be removed for unsuspended job")
-    elif started != started_before:
-        yield invalid(path, started, "field is immutable for unsuspended job once set")
+    if not (new.spec.suspend or resumed) and started_before is not None and started != started_before:
+        yield required(path, "startTime cannot be removed for unsuspended job")  # nor moved: Kubernetes says it so
 
 
 def _finished(new: Job, old: Job) -> Iterator[Cause]:

@@ -13,6 +13,7 @@ from app.kinds.base import LabelSelector, ObjectMeta
 from app.kinds.container import Container
 from app.kinds.errors import Cause, invalid, not_supported, required, too_long
 from app.kinds.job_policies import validate_failure_policy, validate_success_policy
+from app.kinds.job_scheduling import validate_scheduling, validate_scheduling_update
 from app.kinds.job_schema import Job, JobSpec, is_indexed, is_true
 from app.kinds.metadata import IMMUTABLE, NEGATIVE
 from app.kinds.names import dns_label, dns_subdomain
@@ -57,11 +58,11 @@ def _generated(job: Job) -> Iterator[Cause]:
     if not job.metadata.uid:
         yield required("metadata.uid")
     found, wanted = job.spec.template.metadata.labels, own_labels(job.metadata)
-    for key, value in wanted.items():
-        path, detail = f"spec.template.metadata.labels[{key}]", f"must be '{value}'"
+    for key in sorted(wanted, key=lambda key: "/" in key):  # the first words before today's
+        path, detail = f"spec.template.metadata.labels[{key}]", f"must be '{wanted[key]}'"
         if key not in found:
             yield required(path, detail)
-        elif found[key] != value:
+        elif found[key] != wanted[key]:
             yield invalid(path, found, detail)
     if not _accepts(job.spec.selector, wanted):
         yield invalid("spec.selector", job.spec.selector, "`selector` not auto-generated")
@@ -101,7 +102,13 @@ def validate_spec(spec: JobSpec, path: str = "spec") -> list[Cause]:
         *_replacement(spec, f"{path}.podReplacementPolicy"),
         *validate_template(spec.template, f"{path}.template"),
         *_restart_policy(spec, f"{path}.template.spec.restartPolicy"),
+        *validate_scheduling(spec.scheduling, _parallelism(spec), f"{path}.scheduling"),
     ]
+
+
+def _parallelism(spec: JobSpec) -> int:
+    """A template of Jobs may not have its defaults yet."""
+    return 1 if spec.parallelism is None else spec.parallelism
 
 
 def _counts(spec: JobSpec, path: str) -> Iterator[Cause]:
@@ -153,15 +160,15 @@ def _completion_mode(spec: JobSpec, path: str) -> Iterator[Cause]:
 
 
 def _indexed(spec: JobSpec, path: str) -> Iterator[Cause]:
-    failed, completions = spec.max_failed_indexes or 0, spec.completions
+    failed, completions = spec.max_failed_indexes, spec.completions
     if completions is None:
         yield required(f"{path}.completions", "when completion mode is Indexed")
     if (spec.parallelism or 0) > _MAX_INDEXED:
         detail = f"must be less than or equal to {_MAX_INDEXED} when completion mode is Indexed"
         yield invalid(f"{path}.parallelism", spec.parallelism, detail)
-    if completions is not None and failed > completions:
+    if failed is not None and completions is not None and failed > completions:
         yield invalid(f"{path}.maxFailedIndexes", failed, "must be less than or equal to completions")
-    if failed > _MAX_INDEXED:
+    if failed is not None and failed > _MAX_INDEXED:
         yield invalid(f"{path}.maxFailedIndexes", failed, f"must be less than or equal to {_MAX_INDEXED}")
     if completions is not None and completions > _MANY_COMPLETIONS and spec.backoff_limit_per_index is not None:
         yield from _many_completions(spec, path)
@@ -209,7 +216,8 @@ def validate_update(new: Job, old: Job) -> list[Cause]:
         "spec.successPolicy": (after.success_policy, before.success_policy),
     }
     changed = (invalid(field, now, IMMUTABLE) for field, (now, was) in kept.items() if now != was)
-    return [*_completions_update(after, before), *changed]
+    scheduling = validate_scheduling_update(after.scheduling, before.scheduling, "spec.scheduling")
+    return [*_completions_update(after, before), *changed, *scheduling]
 
 
 def _completions_update(new: JobSpec, old: JobSpec) -> Iterator[Cause]:

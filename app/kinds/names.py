@@ -6,6 +6,7 @@ kind uses them. Lengths are in bytes, though Kubernetes calls them characters in
 
 import ipaddress
 import re
+from functools import lru_cache
 from typing import Literal
 
 NameFormat = Literal["subdomain", "label", "path"]
@@ -43,6 +44,9 @@ _VALUE_TEXT = (
 _ENV_TEXT = "a valid environment variable name must consist only of printable ASCII characters other than '='"
 _CONFIG_KEY_TEXT = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
 _HEADER_TEXT = "a valid HTTP header must consist of alphanumeric characters or '-'"
+
+
+_REMEMBERED = 320  # characters of the longest key that is remembered, so that memory stays bounded
 
 
 def _pattern(text: str, pattern: str, *examples: str) -> str:
@@ -94,8 +98,16 @@ def object_name(value: str, name_format: NameFormat, *, prefix: bool = False) ->
 
 def qualified_name(value: str) -> list[str]:
     """Keys of labels and annotations, finalizers, condition types, resources: `name` or `domain/name`."""
-    if _size(value) <= 63 and _KEY_RE.fullmatch(value):
-        return []
+    return [] if len(value) <= _REMEMBERED and _is_qualified(value) else _qualified_name(value)
+
+
+@lru_cache(4096)
+def _is_qualified(value: str) -> bool:
+    """The same few keys come with every object."""
+    return not _qualified_name(value)
+
+
+def _qualified_name(value: str) -> list[str]:
     prefix, slash, name = value.rpartition("/")
     text = _pattern(_KEY_TEXT, _KEY, "MyName", "my.name", "123-abc")
     if "/" in prefix:
@@ -113,6 +125,15 @@ def qualified_name(value: str) -> list[str]:
 
 
 def label_value(value: str) -> list[str]:
+    return [] if len(value) <= _REMEMBERED and _is_label_value(value) else _label_value(value)
+
+
+@lru_cache(4096)
+def _is_label_value(value: str) -> bool:
+    return not _label_value(value)
+
+
+def _label_value(value: str) -> list[str]:
     faults = ["must be no more than 63 bytes"] if _size(value) > 63 else []
     if not _matches(_VALUE_RE, value):
         faults.append(_pattern(_VALUE_TEXT, _VALUE, "MyValue", "my_value", "12345"))

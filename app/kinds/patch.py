@@ -150,7 +150,8 @@ class _Patched:
         if not path:
             raise inapplicable("the whole document cannot be removed")
         parent = self._find(path[:-1])
-        return parent.pop(_existing(parent, path[-1], path))
+        key = _existing(parent, path[-1], path)  # first: what is no list or object has no `pop`
+        return parent.pop(key)
 
     def _put(self, path: list[str], value: Any) -> None:
         """As add does: sets a key, or inserts before an index; - is the end of a list."""

@@ -23,6 +23,7 @@ from app.kinds.pod_schema import (
     PodDNSConfig,
     PodResourceClaim,
     PodSchedulingGate,
+    PodSchedulingGroup,
     PodSpec,
     PodTemplateSpec,
 )
@@ -97,6 +98,7 @@ def _spec(spec: PodSpec, path: str) -> Iterator[Cause]:
     yield from validate_pod_security(spec, path)
     yield from validate_affinity(spec.affinity, f"{path}.affinity")
     yield from _dns(spec.dns_config, spec.dns_policy, f"{path}.dnsConfig")
+    yield from _group(spec.scheduling_group, f"{path}.schedulingGroup")
     yield from _gates(spec, path)
     yield from validate_spread(spec.topology_spread_constraints, f"{path}.topologySpreadConstraints")
     yield from _names(spec, path)
@@ -126,6 +128,15 @@ def _names(spec: PodSpec, path: str) -> Iterator[Cause]:
     ):
         for text in faults(value) if value else ():
             yield invalid(f"{path}.{wire}", value, text)
+
+
+def _group(group: PodSchedulingGroup | None, path: str) -> Iterator[Cause]:
+    if group is None:
+        return
+    if not group.pod_group_name:
+        yield invalid(path, "", "must specify one of: `podGroupName`")
+    for text in names.dns_subdomain(group.pod_group_name) if group.pod_group_name else ():
+        yield invalid(f"{path}.podGroupName", group.pod_group_name, text)
 
 
 def _gates(spec: PodSpec, path: str) -> Iterator[Cause]:

@@ -1,11 +1,13 @@
 """Which fields of a pod are kept without effect in this version. Pods and Jobs warn of them when a client sets them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
+from operator import attrgetter, contains
 from typing import Any, NamedTuple
 
 from msgspec.structs import fields
 
+from app.kinds.container import Container
 from app.kinds.pod_schema import PodOS, PodSpec
 from app.kinds.security import PodSecurityContext, SecurityContext
 from app.kinds.shape import shape_of
@@ -112,8 +114,35 @@ def _steps(entry: str) -> tuple[_Step, ...]:
 _STEPS = tuple((_steps(entry), _HARMLESS.get(entry, False)) for entry in NOT_ACTED_ON)
 
 
+class _Quick:
+    """Tells of most specs at once that nothing in them is to be warned of: each field has one of its usual values."""
+
+    def __init__(self, entries: Iterable[tuple[str, Any]], bare: Any) -> None:
+        usual: dict[str, list[Any]] = {}
+        for entry, harmless in entries:
+            attribute, _, deeper = entry.partition(".")
+            name = attribute.removesuffix("[]")
+            usual.setdefault(name, [None, "", (), getattr(bare, name)])
+            if not deeper:
+                usual[name].append(harmless)
+        self._read = attrgetter(*usual)
+        self._usual = tuple(usual.values())
+
+    def is_quiet(self, part: Any) -> bool:
+        return all(map(contains, self._usual, self._read(part)))
+
+
+_CONTAINERS = ("init_containers[].", "containers[].")
+_QUICK_SPEC = _Quick(
+    ((each, _HARMLESS.get(each, False)) for each in NOT_ACTED_ON if not each.startswith(_CONTAINERS)), PodSpec()
+)
+_QUICK_CONTAINER = _Quick(((each, _HARMLESS.get(f"containers[].{each}", False)) for each in _CONTAINER), Container())
+
+
 def warnings_of_spec(spec: PodSpec, path: str) -> list[str]:
     """One text for each field set, up to a point; `path` is where the spec stands, such as spec.template.spec."""
+    if _QUICK_SPEC.is_quiet(spec) and all(map(_QUICK_CONTAINER.is_quiet, (*spec.init_containers, *spec.containers))):
+        return []
     found = (where for steps, harmless in _STEPS for where in _set_at(spec, steps, harmless))
     return [f"{path}.{where}: {TEXT}" for where in islice(found, MOST_WARNINGS)]
 

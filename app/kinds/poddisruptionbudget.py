@@ -11,17 +11,16 @@ from typing import Annotated, Any
 import msgspec
 from msgspec.structs import replace
 
-from app.kinds import names
 from app.kinds.base import Column, Int32, Int64, IntOrString, Kind, LabelSelector, Object, Struct, Time, at
 from app.kinds.durations import age
-from app.kinds.errors import Cause, invalid, not_supported, required
+from app.kinds.errors import Cause, invalid, not_supported
 from app.kinds.meta_condition import Condition
+from app.kinds.meta_condition_validation import validate_conditions
 from app.kinds.metadata import NEGATIVE
 from app.kinds.placement_validation import validate_selector
 
 POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 PERCENT = "a valid percent string must be a numeric string followed by an ending '%'"
-_REASON = r"[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?"
 
 
 class PodDisruptionBudgetSpec(Struct):
@@ -125,29 +124,7 @@ def validate_status(new: PodDisruptionBudget, _: PodDisruptionBudget) -> list[Ca
         "expectedPods": status.expected_pods,
     }
     negative = [invalid(f"status.{name}", count, NEGATIVE) for name, count in counts.items() if count < 0]
-    return [*_conditions(status.conditions, "status.conditions"), *negative]
-
-
-def _conditions(conditions: tuple[Condition, ...], path: str) -> Iterator[Cause]:
-    for index, each in enumerate(conditions):
-        here = f"{path}[{index}]"
-        if not each.type:
-            yield required(f"{here}.type", "must be set")
-        for text in names.qualified_name(each.type) if each.type else ():
-            yield invalid(f"{here}.type", each.type, text)
-        if each.status not in ("True", "False", "Unknown"):
-            yield not_supported(f"{here}.status", each.status, ("False", "True", "Unknown"))
-        if each.observed_generation < 0:
-            yield invalid(f"{here}.observedGeneration", each.observed_generation, NEGATIVE)
-        if each.last_transition_time is None:
-            yield required(f"{here}.lastTransitionTime", "must be set")
-        if not each.reason:
-            yield required(f"{here}.reason", "must be set")
-        elif not re.fullmatch(_REASON, each.reason[:1025]):
-            text = "a condition reason must start with alphabetic character, optionally followed by a string of "
-            text += "alphanumeric characters or '_,:', and must end with an alphanumeric character or '_'"
-            text += " (e.g. 'my_name',  or 'MY_NAME',  or 'MyName',  or 'ReasonA,ReasonB',  or 'ReasonA:ReasonB', "
-            yield invalid(f"{here}.reason", each.reason, f"{text}regex used for validation is '{_REASON}')")
+    return [*validate_conditions(status.conditions, "status.conditions"), *negative]
 
 
 def row(budget: PodDisruptionBudget, now: datetime) -> list[Any]:

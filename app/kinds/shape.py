@@ -181,6 +181,22 @@ def _has_moments(shape: Shape) -> bool:
     return shape.sort in ("time", "micro") or bool(shape.moments)
 
 
+def has_only(value: Any, shape: Shape) -> bool:
+    """Whether a plain value has none but the fields of its shape."""
+    if shape.sort == "struct":
+        fields = shape.fields
+        if type(value) is not dict or not value.keys() <= fields.keys():
+            return False
+        inner = [(each, fields[key].shape) for key, each in value.items() if type(each) in _HOLDERS]
+        return not inner or all(has_only(each, within) for each, within in inner)
+    if shape.item is None:
+        return True
+    items = value.values() if type(value) is dict else value
+    return all(has_only(each, shape.item) for each in items if type(each) in _HOLDERS)
+
+
+_HOLDERS = (dict, list)
+
 Settle = Callable[[Any], Any]
 
 

@@ -119,7 +119,9 @@ def _held(situation: Situation, move: Move) -> list[Pod]:
     if not situation.last_failed:
         return []
     tally = situation.tally
-    present = _indexes([*situation.seen.active, *move.create])
+    stopped = {pod.metadata.uid for pod in move.delete}  # an adopted pod may be, which then replaces nobody
+    stays = (pod for pod in situation.seen.active if pod.metadata.uid not in stopped)
+    present = _indexes((*stays, *move.create))
     return [
         pod
         for index, pod in situation.last_failed.items()

@@ -15,10 +15,14 @@ from app.kinds.base import ObjectMeta, ObjectReference, OwnerReference
 from app.kinds.conditions import is_true
 from app.kinds.cron_schedule import Schedule, ScheduleError, parse, zone_named
 from app.kinds.cronjob import CronJob, CronJobStatus
+from app.kinds.errors import ApiError
 from app.kinds.job import Job, is_finished
 from app.kinds.owners import controller_uid
-from app.plans import slots
-from app.plans.plan import Action, Create, Delete, Emit, Plan, SetStatus
+from app.plans import refusals, slots
+from app.plans.admission import NO_RULES, Rules
+from app.plans.cronjob_admission import charged
+from app.plans.plan import Action, Create, Delete, Emit, Plan, SetStatus, earliest
+from app.plans.refusals import NONE, Refusal
 
 SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 
@@ -34,6 +38,7 @@ class _Stock:
     status: CronJobStatus
     actions: list[Action] = field(default_factory=list)
     again_at: datetime | None = None
+    refusal: Refusal = NONE
 
     def say(self, type_: str, reason: str, message: str) -> None:
         self.actions.append(Emit(type_, reason, message, self.cron_job))
@@ -46,16 +51,36 @@ class _Stock:
         self.actions.append(Delete(job, propagation="Background"))
         self.say("Normal", "SuccessfulDelete", f"Deleted job {job.metadata.name}")
 
+    def refuse(self, why: str, now: datetime) -> None:
+        """The Job that is due may not be created: tell it now and then, and try again."""
+        self.refusal = refusals.refused(self.cron_job, why, now)
+        if self.refusal.message:
+            self.say("Warning", "FailedCreate", f"Error creating job: {why}")
+        self.again_at = earliest((self.again_at, self.refusal.again_at))
+
     def plan(self) -> Plan:
-        if self.status != self.cron_job.status:
-            self.actions.append(SetStatus(replace(self.cron_job, status=self.status)))
+        before = self.cron_job.metadata.annotations
+        annotations = refusals.noted(before, self.refusal)
+        if self.status != self.cron_job.status or annotations is not before:
+            metadata = replace(self.cron_job.metadata, annotations=annotations)
+            self.actions.append(SetStatus(replace(self.cron_job, metadata=metadata, status=self.status)))
         return Plan(tuple(self.actions), self.again_at)
 
 
 def plan(
-    cron_job: CronJob, jobs: Sequence[Job], now: datetime, *, named: Named, uids: Uids, since: datetime | None = None
+    cron_job: CronJob,
+    jobs: Sequence[Job],
+    now: datetime,
+    *,
+    named: Named,
+    uids: Uids,
+    since: datetime | None = None,
+    rules: Rules = NO_RULES,
 ) -> Plan:
-    """`since`: when the schedule was last changed, if that is known: what it would have missed before does not count."""
+    """`since`: when the schedule was last changed, if that is known: what it would have missed before does not count.
+
+    `rules` are those of the CronJob's namespace.
+    """
     stock = _Stock(cron_job, cron_job.status)
     gone = _forget_old(stock, jobs)
     living = [job for job in jobs if job.metadata.uid not in gone]
@@ -64,7 +89,7 @@ def plan(
     if cron_job.metadata.deletion_timestamp is None:
         schedule = _schedule(stock)
     if schedule is not None:
-        _start(stock, schedule, living, now, Source(named, uids, since))
+        _start(stock, schedule, living, now, Source(named, uids, since, rules))
     return stock.plan()
 
 
@@ -160,6 +185,7 @@ class Source:
     named: Named
     uids: Uids
     since: datetime | None
+    rules: Rules
 
 
 def _start(stock: _Stock, when: _When, jobs: Sequence[Job], now: datetime, source: Source) -> None:
@@ -180,7 +206,7 @@ def _start(stock: _Stock, when: _When, jobs: Sequence[Job], now: datetime, sourc
         return
     if spec.concurrency_policy == "Replace":
         _replace(stock, jobs)
-    _create(stock, slot, source)
+    _create(stock, slot, now, source)
 
 
 def _due(stock: _Stock, when: _When, now: datetime, since: datetime | None) -> slots.Due | None:
@@ -221,14 +247,18 @@ def _replace(stock: _Stock, jobs: Sequence[Job]) -> None:
             stock.delete(job)
 
 
-def _create(stock: _Stock, slot: datetime, source: Source) -> None:
+def _create(stock: _Stock, slot: datetime, now: datetime, source: Source) -> None:
     cron_job = stock.cron_job
     job = job_of(cron_job, slot, source.uids())
     taken = source.named(job.metadata.name)
     if taken is not None and controller_uid(taken) != cron_job.metadata.uid:
         return  # somebody else's
     if taken is None:
-        stock.actions.append(Create(job))
+        try:
+            stock.actions += [Create(job), *charged(job, source.rules, now)]
+        except ApiError as error:
+            stock.refuse(error.message, now)
+            return
         stock.say("Normal", "SuccessfulCreate", f"Created job {job.metadata.name}")
     stock.status = replace(stock.status, last_schedule_time=slot)
     if taken is None or not is_finished(taken):

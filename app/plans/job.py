@@ -12,7 +12,7 @@ from app.kinds.base import Condition
 from app.kinds.job import Job, is_finished
 from app.kinds.owners import controller_of
 from app.kinds.pod import Pod
-from app.plans import events
+from app.plans import events, workloads
 from app.plans.admission import NO_RULES, Rules
 from app.plans.counting import Situation, settle, situation
 from app.plans.job_admission import admitted
@@ -22,14 +22,17 @@ from app.plans.plan import Action, Create, Delete, Emit, Move, Names, Plan, SetS
 from app.plans.scaling import adjust, stop_all
 from app.plans.tracking import is_tracked, loosened
 from app.plans.verdict import completion, deadline_at, outcome
+from app.plans.workloads import NO_GANG, Gang
 
 
-def plan(job: Job, pods: Sequence[Pod], now: datetime, names: Names, rules: Rules = NO_RULES) -> Plan:
+def plan(
+    job: Job, pods: Sequence[Pod], now: datetime, names: Names, rules: Rules = NO_RULES, gang: Gang = NO_GANG
+) -> Plan:
     """The next step towards what the Job's spec says.
 
     `pods` must hold all pods that the Job controls and that carry the tracking finalizer, or are active or terminating;
     and the orphans that its selector matches. More of its pods do no harm: those that were counted need no look.
-    `rules` are those of the Job's namespace.
+    `rules` are those of the Job's namespace. `gang` is what `app.plans.workloads` says of the same job and pods.
     """
     if not is_ours(job):
         return Plan()
@@ -37,29 +40,41 @@ def plan(job: Job, pods: Sequence[Pod], now: datetime, names: Names, rules: Rule
         return Plan(tuple(let_go(job, pods)))
     if job.spec.completion_mode not in ("", "NonIndexed", "Indexed"):
         return Plan((events.unknown_completion_mode(job),))
+    gang, rules = workloads.admitted(job, gang, rules)
+    if gang.refused:
+        return workloads.held(job, gang, now)
     claims = claim(job, pods)
-    step = decide(situation(job, claims.pods, now), names, rules)
+    step = decide(situation(job, claims.pods, now), names, rules, gang)
     after = written(step)
     status = () if after is job else (SetStatus(after),)
     deadline = deadline_at(after) if step.outcome is None else None
     return Plan(
-        (*_pods(step, claims), *status, *step.move.charged, *_events(step, after)),
+        (
+            *workloads.first(gang),
+            *_pods(step, claims),
+            *status,
+            *workloads.together(gang, step.move),
+            *workloads.told(job, gang),
+            *_events(step, after),
+        ),
         again_at=earliest((step.move.again_at, deadline)),
     )
 
 
-def decide(situation: Situation, names: Names, rules: Rules = NO_RULES) -> Step:
+def decide(situation: Situation, names: Names, rules: Rules = NO_RULES, gang: Gang = NO_GANG) -> Step:
     """With an outcome every pod is stopped. Without, pods are adjusted, and that may show that the Job is complete."""
     found = outcome(situation)
-    move = stop_all(situation) if found else _adjusted(situation, names, rules)
+    move = stop_all(situation) if found else _adjusted(situation, names, rules, gang)
     active = len(situation.seen.active) - len(move.delete) + len(move.create)
     found = found or completion(situation, active)
     return Step(situation, move, found, settle(situation, move, found), active)
 
 
-def _adjusted(situation: Situation, names: Names, rules: Rules) -> Move:
+def _adjusted(situation: Situation, names: Names, rules: Rules, gang: Gang) -> Move:
     job = situation.job
-    return Move() if job.metadata.deletion_timestamp else admitted(job, adjust(situation, names), rules, situation.now)
+    if job.metadata.deletion_timestamp:
+        return Move()
+    return admitted(job, workloads.joined(adjust(situation, names), gang), rules, situation.now)
 
 
 def is_ours(job: Job) -> bool:

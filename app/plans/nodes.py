@@ -97,7 +97,7 @@ def _ends_at(pod: Pod, taint: Taint) -> datetime | None:
     if not tolerated:
         return since
     seconds = [each.toleration_seconds for each in tolerated if each.toleration_seconds is not None]
-    return since + timedelta(seconds=max(0, min(seconds))) if seconds else None
+    return after(since, max(0, min(seconds))) if seconds else None
 
 
 def ended(pod: Pod, disruption: str, reason: str, message: str, now: datetime) -> Delete:

@@ -79,7 +79,7 @@ def _continue(pod: Pod, members: Sequence[Member], started_at: datetime, now: da
     due = list(_due(members, now, place.held))
     later = [at for _, at in due if at > now]
     if pod.spec.active_deadline_seconds is not None:
-        later.append(started_at + timedelta(seconds=pod.spec.active_deadline_seconds))
+        later.append(after(started_at, pod.spec.active_deadline_seconds))
     return PodPlan(
         status=pod_status.written(pod, members, _phase(members), now, place),
         start=tuple(key for key, at in due if at <= now),
@@ -120,7 +120,7 @@ def _outcome(apps: Iterable[Member]) -> str:
 def _is_overdue(pod: Pod, members: Iterable[Member], started_at: datetime, now: datetime) -> bool:
     if pod.spec.active_deadline_seconds is None:
         return False
-    deadline = started_at + timedelta(seconds=pod.spec.active_deadline_seconds)
+    deadline = after(started_at, pod.spec.active_deadline_seconds)
     return now >= deadline and not all(_ended_by(member, deadline) for member in members if member.role == "app")
 
 
@@ -133,7 +133,7 @@ def _ended_by(member: Member, deadline: datetime) -> bool:
 def _grace(pod: Pod) -> timedelta:
     asked = pod.metadata.deletion_grace_period_seconds if pod.metadata.deletion_timestamp else None
     seconds = pod.spec.termination_grace_period_seconds if asked is None else asked
-    return DEFAULT_GRACE if seconds is None else timedelta(seconds=max(seconds, 0))
+    return DEFAULT_GRACE if seconds is None else span(max(seconds, 0))
 
 
 def _stops(members: Iterable[Member], grace: timedelta) -> tuple[Stop, ...]:

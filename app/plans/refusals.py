@@ -1,6 +1,7 @@
-"""Pods of a Job that are refused, by a quota or another rule of its namespace: told with growing pauses, and tried again.
+"""What an owner may not create, because a quota or another rule of its namespace refuses it: told with growing pauses, and
+tried again. Jobs are refused pods, CronJobs Jobs.
 
-How often and when it was last told is kept in the Job's annotation `jobplane.dev/refused`, `<times>;<time>`: any replica
+How often and when it was last told is kept in the owner's annotation `jobplane.dev/refused`, `<times>;<time>`: any replica
 may plan next. It is written together with the event, and goes as soon as nothing is refused.
 """
 
@@ -8,7 +9,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
-from app.kinds.job import Job
+from app.kinds.base import Object
 
 ANNOTATION = "jobplane.dev/refused"
 BASE = timedelta(seconds=1)
@@ -31,9 +32,9 @@ class Refusal(msgspec.Struct, frozen=True):
 NONE = Refusal()
 
 
-def remembered(job: Job) -> Refusal:
-    """What the Job says of earlier refusals; what somebody garbled counts as nothing."""
-    times, _, told_at = job.metadata.annotations.get(ANNOTATION, "").partition(";")
+def remembered(owner: Object) -> Refusal:
+    """What the owner says of earlier refusals; what somebody garbled counts as nothing."""
+    times, _, told_at = owner.metadata.annotations.get(ANNOTATION, "").partition(";")
     try:
         told = datetime.fromisoformat(told_at)
         return Refusal(int(times), told) if told.tzinfo else NONE
@@ -41,9 +42,9 @@ def remembered(job: Job) -> Refusal:
         return NONE
 
 
-def refused(job: Job, message: str, now: datetime) -> Refusal:
+def refused(owner: Object, message: str, now: datetime) -> Refusal:
     """One more refusal, to be told if it is time."""
-    before = remembered(job)
+    before = remembered(owner)
     quiet = before.again_at is not None and now < before.again_at
     return before if quiet else Refusal(before.times + 1, now, message)
 

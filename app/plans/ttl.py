@@ -27,4 +27,4 @@ def expires_at(job: Job) -> datetime | None:
     ended = condition(job.status.conditions, "Complete") or condition(job.status.conditions, "Failed")
     if seconds is None or ended is None or ended.status != "True" or ended.last_transition_time is None:
         return None
-    return ended.last_transition_time + timedelta(seconds=seconds)
+    return after(ended.last_transition_time, seconds)

@@ -30,7 +30,7 @@ def outcome(situation: Situation) -> Condition | None:
 def deadline_at(job: Job) -> datetime | None:
     """When the Job has run for too long. Never, while it is suspended."""
     seconds, start = job.spec.active_deadline_seconds, started_at(job)
-    return None if seconds is None or start is None or job.spec.suspend else start + timedelta(seconds=seconds)
+    return None if seconds is None or start is None or job.spec.suspend else after(start, seconds)
 
 
 def is_resuming(job: Job) -> bool:
@@ -88,7 +88,7 @@ def _overdue(situation: Situation) -> Condition | None:
     if seconds is None or situation.job.spec.suspend:
         return None
     start = started_at(situation.job) or situation.now
-    if situation.now < start + timedelta(seconds=seconds):
+    if situation.now < after(start, seconds):
         return None
     return _failing(situation, "DeadlineExceeded", "Job was active longer than specified deadline")
 

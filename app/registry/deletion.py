@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 import msgspec
 
 from app.kinds.base import Kind, Object
+from app.kinds.durations import LONGEST_SECONDS
 from app.kinds.event import KIND as EVENTS
 from app.kinds.metadata import FOREGROUND, ORPHAN, Propagation
 
@@ -27,6 +28,7 @@ def begin(kind: Kind, obj: Object, now: datetime, demand: Demand) -> Object | No
     grace = kind.grace(obj) if demand.grace_seconds is None else demand.grace_seconds
     if kind.grace(obj) == 0:
         grace = 0  # nothing runs that would need time
+    grace = min(grace, LONGEST_SECONDS)
     marked: Object = kind.on_delete(_marked(_with_propagation(kind, obj, demand.propagation), now, grace))
     return None if is_over(kind, marked) else marked
 

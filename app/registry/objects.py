@@ -17,6 +17,7 @@ import msgspec
 from app.kinds import errors
 from app.kinds.base import Kind, Object, ObjectMeta
 from app.kinds.errors import ApiError, Cause
+from app.kinds.features import USUAL, Features
 from app.kinds.managed_fields import Writer, after_create, after_update, is_same, with_entries
 from app.kinds.metadata import validate_metadata, validate_metadata_update
 from app.kinds.namespace import KIND as NAMESPACE
@@ -28,6 +29,7 @@ from app.plans.plan import Update
 from app.registry import deletion
 from app.registry.admission import Admission
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
+from app.registry.gangs import Gangs
 from app.registry.policy import Policy
 from app.store import Conflict, Head, Key, Store, Write, guard
 from app.store.feed import versioned
@@ -39,10 +41,11 @@ Edit = Callable[[Object], Object]
 
 @dataclass(frozen=True)
 class Registry:
-    """The store, and the clock that stamps what is written."""
+    """The store, the clock that stamps what is written, and the feature gates that are on."""
 
     store: Store
     clock: Callable[[], datetime]
+    features: Features = USUAL
 
     def now(self) -> datetime:
         return self.clock().replace(microsecond=0)
@@ -54,6 +57,10 @@ class Registry:
     @cached_property
     def admission(self) -> Admission:
         return Admission(self.store, self.policy)
+
+    @cached_property
+    def gangs(self) -> Gangs:
+        return Gangs(self.store, self.features)
 
 
 @dataclass(frozen=True)
@@ -89,6 +96,7 @@ async def create(
     dry_run: bool = False,
 ) -> Answer:
     """Create `obj` in `namespace`; 409 if the name is taken, 404 or 403 for a namespace that is absent or going."""
+    obj = await registry.gangs.fitted(namespace, obj)
     again = {"Conflict"} if obj.metadata.name else {"Conflict", "AlreadyExists"}
     for attempt in range(_TRIES):
         rules = await registry.admission.rules(namespace)
@@ -247,10 +255,11 @@ async def edit(
     for _ in range(_TRIES):
         head = await find(registry, kind, namespace, name)
         old = decode(kind, head)
-        sent = change(old)
+        sent = await registry.gangs.fitted(namespace, change(old), old)
         _check_identity(kind, sent, old)
         try:
             made = revised(kind, sent, old, terms)
+            await registry.gangs.check_update(made, old)
             await registry.admission.check_update(made)
             return await _store_next(registry, kind, old, made, terms.dry_run)
         except Conflict:  # somebody was quicker; a client that pinned a version is told by _check_identity

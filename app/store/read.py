@@ -79,11 +79,6 @@ class Reader:
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
 
-    async def get(self, key: Key) -> Head | None:
-        sql = f"select {_COLUMNS} from heads h join history s using (revision) where (h.kind, h.namespace, h.name) = ($1, $2, $3)"
-        row = await self._pool.fetchrow(sql, *key)
-        return _head(row) if row else None
-
     async def get_many(self, keys: Iterable[Key]) -> dict[Key, Head]:
         """Those of the objects that exist, in one query."""
         kinds, namespaces, names = zip(*keys, strict=True) if (keys := list(keys)) else ((), (), ())

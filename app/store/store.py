@@ -13,6 +13,7 @@ from app.store.feed import Change, Feed
 from app.store.logs import Logs
 from app.store.mirror import Mirror
 from app.store.read import Head, Page, Query, Reader
+from app.store.together import Together
 from app.store.tokens import Tokens
 from app.store.usage import Usage
 
@@ -37,6 +38,7 @@ class Store:
         self.dsn = dsn
         self.pool = pool
         self.reader = Reader(pool)
+        self._together = Together(self.get_many)
         self.logs = Logs(pool)
         self.tokens = Tokens(pool)
         self.usage = Usage(pool)
@@ -51,7 +53,7 @@ class Store:
         return await self.writer.commit(writes)
 
     async def get(self, key: Key) -> Head | None:
-        return await reaching(self.reader.get(key))
+        return await self._together.get(key)
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, Head]:
         return await reaching(self.reader.get_many(keys))

@@ -1,6 +1,7 @@
 """All cases, in the order in which they run."""
 
 from benchmarks.cases import (
+    api_rate,
     idle_memory,
     indexed_job,
     list_pods,
@@ -20,4 +21,5 @@ CASES = (
     watch_delivery.CASE,
     list_pods.CASE,
     writes.CASE,
+    api_rate.CASE,
 )

@@ -153,7 +153,7 @@ async def test_who_has_the_newest_document_is_not_sent_it_again(admin: httpx.Asy
         again = await admin.get(path, headers={"Accept": accept, "If-None-Match": first.headers["ETag"]})
 
         assert (first.status_code, again.status_code, again.content) == (200, 304, b""), path
-        assert first.headers["Vary"] == "Accept"
+        assert "Accept" in first.headers["Vary"].split(", ")
         assert (await admin.get(path, headers={"Accept": accept, "If-None-Match": '"x"'})).status_code == 200
 
 

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.kinds.base import LabelSelector, ObjectMeta
+from app.kinds.base import ObjectMeta
 from app.kinds.cronjob import KIND, CronJob, CronJobSpec, CronJobStatus, JobTemplateSpec
 from app.kinds.job import JobSpec
 from tests.build import LONG_AGO, NOW, a_template
+from tests.kinds.tables import Row
+from tests.kinds.tables.cronjobs import CRON_JOB_UPDATES, CRON_JOBS, JOB, written
 
 
 def a_cron_job(name: str = "nightly", job: dict[str, Any] | None = None, **spec: Any) -> CronJob:
@@ -45,82 +47,16 @@ def test_a_limit_of_zero_is_kept() -> None:
     assert a_cron_job(failed_jobs_history_limit=0).spec.failed_jobs_history_limit == 0
 
 
-NEGATIVE = "Invalid value: -1: must be greater than or equal to 0"
-JOB = "spec.jobTemplate.spec"
+@pytest.mark.parametrize("refused", CRON_JOBS.values(), ids=[*CRON_JOBS])
+def test_is_refused_when(refused: Row) -> None:
+    assert KIND.validate(KIND.prepare(written(**refused.sent))) == [*refused.causes]
 
 
-@pytest.mark.parametrize(
-    ("spec", "fault"),
-    [
-        pytest.param({"schedule": ""}, "spec.schedule: Required value", id="no schedule"),
-        pytest.param(
-            {"schedule": "a b c"},
-            'spec.schedule: Invalid value: "a b c": expected exactly 5 fields, found 3: [a b c]',
-            id="a malformed schedule",
-        ),
-        pytest.param(
-            {"schedule": "TZ=UTC 0 * * * *"},
-            'spec.schedule: Invalid value: "TZ=UTC 0 * * * *": '
-            "cannot use TZ or CRON_TZ in schedule, use timeZone field instead",
-            id="a zone in the schedule",
-        ),
-        pytest.param(
-            {"time_zone": ""},
-            'spec.timeZone: Invalid value: "": timeZone must be nil or non-empty string',
-            id="an empty zone",
-        ),
-        pytest.param(
-            {"time_zone": "Mars/../Olympus"},
-            'spec.timeZone: Invalid value: "Mars/../Olympus": unknown time zone Mars/../Olympus',
-            id="a zone that is a path",
-        ),
-        pytest.param(
-            {"time_zone": "Mars/Olympus"},
-            'spec.timeZone: Invalid value: "Mars/Olympus": unknown time zone Mars/Olympus',
-            id="a zone that nobody knows",
-        ),
-        pytest.param(
-            {"time_zone": "Local"},
-            'spec.timeZone: Invalid value: "Local": '
-            "timeZone must be an explicit time zone as defined in https://www.iana.org/time-zones",
-            id="the server's own zone by name",
-        ),
-        pytest.param(
-            {"concurrency_policy": "Maybe"},
-            'spec.concurrencyPolicy: Unsupported value: "Maybe": supported values: "Allow", "Forbid", "Replace"',
-            id="an unknown policy",
-        ),
-        pytest.param(
-            {"starting_deadline_seconds": -1}, f"spec.startingDeadlineSeconds: {NEGATIVE}", id="a negative deadline"
-        ),
-        pytest.param(
-            {"failed_jobs_history_limit": -1}, f"spec.failedJobsHistoryLimit: {NEGATIVE}", id="a negative limit"
-        ),
-        pytest.param({"job": {"parallelism": -1}}, f"{JOB}.parallelism: {NEGATIVE}", id="a Job that would be refused"),
-        pytest.param(
-            {"job": {"template": a_template(restart_policy="Always")}},
-            f'{JOB}.template.spec.restartPolicy: Required value: valid values: "OnFailure", "Never"',
-            id="pods that never end",
-        ),
-        pytest.param(
-            {"job": {"selector": LabelSelector()}},
-            f"{JOB}.selector: Invalid value: {{}}: `selector` will be auto-generated",
-            id="a selector",
-        ),
-        pytest.param(
-            {"job": {"manual_selector": True}},
-            f'{JOB}.manualSelector: Unsupported value: true: supported values: "nil", "false"',
-            id="a selector of the client's own",
-        ),
-        pytest.param(
-            {"name": "n" * 53},
-            f'metadata.name: Invalid value: "{"n" * 53}": must be no more than 52 characters',
-            id="a name that leaves no room for the Jobs'",
-        ),
-    ],
-)
-def test_refused(spec: dict[str, Any], fault: str) -> None:
-    assert faults(a_cron_job(**spec)) == [fault]
+@pytest.mark.parametrize("refused", CRON_JOB_UPDATES.values(), ids=[*CRON_JOB_UPDATES])
+def test_an_update_is_refused_when(refused: Row) -> None:
+    old, new = (stored(KIND.prepare(written(**parts))) for parts in (refused.before, refused.sent))
+
+    assert KIND.validate(new) + KIND.validate_update(new, old) == [*refused.causes]
 
 
 @pytest.mark.parametrize(
@@ -143,13 +79,6 @@ def test_a_long_name_and_an_old_zone_do_not_stand_in_the_way_of_an_update() -> N
 
 def test_a_zone_stays_in_the_schedule_if_it_is_nowhere_else() -> None:
     assert update_faults(a_cron_job(schedule="CRON_TZ=UTC 5 * * * *"), OLD) == []
-    assert update_faults(a_cron_job(schedule="TZ=UTC 0 * * * *", time_zone="UTC"), OLD) == [
-        'spec.schedule: Invalid value: "TZ=UTC 0 * * * *": cannot use both timeZone field and TZ or CRON_TZ in schedule'
-    ]
-
-
-def test_no_zone_comes_into_a_schedule() -> None:
-    assert len(update_faults(OLD, a_cron_job())) == 1
 
 
 def test_generation_follows_the_spec_and_a_client_writes_no_status() -> None:

@@ -9,13 +9,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as some
 
+from app.kinds import document
 from app.kinds.base import Struct
-from app.kinds.decode import convert, decode
+from app.kinds.decode import _is_faultless, convert, decode
 from app.kinds.document import parse
 from app.kinds.errors import ApiError
+from app.kinds.fit import Fit, MisfitError
 from app.kinds.job import Job
 from app.kinds.lease import Lease
 from app.kinds.secret import Secret
+from app.kinds.shape import shape_of
 
 UNFIT = 'Job in version "v1" cannot be handled as a Job: '
 
@@ -342,3 +345,33 @@ def test_fast_and_slow_agree(doc: dict) -> None:
     fast, slow = (outcome(decode, body, Meeting, validation=each) for each in ("Ignore", "Warn"))
 
     assert fast == slow == 400 or fast.object == slow.object
+
+
+def text_of(value: Any) -> str:
+    """JSON in which a list of pairs is an object, whose keys may repeat."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{json.dumps(key)}: {text_of(each)}" for key, each in value.items()) + "}"
+    if isinstance(value, list) and value and all(isinstance(each, tuple) for each in value):
+        return "{" + ",".join(f"{json.dumps(key)} :{text_of(each)}" for key, each in value) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(text_of, value)) + "]"
+    return json.dumps(value)
+
+
+strings = some.text(max_size=5) | some.sampled_from(['a":b', "\\", '\\"', '":"', "é:", "\\u003a"])
+repeating = some.recursive(
+    strings | some.integers(0, 9),
+    lambda inner: some.lists(inner, max_size=3) | some.lists(some.tuples(names, inner), min_size=1, max_size=4),
+)
+
+
+@given(some.lists(some.tuples(names, repeating), min_size=1, max_size=5))
+def test_the_quick_look_finds_fault_exactly_where_the_walk_does(pairs: list[tuple[str, Any]]) -> None:
+    body = text_of(pairs).encode()
+    walk = Fit()
+    try:
+        walk.document(document.value_with_duplicates(body), shape_of(Meeting))
+    except MisfitError:
+        return  # the quick look is for bodies that fit
+
+    assert _is_faultless(body, Meeting) == (not walk.faults)

@@ -114,8 +114,9 @@ class Cluster:
             return "dropped"  # adopted, or the Job was made smaller
         if is_terminal(pod):
             return pod.status.phase.lower()
-        at_once = self.job.spec.pod_replacement_policy != "Failed" and pod.metadata.deletion_timestamp
-        return "failed" if failing or at_once else "dropped"
+        never_runs = pod.status.phase == "Pending" and not pod.spec.node_name
+        at_once = never_runs or self.job.spec.pod_replacement_policy != "Failed"
+        return "failed" if failing or (at_once and pod.metadata.deletion_timestamp) else "dropped"
 
     # What happens to pods.
 

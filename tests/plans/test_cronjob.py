@@ -9,24 +9,28 @@ from msgspec.structs import replace
 
 from app.kinds.base import Condition, ObjectMeta, ObjectReference, OwnerReference
 from app.kinds.cronjob import CronJob, CronJobSpec, CronJobStatus, JobTemplateSpec
-from app.kinds.job import Job, JobStatus
+from app.kinds.job import Job, JobSpec, JobStatus
 from app.plans import cronjob as cronjob_plan
-from app.plans.plan import Create, Delete, Emit, Plan, SetStatus
+from app.plans.admission import Rules
+from app.plans.plan import Create, Delete, Emit, Plan, SetStatus, Update
+from app.plans.refusals import ANNOTATION
 from tests.build import NOW, a_template
 from tests.build import a_job as any_job
+from tests.plans.test_quotas import a_quota
 
 MINUTE = timedelta(minutes=1)
 CREATED = NOW - timedelta(seconds=30)  # NOW is noon: the slot of */5 * * * * is now
 
 
 def a_cron_job(status: CronJobStatus | None = None, metadata: dict[str, Any] | None = None, **spec: Any) -> CronJob:
+    labels = {"app": "tick"}
     usual = {
         "schedule": "*/5 * * * *",
         "concurrency_policy": "Allow",
         "successful_jobs_history_limit": 3,
         "failed_jobs_history_limit": 1,
-        "job_template": JobTemplateSpec(metadata=ObjectMeta(labels={"app": "tick"}), spec=any_job(template=a_template()).spec),
-    }  # fmt: skip
+        "job_template": JobTemplateSpec(metadata=ObjectMeta(labels=labels), spec=JobSpec(template=a_template(labels))),
+    }
     meta = {"name": "tick", "namespace": "default", "uid": "uid-of-tick", "creation_timestamp": CREATED}
     return CronJob(
         metadata=ObjectMeta(**(meta | (metadata or {}))),
@@ -296,3 +300,60 @@ def test_the_example_of_a_plan_writes_one_status() -> None:
 
     assert sum(isinstance(action, SetStatus) for action in plan.actions) == 1
     assert created(plan) == [SLOT]
+
+
+# --- what may be created
+
+
+def a_full_quota(used: str = "1") -> Rules:
+    return Rules(quotas=[a_quota({"count/jobs.batch": "1"}, {"count/jobs.batch": used})])
+
+
+REFUSAL = (
+    f'Error creating job: jobs.batch "{SLOT}" is forbidden: '
+    "exceeded quota: q, requested: count/jobs.batch=1, used: count/jobs.batch=1, limited: count/jobs.batch=1"
+)
+
+
+def test_a_job_is_charged_to_the_quotas_of_its_namespace() -> None:
+    plan = planned(a_cron_job(), rules=a_full_quota("0"))
+
+    assert created(plan) == [SLOT]
+    (quota,) = (action.object for action in plan.actions if isinstance(action, Update))
+    assert quota.status.used == {"count/jobs.batch": "1"}
+
+
+def test_a_job_beyond_a_quota_is_told_of_and_tried_again() -> None:
+    plan = planned(a_cron_job(), rules=a_full_quota())
+
+    assert (created(plan), said(plan)) == ([], [("FailedCreate", REFUSAL)])
+    (kept,) = (action.object for action in plan.actions if isinstance(action, SetStatus))
+    assert kept.metadata.annotations == {ANNOTATION: "1;2026-07-24T12:00:00Z"}
+    assert (kept.status, plan.again_at) == (CronJobStatus(), NOW + timedelta(seconds=1))
+
+    quiet = planned(kept, rules=a_full_quota())
+    assert quiet == Plan(again_at=NOW + timedelta(seconds=1))
+
+    later = planned(kept, rules=a_full_quota("0"), now=NOW + MINUTE)
+    (started,) = (action.object for action in later.actions if isinstance(action, SetStatus))
+    assert created(later) == [SLOT]
+    assert started.metadata.annotations == {}
+
+
+def test_replace_ends_the_running_job_even_if_the_next_is_refused() -> None:
+    running = a_cron_job(CronJobStatus(active=active("tick-1")), concurrency_policy="Replace")
+    plan = planned(running, job("tick-1"), rules=a_full_quota())
+
+    kept = status(plan)
+    assert (deleted(plan), created(plan)) == (["tick-1"], [])
+    assert kept
+    assert (kept.active, kept.last_schedule_time) == ((), None)
+
+
+def test_a_job_that_would_be_invalid_under_its_name_is_refused() -> None:
+    spec = JobSpec(template=a_template({"app": "tick"}), completion_mode="Indexed", completions=1000)
+    plan = planned(a_cron_job(metadata={"name": "t" * 52}, job_template=JobTemplateSpec(spec=spec)))
+
+    ((reason, message),) = said(plan)
+    assert (created(plan), reason) == ([], "FailedCreate")
+    assert "will not able to create pod with invalid DNS label" in message

@@ -219,7 +219,7 @@ async def postgres() -> AsyncIterator[Postgres]:
         await server.stop()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # of connections that died in mid-air
 async def test_every_watcher_and_every_list_tell_the_same_history(postgres: Postgres, clock: Clock, seed: int) -> None:
     dsn = await postgres.start()
@@ -258,7 +258,7 @@ async def happen(world: World, postgres: Postgres) -> None:
 async def restarted(world: World, postgres: Postgres) -> None:
     feed = world.replicas[1].store.feed
     begun = feed.cursor
-    while feed.cursor < begun + 60:
+    while feed.cursor < begun + 60 and world.writing:
         await feed.changed_within(0.1)
     await postgres.stop()
     await postgres.start()

@@ -132,6 +132,53 @@ async def test_the_last_state_of_what_was_deleted_has_the_revision_of_the_deleti
 
 
 @pytest.mark.parametrize("ring_bytes", [pytest.param(1, id="from history"), pytest.param(32 << 20, id="from memory")])
+async def test_what_leaves_is_shown_as_it_was_under_the_revision_of_the_change(
+    dsn: str, registry: Registry, ring_bytes: int
+) -> None:
+    async with open_store(dsn, ring_bytes=ring_bytes) as store:
+        await create(registry, CONFIGMAPS, a_map("a", team="red"))
+        watching = Watch(store, team("red"), await registry.store.revision())
+        await relabel(registry, "a", team="blue")
+        await store.feed.reach(await registry.store.revision())
+        (event,) = await watching.next_events(1)
+
+    assert event.type == "DELETED"
+    assert event.object.revision == await registry.store.revision()
+    assert b'"labels":{"team":"red"}' in event.object.wire
+    assert b'"resourceVersion":"%d"' % event.object.revision in event.object.wire
+    assert event.object.marks == Marks({"team": "red"}, event.object.marks.fields)
+
+
+async def test_what_left_so_long_ago_that_nobody_knows_its_last_state_is_shown_as_it_is(registry: Registry) -> None:
+    made = await create(registry, CONFIGMAPS, a_map("a", team="red"))
+    watching = Watch(registry.store, team("red"), await registry.store.revision())
+    await relabel(registry, "a", team="blue")
+    await registry.store.pool.execute("delete from history where revision = $1", int(made.metadata.resource_version))
+
+    (event,) = await watching.next_events(1)
+
+    assert (event.type, b'"team":"blue"' in event.object.wire) == ("DELETED", True)
+
+
+async def test_what_many_look_back_at_is_read_once(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    await create(registry, CONFIGMAPS, a_map("a", team="red"))
+    several = [Watch(registry.store, team("red"), await registry.store.revision()) for _ in range(5)]
+    await relabel(registry, "a", team="blue")
+    reader, asked = registry.store.reader, []
+    read = reader.versions
+
+    async def counted(revisions: Any) -> Any:
+        asked.append(revisions)
+        return await read(revisions)
+
+    monkeypatch.setattr(reader, "versions", counted)
+    events = await asyncio.gather(*(each.next_events(1) for each in several))
+
+    assert len(asked) == 1
+    assert len({event.object.wire for (event,) in events}) == 1
+
+
+@pytest.mark.parametrize("ring_bytes", [pytest.param(1, id="from history"), pytest.param(32 << 20, id="from memory")])
 async def test_an_old_revision_is_replayed(dsn: str, registry: Registry, ring_bytes: int) -> None:
     async with open_store(dsn, ring_bytes=ring_bytes) as store:
         watching = Watch(store, team("red"), await store.revision())

@@ -31,7 +31,8 @@ for event in stream.stream(
 (pod,) = core.list_namespaced_pod(NAMESPACE, label_selector=f"job-name={NAME}").items
 patched = batch.patch_namespaced_job(NAME, NAMESPACE, {"metadata": {"labels": {"patched": "yes"}}})
 listed = [page.metadata.name for page in batch.list_job_for_all_namespaces(label_selector="patched=yes").items]
-log = core.read_namespaced_pod_log(pod.metadata.name, NAMESPACE)
+# Undecoded: release 36 of the client makes a text of the bytes by showing them as Python would.
+log = core.read_namespaced_pod_log(pod.metadata.name, NAMESPACE, _preload_content=False).data.decode()
 try:
     batch.create_namespaced_job(NAMESPACE, job)
 except client.ApiException as error:
@@ -57,7 +58,7 @@ print(
             "listed": listed == [NAME],
             "log": log,
             "twice": twice,
-            "deleted": deleted.status is not None,
+            "deleted": deleted is not None,
         }
     )
 )

@@ -8,11 +8,11 @@ from datetime import datetime
 from app.kinds.job import Job
 from app.kinds.job_status_validation import validate_status
 from app.kinds.pod import Pod
-from app.plans.plan import Create, Delete, Emit, Plan, SetStatus, Update
+from app.plans.plan import Create, Delete, Plan, SetStatus, Update
 from tests.plans.simulation import oracle
 from tests.plans.simulation.ledger import Ledger, shown
 from tests.plans.simulation.oracle import FAILURE, SUCCESS, Known, Verdict, says
-from tests.plans.simulation.sight import TRACKING, Sight, has_place, index_of, is_ready, look, worth
+from tests.plans.simulation.sight import TRACKING, Sight, end_of, has_place, index_of, is_ready, look, tries_of, worth
 from tests.plans.simulation.world import View
 
 TERMINAL = {SUCCESS: "Complete", FAILURE: "Failed"}
@@ -56,7 +56,9 @@ class Acts:
         assert new.status is old.status, "a plan changes a pod's status"
         if isinstance(action, Delete):
             self.deleted[uid] = old
-        was = TRACKING in old.metadata.finalizers or (not old.metadata.owner_references and new.metadata.owner_references)
+        was = TRACKING in old.metadata.finalizers or (
+            not old.metadata.owner_references and new.metadata.owner_references
+        )
         if was and TRACKING not in new.metadata.finalizers:
             self.freed[uid] = old
         owner = (*old.metadata.owner_references, *new.metadata.owner_references)[0]
@@ -67,7 +69,7 @@ def check(view: View, plan: Plan, ledger: Ledger, now: datetime) -> Ledger:
     job = view.job
     acts = Acts(plan)
     if says(job, "Complete") or says(job, "Failed"):
-        assert not (acts.created or acts.deleted or acts.status or acts.reasons), "something happens after the end"
+        assert not any((acts.created, acts.deleted, acts.status, acts.reasons)), "something happens after the end"
         return ledger
     sight = look(job, view.pods)
     return _Audit(job, plan, acts, sight, ledger, now).done()
@@ -110,7 +112,7 @@ class _Audit:
             assert not acts.created, "pods start after the outcome"
             assert len(acts.deleted) == len(active), "an outcome leaves pods at work"
         elif self.going:
-            assert not (acts.created or acts.deleted), "a Job that is deleted starts or stops pods itself"
+            assert not any((acts.created, acts.deleted)), "a Job that is deleted starts or stops pods itself"
         elif self.job.spec.suspend:
             assert not acts.created, "a suspended Job starts pods"
             assert len(acts.deleted) == len(active), "a suspended Job has pods at work"
@@ -177,7 +179,9 @@ class _Audit:
     def _check_choice(self, unplaced: set[str]) -> None:
         chosen = [worth(pod) for uid, pod in self.acts.deleted.items() if uid not in unplaced]
         kept = [worth(pod) for pod in self.sight.active if pod.metadata.uid not in self.acts.deleted]
-        assert not chosen or not kept or max(chosen) <= min(kept), "a pod is stopped that is worth more than one that stays"
+        assert not chosen or not kept or max(chosen) <= min(kept), (
+            "a pod is stopped that is worth more than one that stays"
+        )
 
     # Pods that are counted.
 
@@ -199,7 +203,8 @@ class _Audit:
         if self.job.spec.backoff_limit_per_index is None:
             return set()
         decided = self.known.completed | self.known.lost
-        present = {index_of(pod) for pod in (*self.sight.active, *self.acts.created)}
+        stays = [pod for pod in self.sight.active if pod.metadata.uid not in self.acts.deleted]
+        present = {index_of(pod) for pod in (*stays, *self.acts.created)}
         last = oracle.last_failed(self.sight, self.now)
         return {pod.metadata.uid for index, pod in last.items() if index not in present and index not in decided}
 
@@ -207,7 +212,8 @@ class _Audit:
         if self.plan.actions:
             after.resize(self.job)
         # Successes first: an index that succeeded is not lost by a failure seen at the same time.
-        pods = sorted(self.acts.freed.values(), key=lambda pod: pod.status.phase != "Succeeded")
+        # Of several failures of an index, the one that its replacement goes on from comes last.
+        pods = sorted(self.acts.freed.values(), key=lambda pod: (*_rank(pod), end_of(pod, self.now)))
         for pod in pods:
             after.count(self.job, pod, self._fate(pod))
 
@@ -226,7 +232,7 @@ class _Audit:
         for pod in self.acts.created:
             assert TRACKING in pod.metadata.finalizers, "a pod is created that nobody will count"
             if self.job.spec.backoff_limit_per_index is not None:
-                failures, ignored = after.tries.get(index_of(pod) or 0, [0, 0])
+                failures, ignored = after.tries.get(index_of(pod) or 0, (0, 0))
                 notes = pod.metadata.annotations
                 assert notes.get(FAILURES) == str(failures), f"{failures} failures of the index are forgotten"
                 assert notes.get(IGNORED, "0") == str(ignored), f"{ignored} ignored failures are forgotten"
@@ -303,6 +309,10 @@ class _Audit:
         failed = ("Failed", "True")
         if failed in new and failed not in before:
             assert reasons.count(new[failed]) == 1, "a failure is told"
+
+
+def _rank(pod: Pod) -> tuple[bool, int]:
+    return pod.status.phase != "Succeeded", sum(tries_of(pod))
 
 
 def _noted(ledger: Ledger, sight: Sight, now: datetime) -> datetime | None:

@@ -98,13 +98,17 @@ class Controller:
         job, world = self.world.job, self.world
         if job is None:
             return
-        mine = [pod for pod in map(world.pods.__getitem__, world.living) if is_mine(pod) and OWNER_LABEL in pod.metadata.labels]
+        mine = [
+            pod
+            for pod in map(world.pods.__getitem__, world.living)
+            if is_mine(pod) and OWNER_LABEL in pod.metadata.labels
+        ]
         active = [pod for pod in mine if pod.metadata.deletion_timestamp is None]
         ending = [pod for pod in mine if pod.metadata.deletion_timestamp is not None and pod.spec.node_name]
         if any(isinstance(each, Create) for each in plan.actions):
             _check_numbers(job, active, ending)
         if is_finished(job) and not is_finished(before):
-            assert not (active or ending), "a Job has ended, and its pods have not"
+            assert not [*active, *ending], "a Job has ended, and its pods have not"
 
 
 def _check_numbers(job: Job, active: Sequence[Pod], ending: Sequence[Pod]) -> None:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from app.kinds.job import Job
 from app.kinds.pod import Pod
-from tests.plans.simulation.sight import Sight, end_of, has_place, index_of, policy_action
+from tests.plans.simulation.sight import Sight, end_of, has_place, index_of, policy_action, tries_of
 
 
 class Ledger:
@@ -18,7 +18,7 @@ class Ledger:
         self.failed = 0
         self.completed: set[int] = set()
         self.lost: set[int] = set()  # indexes that are not tried again
-        self.tries: dict[int, list[int]] = {}  # by index: failures that counted, failures that were ignored
+        self.tries: dict[int, tuple[int, int]] = {}  # by index: failures that counted, failures that were ignored
         self.streak = 0  # failures since the last success
         self.streak_at: datetime | None = None
 
@@ -27,7 +27,7 @@ class Ledger:
         other.counted = self.counted  # only grows, and a copy is taken in order to replace this
         other.pods_succeeded, other.failed = self.pods_succeeded, self.failed
         other.completed, other.lost = set(self.completed), set(self.lost)
-        other.tries = {index: list(each) for index, each in self.tries.items()}
+        other.tries = dict(self.tries)
         other.streak, other.streak_at = self.streak, self.streak_at
         return other
 
@@ -85,17 +85,22 @@ class Ledger:
     def _failed(self, job: Job, pod: Pod, index: int | None) -> None:
         action = policy_action(job, pod)
         self.failed += action != "Ignore"
-        limit = job.spec.backoff_limit_per_index
-        if index is None or limit is None:
+        if index is None or job.spec.backoff_limit_per_index is None:
             return
-        tries = self.tries.setdefault(index, [0, 0])
-        tries[action == "Ignore"] += 1
-        spent = action == "FailIndex" or (action != "Ignore" and tries[0] > limit)
-        if spent and index not in self.completed:
+        failures, ignored = tries_of(pod)
+        excused = action == "Ignore"
+        self.tries[index] = (failures + (not excused), ignored + excused)
+        if is_last(job, pod) and index not in self.completed:
             self.lost.add(index)
 
     def succeeded(self, job: Job) -> int:
         return len(self.completed) if job.spec.completion_mode == "Indexed" else self.pods_succeeded
+
+
+def is_last(job: Job, pod: Pod) -> bool:
+    """Whether this failed pod was the last that its index may have."""
+    action, limit = policy_action(job, pod), job.spec.backoff_limit_per_index
+    return limit is not None and (action == "FailIndex" or (action != "Ignore" and tries_of(pod)[0] >= limit))
 
 
 def pause(failures: int) -> timedelta:

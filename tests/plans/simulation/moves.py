@@ -63,7 +63,9 @@ def _main(pod: Pod, state: ContainerState | None) -> ContainerStatus:
     return ContainerStatus(name="main", state=state, restart_count=restarts)
 
 
-def end(world: World, pod: Pod, code: int, condition: Condition | None = None, finished_at: datetime | None = None) -> str:
+def end(
+    world: World, pod: Pod, code: int, condition: Condition | None = None, finished_at: datetime | None = None
+) -> str:
     terminated = ContainerStateTerminated(exit_code=code, finished_at=finished_at or world.now)
     status = replace(
         pod.status,
@@ -169,10 +171,10 @@ def appear(controller: Controller, rng: Random) -> str | None:
     if rng.random() < 0.3:
         world.add(replace(a_pod("Succeeded", name=world.name("foreign-"), job=STRANGER), metadata=_foreign(world)))
         return "a pod of somebody else appears"
-    indexed = job.spec.completion_mode == "Indexed" and job.spec.backoff_limit_per_index is None
-    index = int(rng.random() * 5) if indexed and rng.random() < 0.6 else None
-    phase = "Pending" if rng.random() < 0.7 else "Succeeded"
-    pod = a_pod(phase, name=world.name("orphan-"), index=index, job=job, tracked=False, node_name="")
+    index = int(rng.random() * 5) if job.spec.completion_mode == "Indexed" and rng.random() < 0.7 else None
+    phase = ("Pending", "Running", "Succeeded", "Failed")[int(rng.random() * 4)]
+    node = "" if phase == "Pending" else NODES[0]
+    pod = a_pod(phase, name=world.name("orphan-"), index=index, job=job, tracked=False, node_name=node)
     world.add(replace(pod, metadata=replace(pod.metadata, owner_references=())))
     return f"an orphan appears, {phase}, index {index}"
 
@@ -216,7 +218,7 @@ def wait(controller: Controller, rng: Random) -> str:
 
 def _edited(controller: Controller, text: str, **spec: Any) -> str | None:
     world, job = controller.world, controller.world.job
-    if job is None or job.metadata.deletion_timestamp is not None:
+    if job is None:
         return None
     if all(getattr(job.spec, key) == value for key, value in spec.items()):
         return None
@@ -334,7 +336,7 @@ WEIGHTS: dict[Move, int] = {
     advance: 300,
     succeed: 60,
     fail: 60,
-    restart: 20,
+    restart: 60,
     tick: 90,
     wait: 30,
     sweep: 25,
@@ -346,7 +348,7 @@ WEIGHTS: dict[Move, int] = {
     appear: 6,
     suspend: 6,
     resume: 16,
-    rescale: 14,
+    rescale: 26,
     resize: 12,
     relimit: 10,
     delete_job: 1,
@@ -357,4 +359,11 @@ WEIGHTS: dict[Move, int] = {
     act: 16,
     crash: 6,
 }
-TABLE: tuple[Move, ...] = tuple(move for move, weight in WEIGHTS.items() for _ in range(weight))
+BAD_LUCK = WEIGHTS | {succeed: 4, fail: 120, wait: 90, delete_job: 0, suspend: 2}
+
+
+def _table(weights: dict[Move, int]) -> tuple[Move, ...]:
+    return tuple(move for move, weight in weights.items() for _ in range(weight))
+
+
+ORDINARY, UNLUCKY = _table(WEIGHTS), _table(BAD_LUCK)

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from app.kinds.base import Condition
 from app.kinds.job import Job
 from app.kinds.pod import Pod
-from tests.plans.simulation.ledger import Ledger, pause
-from tests.plans.simulation.sight import Sight, end_of, index_of, policy_action
+from tests.plans.simulation.ledger import Ledger, is_last, pause
+from tests.plans.simulation.sight import Sight, end_of, index_of, policy_action, tries_of
 
 FAILURE, SUCCESS = "FailureTarget", "SuccessCriteriaMet"
 
@@ -38,21 +38,16 @@ def known(job: Job, sight: Sight, ledger: Ledger) -> Known:
     completed = {each for each in ledger.completed if each < end}
     completed |= {index for pod in sight.succeeded if (index := index_of(pod)) is not None and index not in lost}
     if job.spec.backoff_limit_per_index is not None:
-        lost |= {index for pod in sight.failed if (index := _spent(job, pod, ledger)) is not None} - completed
+        lost |= {
+            index for pod in sight.failed if is_last(job, pod) and (index := index_of(pod)) is not None
+        } - completed
     return Known(len(completed), failed, completed, lost)
 
 
-def _spent(job: Job, pod: Pod, ledger: Ledger) -> int | None:
-    """The index of a failed pod, if it was the last that it may have."""
-    index, action, limit = index_of(pod), policy_action(job, pod), job.spec.backoff_limit_per_index
-    if index is None or limit is None or action == "Ignore":
-        return None
-    before = ledger.tries.get(index, [0, 0])[0]
-    return index if action == "FailIndex" or before + 1 > limit else None
-
-
 def stored(job: Job) -> Condition | None:
-    return next((each for each in job.status.conditions if each.type in (FAILURE, SUCCESS) and each.status == "True"), None)
+    return next(
+        (each for each in job.status.conditions if each.type in (FAILURE, SUCCESS) and each.status == "True"), None
+    )
 
 
 def verdict(job: Job, sight: Sight, all_: Known, now: datetime) -> Verdict | None:
@@ -163,12 +158,6 @@ def last_failed(sight: Sight, now: datetime) -> dict[int, Pod]:
 
 def _age(pod: Pod, now: datetime) -> tuple[int, datetime]:
     return sum(tries_of(pod)), end_of(pod, now)
-
-
-def tries_of(pod: Pod) -> tuple[int, int]:
-    notes = pod.metadata.annotations
-    failures = int(notes.get("batch.kubernetes.io/job-index-failure-count", "0"))
-    return failures, int(notes.get("batch.kubernetes.io/job-index-ignored-failure-count", "0"))
 
 
 def retry_at(pod: Pod, now: datetime) -> datetime:

@@ -35,7 +35,7 @@ def _anything(rng: Random) -> Spec:
     spec: Spec = {
         "parallelism": rng.choice((1, 1, 2, 2, 3, 4)),
         "completions": rng.choice((0, 1, 2, 3, 4, 6)),
-        "backoff_limit": rng.choice((0, 1, 2, 3, 6)),
+        "backoff_limit": rng.choice((0, 1, 2, 3, 6, 40)),
         "pod_replacement_policy": rng.choice(("Failed", "TerminatingOrFailed")),
         "suspend": rng.random() < 0.1,
     }
@@ -64,7 +64,7 @@ def _per_index(rng: Random) -> Spec:
         "completion_mode": "Indexed",
         "completions": rng.randint(1, 5),
         "backoff_limit": rng.choice((3, MAX_INT32, MAX_INT32)),
-        "backoff_limit_per_index": rng.randint(0, 2),
+        "backoff_limit_per_index": rng.choice((0, 1, 1, 2, 9)),
         "max_failed_indexes": rng.choice((None, 0, 1, 2)),
     }
 
@@ -110,8 +110,12 @@ def _success_policy(rng: Random) -> Spec:
 
 
 def _restarts(rng: Random) -> Spec:
-    template = a_template(restart_policy="OnFailure")
-    return {"template": template} | (_indexed(rng) if rng.random() < 0.3 else {})
+    spec = {"template": a_template(restart_policy="OnFailure"), "backoff_limit": rng.choice((0, 1, 2, 4, 40, 40))}
+    return (
+        spec
+        | {"parallelism": rng.randint(1, 4), "completions": rng.randint(1, 8)}
+        | (_indexed(rng) if rng.random() < 0.3 else {})
+    )
 
 
 def _hurried(rng: Random) -> Spec:

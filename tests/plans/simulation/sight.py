@@ -79,6 +79,13 @@ def has_place(job: Job, pod: Pod) -> bool:
     return index is not None and index < (job.spec.completions or 0)
 
 
+def tries_of(pod: Pod) -> tuple[int, int]:
+    """How often its index had failed before it: failures that counted, and failures that were ignored."""
+    notes = pod.metadata.annotations
+    failures = int(notes.get("batch.kubernetes.io/job-index-failure-count", "0"))
+    return failures, int(notes.get("batch.kubernetes.io/job-index-ignored-failure-count", "0"))
+
+
 def is_ready(pod: Pod) -> bool:
     return any(each.type == "Ready" and each.status == "True" for each in pod.status.conditions)
 

@@ -9,13 +9,12 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from app.kinds.base import Object
 from app.kinds.job import Job
 from app.kinds.metadata import FOREGROUND, ORPHAN
 from app.kinds.pod import Pod
 from app.plans import garbage
 from app.plans.garbage import Owner
-from app.plans.plan import Create, Delete, Plan, SetStatus, Update
+from app.plans.plan import Action, Create, Delete, Plan, SetStatus, Update
 from tests.build import NOW
 
 GRACE = 30
@@ -159,7 +158,7 @@ class World:
             self._carry_out(action)
         return bool(actions)
 
-    def _carry_out(self, action: Object) -> None:
+    def _carry_out(self, action: Action) -> None:
         assert isinstance(action, Update | Delete)
         assert isinstance(action.object, Pod)
         pod = action.object
