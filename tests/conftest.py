@@ -12,6 +12,7 @@ from pathlib import Path
 from secrets import token_hex
 
 import asyncpg
+import hypothesis
 import pytest
 from sqlalchemy.engine import make_url
 
@@ -21,6 +22,9 @@ from app.store import Store, open_store
 from app.store.embedded import Postgres
 from app.store.migrate import migrate
 from tests.build import NOW
+
+hypothesis.settings.register_profile("untimed", deadline=None)  # how long it takes depends on who else is busy
+hypothesis.settings.load_profile("untimed")
 
 
 class Clock:

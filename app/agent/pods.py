@@ -262,7 +262,8 @@ class Pods:
     async def _start(self, work: Work, keys: Iterable[Key]) -> None:
         async with self._slots:
             if work.is_due or work.dropped:
-                return  # something has changed while it waited for its turn
+                work.changed = True  # while it waited for its turn; a hint that brings no news must not end it here
+                return
             for key in keys:
                 await self._start_one(work, key)
 

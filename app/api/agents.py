@@ -15,6 +15,7 @@ from app.api.auth import Authenticator, User, path_refusal
 from app.api.content import read_body
 from app.kinds import by_name
 from app.kinds.base import Int32, Int64, Kind, Struct, at
+from app.kinds.decode import decode as decode_body
 from app.kinds.errors import bad_request
 from app.kinds.pod import Pod
 from app.registry import reports, usage
@@ -119,10 +120,10 @@ def _pods() -> Kind:
 
 
 def _read(body: bytes, type_: type[S]) -> S:
-    try:
-        return msgspec.json.decode(body, type=type_)
-    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise bad_request(f"the body is not what an agent sends: {error}") from error
+    """Checked like any other body: what is stored of it must be readable by everybody."""
+    if not body:
+        raise bad_request("the body is not what an agent sends: it is empty")
+    return decode_body(body, type_).object
 
 
 def _check_names(*names: str) -> None:

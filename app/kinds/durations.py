@@ -3,6 +3,7 @@
 from datetime import UTC, datetime, timedelta
 
 LONGEST_SECONDS = 10**10  # three hundred years; any more is for ever, and would overflow
+FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC, microsecond=0)
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
@@ -50,4 +51,4 @@ def after(moment: datetime, seconds: int) -> datetime:
     try:
         return moment + span(seconds)
     except OverflowError:
-        return (datetime.max if seconds > 0 else datetime.min).replace(microsecond=0, tzinfo=UTC)
+        return LAST if seconds > 0 else FIRST

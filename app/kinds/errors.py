@@ -19,7 +19,7 @@ class Cause(NamedTuple):
 
 def shown(value: Any) -> str:
     """A value as field errors print it: numbers and booleans bare, strings quoted, the rest JSON."""
-    return msgspec.json.encode(value).decode()
+    return msgspec.json.encode(value, order="deterministic").decode()
 
 
 def invalid(field: str, value: Any, detail: str) -> Cause:

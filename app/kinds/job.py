@@ -25,7 +25,7 @@ from app.kinds.job_schema import (
 )
 from app.kinds.job_status_validation import validate_status
 from app.kinds.job_validation import own_labels, own_selector, validate, validate_update
-from app.kinds.names import dns_label
+from app.kinds.names import dns_label, label_value
 from app.kinds.pod import warnings_of_spec
 from app.kinds.pod_defaults import default_pod_spec
 
@@ -56,10 +56,18 @@ MAX_INT32 = 2**31 - 1
 def prepare(job: Job) -> Job:
     """The defaults. Returns the job itself if nothing was unset."""
     spec = _with_defaults(job.spec)
-    labels = job.metadata.labels or spec.template.metadata.labels
+    labels = _labels(job)
     if labels != job.metadata.labels:
         return replace(job, spec=spec, metadata=replace(job.metadata, labels=labels))
     return job if spec is job.spec else replace(job, spec=spec)
+
+
+def _labels(job: Job) -> dict[str, str]:
+    """Its own, or those of its pods: with what the server made for these, too, as Kubernetes' clients see it.
+
+    But not what it made of a name that is too long for a label: that is told of the pods' labels, and once is enough.
+    """
+    return job.metadata.labels or ({} if label_value(job.metadata.name) else job.spec.template.metadata.labels)
 
 
 def _with_defaults(spec: JobSpec) -> JobSpec:
@@ -101,9 +109,7 @@ def _with_statuses(rule: PodFailurePolicyRule) -> PodFailurePolicyRule:
 def on_create(job: Job, _: datetime) -> Job:
     if not job.spec.manual_selector:
         job = _with_own_selector(job)
-    # As Kubernetes' clients see it: labels that the server made for the pods show on a Job without labels too.
-    labels = job.metadata.labels or job.spec.template.metadata.labels
-    return replace(job, metadata=replace(job.metadata, generation=1, labels=labels), status=JobStatus())
+    return replace(job, metadata=replace(job.metadata, generation=1, labels=_labels(job)), status=JobStatus())
 
 
 def _with_own_selector(job: Job) -> Job:

@@ -42,7 +42,9 @@ class LimitRangeItem(Struct):
 class LimitRangeSpec(Struct):
     """The rules."""
 
-    limits: Annotated[tuple[LimitRangeItem, ...], at(1, "The rules, by what they are for.", required=True)] = ()
+    limits: Annotated[tuple[LimitRangeItem, ...], at(1, "The rules, by what they are for.", required=True)] = (
+        msgspec.field(default_factory=lambda: ())  # there even where nothing is in it: clients insist
+    )
 
 
 class LimitRange(Object):

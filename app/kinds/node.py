@@ -40,14 +40,14 @@ class Taint(Struct):
     time_added: Annotated[Time | None, at(4, "When the taint was added; counts for NoExecute.")] = None
 
 
+_TOLD: str = msgspec.field(default_factory=lambda: "")  # there even where nothing is in it: clients insist
+
+
 class NodeAddress(Struct):
     """A name or number under which the node can be reached."""
 
-    type: Annotated[str, at(1, "Hostname, InternalIP, ExternalIP, InternalDNS or ExternalDNS.", required=True)] = ""
-    address: Annotated[str, at(2, "The address.", required=True)] = ""
-
-
-_TOLD: str = msgspec.field(default_factory=lambda: "")  # there even where nothing is in it: clients insist
+    type: Annotated[str, at(1, "Hostname, InternalIP, ExternalIP, InternalDNS or ExternalDNS.", required=True)] = _TOLD
+    address: Annotated[str, at(2, "The address.", required=True)] = _TOLD
 
 
 class NodeSystemInfo(Struct):

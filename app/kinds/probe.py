@@ -2,6 +2,8 @@
 
 from typing import Annotated
 
+import msgspec
+
 from app.kinds.base import (
     Int32,
     Int64,
@@ -21,7 +23,9 @@ class HTTPHeader(Struct):
     """One header of an HTTP request."""
 
     name: Annotated[str, at(1, "Name of the header.", required=True)] = ""
-    value: Annotated[str, at(2, "Value of the header.", required=True)] = ""
+    value: Annotated[str, at(2, "Value of the header.", required=True)] = msgspec.field(
+        default_factory=lambda: ""  # there even where nothing is in it: clients insist
+    )
 
 
 class HTTPGetAction(Struct):
@@ -53,7 +57,7 @@ class GRPCAction(Struct):
 class SleepAction(Struct):
     """Waits, and succeeds."""
 
-    seconds: Annotated[Int64, at(1, "How long to wait.", required=True)] = 0
+    seconds: Annotated[Int64, at(1, "How long to wait.", required=True)] = msgspec.field(default_factory=lambda: 0)
 
 
 class Probe(Struct):

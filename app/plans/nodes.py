@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 
 from app.kinds.base import Condition
+from app.kinds.durations import after
 from app.kinds.node import NOT_READY, UNREACHABLE, UNSCHEDULABLE, Node, NodeCondition, Taint
 from app.kinds.pod import Pod, is_terminal
 from app.plans.plan import Action, Delete, Emit, Plan, Update, earliest

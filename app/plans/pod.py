@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
+from app.kinds.durations import after, span
 from app.kinds.pod import Pod, PodStatus, is_terminal
 from app.plans import pod_status
 from app.plans.pod_status import Held, Place

@@ -4,9 +4,10 @@ Counts from the terminal condition's transition, as Kubernetes' TTL controller d
 the pods go first. A time in the future, from a clock that was wrong, only delays.
 """
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from app.kinds.conditions import condition
+from app.kinds.durations import after
 from app.kinds.job import Job
 from app.plans.plan import Delete, Plan
 

@@ -5,12 +5,13 @@ stands. The terminal condition repeats its reason and message when the Job's las
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import datetime
 from itertools import chain
 
 from msgspec.structs import replace
 
 from app.kinds.base import Condition
+from app.kinds.durations import after
 from app.kinds.job import Job, is_true
 from app.kinds.pod import Pod
 from app.plans.counting import Situation

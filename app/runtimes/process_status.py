@@ -92,7 +92,7 @@ def _exited(folder: Folder, verdict: Verdict, changed: int) -> ContainerStatus:
 
 def _termination_message(folder: Folder) -> str:
     content = folder.read("message", MESSAGE_LIMIT)
-    text = content.data.decode(errors="replace") if content else ""
+    text = content.data.decode(errors="replace").replace("\0", "\ufffd") if content else ""  # no object may hold a NUL
     return text.encode()[:MESSAGE_LIMIT].decode(errors="ignore")  # a replaced byte takes three
 
 

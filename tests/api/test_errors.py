@@ -2,6 +2,7 @@
 
 import logging
 
+import httpx
 import msgspec
 import pytest
 from starlette.exceptions import HTTPException
@@ -71,3 +72,10 @@ def test_the_unexpected_is_logged_under_a_number_and_not_shown(caplog: pytest.Lo
 
 def test_a_watch_can_carry_it() -> None:
     assert msgspec.json.decode(body(no_such_path()))["code"] == 404
+
+
+async def test_a_path_that_is_nobodys_is_refused_with_a_status(admin: httpx.AsyncClient) -> None:
+    answer = await admin.get("/dreams")
+
+    said = answer.json()
+    assert (answer.status_code, said["kind"], said["reason"], said["code"]) == (404, "Status", "NotFound", 404)

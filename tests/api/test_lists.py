@@ -260,6 +260,9 @@ def token(**content: Any) -> str:
         pytest.param("%", "continue key is not valid", id="no base64"),
         pytest.param("ü", "continue key is not valid", id="no ASCII"),
         pytest.param("abcd", "continue key is not valid", id="no JSON"),
+        pytest.param(
+            base64.urlsafe_b64encode(b'{"x":' + b"[" * 5_000).decode(), "continue key is not valid", id="a deep one"
+        ),
         pytest.param(token(v="x", rv=1, start="a"), "server does not recognize this encoded version x", id="a version"),
         pytest.param(
             token(v="meta.k8s.io/v1", rv=0, start="a\0"),

@@ -14,6 +14,7 @@ from app.kinds.container import (
     ContainerStateWaiting,
     ContainerStatus,
 )
+from app.kinds.pod_schema import PodSchedulingGate
 from app.kinds.poddisruptionbudget import KIND as BUDGETS
 from app.kinds.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudgetSpec
 from app.registry import objects
@@ -271,3 +272,42 @@ async def test_parameters_that_nothing_depends_on_are_borne(
 
     assert answer.text == "hello\n"
     assert answer.headers["Content-Type"].startswith("text/plain")
+
+
+# --- bindings
+
+
+async def refused(admin: httpx.AsyncClient, node: str) -> tuple[int, str]:
+    answer = await admin.post(f"{POD}/binding", json={"metadata": {"name": "p"}, "target": {"name": node}})
+    return answer.status_code, answer.json()["message"]
+
+
+async def test_a_pod_is_bound_once(registry: Registry, pod: Any, admin: httpx.AsyncClient) -> None:
+    why = 'Operation cannot be fulfilled on pods/binding "p": pod p is already assigned to node "n"'
+    assert await refused(admin, "m") == (409, why)
+
+
+async def test_a_pod_behind_a_gate_is_not_bound(registry: Registry, admin: httpx.AsyncClient) -> None:
+    await create(registry, PODS, a_pod("p", scheduling_gates=(PodSchedulingGate(name="a.b/c"),)))
+
+    code, message = await refused(admin, "n")
+
+    assert (code, message.rpartition(": ")[2]) == (409, "pod p has non-empty .spec.schedulingGates")
+
+
+async def test_a_pod_that_goes_is_not_bound(registry: Registry, admin: httpx.AsyncClient) -> None:
+    await create(registry, PODS, a_pod("p", {"finalizers": ("a.b/c",)}))
+    await admin.delete(POD)
+
+    code, message = await refused(admin, "n")
+
+    assert (code, message.rpartition(": ")[2]) == (409, "pod p is being deleted, cannot be assigned to a host")
+
+
+async def test_a_pod_is_not_bound_to_what_can_be_no_node(registry: Registry, admin: httpx.AsyncClient) -> None:
+    await create(registry, PODS, a_pod("p"))
+
+    code, message = await refused(admin, " ")
+
+    assert code == 422
+    assert message.startswith('Binding "p" is invalid: target.name: Invalid value: " ": a lowercase RFC 1123 subdomain')

@@ -149,6 +149,21 @@ def test_reads_the_json_inside_managed_fields() -> None:
 
 
 @pytest.mark.parametrize(
+    "inside",
+    [
+        pytest.param(b'{"f:\xed": {}}', id="no UTF-8"),
+        pytest.param(b"[" * 5_000, id="too deep"),
+        pytest.param(b'{"f:\\u0000": {}}', id="with a NUL"),
+    ],
+)
+def test_refuses_the_json_inside_that_is(inside: bytes) -> None:
+    with pytest.raises(ApiError, match="the JSON inside") as refused:
+        decode(envelope(put(7, put(1, inside))), ManagedFieldsEntry)
+
+    assert refused.value.code == 400
+
+
+@pytest.mark.parametrize(
     ("body", "problem"),
     [
         pytest.param(b"{}", "provided data does not appear to be a protobuf message", id="JSON"),

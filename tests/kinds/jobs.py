@@ -8,15 +8,7 @@ from app.kinds.job import KIND, Job
 
 NOW = datetime(2026, 7, 24, 12, 0, 0, tzinfo=UTC)
 UID = "uid-of-pi"
-INDEXED = {"completionMode": "Indexed", "completions": 10}
-
-INVALID = "FieldValueInvalid"
 REQUIRED = "FieldValueRequired"
-UNSUPPORTED = "FieldValueNotSupported"
-FORBIDDEN = "FieldValueForbidden"
-DUPLICATE = "FieldValueDuplicate"
-TOO_LONG = "FieldValueTooLong"
-TOO_MANY = "FieldValueTooMany"
 
 
 def written(spec=None, pod=None, labels=None, metadata=None, status=None) -> Job:

@@ -302,6 +302,8 @@ def test_what_was_changed_since_the_last_client_side_apply_is_a_conflict() -> No
     [
         pytest.param("{", id="no JSON"),
         pytest.param("[]", id="no object"),
+        pytest.param("[" * 5_000, id="too deep"),
+        pytest.param('{"apiVersion":"v1","data":{"a":"\\u0000"}}', id="with a NUL"),
         pytest.param('{"apiVersion":"v2"}', id="of another version"),
         pytest.param('{"apiVersion":"v1","datum":1}', id="of another shape"),
     ],

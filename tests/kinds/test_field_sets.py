@@ -153,6 +153,8 @@ def test_what_clients_write_is_read_as_we_would_write_it(document: Any, expected
         pytest.param({"k:name": {}}, id="keys that are no JSON"),
         pytest.param({"k:[1]": {}}, id="keys without names"),
         pytest.param({"v:": {}}, id="a value that is none"),
+        pytest.param({"v:" + "[" * 5_000: {}}, id="a value that nests too deep"),
+        pytest.param({"k:" + '{"a":' * 5_000: {}}, id="keys that nest too deep"),
     ],
 )
 def test_what_is_no_set_is_refused(document: Any) -> None:

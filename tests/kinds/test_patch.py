@@ -91,6 +91,8 @@ def test_values_that_a_json_patch_copies_are_independent() -> None:
         pytest.param(op("remove", "/a/b/-"), id="removal past the end"),
         pytest.param(op("remove", "/a/b/-1"), id="a negative index"),
         pytest.param(op("add", "/a/b/0/c", value=1), id="a number as parent"),
+        pytest.param(op("remove", "/a/b/0/c"), id="removal from a number"),
+        pytest.param({"op": "move", "from": "/a/c~1d/x", "path": "/z"}, id="a move out of a text"),
         pytest.param(op("remove", ""), id="removal of all"),
         pytest.param(op("replace", "", value=[]), id="a document that is a list"),
         pytest.param({"op": "move", "from": "/a", "path": "/a/b/0"}, id="a move into itself"),

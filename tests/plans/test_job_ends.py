@@ -157,6 +157,13 @@ def test_a_deadline_of_nothing_fails_at_once() -> None:
     assert said(planned(a_job(active_deadline_seconds=0))) == "Failed"
 
 
+def test_a_deadline_without_measure_never_comes() -> None:
+    again_at = planned(a_job(active_deadline_seconds=2**63 - 1)).again_at
+
+    assert again_at
+    assert again_at > NOW + timedelta(days=100_000)
+
+
 def test_it_looks_again_at_the_deadline() -> None:
     assert planned(a_job(active_deadline_seconds=60)).again_at == NOW + timedelta(seconds=60)
 

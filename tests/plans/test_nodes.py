@@ -118,6 +118,13 @@ def test_a_pod_of_a_lost_node_ends(pod: Pod, after: int | None) -> None:
     assert moment == (None if after is None else NOW + timedelta(seconds=after))
 
 
+def test_a_toleration_without_measure_is_as_good_as_for_ever() -> None:
+    moment = evict_at(tolerating(seconds(2**63 - 1)), lost_since(0))
+
+    assert moment
+    assert moment > NOW + timedelta(days=100_000)
+
+
 def test_a_pod_of_a_healthy_node_stays() -> None:
     assert evict_at(tolerating(), a_node()) is None
     assert evict_at(tolerating(), a_node("True", Taint(key="x", effect="NoSchedule"))) is None

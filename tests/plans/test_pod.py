@@ -139,6 +139,16 @@ def test_a_pod_that_has_ended_starts_nothing(phase: str, seen: str) -> None:
     assert said(result) == f"remove, {phase}"
 
 
+def test_spans_without_measure_are_as_good_as_for_ever() -> None:
+    ending = plan(a_pod(deleted=True, grace=2**63 - 1), runs("m0+"), NOW, HERE)
+    running = plan(a_pod(deadline=2**63 - 1), runs("m0+"), NOW, HERE)
+
+    assert all(stop.grace > timedelta(days=100_000) for stop in ending.stop)
+    assert ending.stop
+    assert running.again_at
+    assert running.again_at > NOW + timedelta(days=100_000)
+
+
 def test_what_still_runs_of_a_pod_that_has_ended_is_stopped() -> None:
     result = plan(a_pod(status=PodStatus(phase="Failed")), runs("m0+"), NOW, HERE)
 

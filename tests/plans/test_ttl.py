@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.kinds.base import Condition
+from app.kinds.durations import LAST
 from app.kinds.job import Job, JobStatus
 from app.plans import ttl
 from app.plans.plan import Delete, Plan
@@ -34,6 +35,13 @@ def test_waits_for_its_time() -> None:
 
 def test_a_clock_that_was_wrong_only_delays() -> None:
     assert ttl.plan(ended(ago=-50, ttl_seconds_after_finished=0), NOW).again_at == NOW + timedelta(seconds=50)
+
+
+def test_an_end_at_the_end_of_time_is_waited_for() -> None:
+    last = Condition(type="Complete", status="True", last_transition_time=LAST)
+    job = a_job(JobStatus(conditions=(last,)), ttl_seconds_after_finished=60)
+
+    assert ttl.plan(job, NOW) == Plan(again_at=LAST)
 
 
 @pytest.mark.parametrize(

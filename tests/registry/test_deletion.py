@@ -116,6 +116,19 @@ async def test_a_second_deletion_may_only_shorten_the_grace(
     assert meta.deletion_timestamp == asked_at + timedelta(seconds=grace)
 
 
+@pytest.mark.parametrize("asked", [None, 2**63 - 1], ids=["by the pod", "by the request"])
+async def test_grace_without_measure_is_three_hundred_years(
+    registry: Registry, clock: Clock, asked: int | None
+) -> None:
+    await create(registry, PODS, a_pod(node_name="n1", termination_grace_period_seconds=2**63 - 1))
+
+    assert await delete(registry, PODS, "p", grace_seconds=asked)
+    clock.move(seconds=5)
+    assert await delete(registry, PODS, "p", grace_seconds=20)
+
+    assert (await get(registry, PODS, "p")).metadata.deletion_grace_period_seconds == 20
+
+
 async def test_without_grace_a_pod_goes_at_once(registry: Registry) -> None:
     await create(registry, PODS, a_pod(node_name="n1"))
     await delete(registry, PODS, "p")

@@ -30,6 +30,7 @@ def spec(field: str, message: str, **fields: Any) -> Row:
 
 
 def _schedule(text: str, why: str) -> Row:
+    """Uncertain in the reference: why exactly. These are the words of the parser that Kubernetes uses."""
     return spec("schedule", invalid(f'"{text}"', why), schedule=text)
 
 

@@ -65,7 +65,10 @@ def _fixed(field: str, shown: str, before: dict[str, Any], after: dict[str, Any]
 
 
 def _template(before: dict[str, Any], after: dict[str, Any], *, suspend: bool, status: dict[str, Any]) -> Row:
-    """`{...}` stands for all of the template."""
+    """`{...}` stands for all of the template.
+
+    Uncertain in the reference: what later versions say of it. These are the words of 1.33, under the conditions of 1.36.
+    """
     old = {"spec": {"suspend": suspend}, "pod": before, "status": status}
     return row("spec.template", invalid("{...}", IMMUTABLE), spec={"suspend": suspend}, pod=after, before=old)
 
