@@ -30,13 +30,14 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# What starts whole Jobplanes runs last and alone, so that nothing else decides how long they take.
+# What starts whole Jobplanes runs last: two at a time, but a file's tests share one. The scenarios make one page together.
 test: check
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
 	$(BIN)/python -m pytest -n 2 -m 'not e2e'
-	$(BIN)/python -m pytest -m e2e
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m e2e --ignore tests/conformance
+	$(BIN)/python -m pytest -m e2e tests/conformance
 endif
 
 bench: setup

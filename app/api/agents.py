@@ -26,6 +26,7 @@ from app.registry.usage import NodeUsage
 from app.store import Append, Stream
 
 S = TypeVar("S", bound=Struct)
+LONGEST_NAME = 253
 PREFIX = "/apis/agents.jobplane.dev/v1/nodes/"
 
 
@@ -89,7 +90,7 @@ class Agents:
 
     async def _logs(self, user: User, body: bytes) -> Response:
         pieces = _read(body, LogPieces).items
-        _check_names(*(name for piece in pieces for name in (piece.namespace, piece.name, piece.container)))
+        _check_names(*(name for piece in pieces for name in (piece.uid, piece.namespace, piece.name, piece.container)))
         allowed = await self._allowed(user, pieces)
         mine = [piece for piece in pieces if piece.uid in allowed]
         sizes = await self.registry.store.logs.append([_append(piece) for piece in mine])
@@ -127,9 +128,9 @@ def _read(body: bytes, type_: type[S]) -> S:
 
 
 def _check_names(*names: str) -> None:
-    """Postgres cannot even look for a NUL."""
-    if any("\0" in name for name in names):
-        raise bad_request("a name may not contain NUL characters")
+    """What goes into the database's indexes must fit there."""
+    if any(len(name) > LONGEST_NAME for name in names):
+        raise bad_request(f"a name may not have more than {LONGEST_NAME} characters")
 
 
 def _append(piece: LogPiece) -> Append:

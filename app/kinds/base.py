@@ -62,13 +62,16 @@ IntOrString = int | str
 Opaque = dict[str, Any]  # a part that is accepted and kept, and that nobody here looks into
 
 
+TOLD: str = msgspec.field(default_factory=lambda: "")  # a field that is there even if empty: clients insist on it
+
+
 class OwnerReference(Struct):
     """Who owns an object: when the owner goes, so does the object."""
 
-    api_version: Annotated[str, at(5, "API version of the owner.", required=True)] = ""
-    kind: Annotated[str, at(1, "Kind of the owner.", required=True)] = ""
-    name: Annotated[str, at(3, "Name of the owner.", required=True)] = ""
-    uid: Annotated[str, at(4, "UID of the owner.", required=True)] = ""
+    api_version: Annotated[str, at(5, "API version of the owner.", required=True)] = TOLD
+    kind: Annotated[str, at(1, "Kind of the owner.", required=True)] = TOLD
+    name: Annotated[str, at(3, "Name of the owner.", required=True)] = TOLD
+    uid: Annotated[str, at(4, "UID of the owner.", required=True)] = TOLD
     controller: Annotated[bool | None, at(6, "True if this owner is the one that manages the object.")] = None
     block_owner_deletion: Annotated[
         bool | None, at(7, "True if a foreground deletion of the owner waits for this object.")
@@ -123,8 +126,8 @@ class Object(Struct):
 class Condition(Struct):
     """One observation about an object, as Jobs, Pods and Nodes carry them."""
 
-    type: Annotated[str, at(1, "What is observed.", required=True)] = ""
-    status: Annotated[str, at(2, "True, False or Unknown.", required=True)] = ""
+    type: Annotated[str, at(1, "What is observed.", required=True)] = TOLD
+    status: Annotated[str, at(2, "True, False or Unknown.", required=True)] = TOLD
     last_probe_time: Annotated[Time | None, at(3, "When it was last looked at.")] = None
     last_transition_time: Annotated[Time | None, at(4, "When status last changed.")] = None
     reason: Annotated[str, at(5, "One word for why.")] = ""

@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from app.kinds.base import (
+    TOLD,
     Int32,
     Opaque,
     Quantity,
@@ -255,7 +256,7 @@ class ContainerState(Struct):
 class ContainerStatus(Struct):
     """How one container fares."""
 
-    name: Annotated[str, at(1, "Name of the container.", required=True)] = ""
+    name: Annotated[str, at(1, "Name of the container.", required=True)] = TOLD
     state: Annotated[ContainerState | None, at(2, "How it is now.")] = None
     last_state: Annotated[ContainerState | None, at(3, "How its previous run ended.")] = None
     ready: Annotated[bool, at(4, "Whether it runs and is ready.", required=True)] = msgspec.field(
@@ -264,8 +265,8 @@ class ContainerStatus(Struct):
     restart_count: Annotated[Int32, at(5, "How often it was restarted.", required=True)] = msgspec.field(
         default_factory=lambda: 0
     )
-    image: Annotated[str, at(6, "Image that it runs.", required=True)] = msgspec.field(default_factory=lambda: "")
-    image_id: Annotated[str, at(7, "ID of that image.", required=True)] = msgspec.field(default_factory=lambda: "")
+    image: Annotated[str, at(6, "Image that it runs.", required=True)] = TOLD
+    image_id: Annotated[str, at(7, "ID of that image.", required=True)] = TOLD
     container_id: Annotated[str, at(8, "ID of the current run, as type://id.")] = ""
     started: Annotated[bool | None, at(9, "Whether it got past its startup probe.")] = None
     allocated_resources: Annotated[dict[str, Quantity], at(10, "Resources that the node has granted.")] = msgspec.field(

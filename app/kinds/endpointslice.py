@@ -8,7 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.kinds import names
-from app.kinds.base import Column, Int32, Kind, Object, ObjectReference, Struct, at
+from app.kinds.base import TOLD, Column, Int32, Kind, Object, ObjectReference, Struct, at
 from app.kinds.durations import age
 from app.kinds.errors import Cause, duplicate, invalid, not_supported, required, too_many
 from app.kinds.metadata import IMMUTABLE, validate_labels
@@ -22,13 +22,13 @@ SHOWN = 3  # ports and addresses, in a table
 class ForZone(Struct):
     """A zone that an endpoint is meant for."""
 
-    name: Annotated[str, at(1, "Name of the zone.", required=True)] = ""
+    name: Annotated[str, at(1, "Name of the zone.", required=True)] = TOLD
 
 
 class ForNode(Struct):
     """A node that an endpoint is meant for."""
 
-    name: Annotated[str, at(1, "Name of the node.", required=True)] = ""
+    name: Annotated[str, at(1, "Name of the node.", required=True)] = TOLD
 
 
 class EndpointHints(Struct):

@@ -7,20 +7,18 @@ from typing import Annotated
 
 import msgspec
 
-from app.kinds.base import Int64, Struct, Time, at
+from app.kinds.base import TOLD, Int64, Struct, Time, at
 
 
 class Condition(Struct):
     """One observation about an object."""
 
-    type: Annotated[str, at(1, "What is observed.", required=True)] = ""
-    status: Annotated[str, at(2, "True, False or Unknown.", required=True)] = ""
+    type: Annotated[str, at(1, "What is observed.", required=True)] = TOLD
+    status: Annotated[str, at(2, "True, False or Unknown.", required=True)] = TOLD
     observed_generation: Annotated[Int64, at(3, "The metadata.generation that it was observed of.")] = 0
     last_transition_time: Annotated[Time | None, at(4, "When status last changed.", required=True)] = None
-    reason: Annotated[str, at(5, "One word for why.", required=True)] = ""
-    message: Annotated[str, at(6, "A sentence for people; may be empty.", required=True)] = msgspec.field(
-        default_factory=lambda: ""  # clients insist on it
-    )
+    reason: Annotated[str, at(5, "One word for why.", required=True)] = TOLD
+    message: Annotated[str, at(6, "A sentence for people; may be empty.", required=True)] = TOLD
 
 
 def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:

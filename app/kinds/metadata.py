@@ -14,6 +14,7 @@ NEGATIVE = "must be greater than or equal to 0"
 ANNOTATIONS_LIMIT = 256 * 1024
 MANAGER_LIMIT = 128  # bytes
 SUBRESOURCE_LIMIT = 256  # bytes
+UID_LIMIT = 253  # bytes; dependents are found by it in an index
 MOST_CAUSES = 500  # told, of hundreds of thousands that a hostile object could have
 
 ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"  # finalizers that carry a deletion's policy
@@ -133,6 +134,8 @@ def _owner(owner: OwnerReference, path: str) -> Iterator[Cause]:
     for wire, value in (("apiVersion", version), ("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
         if not value:
             yield required(f"{path}.{wire}", "must not be empty")
+    if len(owner.uid.encode()) > UID_LIMIT:
+        yield too_long(f"{path}.uid", UID_LIMIT)
     if (version, owner.kind) == _NO_OWNER:
         yield invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
 

@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 from typing import Literal
 
+LONGEST_SEGMENT = 1024
 NameFormat = Literal["subdomain", "label", "path"]
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -81,9 +82,11 @@ def dns_subdomain(value: str, *, unit: str = "characters") -> list[str]:
 
 
 def path_segment(value: str) -> list[str]:
-    """Names that only have to fit in a URL."""
+    """Names that only have to fit in a URL, and in the database's index."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
+    if _size(value) > LONGEST_SEGMENT:
+        return [f"must be no more than {LONGEST_SEGMENT} bytes"]
     return [f"may not contain '{each}'" for each in "/%" if each in value]
 
 

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from app.kinds import names, quantity
 from app.kinds.base import (
+    TOLD,
     Column,
     Int64,
     Kind,
@@ -40,29 +41,26 @@ class Taint(Struct):
     time_added: Annotated[Time | None, at(4, "When the taint was added; counts for NoExecute.")] = None
 
 
-_TOLD: str = msgspec.field(default_factory=lambda: "")  # there even where nothing is in it: clients insist
-
-
 class NodeAddress(Struct):
     """A name or number under which the node can be reached."""
 
-    type: Annotated[str, at(1, "Hostname, InternalIP, ExternalIP, InternalDNS or ExternalDNS.", required=True)] = _TOLD
-    address: Annotated[str, at(2, "The address.", required=True)] = _TOLD
+    type: Annotated[str, at(1, "Hostname, InternalIP, ExternalIP, InternalDNS or ExternalDNS.", required=True)] = TOLD
+    address: Annotated[str, at(2, "The address.", required=True)] = TOLD
 
 
 class NodeSystemInfo(Struct):
     """What kind of machine the node is, as its agent sees it."""
 
-    machine_id: Annotated[str, at(1, "The operating system's id of the machine.", required=True)] = _TOLD
-    system_uuid: Annotated[str, at(2, "The hardware's id of the machine.", required=True)] = _TOLD
-    boot_id: Annotated[str, at(3, "New with each start of the machine.", required=True)] = _TOLD
-    kernel_version: Annotated[str, at(4, "Release of the kernel.", required=True)] = _TOLD
-    os_image: Annotated[str, at(5, "Name and version of the operating system.", required=True)] = _TOLD
-    container_runtime_version: Annotated[str, at(6, "What runs containers, as name://version.", required=True)] = _TOLD
-    kubelet_version: Annotated[str, at(7, "Version of the agent.", required=True)] = _TOLD
-    kube_proxy_version: Annotated[str, at(8, "Obsolete, never set.", required=True)] = _TOLD
-    operating_system: Annotated[str, at(9, "The operating system: linux.", required=True)] = _TOLD
-    architecture: Annotated[str, at(10, "The processor's architecture, such as amd64.", required=True)] = _TOLD
+    machine_id: Annotated[str, at(1, "The operating system's id of the machine.", required=True)] = TOLD
+    system_uuid: Annotated[str, at(2, "The hardware's id of the machine.", required=True)] = TOLD
+    boot_id: Annotated[str, at(3, "New with each start of the machine.", required=True)] = TOLD
+    kernel_version: Annotated[str, at(4, "Release of the kernel.", required=True)] = TOLD
+    os_image: Annotated[str, at(5, "Name and version of the operating system.", required=True)] = TOLD
+    container_runtime_version: Annotated[str, at(6, "What runs containers, as name://version.", required=True)] = TOLD
+    kubelet_version: Annotated[str, at(7, "Version of the agent.", required=True)] = TOLD
+    kube_proxy_version: Annotated[str, at(8, "Obsolete, never set.", required=True)] = TOLD
+    operating_system: Annotated[str, at(9, "The operating system: linux.", required=True)] = TOLD
+    architecture: Annotated[str, at(10, "The processor's architecture, such as amd64.", required=True)] = TOLD
     swap: Annotated[Opaque | None, at(11, "How much swap space there is.")] = None
 
 
@@ -92,8 +90,8 @@ class NodeCondition(Struct):
 
     type: Annotated[
         str, at(1, "What is observed: Ready, MemoryPressure, DiskPressure, PIDPressure.", required=True)
-    ] = ""
-    status: Annotated[str, at(2, "True, False or Unknown.", required=True)] = ""
+    ] = TOLD
+    status: Annotated[str, at(2, "True, False or Unknown.", required=True)] = TOLD
     last_heartbeat_time: Annotated[Time | None, at(3, "When it was last observed.")] = None
     last_transition_time: Annotated[Time | None, at(4, "When status last changed.")] = None
     reason: Annotated[str, at(5, "One word for why.")] = ""

@@ -6,6 +6,7 @@ import msgspec
 
 from app.kinds.affinity import Affinity, Toleration, TopologySpreadConstraint
 from app.kinds.base import (
+    TOLD,
     Condition,
     Int32,
     Int64,
@@ -185,13 +186,13 @@ class PodTemplateSpec(Struct):
 class HostIP(Struct):
     """An address of the node."""
 
-    ip: Annotated[str, at(1, "The address.", required=True)] = ""
+    ip: Annotated[str, at(1, "The address.", required=True)] = TOLD
 
 
 class PodIP(Struct):
     """An address of the pod."""
 
-    ip: Annotated[str, at(1, "The address.", required=True)] = ""
+    ip: Annotated[str, at(1, "The address.", required=True)] = TOLD
 
 
 class PodStatus(Struct):

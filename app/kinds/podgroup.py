@@ -12,7 +12,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.kinds import names
-from app.kinds.base import Column, Kind, Object, Struct, at
+from app.kinds.base import TOLD, Column, Kind, Object, Struct, at
 from app.kinds.durations import age
 from app.kinds.errors import Cause, invalid
 from app.kinds.meta_condition import Condition, condition
@@ -28,7 +28,7 @@ SCHEDULED = "PodGroupScheduled"  # a condition: whether the group has found its 
 class PodGroupResourceClaimStatus(Struct):
     """The claim that was made for a group from a template."""
 
-    name: Annotated[str, at(1, "Name of the claim in spec.resourceClaims.", required=True)] = ""
+    name: Annotated[str, at(1, "Name of the claim in spec.resourceClaims.", required=True)] = TOLD
     resource_claim_name: Annotated[str | None, at(2, "Name of the ResourceClaim; none if none was needed.")] = None
 
 

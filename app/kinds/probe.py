@@ -5,6 +5,7 @@ from typing import Annotated
 import msgspec
 
 from app.kinds.base import (
+    TOLD,
     Int32,
     Int64,
     IntOrString,
@@ -23,9 +24,7 @@ class HTTPHeader(Struct):
     """One header of an HTTP request."""
 
     name: Annotated[str, at(1, "Name of the header.", required=True)] = ""
-    value: Annotated[str, at(2, "Value of the header.", required=True)] = msgspec.field(
-        default_factory=lambda: ""  # there even where nothing is in it: clients insist
-    )
+    value: Annotated[str, at(2, "Value of the header.", required=True)] = TOLD
 
 
 class HTTPGetAction(Struct):

@@ -2,9 +2,8 @@
 
 from typing import Annotated
 
-import msgspec
-
 from app.kinds.base import (
+    TOLD,
     Int64,
     Opaque,
     Struct,
@@ -46,9 +45,7 @@ class Sysctl(Struct):
     """A kernel parameter of the pod's namespaces."""
 
     name: Annotated[str, at(1, "Name of the parameter.", required=True)] = ""
-    value: Annotated[str, at(2, "Value to give it.", required=True)] = msgspec.field(
-        default_factory=lambda: ""  # there even where nothing is in it: clients insist
-    )
+    value: Annotated[str, at(2, "Value to give it.", required=True)] = TOLD
 
 
 class SecurityContext(Struct):

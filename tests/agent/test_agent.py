@@ -32,9 +32,9 @@ class Scene:
         self._folder = folder
         self._agent: asyncio.Task[None] | None = None
 
-    def start_agent(self, *nodes: str) -> None:
+    def start_agent(self, *nodes: str, starts: int = 0) -> None:
         settings = AgentSettings(
-            server="http://api", node_names=nodes or ("n1",), state_dir=self._folder, address="10.0.0.1"
+            server="http://api", node_names=nodes or ("n1",), state_dir=self._folder, address="10.0.0.1", starts=starts
         )
         agent = Agent(settings, self.runtime, Api("http://api", transport=self.api), self.clock)
         self._agent = asyncio.create_task(agent.run())
@@ -309,6 +309,29 @@ async def test_a_missed_hint_only_costs_time(scene: Scene) -> None:
     scene.runtime._events.clear()
     scene.runtime.exit(0)
     await scene.api.until(lambda: scene.api.phase() == "Succeeded", scene.tick)
+
+
+async def test_a_hint_without_news_costs_no_pod_its_turn_to_start(scene: Scene) -> None:
+    taken, free = asyncio.Event(), asyncio.Event()
+    start = scene.runtime.start_container
+
+    async def slowly(spec) -> None:
+        if spec.key.pod_uid == "u-slow":
+            taken.set()
+            await free.wait()
+        await start(spec)
+
+    scene.runtime.start_container = slowly
+    scene.start_agent(starts=1)
+    scene.api.bind(init_containers=(Container(name="init", image="i", command=("run",)),))
+    await scene.api.until(lambda: scene.runtime.was_started("init"))
+    scene.api.bind("slow", "u-slow")
+    await taken.wait()
+    scene.runtime.exit(0, "init")
+    await scene.api.until(lambda: scene.container("init").state.terminated)
+    scene.runtime._hint(scene.runtime._events, scene.runtime.key("init"))
+    free.set()
+    await scene.api.until(lambda: scene.runtime.was_started("main"))
 
 
 async def test_a_container_that_cannot_be_started_has_failed(scene: Scene) -> None:

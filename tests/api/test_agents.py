@@ -15,6 +15,8 @@ from app.registry.objects import Registry
         pytest.param(b"", id="nothing"),
         pytest.param(b"[]", id="an array"),
         pytest.param(b'{"items": [{"namespace": "a\x8e", "node": "a\x8e"}]}', id="no UTF-8"),
+        pytest.param(b'{"items": [{"name": "\\u0000", "node": "\\u0000"}]}', id="with a NUL"),
+        pytest.param(b'{"items": [{"name": "%b", "node": "%b"}]}' % (b"n" * 254, b"n" * 254), id="an endless name"),
         pytest.param(b'{"more": ' + b"[" * 5_000, id="too deep"),
         pytest.param(b'{"items": [{"name": 7, "node": 7}]}', id="a number for a name"),
     ],

@@ -18,11 +18,18 @@ from pathlib import Path
 from queue import Empty, Queue
 from typing import Any, Self
 
+import httpx
 import yaml
 
 from tests.e2e.cluster import Cluster
 
 _NUMBERED = re.compile(r"kubectl\.(\d+)\.(\d+)$")
+_PATHS = {
+    "job": "/apis/batch/v1/namespaces/{}/jobs",
+    "pod": "/api/v1/namespaces/{}/pods",
+    "cm": "/api/v1/namespaces/{}/configmaps",
+    "clusterrole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
+}
 SECONDS = 60
 COMPLETE = "--for=condition=complete"
 TIMEOUT = f"--timeout={SECONDS}s"
@@ -54,6 +61,8 @@ class Kubectl:
     path: Path
     cluster: Cluster
     home: Path
+    api: httpx.Client
+    """For what a test looks up or prepares, and is not about: a kubectl takes twenty times as long."""
     namespace: str = "default"
     minor: int = 0
 
@@ -62,7 +71,7 @@ class Kubectl:
         """That one, for a namespace that is named after it."""
         said = subprocess.run([path, "version", "--client", "-o", "json"], capture_output=True, check=True).stdout
         minor = int(json.loads(said)["clientVersion"]["minor"].rstrip("+"))
-        return cls(path, cluster, home, f"kubectl-1-{minor}", minor)
+        return cls(path, cluster, home, cluster.client(), f"kubectl-1-{minor}", minor)
 
     def __call__(self, *arguments: str, code: int = 0, stdin: str = "", env: Mapping[str, str] | None = None) -> str:
         """What it prints, on either stream. It must end with `code`."""
@@ -82,16 +91,32 @@ class Kubectl:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=variables | dict(env or {}),
+            env={
+                **variables,
+                "GOGC": "off",
+                **(env or {}),
+            },  # none lives long enough to be worth collecting its garbage
         )
 
     def send(self, verb: str, *documents: Mapping[str, Any], options: Sequence[str] = (), code: int = 0) -> str:
         """`kubectl VERB -f -` with these documents."""
         return self(*verb.split(), "-f", "-", *options, stdin=yaml.safe_dump_all(documents), code=code)
 
-    def read(self, *arguments: str) -> Any:
-        """What `get` with these arguments finds, as JSON."""
-        return json.loads(self("get", *arguments, "-o", "json"))
+    def stored(self, kind: str, name: str) -> Any:
+        """An object as the server has it."""
+        return self.api.get(f"{self._path(kind)}/{name}").raise_for_status().json()
+
+    def _path(self, kind: str) -> str:
+        return _PATHS[kind].format(self.namespace)
+
+    def node(self) -> str:
+        """The name of the one node."""
+        return str(self.api.get("/api/v1/nodes").json()["items"][0]["metadata"]["name"])
+
+    def pods(self, job: str) -> list[str]:
+        """The names of a Job's pods that have not been told to end."""
+        found = self.api.get(self._path("pod"), params={"labelSelector": f"job-name={job}"}).json()["items"]
+        return [each["metadata"]["name"] for each in found if "deletionTimestamp" not in each["metadata"]]
 
     def file(self, name: str, text: str) -> str:
         """A file of this version's own; its path."""
@@ -104,25 +129,27 @@ class Kubectl:
     def apart(self, name: str) -> "Kubectl":
         """The same in a fresh namespace, for what must have one to itself."""
         namespace = f"{self.namespace}-{name}"
-        assert self("create", "namespace", namespace) == f"namespace/{namespace} created\n"
+        self.api.post("/api/v1/namespaces", json={"metadata": {"name": namespace}}).raise_for_status()
         return replace(self, namespace=namespace)
 
+    def submit(self, *jobs: Mapping[str, Any]) -> None:
+        for job in jobs:
+            self.api.post(self._path("job"), json=job).raise_for_status()
+
     def run_to_its_end(self, *jobs: Mapping[str, Any]) -> None:
-        """Create these Jobs, and wait until all have completed."""
-        self.send("create", *jobs)
+        """Submit these Jobs, and wait until all have completed."""
+        self.submit(*jobs)
         self("wait", COMPLETE, TIMEOUT, *(f"job/{job['metadata']['name']}" for job in jobs))
 
     def bring_up(self, job: Mapping[str, Any], pods: int = 1) -> list[str]:
-        """Create a Job that goes on, and wait until so many of its pods are ready; their names, as `pod/NAME`."""
-        name = job["metadata"]["name"]
-        self.send("create", job)
-        return self.started(name, pods)
+        """Submit a Job that goes on, and wait until so many of its pods are ready; their names, as `pod/NAME`."""
+        self.submit(job)
+        return self.started(job["metadata"]["name"], pods)
 
     def started(self, job: str, pods: int = 1) -> list[str]:
         """The pods of a Job, once so many are ready."""
         self("wait", f"--for=jsonpath={{.status.ready}}={pods}", f"job/{job}", TIMEOUT)
-        running = ("-l", f"job-name={job}", "--field-selector=status.phase=Running")
-        names = self("get", "pods", *running, "-o", "name").split()
+        names = [f"pod/{name}" for name in self.pods(job)]
         assert len(names) == pods
         return names
 
@@ -175,14 +202,16 @@ def following(running: subprocess.Popen[str]) -> Iterator[Callable[[str], str]]:
     reading.start()
 
     def wait_for(text: str) -> str:
+        """The next line with this in it."""
         ends = time.monotonic() + SECONDS
-        while not (said and re.search(text, said[-1])):
+        while True:
             try:
                 said.append(lines.get(timeout=ends - time.monotonic()))
             except (Empty, ValueError):
                 said.append("")
             assert said[-1], f"no {text!r} in\n{''.join(said)}"
-        return said[-1]
+            if re.search(text, said[-1]):
+                return said[-1]
 
     try:
         yield wait_for

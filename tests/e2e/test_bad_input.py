@@ -291,9 +291,9 @@ PATCHES = {
     "a strategic patch of a list by something else": (
         400, STRATEGIC, b'{"spec":{"template":{"spec":{"containers":"none"}}}}'),
     "a strategic patch of containers without names": (
-        422, STRATEGIC, b'{"spec":{"template":{"spec":{"containers":[{"image":"x"}]}}}}'),
+        400, STRATEGIC, b'{"spec":{"template":{"spec":{"containers":[{"image":"x"}]}}}}'),
     "a strategic patch of containers that are numbers": (
-        400, STRATEGIC, b'{"spec":{"template":{"spec":{"containers":[1]}}}}'),
+        422, STRATEGIC, b'{"spec":{"template":{"spec":{"containers":[1]}}}}'),
     "a strategic patch that deletes from no list": (
         400, STRATEGIC, b'{"metadata":{"$deleteFromPrimitiveList/finalizers":7}}'),
     "a strategic patch that orders no list": (

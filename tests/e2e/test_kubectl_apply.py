@@ -22,7 +22,7 @@ def test_apply_creates_then_changes_nothing_then_configures(kubectl: Kubectl) ->
     dry = kubectl.send("apply", job, options=["--dry-run=server"])
     assert dry == "job.batch/applied configured (server dry run)\n"
     assert kubectl.send("apply", job) == "job.batch/applied configured\n"
-    stored = kubectl.read("job", "applied")
+    stored = kubectl.stored("job", "applied")
     assert stored["spec"]["backoffLimit"] == 2
     assert json.loads(stored["metadata"]["annotations"][LAST])["spec"]["backoffLimit"] == 2
 
@@ -32,7 +32,7 @@ def test_apply_removes_what_the_file_no_longer_has(kubectl: Kubectl) -> None:
     kubectl.send("apply", a_configmap("shrinking", a="1", b="2"))
     kubectl("patch", "cm", "shrinking", "-p", '{"data":{"others":"3"}}')
     assert kubectl.send("apply", a_configmap("shrinking", a="1")) == "configmap/shrinking configured\n"
-    assert kubectl.read("cm", "shrinking")["data"] == {"a": "1", "others": "3"}
+    assert kubectl.stored("cm", "shrinking")["data"] == {"a": "1", "others": "3"}
 
 
 @on_every_version
@@ -71,10 +71,9 @@ def test_apply_prunes_what_is_gone_from_the_files(kubectl: Kubectl) -> None:
     prune = ["--prune", "-l", "set=prune", "--prune-allowlist=core/v1/ConfigMap"]
     assert own.send("apply", kept, options=prune) == "configmap/kept unchanged\nconfigmap/gone pruned\n"
     assert {"configmap/kept", "configmap/other"} == set(own("get", "cm", "-l", "set", "-o", "name").split())
-    job = _labelled(a_job("gone-too", "true", suspend=True), "prune")
-    own.send("apply", job)
-    everything = own.send("apply", kept, options=prune[:3])
-    assert everything == "configmap/kept unchanged\njob.batch/gone-too pruned\n"
+    # Without an allowlist, kubectl looks for kinds of its own choice, and some are not here.
+    said = own.send("apply", kept, options=prune[:3], code=1)
+    assert 'no matches for kind "Endpoints" in version "v1"' in said
 
 
 @on_every_version
@@ -102,14 +101,14 @@ def test_server_side_apply_creates_merges_and_is_owned(kubectl: Kubectl) -> None
     mine, yours = [*SERVER_SIDE, "--field-manager=me"], [*SERVER_SIDE, "--field-manager=you"]
     assert kubectl.send("apply", a_configmap("shared", a="1"), options=mine) == applied
     assert kubectl.send("apply", a_configmap("shared", b="2"), options=yours) == applied
-    assert kubectl.read("cm", "shared")["data"] == {"a": "1", "b": "2"}
-    managed = kubectl.read("cm", "shared", "--show-managed-fields")["metadata"]["managedFields"]
+    assert kubectl.stored("cm", "shared")["data"] == {"a": "1", "b": "2"}
+    managed = kubectl.stored("cm", "shared")["metadata"]["managedFields"]
     assert {each["manager"]: each["fieldsV1"] for each in managed} == {
         "me": {"f:data": {"f:a": {}}},
         "you": {"f:data": {"f:b": {}}},
     }
     assert kubectl.send("apply", a_configmap("shared"), options=mine) == applied
-    assert kubectl.read("cm", "shared")["data"] == {"b": "2"}
+    assert kubectl.stored("cm", "shared")["data"] == {"b": "2"}
 
 
 @on_every_version
@@ -121,7 +120,7 @@ def test_server_side_apply_conflicts_until_it_is_forced(kubectl: Kubectl) -> Non
     assert "please re-run the apply\n  command with the `--force-conflicts` flag." in said
     forced = kubectl.send("apply", a_configmap("disputed", a="2"), options=[*yours, "--force-conflicts"])
     assert forced == "configmap/disputed serverside-applied\n"
-    assert kubectl.read("cm", "disputed")["data"] == {"a": "2"}
+    assert kubectl.stored("cm", "disputed")["data"] == {"a": "2"}
     said = kubectl.send("apply", a_configmap("disputed", a="1"), options=[*SERVER_SIDE, "--field-manager=me"], code=1)
     assert 'conflict with "you": .data.a' in said
 
@@ -145,7 +144,7 @@ def test_a_user_of_client_side_apply_can_move_to_server_side(kubectl: Kubectl) -
     assert kubectl.send("apply", a_configmap("moved", a="3"), options=SERVER_SIDE) == (
         "configmap/moved serverside-applied\n"
     )
-    moved = kubectl.read("cm", "moved", "--show-managed-fields")
+    moved = kubectl.stored("cm", "moved")
     assert moved["data"] == {"a": "3"}
     assert [each["manager"] for each in moved["metadata"]["managedFields"] if "f:data" in each["fieldsV1"]] == [
         "kubectl"

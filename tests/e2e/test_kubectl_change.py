@@ -15,11 +15,17 @@ PAIR = {"containers": [a_container("main", "true"), a_container("side", "true")]
 @pytest.fixture(scope="module", autouse=True)
 def quiet(kubectls: list[Kubectl]) -> None:
     """A Job that does nothing, of two containers."""
-    everywhere(kubectls, lambda each: each.send("create", a_job("quiet", "true", suspend=True, pod=PAIR)))
+    everywhere(kubectls, _make)
+
+
+def _make(kubectl: Kubectl) -> None:
+    """Until its controller has had its say, so that nobody else changes it."""
+    kubectl.submit(a_job("quiet", "true", suspend=True, pod=PAIR))
+    kubectl("wait", "--for=condition=Suspended", "job/quiet", TIMEOUT)
 
 
 def _job(kubectl: Kubectl) -> dict[str, Any]:
-    job: dict[str, Any] = kubectl.read("job", "quiet")
+    job: dict[str, Any] = kubectl.stored("job", "quiet")
     return job
 
 
@@ -47,11 +53,11 @@ def test_replace_of_what_is_not_there_is_refused(kubectl: Kubectl) -> None:
 def test_replace_by_force_deletes_and_creates(kubectl: Kubectl) -> None:
     job = a_job("forced", "true", suspend=True)
     kubectl.send("create", job)
-    before = kubectl.read("job", "forced")["metadata"]["uid"]
+    before = kubectl.stored("job", "forced")["metadata"]["uid"]
     job["spec"]["completions"] = 7
     said = kubectl.send("replace", job, options=["--force"])
     assert said == 'job.batch "forced" deleted\njob.batch/forced replaced\n'
-    after = kubectl.read("job", "forced")
+    after = kubectl.stored("job", "forced")
     assert after["metadata"]["uid"] != before
     assert after["spec"]["completions"] == 7
 
@@ -69,7 +75,8 @@ def test_edit_stores_what_the_editor_wrote(kubectl: Kubectl) -> None:
 def test_an_edit_that_is_refused_is_shown_again_with_the_reason(kubectl: Kubectl) -> None:
     """The second time, the editor keeps a copy of what it is shown, and gives up."""
     copy = kubectl.home / "shown.yaml"
-    script = f"#!/bin/sh\nif grep -q parallelism:.-5 $1; then cp $1 {copy}; else sed -i 's/parallelism: 1/parallelism: -5/' $1; fi\n"
+    change = "sed -i 's/parallelism: 1/parallelism: -5/' $1"
+    script = f"#!/bin/sh\nif grep -q parallelism:.-5 $1; then cp $1 {copy}; else {change}; fi\n"
     said = kubectl("edit", "job", "quiet", env={"EDITOR": kubectl.file("stubborn", script)}, code=1)
     assert re.search(r'error: jobs.batch "quiet" is invalid', said)
     assert "# * spec.parallelism: Invalid value: -5: must be greater than or equal to 0" in copy.read_text()
@@ -116,7 +123,7 @@ def _held() -> dict[str, Any]:
 
 
 def _images(kubectl: Kubectl) -> dict[str, str]:
-    return {each["name"]: each["image"] for each in kubectl.read("pod", "twins")["spec"]["containers"]}
+    return {each["name"]: each["image"] for each in kubectl.stored("pod", "twins")["spec"]["containers"]}
 
 
 @on_every_version

@@ -104,7 +104,7 @@ def test_a_cronjob_is_made_and_a_job_from_it(kubectl: Kubectl) -> None:
     assert kubectl("create", "job", "now", "--from=cronjob/yearly") == "job.batch/now created\n"
     kubectl("wait", COMPLETE, "job/now", TIMEOUT)
     assert kubectl("logs", "job/now") == "once\n"
-    job = kubectl.read("job", "now")["metadata"]
+    job = kubectl.stored("job", "now")["metadata"]
     assert job["annotations"] == {"cronjob.kubernetes.io/instantiate": "manual"}
     assert [each["name"] for each in job["ownerReferences"]] == ["yearly"]
     missing = kubectl("create", "job", "never", "--from=cronjob/nix", code=1)
@@ -118,14 +118,14 @@ def test_a_configmap_is_made_of_literals_and_files(kubectl: Kubectl) -> None:
     file = kubectl.file("paint.txt", "blue\n")
     made = kubectl("create", "configmap", "colours", "--from-literal=sky=grey", f"--from-file={file}")
     assert made == "configmap/colours created\n"
-    assert kubectl.read("cm", "colours")["data"] == {"sky": "grey", "paint.txt": "blue\n"}
+    assert kubectl.stored("cm", "colours")["data"] == {"sky": "grey", "paint.txt": "blue\n"}
     environment = kubectl.file("paint.env", "A=1\nB=2\n")
     kubectl("create", "configmap", "settings", f"--from-env-file={environment}")
-    assert kubectl.read("cm", "settings")["data"] == {"A": "1", "B": "2"}
+    assert kubectl.stored("cm", "settings")["data"] == {"A": "1", "B": "2"}
     binary = kubectl.home / "bytes"
     binary.write_bytes(b"\xff\xfe\x00")
     kubectl("create", "configmap", "binary", f"--from-file={binary}")
-    assert kubectl.read("cm", "binary")["binaryData"] == {"bytes": "//4A"}
+    assert kubectl.stored("cm", "binary")["binaryData"] == {"bytes": "//4A"}
 
 
 @on_every_version

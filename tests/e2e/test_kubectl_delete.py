@@ -27,7 +27,7 @@ def test_a_deletion_in_the_foreground_shows_that_it_waits(kubectl: Kubectl) -> N
     (pod,) = kubectl.bring_up(a_job("waits", FOREVER, pod={"terminationGracePeriodSeconds": 0}))
     kubectl("patch", pod, "--type=merge", "-p", '{"metadata":{"finalizers":["example.com/hold"]}}')
     kubectl("delete", "job", "waits", "--cascade=foreground", "--wait=false")
-    held = kubectl.read("job", "waits")["metadata"]
+    held = kubectl.stored("job", "waits")["metadata"]
     assert held["finalizers"] == ["foregroundDeletion"]
     assert held["deletionTimestamp"]
     kubectl("wait", "--for=jsonpath={.metadata.deletionGracePeriodSeconds}=0", pod, TIMEOUT)

@@ -10,16 +10,21 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from app.kinds import KINDS, by_name, by_resource
-from app.kinds.base import Kind, Struct, wire_name
+from app.kinds.base import Condition, Kind, Struct, wire_name
 from app.kinds.configmap import KIND as CONFIG_MAPS
 from app.kinds.configmap import ConfigMap
 from app.kinds.decode import decode
 from app.kinds.event import KIND as EVENTS
 from app.kinds.event_v1 import KIND as NEW_EVENTS
 from app.kinds.lease import KIND as LEASES
+from app.kinds.limitrange import LimitRangeSpec
 from app.kinds.namespace import KIND as NAMESPACES
 from app.kinds.node import KIND as NODES
+from app.kinds.node import NodeAddress, NodeCondition
+from app.kinds.pod_schema import PodIP
+from app.kinds.probe import HTTPHeader, SleepAction
 from app.kinds.secret import KIND as SECRETS
+from app.kinds.security import Sysctl
 
 NOW = datetime(2025, 1, 2, 3, 5, 5, tzinfo=UTC)
 
@@ -358,3 +363,20 @@ def test_an_event_that_goes_on_is_shown_by_its_series() -> None:
     row = NEW_EVENTS.row(event, NOW)
 
     assert (row[0], row[7], row[8]) == ("5s", "60s", 7)
+
+
+@pytest.mark.parametrize(
+    ("part", "fields"),
+    [
+        pytest.param(Condition(), {"type", "status"}, id="a condition"),
+        pytest.param(NodeCondition(), {"type", "status"}, id="a condition of a node"),
+        pytest.param(NodeAddress(), {"type", "address"}, id="an address"),
+        pytest.param(PodIP(), {"ip"}, id="an IP"),
+        pytest.param(HTTPHeader(), {"value"}, id="a header without a value"),
+        pytest.param(Sysctl(), {"value"}, id="a kernel parameter without a value"),
+        pytest.param(SleepAction(), {"seconds"}, id="no sleep"),
+        pytest.param(LimitRangeSpec(), {"limits"}, id="a limit range without limits"),
+    ],
+)
+def test_what_typed_clients_insist_on_is_there_even_if_empty(part: Struct, fields: set[str]) -> None:
+    assert set(msgspec.json.decode(msgspec.json.encode(part))) == fields

@@ -127,6 +127,11 @@ def test_names_never_raise(value):
             ["metadata.ownerReferences[0].uid: Required value: must not be empty"],
             id="an owner without uid",
         ),
+        pytest.param(
+            {"owner_references": (replace(OWNER, uid="u" * 254),)},
+            ["metadata.ownerReferences[0].uid: Too long: may not be more than 253 bytes"],
+            id="an owner whose uid fits in no index",
+        ),
         pytest.param({"owner_references": (OWNER, OWNER)}, 1, id="two controllers"),
         pytest.param({"finalizers": ("batch.kubernetes.io/job-tracking", "orphan")}, [], id="finalizers"),
         pytest.param(
@@ -191,3 +196,8 @@ def test_no_finalizer_is_added_to_what_is_being_deleted():
         "metadata.finalizers: Forbidden: no new finalizers can be added if the object is being deleted, "
         'found new finalizers []string{"c/d"}'
     ]
+
+
+def test_a_name_that_need_only_fit_in_a_url_fits_in_the_index_too():
+    assert names.path_segment("ä" * 512) == []
+    assert names.path_segment("ä" * 512 + "a") == ["must be no more than 1024 bytes"]

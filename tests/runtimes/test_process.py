@@ -324,6 +324,7 @@ async def test_nothing_foreign_is_read_through(process: Lab, root: Path, tmp_pat
         pytest.param("printf 'it broke' >$F", "it broke", id="text"),
         pytest.param("head -c 1000000 /dev/zero | tr '\\0' a >$F; printf end >>$F", "a" * 4093 + "end", id="the end"),
         pytest.param("printf 'a\\377b' >$F", "a\ufffdb", id="replaced bytes"),
+        pytest.param("printf 'a\\0b' >$F", "a\ufffdb", id="without NUL"),
         pytest.param("head -c 4096 /dev/zero | tr '\\0' '\\377' >$F", "\ufffd" * 1365, id="at most 4096 bytes"),
         pytest.param("true", "", id="nothing"),
     ],
