@@ -4,12 +4,13 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+DOCUMENTS := tests/conformance/test_documents.py tests/conformance/test_document_commands.py
 LOCKS := requirements.lock requirements-dev.lock
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock' --exclude-newer "$(WEEK_AGO)" --extra postgres
 WEEK_AGO = $(shell $(BIN)/python -c 'from datetime import *; print((datetime.now(UTC) - timedelta(days=7)).date())')
 
-.PHONY: setup demo check test bench up lock clean
+.PHONY: setup demo check test test-long bench up lock clean
 
 setup: $(READY)
 
@@ -36,9 +37,15 @@ ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
 	$(BIN)/python -m pytest -n 2 -m 'not e2e'
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m e2e --ignore tests/conformance
-	$(BIN)/python -m pytest -m e2e tests/conformance
+	$(BIN)/python -m pytest -n 3 --dist loadfile -m e2e --ignore tests/conformance
+	$(BIN)/python -m pytest -m e2e tests/conformance $(patsubst %,--ignore %,$(DOCUMENTS))
 endif
+
+# What takes half an hour: every kubectl that is found, 20,000 requests of the fuzzers, the manifests of Kubernetes' manual.
+test-long: check
+	JOBPLANE_FUZZ_REQUESTS=20000 $(BIN)/python -m pytest -n 2 tests/fuzz
+	JOBPLANE_KUBECTLS=all $(BIN)/python -m pytest -n 2 --dist loadfile -m e2e tests/e2e
+	$(BIN)/python -m pytest -m e2e $(DOCUMENTS)
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -25,7 +25,9 @@ from app.kinds.metadata import IMMUTABLE
 class EventSeries(Struct):
     """That the same thing happens over and over."""
 
-    count: Annotated[Int32, at(1, "How often it has happened, up to the last observation.", required=True)] = 0
+    count: Annotated[Int32, at(1, "How often it has happened, up to the last observation.", required=True)] = (
+        msgspec.field(default_factory=lambda: 0)  # there even if nothing: clients insist on it
+    )
     last_observed_time: Annotated[MicroTime | None, at(2, "When it last happened.", required=True)] = None
 
 
@@ -74,7 +76,6 @@ def inward(event: Event) -> core.Event:
 
 
 def outward(stored: core.Event) -> Event:
-    series = stored.series
     return Event(
         api_version=f"{GROUP}/v1",
         kind="Event",
@@ -88,12 +89,22 @@ def outward(stored: core.Event) -> Event:
         deprecated_count=stored.count,
         type=stored.type,
         event_time=stored.event_time,
-        series=EventSeries(count=series.count, last_observed_time=series.last_observed_time) if series else None,
+        series=_series(stored),
         action=stored.action,
         related=stored.related,
         reporting_controller=stored.reporting_component,
         reporting_instance=stored.reporting_instance,
     )
+
+
+def _series(stored: core.Event) -> EventSeries | None:
+    """The stored version may leave its time out; typed clients of this one insist on it."""
+    series = stored.series
+    if series is None:
+        return None
+    seen_at = stored.last_timestamp or stored.metadata.creation_timestamp
+    told = f"{seen_at.isoformat(timespec='microseconds')[:26]}Z" if seen_at else None
+    return EventSeries(count=series.count, last_observed_time=series.last_observed_time or told)
 
 
 GROUP = "events.k8s.io"

@@ -36,14 +36,19 @@ TIMEOUT = f"--timeout={SECONDS}s"
 
 
 def found() -> list[Path]:
-    """Those that JOBPLANE_KUBECTLS names; else the numbered ones beside the one on PATH; else that one."""
-    if given := os.environ.get("JOBPLANE_KUBECTLS"):
+    """Those that JOBPLANE_KUBECTLS names; else of the numbered ones beside the one on PATH the oldest, the middle and the
+    newest, or with JOBPLANE_KUBECTLS=all each of them; else that one."""
+    given = os.environ.get("JOBPLANE_KUBECTLS", "")
+    if given not in ("", "all"):
         return [Path(each) for each in given.split(os.pathsep)]
     on_path = shutil.which("kubectl")
     if on_path is None:
         return []
     beside = Path(on_path).resolve().parent.glob("kubectl.1.*")
-    return sorted(filter(_is_numbered, beside), key=_number) or [Path(on_path)]
+    numbered = sorted(filter(_is_numbered, beside), key=_number) or [Path(on_path)]
+    if given == "all":
+        return numbered
+    return sorted({numbered[0], numbered[len(numbered) // 2], numbered[-1]}, key=_number)
 
 
 def _is_numbered(path: Path) -> bool:

@@ -156,3 +156,9 @@ def test_both_versions_say_the_same() -> None:
 
     assert (core.series.count, core.message, core.reporting_component) == (3, "Assigned", "example.com/controller")
     assert replace(outward(core), api_version="", kind="") == event
+
+
+def test_the_newer_version_always_says_when_a_series_last_went_on() -> None:
+    older = msgspec.convert({"series": {"count": 2}, "lastTimestamp": "2025-01-02T03:04:05Z"}, EVENTS.type)
+
+    assert outward(older).series.last_observed_time == "2025-01-02T03:04:05.000000Z"
