@@ -114,8 +114,7 @@ class Cluster:
             return "dropped"  # adopted, or the Job was made smaller
         if is_terminal(pod):
             return pod.status.phase.lower()
-        never_runs = pod.status.phase == "Pending" and not pod.spec.node_name
-        at_once = never_runs or self.job.spec.pod_replacement_policy != "Failed"
+        at_once = _never_runs(pod) or self.job.spec.pod_replacement_policy != "Failed"
         return "failed" if failing or (at_once and pod.metadata.deletion_timestamp) else "dropped"
 
     # What happens to pods.
@@ -169,12 +168,17 @@ def _is_of_interest(pod: Pod) -> bool:
 
 
 def is_terminating(pod: Pod) -> bool:
-    return not is_terminal(pod) and not is_active(pod)
+    return not is_terminal(pod) and not is_active(pod) and not _never_runs(pod)
 
 
 def _is_gone(pod: Pod) -> bool:
     over = is_terminal(pod) or not pod.spec.node_name
     return bool(pod.metadata.deletion_timestamp) and over and not pod.metadata.finalizers
+
+
+def _never_runs(pod: Pod) -> bool:
+    """Deleted before it got a node: it counts as failed, for nobody is there to say so."""
+    return pod.status.phase == "Pending" and not pod.spec.node_name
 
 
 def _running(pod: Pod, now: datetime) -> Pod:
