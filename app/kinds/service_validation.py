@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from app.kinds import names
 from app.kinds.errors import Cause, duplicate, forbidden, invalid, not_supported, one_of, required, too_many
+from app.kinds.meta_condition_validation import validate_conditions
 from app.kinds.metadata import validate_labels
 from app.kinds.service_schema import Service, ServicePort, ServiceSpec, is_headless
 
@@ -258,7 +259,8 @@ def validate_update(new: Service, old: Service) -> list[Cause]:
 
 
 def validate_status(new: Service, _: Service) -> list[Cause]:
-    return list(_status(new))
+    """Kubernetes does not look at the conditions, and then shows some that its own typed clients cannot read."""
+    return [*_status(new), *validate_conditions(new.status.conditions, "status.conditions")]
 
 
 def _status(service: Service) -> Iterator[Cause]:

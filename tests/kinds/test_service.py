@@ -9,7 +9,9 @@ from app.kinds.base import Kind, ObjectMeta
 from app.kinds.decode import decode
 from app.kinds.endpointslice import KIND as SLICES
 from app.kinds.endpointslice import Endpoint, EndpointPort, EndpointSlice
+from app.kinds.meta_condition import Condition
 from app.kinds.service import KIND, Service, ServicePort, ServiceSpec
+from app.kinds.service_schema import ServiceStatus
 from tests.build import LONG_AGO, NOW
 
 WEB = ServicePort(port=80)
@@ -118,6 +120,14 @@ def test_an_address_once_there_stays() -> None:
     assert [cause.message for cause in KIND.validate_update(moved, old)] == [
         'Invalid value: ["10.0.0.2"]: may not change once set'
     ]
+
+
+def test_a_condition_is_whole() -> None:
+    status = ServiceStatus(conditions=(Condition(type="example.com/Ready", status="True", reason="Up"),))
+
+    causes = KIND.validate_status(replace(a_service(), status=status), a_service())
+
+    assert [cause.field for cause in causes] == ["status.conditions[0].lastTransitionTime"]
 
 
 def test_what_a_type_has_no_use_for_goes_with_the_type() -> None:
