@@ -85,18 +85,12 @@ class Supervisor:
 
     def _commands(self) -> list[tuple[str, list[str]]]:
         settings, data = self._settings, self._settings.data_dir
+        authority = ["--ca-file", str(data / "tls" / "ca.crt")]
         agent = ["agent", "--server", settings.url(), "--token-file", str(data / "agent.token")]
-        agent += [
-            "--ca-file",
-            str(data / "tls" / "ca.crt"),
-            "--runtime",
-            settings.runtime,
-            "--nodes",
-            str(settings.nodes),
-        ]
+        agent += [*authority, "--runtime", settings.runtime, "--nodes", str(settings.nodes)]
         return [
             ("api", ["api", "--host", settings.host, "--port", str(settings.port), "--migrate"]),
-            ("controllers", ["controllers"]),
+            ("controllers", ["controllers", *(authority if settings.tls else [])]),
             ("agent", agent + (["--node-name", settings.node_name] if settings.node_name else [])),
         ]
 

@@ -50,8 +50,9 @@ _decode = msgspec.json.Decoder(_Line).decode
 class Completions:
     """When which Job was first seen to be complete, in nanoseconds of the wall clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience: float = PATIENCE) -> None:
         self.at: dict[str, int] = {}
+        self._patience = patience
         self._rest = b""
         self._news = asyncio.Event()
         self._trouble = ""
@@ -61,9 +62,9 @@ class Completions:
         while len(self.at) < count:
             self._news.clear()
             try:
-                await asyncio.wait_for(self._news.wait(), PATIENCE)
+                await asyncio.wait_for(self._news.wait(), self._patience)
             except TimeoutError:
-                self._trouble = f"{len(self.at)} of {count} Jobs have completed, and no more for {PATIENCE:.0f} s"
+                self._trouble = f"{len(self.at)} of {count} Jobs so far, and no more for {self._patience:.0f} s"
             if self._trouble:
                 raise RuntimeError(self._trouble)
 
@@ -87,11 +88,36 @@ class Completions:
             self._news.set()
 
 
+class Creations(Completions):
+    """When which Job was first seen at all."""
+
+    def _see(self, line: bytes, now: int) -> None:
+        event = _decode(line)
+        if event.type == "ERROR":
+            super()._see(line, now)
+        self.at.setdefault(event.object.metadata.name, now)
+        self._news.set()
+
+
 @asynccontextmanager
-async def completions(client: Client) -> AsyncIterator[Completions]:
-    """Watch the Jobs of the default namespace from now on."""
-    seen = Completions()
+async def completions(client: Client, patience: float = PATIENCE) -> AsyncIterator[Completions]:
+    """Watch the Jobs of the default namespace from now on; give up if none completes for so many seconds."""
+    seen = Completions(patience)
+    async with _watched(client, seen):
+        yield seen
+
+
+@asynccontextmanager
+async def created(client: Client) -> AsyncIterator[Creations]:
+    """Watch which Jobs the default namespace gets from now on."""
+    seen = Creations()
+    async with _watched(client, seen):
+        yield seen
+
+
+@asynccontextmanager
+async def _watched(client: Client, seen: Completions) -> AsyncIterator[None]:
     async with client.connection() as asking, client.connection() as watching:
         revision = (await asking.read(f"{JOBS}?limit=1"))["metadata"]["resourceVersion"]
         await watching.stream(f"{JOBS}?watch=true&resourceVersion={revision}", seen.hear)
-        yield seen
+        yield

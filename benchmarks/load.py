@@ -11,20 +11,26 @@ from benchmarks.wire import Connection
 
 async def post_all(connections: Sequence[Connection], path: str, bodies: Iterable[object]) -> list[float]:
     """POST them all, each connection the next one as soon as it is free. The milliseconds that each took."""
-    return await _ask_all(connections, "POST", path, [msgspec.json.encode(each) for each in bodies])
+    return await _ask_all(connections, "POST", [(path, msgspec.json.encode(each)) for each in bodies])
+
+
+async def patch_all(connections: Sequence[Connection], paths: Iterable[str], body: object) -> list[float]:
+    """Merge the same into all of these."""
+    merged = msgspec.json.encode(body)
+    return await _ask_all(connections, "PATCH", [(path, merged) for path in paths])
 
 
 async def get_all(connections: Sequence[Connection], path: str, count: int) -> list[float]:
     """GET the same thing so often."""
-    return await _ask_all(connections, "GET", path, [b""] * count)
+    return await _ask_all(connections, "GET", [(path, b"")] * count)
 
 
-async def _ask_all(connections: Sequence[Connection], method: str, path: str, bodies: list[bytes]) -> list[float]:
-    waiting = iter(bodies)
+async def _ask_all(connections: Sequence[Connection], method: str, asked: list[tuple[str, bytes]]) -> list[float]:
+    waiting = iter(asked)
     took: list[float] = []
 
     async def asker(connection: Connection) -> None:
-        for body in waiting:
+        for path, body in waiting:
             began = time.perf_counter()
             await connection.request(method, path, body)
             took.append((time.perf_counter() - began) * 1000)

@@ -15,6 +15,7 @@ import httptools
 import msgspec
 
 Hear = Callable[[bytes], None]
+_MEDIA = {"PATCH": "application/merge-patch+json"}
 
 
 class RefusedError(Exception):
@@ -58,7 +59,7 @@ class Connection(asyncio.Protocol):
     """One connection. Any failure raises, as a benchmark that loses requests has measured nothing."""
 
     def __init__(self, port: int, token: str) -> None:
-        self._headers = f"Host: localhost:{port}\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+        self._headers = f"Host: localhost:{port}\r\nAuthorization: Bearer {token}\r\n"
         self._parser = httptools.HttpResponseParser(self)
         self._pieces: list[bytes] = []
         self._transport: asyncio.Transport | None = None
@@ -76,7 +77,8 @@ class Connection(asyncio.Protocol):
         return await self.request("POST", path, msgspec.json.encode(body))
 
     async def request(self, method: str, path: str, body: bytes = b"") -> bytes:
-        head = f"{method} {path} HTTP/1.1\r\n{self._headers}Content-Length: {len(body)}\r\n\r\n"
+        told = f"Content-Type: {_MEDIA.get(method, 'application/json')}\r\nContent-Length: {len(body)}\r\n"
+        head = f"{method} {path} HTTP/1.1\r\n{self._headers}{told}\r\n"
         return await self._ask(head.encode() + body)
 
     async def stream(self, path: str, hear: Hear) -> None:

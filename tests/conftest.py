@@ -5,6 +5,7 @@ With JOBPLANE_TEST_DATABASE_URL set, the databases are made on that server inste
 
 import asyncio
 import os
+import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
 from datetime import datetime, timedelta
@@ -25,6 +26,11 @@ from tests.build import NOW
 
 hypothesis.settings.register_profile("untimed", deadline=None)  # how long it takes depends on who else is busy
 hypothesis.settings.load_profile("untimed")
+
+# For clients of plain HTTP: to read every authority that this machine trusts takes longer than most tests.
+NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+# What a crash would lose is lost with the test anyhow, and no test waits for a disk.
+FORGETFUL = {"max_connections": "100", "synchronous_commit": "off", "full_page_writes": "off"}
 
 
 class Clock:
@@ -72,7 +78,7 @@ def server() -> Iterator[str]:
     # The loop stays open for as long as the server is its child.
     with tempfile.TemporaryDirectory(prefix="jobplane-test-") as folder, asyncio.Runner() as runner:
         Path(folder).chmod(0o711)  # as root, Postgres runs as somebody else
-        postgres = Postgres(Path(folder) / "pg", settings={"max_connections": "100"})
+        postgres = Postgres(Path(folder) / "pg", settings=FORGETFUL)
         try:
             yield runner.run(postgres.start())
         finally:

@@ -62,8 +62,9 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(lambda m: "$" if m[0] == "$$" else values.get(m[1], m[0]), text)
 
 
-def argv(container: Container, env: Mapping[str, str]) -> list[str]:
-    return [expand(word, env) for word in (*container.command, *container.args)]
+def expanded(words: Iterable[str], env: Mapping[str, str]) -> list[str]:
+    """Words of a command line, with $(NAME) replaced."""
+    return [expand(word, env) for word in words]
 
 
 async def resolve(pod: Pod, container: Container, ip: str, lookup: Lookup) -> dict[str, str]:

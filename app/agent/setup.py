@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from app.agent.clock import Clock
-from app.agent.environment import Lookup, argv, resolve
+from app.agent.environment import Lookup, expanded, resolve
 from app.agent.volumes import Volumes
 from app.kinds.container import Container
 from app.kinds.pod import Pod
@@ -53,13 +53,14 @@ async def container(pod: Pod, key: Key, host: Host) -> ContainerSpec:
     """Raises ConfigError, StartError, and what reading a ConfigMap or Secret raises."""
     spec = _named(pod, key.name)
     env = {"HOSTNAME": hostname(pod), **await resolve(pod, spec, host.ip, host.lookup)}
-    command = argv(spec, env)
-    if not command and host.info.name == "process":
+    command, args = expanded(spec.command, env), expanded(spec.args, env)
+    if not (command or args) and host.info.name == "process":
         raise StartError("no command specified")  # there is no image that would know one
     return ContainerSpec(
         key=ContainerKey(pod.metadata.uid, *key),
         image=spec.image,
         command=command,
+        args=args,
         env=env,
         working_dir=spec.working_dir,
         mounts=await host.volumes.mounts(pod, spec, env),

@@ -1,55 +1,78 @@
-"""Kinds that Jobplane never has, but that `kubectl cluster-info dump` lists unasked and gives up without: their lists are empty.
+"""Kinds that Jobplane never has, and that clients ask for unasked: `kubectl apply --prune` gives up where discovery does not
+name them, and `kubectl cluster-info dump` where they cannot be listed. Their lists are empty and their watches silent.
 
-No discovery document names them. `app.api.kubernetes` looks here before it says that there is no such path.
+Nothing but `app.api.routes`, discovery and OpenAPI knows them: they are not among `KINDS`, and so are never stored.
 """
 
-from typing import NamedTuple
+from typing import Any
 
-from starlette.requests import Request
-from starlette.responses import Response
-
-from app.api.accept import wanted
-from app.kinds.errors import shown
-
-_KINDS = {
-    ("", "v1", "replicationcontrollers"): "ReplicationController",
-    ("apps", "v1", "daemonsets"): "DaemonSet",
-    ("apps", "v1", "deployments"): "Deployment",
-    ("apps", "v1", "replicasets"): "ReplicaSet",
-    ("apps", "v1", "statefulsets"): "StatefulSet",
-}
+from app.kinds.base import Kind, Object
+from app.kinds.errors import ApiError
 
 
-class Absent(NamedTuple):
-    """What a request lists. No `namespace`: all of them."""
-
-    group: str
-    version: str
-    plural: str
-    namespace: str
+class Endpoints(Object):
+    """Jobplane has none of these: their list is empty, and none can be created."""
 
 
-def listed(method: str, path: str) -> Absent | None:
-    """What this request lists, if it is one of the kinds that are never there."""
-    parts = [part for part in path.split("/") if part]
-    if method != "GET" or len(parts) < 3:
-        return None
-    group, version, *rest = parts[1:] if parts[0] == "apis" else ("", *parts[1:])
-    namespace = ""
-    if rest[:1] == ["namespaces"] and len(rest) == 3:
-        namespace, rest = rest[1], rest[2:]
-    if len(rest) != 1 or (group, version, rest[0]) not in _KINDS:
-        return None
-    return Absent(group, version, rest[0], namespace)
+class PersistentVolume(Object):
+    """Jobplane has none of these: their list is empty, and none can be created."""
 
 
-def answer(request: Request, absent: Absent, revision: int) -> Response:
-    """An empty list, as old as the store."""
-    wanted(request.headers.get("accept"))
-    body = {
-        "kind": f"{_KINDS[absent[:3]]}List",
-        "apiVersion": f"{absent.group}/{absent.version}".removeprefix("/"),
-        "metadata": {"resourceVersion": str(revision)},
-        "items": [],
-    }
-    return Response(shown(body), media_type="application/json")
+class PersistentVolumeClaim(Object):
+    """Jobplane has none of these: their list is empty, and none can be created."""
+
+
+class ReplicationController(Object):
+    """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs and pods."""
+
+
+class DaemonSet(Object):
+    """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs and pods."""
+
+
+class Deployment(Object):
+    """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs and pods."""
+
+
+class ReplicaSet(Object):
+    """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs and pods."""
+
+
+class StatefulSet(Object):
+    """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs and pods."""
+
+
+class Ingress(Object):
+    """Jobplane has none of these: their list is empty, and none can be created."""
+
+
+def _absent(type_: type[Object], group: str, plural: str, *short_names: str, namespaced: bool = True) -> Kind[Any]:
+    return Kind(type=type_, group=group, version="v1", plural=plural, short_names=short_names, namespaced=namespaced)
+
+
+ABSENT: tuple[Kind[Any], ...] = (
+    _absent(Endpoints, "", "endpoints", "ep"),
+    _absent(PersistentVolume, "", "persistentvolumes", "pv", namespaced=False),
+    _absent(PersistentVolumeClaim, "", "persistentvolumeclaims", "pvc"),
+    _absent(ReplicationController, "", "replicationcontrollers", "rc"),
+    _absent(DaemonSet, "apps", "daemonsets", "ds"),
+    _absent(Deployment, "apps", "deployments", "deploy"),
+    _absent(ReplicaSet, "apps", "replicasets", "rs"),
+    _absent(StatefulSet, "apps", "statefulsets", "sts"),
+    _absent(Ingress, "networking.k8s.io", "ingresses", "ing"),
+)
+VERBS = ("delete", "get", "list", "watch")
+"""What can be done with them: all that finds none."""
+_BY_RESOURCE = {(kind.group, kind.version, kind.plural): kind for kind in ABSENT}
+
+
+def by_resource(group: str, version: str, plural: str) -> Kind[Any] | None:
+    """The kind behind a path, if it is one of these."""
+    return _BY_RESOURCE.get((group, version, plural))
+
+
+def refusal(kind: Kind[Any], verb: str) -> ApiError:
+    """405 for a verb that would need one, in Kubernetes' sentence and with what is here instead."""
+    why = "Jobplane runs Jobs, CronJobs and pods, and has none of these"
+    message = f'{verb} is not supported on resources of kind "{kind.resource}": {why}'
+    return ApiError(405, "MethodNotAllowed", message)

@@ -14,10 +14,11 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import Receive, Scope, Send
 
-from app.api import documents, errors, openapi, openapi_v2, version, virtual
+from app.api import documents, errors, impersonation, openapi, openapi_v2, version, virtual
+from app.api.absent import ABSENT
 from app.api.accept import DISCOVERY, OPENAPI, wanted
 from app.api.agents import PREFIX, Agents
-from app.api.auth import Authenticator, is_for_everyone
+from app.api.auth import Authenticator, check_path, is_for_everyone
 from app.api.discovery import Discovery
 from app.api.kubernetes import Kubernetes
 from app.api.tokens import StoredTokens
@@ -66,8 +67,8 @@ class Front:
     def __init__(self, registry: Registry, tokens: Authenticator) -> None:
         self._registry = registry
         self._tokens = tokens
-        self._discovery = Discovery(KINDS, virtual.VIRTUAL)
-        self._openapi = openapi.OpenApi(KINDS, virtual.VIRTUAL)
+        self._discovery = Discovery((*KINDS, *ABSENT), virtual.VIRTUAL)
+        self._openapi = openapi.OpenApi((*KINDS, *ABSENT), virtual.VIRTUAL)
         self._openapi_v2 = openapi_v2.OpenApiV2(self._openapi)
         self._kubernetes = Kubernetes(registry, tokens)
         self._agents = Agents(registry, tokens)
@@ -106,7 +107,9 @@ class Front:
         return PlainTextResponse("ok")
 
     async def _document(self, request: Request) -> Response:
-        await self._tokens.user(request.headers.get("authorization"))
+        known = await self._tokens.user(request.headers.get("authorization"))
+        user = await impersonation.acting(self._registry, known, request.headers)
+        await check_path(self._registry, user, request.method.lower(), request.url.path)
         if request.method not in {"GET", "HEAD"}:
             raise errors.no_such_method()
         path = request.url.path.rstrip("/")

@@ -5,6 +5,7 @@ can give one away. Some rights are fixed: administrators may all, nodes what con
 about themselves. All others come from roles and bindings.
 """
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -88,6 +89,7 @@ class Authenticator:
         self._seconds = seconds
         self._most = most
         self._known: dict[str, tuple[float, User]] = {}
+        self._asked: dict[str, asyncio.Future[User | None]] = {}
 
     async def user(self, authorization: str | None) -> User:
         """The user behind an Authorization header; 401 if it has no token or one that nobody knows."""
@@ -103,6 +105,18 @@ class Authenticator:
         if user is not None and now < until:
             return user
         self._known.pop(digest, None)
+        asked = self._asked.get(digest)
+        if asked is None:  # who comes while the answer is on its way shares it
+            asked = self._asked[digest] = asyncio.ensure_future(self._ask(digest, now))
+            asked.add_done_callback(lambda done: self._answered(digest, done))
+        return await asyncio.shield(asked)
+
+    def _answered(self, digest: str, done: "asyncio.Future[User | None]") -> None:
+        del self._asked[digest]
+        if not done.cancelled():
+            done.exception()  # that nobody waits any more is no reason to complain
+
+    async def _ask(self, digest: str, now: float) -> User | None:
         found = await self._tokens.lookup(digest)
         if found is not None:
             if len(self._known) >= self._most:
@@ -138,6 +152,15 @@ def may(user: User, action: Action) -> bool:
     if AUTHENTICATED in user.groups and _for_everyone(action):
         return True
     return NODES in user.groups and _for_nodes(user, action)
+
+
+async def check_path(registry: Registry, user: User, verb: str, path: str) -> None:
+    """403 unless the user may do this with a path that is no resource."""
+    if may_path(user, verb, path):
+        return
+    rights = await registry.policy.rights.of(user.name, user.groups)
+    if rights.allowing_path(verb, path) is None:
+        raise path_refusal(user, verb, path)
 
 
 def may_path(user: User, verb: str, path: str) -> bool:

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from app.api import documents
+from app.api import absent, documents
+from app.api.absent import ABSENT
 from app.api.accept import Wanted
 from app.api.documents import Document
 from app.api.eviction_schema import Eviction
@@ -65,6 +66,8 @@ SUBRESOURCES: Mapping[str, tuple[Subresource, ...]] = {
 
 def verbs(kind: Kind[Any]) -> tuple[str, ...]:
     """What can be done with a kind."""
+    if kind in ABSENT:
+        return absent.VERBS
     return tuple(each for each in VERBS if each not in _NOT.get(kind.resource, ()))
 
 

@@ -15,7 +15,7 @@ _USER, _UID, _GROUP, _EXTRA = "impersonate-user", "impersonate-uid", "impersonat
 
 async def acting(registry: Registry, user: User, headers: Headers) -> User:
     """Whoever the request is to be judged as: the user, or another one that it names."""
-    if not any(name.startswith("impersonate-") for name in headers):
+    if not any(name.startswith(b"impersonate-") for name, _ in headers.raw):
         return user
     name, groups, uid, extra = headers.get(_USER, ""), headers.getlist(_GROUP), headers.get(_UID, ""), _extra(headers)
     if not name:

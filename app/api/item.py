@@ -48,7 +48,7 @@ async def _update(registry: Registry, request: Request, found: Target) -> Respon
         found.namespace or "",
         found.name,
         await _checked(registry, request, found, lambda _: sent),
-        terms(writer(registry, request, options, found.subresource), options),
+        terms(writer(registry, request, options, found.subresource), options, sent.metadata.uid),
     )
     return content.one(request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings))
 

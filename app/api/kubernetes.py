@@ -57,7 +57,7 @@ class Kubernetes:
         known = await self.authenticator.user(websocket.authorization(request))
         _check_text(request)
         user = await impersonation.acting(self.registry, known, request.headers)
-        found = target(request.url.path)
+        found = target(request.scope["path"])
         if found is None or _is_no_part(found):
             return await self._virtual(request, user)
         verb = _verb(request, found)
@@ -75,22 +75,15 @@ class Kubernetes:
 
     async def _virtual(self, request: Request, user: User) -> Response:
         """What is answered on the spot and never stored."""
-        place = virtual.place(request.url.path)
+        place = virtual.place(request.scope["path"])
         if place is None:
-            return await self._absent(request, user)
+            raise errors.no_such_path()
         verb = virtual.verb(request.method, place)
         each = place.virtual
         request.state.user = user
         action = Action(verb, each.group, each.plural, "", place.namespace or "", place.name)
         await check(self.registry, user, action)
         return await virtual.ANSWERS[each](self.registry, request, place.namespace, place.name)
-
-    async def _absent(self, request: Request, user: User) -> Response:
-        found = absent.listed(request.method, request.url.path)
-        if found is None:
-            raise errors.no_such_path()
-        await check(self.registry, user, Action("list", found.group, found.plural, "", found.namespace, ""))
-        return absent.answer(request, found, await self.registry.store.revision())
 
     async def _subresource(self, request: Request, found: Target) -> ASGIApp:
         answer = _SPECIAL.get((found.kind.resource, found.subresource, request.method))
@@ -116,16 +109,17 @@ def _is_no_part(found: Target) -> bool:
 
 def _check_text(request: Request) -> None:
     """Postgres keeps no NUL, so nothing that is named with one can exist or be selected."""
-    if "\0" in request.scope["path"] or any(
-        "\0" in part for pair in request.query_params.multi_items() for part in pair
-    ):
+    if "\0" in request.scope["path"] or any(nul in request.scope["query_string"] for nul in (b"%00", b"\0")):
         raise bad_request("a path or parameter may not contain a NUL character")
 
 
 def _verb(request: Request, found: Target) -> str:
     """The verb as authorization knows it. One object is not watched by its path, only by a selector."""
     if request.method == "POST" and (not found.name or found.subresource):
-        return "create"
+        verb = "create"
+        if found.kind in absent.ABSENT:
+            raise absent.refusal(found.kind, verb)
+        return verb
     if request.method == "GET":
         watches = not found.name and flag(request.query_params.multi_items(), "watch")
         return "get" if found.name else "watch" if watches else "list"
@@ -133,7 +127,7 @@ def _verb(request: Request, found: Target) -> str:
     if not found.name:
         verb = {"delete": "deletecollection"}.get(verb, "")
     if verb not in verbs(found.kind):
-        raise errors.no_such_method()
+        raise absent.refusal(found.kind, verb) if found.kind in absent.ABSENT and verb else errors.no_such_method()
     return verb
 
 

@@ -112,10 +112,11 @@ def write(directory: Path, specification: OpenApi) -> None:
 
 
 def main() -> None:
+    from app.api.absent import ABSENT
     from app.api.virtual import VIRTUAL
     from app.kinds import KINDS
 
-    write(Path(sys.argv[1]), OpenApi(KINDS, VIRTUAL))
+    write(Path(sys.argv[1]), OpenApi((*KINDS, *ABSENT), VIRTUAL))
 
 
 if __name__ == "__main__":

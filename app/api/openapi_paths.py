@@ -179,10 +179,12 @@ class _Paths:
         )
 
     def _log(self) -> Schema:
+        answers = gives(_TEXT, (200,), READING, "text/plain")
+        answers["responses"]["204"] = {"description": "Nothing yet: it is on no node."}
         return (
             self._operation("get", "read", "Read the log of one %s.", "Log")
             | {"parameters": parameters(PodLogOptions)}
-            | gives(_TEXT, (200,), READING, "text/plain")
+            | answers
         )
 
     def _stream(self, part: Subresource, method: str) -> Schema:

@@ -25,6 +25,7 @@ Schema = dict[str, Any]
 
 
 _IN_CORE = {"LocalObjectReference", "ObjectReference"}  # in our base module, in Kubernetes' core group
+_IN_META = {"FieldSelectorRequirement"}  # in our authorization module, in Kubernetes' meta group
 _LEAVES: Mapping[str, tuple[str, Schema]] = {
     "time": (f"{META}.Time", {"type": "string", "format": "date-time", "description": "A moment, in RFC 3339."}),
     "micro": (
@@ -113,6 +114,10 @@ class Schemas:
     def _name(self, struct: type[msgspec.Struct]) -> str:
         """What Kubernetes calls it: what several groups use is core's or meta's, the rest the collecting kind's own."""
         name, owner = struct.__name__, self._collecting
+        if name in _IN_META:
+            return f"{META}.{name}"
+        if owner is not None and self._named.get(struct) == owner:
+            return f"{owner.package}.{name}"
         if struct is Info:
             return "io.k8s.apimachinery.pkg.version.Info"
         if name == "Condition" and struct.__module__ == ObjectMeta.__module__ and owner is not None:
@@ -122,7 +127,7 @@ class Schemas:
         return f"{META}.{name}" if struct.__module__ in _SHARED or owner is None else f"{owner.package}.{name}"
 
     def _struct(self, struct: type[msgspec.Struct]) -> Schema:
-        table = shape_of(struct).fields.values()
+        table = [each for each in shape_of(struct).fields.values() if self._is_told(each)]
         schema: Schema = {
             "description": (struct.__doc__ or "").strip(),
             "type": "object",
@@ -136,6 +141,11 @@ class Schemas:
             schema["x-kubernetes-map-type"] = "atomic"
         return schema
 
+    def _is_told(self, field: Field) -> bool:
+        """Kubernetes has a struct of conditions for each kind, and they differ."""
+        kinds = field.extra.get("kinds")
+        return kinds is None or (self._collecting is not None and self._collecting.name in kinds)
+
     def _property(self, field: Field) -> Schema:
         value = self._wrapped(field.shape)
         if field.extra.get("nullable"):  # which stands beside a type, never beside a reference
@@ -144,6 +154,8 @@ class Schemas:
             value["default"] = field.extra["default"]
         elif field.extra.get("required"):
             value |= _default(field.shape)
+        if values := field.extra.get("enum"):
+            (value["items"] if field.shape.sort == "list" else value)["enum"] = list(values)
         described = {"description": field.description} if field.description else {}
         return value | described | _marks(field)
 

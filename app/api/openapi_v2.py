@@ -80,8 +80,9 @@ def _parameter(parameter: Mapping[str, Any]) -> dict[str, Any]:
 def _response(response: Mapping[str, Any]) -> dict[str, Any]:
     if "$ref" in response:
         return {"$ref": response["$ref"].replace("#/components/responses/", "#/responses/")}
-    schema = _schema(next(iter(response["content"].values()))["schema"])
-    return {"description": response["description"], "schema": schema}
+    described = {"description": response["description"]}
+    contents = [_schema(each["schema"]) for each in response.get("content", {}).values()]
+    return described | {"schema": contents[0]} if contents else described
 
 
 def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:

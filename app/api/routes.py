@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from app.kinds import by_resource
+from app import kinds
+from app.api import absent
 from app.kinds.base import Kind
 
 
@@ -14,6 +15,11 @@ class Target:
     namespace: str | None
     name: str
     subresource: str
+
+
+def by_resource(group: str, version: str, plural: str) -> Kind | None:
+    """The kind behind a path, be there such objects or never any."""
+    return kinds.by_resource(group, version, plural) or absent.by_resource(group, version, plural)
 
 
 def target(path: str) -> Target | None:

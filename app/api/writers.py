@@ -14,9 +14,9 @@ def writer(registry: Registry, request: Request, options: WriteOptions, subresou
     return Writer(name, registry.now(), subresource)
 
 
-def terms(writer: Writer, options: WriteOptions) -> Terms:
-    """The terms of an update or patch."""
-    return Terms(status=writer.subresource == "status", by=writer, dry_run=options.is_dry_run)
+def terms(writer: Writer, options: WriteOptions, uid: str = "") -> Terms:
+    """The terms of an update or patch; `uid` is of the object that an update means."""
+    return Terms(status=writer.subresource == "status", by=writer, uid=uid, dry_run=options.is_dry_run)
 
 
 def _program(user_agent: str) -> str:

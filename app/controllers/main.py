@@ -8,6 +8,8 @@ import logging
 from collections.abc import Sequence
 from datetime import timedelta
 
+from app.controllers.certificates import CertificateController
+from app.controllers.counted import Counted
 from app.controllers.cronjobs import CronJobController
 from app.controllers.disruption import DisruptionController
 from app.controllers.events import EventController
@@ -23,6 +25,7 @@ from app.controllers.scheduler import Scheduler
 from app.controllers.serviceaccounts import ServiceAccountController
 from app.kinds import KINDS, by_resource
 from app.kinds.event import KIND as EVENTS
+from app.kinds.pod import KIND as PODS
 from app.registry.objects import Registry
 from app.store import Compacted, Mirror, Unavailable, elected
 from app.store.compact import compact
@@ -48,15 +51,20 @@ COMPACT_SECONDS = 300.0
 
 
 async def run(
-    registry: Registry, *, node_grace: timedelta, keep_history: timedelta, event_ttl: timedelta = timedelta(hours=1)
+    registry: Registry,
+    *,
+    node_grace: timedelta,
+    keep_history: timedelta,
+    event_ttl: timedelta = timedelta(hours=1),
+    certificate: str = "",
 ) -> None:
-    """Stand for election and act, for ever; returns only when cancelled."""
+    """Stand for election and act, for ever; returns only when cancelled. `certificate` is the API's authority's, if known."""
     while True:
         try:
             async with elected(registry.store, "controllers") as lost:
                 log.info("elected: acting")
                 mirror = new_mirror()
-                acting = controllers(registry, mirror, node_grace, event_ttl)
+                acting = controllers(registry, mirror, node_grace, event_ttl, certificate)
                 await _act(registry, mirror, acting, keep_history, lost)
             log.warning("no longer elected: standing by")
         except (Unavailable, Compacted) as error:  # while it read what there is
@@ -83,15 +91,24 @@ async def _act(
 
 
 def new_mirror() -> Mirror:
-    """An empty copy of all that controllers look at: of most kinds only what belongs to what. Events are too many."""
+    """An empty copy of all that controllers look at: of most kinds only what belongs to what. Events are too many.
+
+    Of pods that are counted it keeps no more than of most kinds.
+    """
     whole = [kind for each in _MIRRORED if (kind := by_resource(*each))]
     others = [kind for kind in KINDS if kind.stored_as is None and kind not in whole and kind is not EVENTS]
-    return Mirror({kind.resource: kind.type for kind in whole} | {kind.resource: Outline for kind in others})
+    types = {kind.resource: kind.type for kind in whole} | {kind.resource: Outline for kind in others}
+    return Mirror(types, {PODS.resource: Counted().shortened})
 
 
 def controllers(
-    registry: Registry, mirror: Mirror, node_grace: timedelta, event_ttl: timedelta = timedelta(hours=1)
+    registry: Registry,
+    mirror: Mirror,
+    node_grace: timedelta,
+    event_ttl: timedelta = timedelta(hours=1),
+    certificate: str = "",
 ) -> list[Controller]:
+    publishing = [CertificateController(mirror, registry.store, certificate)] if certificate else []
     return [
         JobController(mirror, registry.admission.turns, registry.features),
         CronJobController(mirror, registry.admission.turns),
@@ -104,6 +121,7 @@ def controllers(
         ClusterRoleController(mirror),
         DisruptionController(mirror),
         EventController(registry.store, event_ttl),
+        *publishing,
     ]
 
 

@@ -7,6 +7,7 @@ their write sets share transactions. What was planned from a stale mirror is ref
 import asyncio
 import heapq
 import logging
+import time
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime, timedelta
@@ -26,6 +27,9 @@ _RETRY = (timedelta(seconds=1), timedelta(seconds=60))
 _REFUSED = (timedelta(seconds=0.05), timedelta(seconds=5))
 _AT_ONCE = 5  # refusals of a key in a row that are tried again without a pause
 _AWAY = timedelta(seconds=0.25)
+_DEAR = 0.005  # seconds of CPU time: a key that takes longer to plan rests afterwards, while its changes gather
+_REST = 9.0  # times as long as it took
+_LONGEST_REST = 1.0
 
 
 class Controller(Protocol):
@@ -64,6 +68,7 @@ class Runner:
         # When a key is next to be looked at: of its entries in `_later`, only the one for this moment counts.
         self._due: dict[Key, datetime] = {}
         self._failures: dict[Key, int] = {}
+        self._resting: dict[Key, bool] = {}  # True if it is to be looked at afterwards
         self._unsure = False  # a commit may have happened that the mirror does not show
         self._wake = asyncio.Event()
         mirror.listen(self._changed)
@@ -73,6 +78,9 @@ class Runner:
             self.look_at(each)
 
     def look_at(self, key: Key) -> None:
+        if key in self._resting:
+            self._resting[key] = True
+            return
         self._dirty[key] = None
         self._wake.set()
 
@@ -104,7 +112,7 @@ class Runner:
                 at, key = heapq.heappop(self._later)
                 if self._due.get(key) == at:
                     del self._due[key]
-                    self._dirty[key] = None
+                    self.look_at(key)
             if self._dirty:
                 return
             self._wake.clear()
@@ -122,7 +130,7 @@ class Runner:
         """Plan one key and commit; whatever goes wrong, look again."""
         try:
             async with self._turn(key):
-                planned = self._controller.work(key, self._registry.now())
+                planned = self._planned(key)
                 items = await planned if isinstance(planned, Awaitable) else planned
                 results = await asyncio.gather(*(self._carry_out(key, item) for item in items), return_exceptions=True)
             if failed := _worst(results):
@@ -133,6 +141,20 @@ class Runner:
             self._refused(key, conflict)
         except Exception as error:
             self._again(key, error)
+
+    def _planned(self, key: Key) -> Sequence[Work] | Awaitable[Sequence[Work]]:
+        """A key that is cheap to plan is planned at every change. So is one that is not, if it has not been of late."""
+        began = time.thread_time()
+        planned = self._controller.work(key, self._registry.now())
+        spent = time.thread_time() - began
+        if spent > _DEAR:
+            self._resting.setdefault(key, False)
+            asyncio.get_running_loop().call_later(min(spent * _REST, _LONGEST_REST), self._rested, key)
+        return planned
+
+    def _rested(self, key: Key) -> None:
+        if self._resting.pop(key, False):
+            self.look_at(key)
 
     async def _carry_out(self, key: Key, item: Work) -> None:
         try:

@@ -15,7 +15,15 @@ class NodeSelectorRequirement(Struct):
     """One demand on a node's labels or fields."""
 
     key: Annotated[str, at(1, "Label or field that is looked at.", required=True)] = ""
-    operator: Annotated[str, at(2, "In, NotIn, Exists, DoesNotExist, Gt or Lt.", required=True)] = ""
+    operator: Annotated[
+        str,
+        at(
+            2,
+            "In, NotIn, Exists, DoesNotExist, Gt or Lt.",
+            required=True,
+            enum=("DoesNotExist", "Exists", "Gt", "In", "Lt", "NotIn"),
+        ),
+    ] = ""
     values: Annotated[tuple[str, ...], at(3, "What the operator compares with; one integer for Gt and Lt.")] = ()
 
 
@@ -108,9 +116,11 @@ class Toleration(Struct):
     """Lets a pod run in spite of a matching taint."""
 
     key: Annotated[str, at(1, "Key of the taint; empty, with Exists, for every key.")] = ""
-    operator: Annotated[str, at(2, "Equal (the default) or Exists.")] = ""
+    operator: Annotated[str, at(2, "Equal (the default) or Exists.", enum=("Equal", "Exists"))] = ""
     value: Annotated[str, at(3, "Value of the taint, for Equal.")] = ""
-    effect: Annotated[str, at(4, "Effect of the taint; empty for every effect.")] = ""
+    effect: Annotated[
+        str, at(4, "Effect of the taint; empty for every effect.", enum=("NoExecute", "NoSchedule", "PreferNoSchedule"))
+    ] = ""
     toleration_seconds: Annotated[
         Int64 | None, at(5, "For NoExecute: how long the taint is borne; for ever if unset.")
     ] = None
@@ -121,11 +131,17 @@ class TopologySpreadConstraint(Struct):
 
     max_skew: Annotated[Int32, at(1, "How much the fullest place may exceed the emptiest.", required=True)] = 0
     topology_key: Annotated[str, at(2, "Node label; nodes with the same value are one place.", required=True)] = ""
-    when_unsatisfiable: Annotated[str, at(3, "DoNotSchedule or ScheduleAnyway.", required=True)] = ""
+    when_unsatisfiable: Annotated[
+        str, at(3, "DoNotSchedule or ScheduleAnyway.", required=True, enum=("DoNotSchedule", "ScheduleAnyway"))
+    ] = ""
     label_selector: Annotated[LabelSelector | None, at(4, "The pods that are counted.")] = None
     min_domains: Annotated[Int32 | None, at(5, "Fewer places than this count as one more, empty, place.")] = None
-    node_affinity_policy: Annotated[str, at(6, "Whether affinity limits the places counted: Honor or Ignore.")] = ""
-    node_taints_policy: Annotated[str, at(7, "Whether taints limit the places counted: Honor or Ignore.")] = ""
+    node_affinity_policy: Annotated[
+        str, at(6, "Whether affinity limits the places counted: Honor or Ignore.", enum=("Honor", "Ignore"))
+    ] = ""
+    node_taints_policy: Annotated[
+        str, at(7, "Whether taints limit the places counted: Honor or Ignore.", enum=("Honor", "Ignore"))
+    ] = ""
     match_label_keys: Annotated[
         tuple[str, ...], at(8, "Keys whose values are taken from the new pod and must match.")
     ] = ()

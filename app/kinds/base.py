@@ -124,14 +124,18 @@ class Object(Struct):
 
 
 class Condition(Struct):
-    """One observation about an object, as Jobs, Pods and Nodes carry them."""
+    """One observation about an object, as Jobs, Pods and Namespaces carry them.
+
+    `kinds` says of a field whose documents have it.
+    """
 
     type: Annotated[str, at(1, "What is observed.", required=True)] = TOLD
     status: Annotated[str, at(2, "True, False or Unknown.", required=True)] = TOLD
-    last_probe_time: Annotated[Time | None, at(3, "When it was last looked at.")] = None
+    last_probe_time: Annotated[Time | None, at(3, "When it was last looked at.", kinds=("Job", "Pod"))] = None
     last_transition_time: Annotated[Time | None, at(4, "When status last changed.")] = None
     reason: Annotated[str, at(5, "One word for why.")] = ""
     message: Annotated[str, at(6, "A sentence for people.")] = ""
+    observed_generation: Annotated[Int64, at(7, "The generation that it was observed of.", kinds=("Pod",))] = 0
 
 
 class ObjectReference(Struct):
@@ -164,7 +168,7 @@ class LabelSelector(Struct):
 class LocalObjectReference(Struct):
     """Names an object in the same namespace."""
 
-    name: Annotated[str, at(1, "Name of the object.")] = ""
+    name: Annotated[str, at(1, "Name of the object.", default="")] = ""
 
 
 O = TypeVar("O", bound=Object, default=Any)  # noqa: E741 - the letter reads as "object" beside Kind[O]
@@ -188,7 +192,7 @@ def _nothing(*_: Any) -> Any:
     return []
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Kind(Generic[O]):
     """All that differs between one resource kind and the next; routes, storage, watch and tables follow from it.
 

@@ -7,13 +7,14 @@ import msgspec
 from app.kinds.base import (
     TOLD,
     Int32,
+    Int64,
     Opaque,
     Quantity,
     Struct,
     Time,
     at,
 )
-from app.kinds.probe import Lifecycle, Probe
+from app.kinds.probe import SIGNALS, Lifecycle, Probe
 from app.kinds.security import SecurityContext
 from app.kinds.volume import ObjectFieldSelector, ResourceFieldSelector, VolumeDevice, VolumeMount
 
@@ -21,7 +22,7 @@ from app.kinds.volume import ObjectFieldSelector, ResourceFieldSelector, VolumeD
 class ConfigMapKeySelector(Struct):
     """Names one key of a ConfigMap."""
 
-    name: Annotated[str, at(1, "Name of the ConfigMap.", via=(1,))] = ""
+    name: Annotated[str, at(1, "Name of the ConfigMap.", via=(1,), default="")] = ""
     key: Annotated[str, at(2, "The key.", required=True)] = ""
     optional: Annotated[bool | None, at(3, "True: it may be missing.")] = None
 
@@ -29,7 +30,7 @@ class ConfigMapKeySelector(Struct):
 class SecretKeySelector(Struct):
     """Names one key of a Secret."""
 
-    name: Annotated[str, at(1, "Name of the Secret.", via=(1,))] = ""
+    name: Annotated[str, at(1, "Name of the Secret.", via=(1,), default="")] = ""
     key: Annotated[str, at(2, "The key.", required=True)] = ""
     optional: Annotated[bool | None, at(3, "True: it may be missing.")] = None
 
@@ -55,14 +56,14 @@ class EnvVar(Struct):
 class ConfigMapEnvSource(Struct):
     """All keys of a ConfigMap as variables."""
 
-    name: Annotated[str, at(1, "Name of the ConfigMap.", via=(1,))] = ""
+    name: Annotated[str, at(1, "Name of the ConfigMap.", via=(1,), default="")] = ""
     optional: Annotated[bool | None, at(2, "True: it may be missing.")] = None
 
 
 class SecretEnvSource(Struct):
     """All keys of a Secret as variables."""
 
-    name: Annotated[str, at(1, "Name of the Secret.", via=(1,))] = ""
+    name: Annotated[str, at(1, "Name of the Secret.", via=(1,), default="")] = ""
     optional: Annotated[bool | None, at(2, "True: it may be missing.")] = None
 
 
@@ -80,7 +81,7 @@ class ContainerPort(Struct):
     name: Annotated[str, at(1, "Name, unique in the pod.")] = ""
     host_port: Annotated[Int32, at(2, "Port of the node that leads here.")] = 0
     container_port: Annotated[Int32, at(3, "The port, 1 to 65535.", required=True)] = 0
-    protocol: Annotated[str, at(4, "TCP (the default), UDP or SCTP.", default="TCP")] = ""
+    protocol: Annotated[str, at(4, "TCP (the default), UDP or SCTP.", default="TCP", enum=("SCTP", "TCP", "UDP"))] = ""
     host_ip: Annotated[str, at(5, "Address of the node that hostPort binds to.")] = ""
 
 
@@ -153,13 +154,17 @@ class Container(Struct):
     readiness_probe: Annotated[Probe | None, at(11, "Whether the container is ready.")] = None
     lifecycle: Annotated[Lifecycle | None, at(12, "Hooks around its life.")] = None
     termination_message_path: Annotated[str, at(13, "File that it may leave its last words in.")] = ""
-    image_pull_policy: Annotated[str, at(14, "Always, IfNotPresent or Never.")] = ""
+    image_pull_policy: Annotated[
+        str, at(14, "Always, IfNotPresent or Never.", enum=("Always", "IfNotPresent", "Never"))
+    ] = ""
     security_context: Annotated[SecurityContext | None, at(15, "Who it runs as and what it may do.")] = None
     stdin: Annotated[bool, at(16, "True: keep standard input open.")] = False
     stdin_once: Annotated[bool, at(17, "True: close standard input after the first client.")] = False
     tty: Annotated[bool, at(18, "True: give it a terminal; needs stdin.")] = False
     env_from: Annotated[tuple[EnvFromSource, ...], at(19, "Many environment variables at once; env wins.")] = ()
-    termination_message_policy: Annotated[str, at(20, "File, or FallbackToLogsOnError.")] = ""
+    termination_message_policy: Annotated[
+        str, at(20, "File, or FallbackToLogsOnError.", enum=("FallbackToLogsOnError", "File"))
+    ] = ""
     volume_devices: Annotated[
         tuple[VolumeDevice, ...], at(21, "Volumes it sees as block devices.", patch_key="devicePath", patch="merge")
     ] = ()
@@ -200,13 +205,17 @@ class EphemeralContainer(Struct):
     readiness_probe: Annotated[Probe | None, at(11, "Not allowed here.", via=(1,))] = None
     lifecycle: Annotated[Lifecycle | None, at(12, "Not allowed here.", via=(1,))] = None
     termination_message_path: Annotated[str, at(13, "File for its last words.", via=(1,))] = ""
-    image_pull_policy: Annotated[str, at(14, "Always, IfNotPresent or Never.", via=(1,))] = ""
+    image_pull_policy: Annotated[
+        str, at(14, "Always, IfNotPresent or Never.", via=(1,), enum=("Always", "IfNotPresent", "Never"))
+    ] = ""
     security_context: Annotated[SecurityContext | None, at(15, "Who it runs as and what it may do.", via=(1,))] = None
     stdin: Annotated[bool, at(16, "True: keep standard input open.", via=(1,))] = False
     stdin_once: Annotated[bool, at(17, "True: close it after the first client.", via=(1,))] = False
     tty: Annotated[bool, at(18, "True: give it a terminal.", via=(1,))] = False
     env_from: Annotated[tuple[EnvFromSource, ...], at(19, "Many environment variables at once.", via=(1,))] = ()
-    termination_message_policy: Annotated[str, at(20, "File, or FallbackToLogsOnError.", via=(1,))] = ""
+    termination_message_policy: Annotated[
+        str, at(20, "File, or FallbackToLogsOnError.", via=(1,), enum=("FallbackToLogsOnError", "File"))
+    ] = ""
     volume_devices: Annotated[
         tuple[VolumeDevice, ...],
         at(21, "Volumes it sees as block devices.", via=(1,), patch_key="devicePath", patch="merge"),
@@ -253,6 +262,43 @@ class ContainerState(Struct):
     terminated: Annotated[ContainerStateTerminated | None, at(3, "Ended.")] = None
 
 
+class VolumeMountStatus(Struct):
+    """How a volume was mounted."""
+
+    name: Annotated[str, at(1, "Name of the volume.", required=True)] = TOLD
+    mount_path: Annotated[str, at(2, "Where it is mounted.", required=True)] = TOLD
+    read_only: Annotated[bool, at(3, "True: it is mounted read-only.")] = False
+    recursive_read_only: Annotated[str | None, at(4, "Disabled, IfPossible or Enabled.")] = None
+
+
+class LinuxContainerUser(Struct):
+    """Whom the first process of a container runs as."""
+
+    uid: Annotated[Int64, at(1, "Its UID.", required=True)] = msgspec.field(default_factory=lambda: 0)
+    gid: Annotated[Int64, at(2, "First group.", required=True)] = msgspec.field(default_factory=lambda: 0)
+    supplemental_groups: Annotated[tuple[Int64, ...], at(3, "Further groups.")] = ()
+
+
+class ContainerUser(Struct):
+    """Whom the first process of a container runs as, by operating system."""
+
+    linux: Annotated[LinuxContainerUser | None, at(1, "On Linux.")] = None
+
+
+class ResourceHealth(Struct):
+    """How a device is."""
+
+    resource_id: Annotated[str, at(1, "ID of the device.", required=True)] = TOLD
+    health: Annotated[str, at(2, "Healthy, Unhealthy or Unknown.")] = ""
+
+
+class ResourceStatus(Struct):
+    """How the devices of one resource are."""
+
+    name: Annotated[str, at(1, "Its name.", required=True)] = TOLD
+    resources: Annotated[tuple[ResourceHealth, ...], at(2, "Health of each device.", list_keys=("resourceID",))] = ()
+
+
 class ContainerStatus(Struct):
     """How one container fares."""
 
@@ -274,10 +320,10 @@ class ContainerStatus(Struct):
     )
     resources: Annotated[ResourceRequirements | None, at(11, "Resources in force.")] = None
     volume_mounts: Annotated[
-        tuple[Opaque, ...], at(12, "How its volumes were mounted.", patch_key="mountPath", patch="merge")
+        tuple[VolumeMountStatus, ...], at(12, "How its volumes were mounted.", patch_key="mountPath", patch="merge")
     ] = ()
-    user: Annotated[Opaque | None, at(13, "Who its first process runs as.")] = None
+    user: Annotated[ContainerUser | None, at(13, "Who its first process runs as.")] = None
     allocated_resources_status: Annotated[
-        tuple[Opaque, ...], at(14, "Health of the devices it was given.", patch_key="name", patch="merge")
+        tuple[ResourceStatus, ...], at(14, "Health of the devices it was given.", patch_key="name", patch="merge")
     ] = ()
-    stop_signal: Annotated[str, at(15, "Signal that will stop it.")] = ""
+    stop_signal: Annotated[str, at(15, "Signal that will stop it.", enum=SIGNALS)] = ""

@@ -31,7 +31,7 @@ class CronJobSpec(Struct):
         ),
     ] = ""
     time_zone: Annotated[
-        str | None, at(8, "Name of the time zone whose clocks count, such as Europe/Berlin. The server's own if unset.")
+        str | None, at(8, "Name of the time zone whose clocks count, such as Europe/Berlin. UTC if unset.")
     ] = None
     starting_deadline_seconds: Annotated[
         Int64 | None, at(2, "A Job that cannot be started within so many seconds of its time is not started at all.")
@@ -42,6 +42,7 @@ class CronJobSpec(Struct):
             3,
             "What if the Job before still runs: Allow starts another one beside it, Forbid waits for its end, Replace "
             "deletes it. Allow if unset.",
+            enum=("Allow", "Forbid", "Replace"),
         ),
     ] = ""
     suspend: Annotated[bool | None, at(4, "True starts no more Jobs, and leaves those that run alone.")] = None

@@ -67,7 +67,7 @@ class EndpointPort(Struct):
     """A port of all endpoints in a slice."""
 
     name: Annotated[str | None, at(1, "Its name, as in the service; unique in the slice.")] = None
-    protocol: Annotated[str | None, at(2, "TCP, UDP or SCTP. TCP if unset.")] = None
+    protocol: Annotated[str | None, at(2, "TCP, UDP or SCTP. TCP if unset.", enum=("SCTP", "TCP", "UDP"))] = None
     port: Annotated[Int32 | None, at(3, "Its number.")] = None
     app_protocol: Annotated[str | None, at(4, "What is spoken.")] = None
 
@@ -75,7 +75,9 @@ class EndpointPort(Struct):
 class EndpointSlice(Object):
     """Some of the endpoints of a service."""
 
-    address_type: Annotated[str, at(4, "IPv4, IPv6 or FQDN. Cannot change.", required=True)] = ""
+    address_type: Annotated[
+        str, at(4, "IPv4, IPv6 or FQDN. Cannot change.", required=True, enum=("FQDN", "IPv4", "IPv6"))
+    ] = ""
     endpoints: Annotated[
         tuple[Endpoint, ...], at(2, "The endpoints; at most 1000.", required=True, list_type="atomic")
     ] = msgspec.field(default_factory=lambda: ())  # clients insist on it

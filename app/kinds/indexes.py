@@ -3,6 +3,7 @@
 Kept as intervals: 100,000 finished indexes in a row cost what one costs. Used by Job validation and by the Job plan.
 """
 
+import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from itertools import chain, islice
 Interval = tuple[int, int]  # first and last, both included
 
 _BEYOND = float("inf")
+_PLAIN = re.compile(r"\d{1,18}(?:-\d{1,18})?(?:,\d{1,18}(?:-\d{1,18})?)*", re.ASCII)
 
 
 class IndexListError(ValueError):
@@ -30,6 +32,8 @@ class Indexes:
     @classmethod
     def parse(cls, text: str, below: int | None = None) -> "Indexes":
         """The set that a list stands for. Raises IndexListError, also for an index that is not less than `below`."""
+        if _PLAIN.fullmatch(text) and (plain := _plain(text, below)) is not None:
+            return cls(_joined(plain))
         intervals: list[Interval] = []
         previous: int | None = None
         for fragment in text.split(",") if text else ():
@@ -85,6 +89,21 @@ class Indexes:
     def first_missing(self, count: int, below: int, taken: Collection[int] = ()) -> list[int]:
         """The lowest `count` indexes below `below` that are neither here nor in `taken`."""
         return list(islice((each for each in self.missing(below) if each not in taken), max(count, 0)))
+
+
+def _plain(text: str, below: int | None) -> list[Interval] | None:
+    """The intervals of a list that is in order, as all are that a Job has written; None for any other."""
+    intervals = []
+    previous = -1
+    for fragment in text.split(","):
+        start, dash, end = fragment.partition("-")
+        first = int(start)
+        last = int(end) if dash else first
+        if first <= previous or last < first or (dash and last == first):
+            return None
+        previous = last
+        intervals.append((first, last))
+    return None if below is not None and previous >= below else intervals
 
 
 def _next(text: str, previous: int | None, below: int | None) -> int:

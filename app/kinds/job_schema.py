@@ -20,7 +20,13 @@ class PodFailurePolicyOnExitCodesRequirement(Struct):
         ""
     )
     operator: Annotated[
-        str, at(2, "In: some exit code is among the values. NotIn: some exit code is not.", required=True)
+        str,
+        at(
+            2,
+            "In: some exit code is among the values. NotIn: some exit code is not.",
+            required=True,
+            enum=("In", "NotIn"),
+        ),
     ] = ""
     values: Annotated[
         tuple[Int32, ...],
@@ -45,6 +51,7 @@ class PodFailurePolicyRule(Struct):
             "FailJob ends the Job. FailIndex ends the pod's index (with backoffLimitPerIndex). Ignore replaces the pod "
             "without counting the failure. Count is what happens without a rule. Other actions skip the rule.",
             required=True,
+            enum=("Count", "FailIndex", "FailJob", "Ignore"),
         ),
     ] = ""
     on_exit_codes: Annotated[
@@ -135,7 +142,11 @@ class JobSpec(Struct):
     ] = None
     completion_mode: Annotated[
         str,
-        at(9, "NonIndexed counts successes. Indexed gives each pod an index; each index must succeed once."),
+        at(
+            9,
+            "NonIndexed counts successes. Indexed gives each pod an index; each index must succeed once.",
+            enum=("Indexed", "NonIndexed"),
+        ),
     ] = ""
     suspend: Annotated[bool | None, at(10, "True runs no pods, and deletes those that run. False goes on.")] = None
     pod_failure_policy: Annotated[
@@ -154,6 +165,7 @@ class JobSpec(Struct):
             14,
             "When a pod is replaced: TerminatingOrFailed as soon as it is being deleted, Failed only when it has "
             "ended. Failed is the only choice with podFailurePolicy.",
+            enum=("Failed", "TerminatingOrFailed"),
         ),
     ] = ""
     managed_by: Annotated[

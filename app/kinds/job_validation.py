@@ -79,6 +79,8 @@ def _selector(spec: JobSpec) -> Iterator[Cause]:
 
 def _accepts(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """False if the selector rejects the labels. One that is invalid has its own causes, and is not asked."""
+    if not selector.match_expressions and selector.match_labels.items() <= labels.items():
+        return True
     return any(validate_selector(selector, "")) or from_label_selector(selector).matches(labels)
 
 

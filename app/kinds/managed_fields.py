@@ -19,23 +19,22 @@ Entries = tuple[ManagedFieldsEntry, ...]
 
 MOST_UPDATERS = 10
 ANCIENT = "ancient-changes"
-_IDENTITY = (
-    "name",
-    "namespace",
-    "creationTimestamp",
-    "selfLink",
-    "uid",
-    "clusterName",
-    "generation",
-    "managedFields",
-    "resourceVersion",
-)
 # What an object is, and what the server says of it: nobody's to own.
-_UNOWNED: FieldSet = {
-    "f:apiVersion": {},
-    "f:kind": {},
-    "f:metadata": {".": {}, **{f"f:{name}": {} for name in _IDENTITY}},
-}
+_TYPE = frozenset({"f:apiVersion", "f:kind"})
+_IDENTITY = frozenset(
+    {
+        ".",
+        "f:name",
+        "f:namespace",
+        "f:creationTimestamp",
+        "f:selfLink",
+        "f:uid",
+        "f:clusterName",
+        "f:generation",
+        "f:managedFields",
+        "f:resourceVersion",
+    }
+)
 _OF_STATUS_WRITES = frozenset({"f:labels", "f:annotations"})
 
 
@@ -108,19 +107,24 @@ def _manager(entry: ManagedFieldsEntry) -> Manager:
 
 def entries_of(managers: Managers, kind: Kind[Any]) -> Entries:
     entries = [
-        ManagedFieldsEntry(
-            manager=manager.name,
-            operation=manager.operation,
-            api_version=kind.api_version,
-            time=claim.at,
-            fields_type="FieldsV1",
-            fields_v1=ordered(claim.fields),
-            subresource=manager.subresource,
-        )
+        _entry(manager, Claim(ordered(claim.fields), claim.at), kind)
         for manager, claim in managers.items()
         if claim.fields
     ]
     return tuple(sorted(entries, key=_order))
+
+
+def _entry(manager: Manager, claim: Claim, kind: Kind[Any]) -> ManagedFieldsEntry:
+    """The entry of a claim whose fields are ordered."""
+    return ManagedFieldsEntry(
+        manager=manager.name,
+        operation=manager.operation,
+        api_version=kind.api_version,
+        time=claim.at,
+        fields_type="FieldsV1",
+        fields_v1=claim.fields,
+        subresource=manager.subresource,
+    )
 
 
 def _order(entry: ManagedFieldsEntry) -> tuple[str, float, str, str]:
@@ -157,7 +161,9 @@ def after_create(kind: Kind[Any], obj: Object, sent: Entries | None, writer: Wri
     if writer.applies or not kind.tracked:
         return sent if kind.tracked else None
     fields = owned(kind, whole(document_of(obj), _topology(kind)), writer.subresource)
-    base = managers_of(base_of(sent, (), subresource=""), kind) if sent else {}
+    if not sent:
+        return (_entry(writer.manager(kind), Claim(fields, writer.at), kind),) if fields else ()
+    base = managers_of(base_of(sent, (), subresource=""), kind)
     return entries_of(_updated(base, Changes({}, {}, fields), writer.manager(kind), writer.at), kind)
 
 
@@ -179,7 +185,7 @@ def after_update(kind: Kind[Any], new: Object, old: Object, sent: Entries | None
 
 def owned(kind: Kind[Any], fields: FieldSet, subresource: str) -> FieldSet:
     """What a write can own of what it touches: never the identity, and only its own half of spec and status."""
-    fields = difference(fields, _UNOWNED)
+    fields = _without_identity(fields)
     if not kind.has_status:
         return fields
     if subresource != "status":
@@ -187,6 +193,16 @@ def owned(kind: Kind[Any], fields: FieldSet, subresource: str) -> FieldSet:
     labelled = {mark: node for mark, node in fields.get("f:metadata", {}).items() if mark in _OF_STATUS_WRITES}
     kept = {"f:metadata": labelled} if labelled else {}
     return kept | {mark: node for mark, node in fields.items() if mark == "f:status"}
+
+
+def _without_identity(fields: FieldSet) -> FieldSet:
+    kept = {mark: node for mark, node in fields.items() if mark not in _TYPE}
+    metadata = {mark: node for mark, node in fields.get("f:metadata", {}).items() if mark not in _IDENTITY}
+    if metadata:
+        kept["f:metadata"] = metadata
+    else:
+        kept.pop("f:metadata", None)
+    return kept
 
 
 def _updated(managers: Managers, changed: Changes, writer: Manager, now: datetime) -> Managers:

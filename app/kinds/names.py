@@ -66,6 +66,15 @@ def _size(value: str) -> int:
 
 def dns_label(value: str) -> list[str]:
     """Names of containers, volumes, namespaces, host names."""
+    return [] if len(value) <= _REMEMBERED and _is_label(value) else _dns_label(value)
+
+
+@lru_cache(4096)
+def _is_label(value: str) -> bool:
+    return not _dns_label(value)
+
+
+def _dns_label(value: str) -> list[str]:
     faults = ["must be no more than 63 characters"] if _size(value) > 63 else []
     if not _matches(_LABEL_RE, value):
         dotted = _matches(_SUBDOMAIN_RE, value)

@@ -31,7 +31,9 @@ class NamespaceSpec(Struct):
 class NamespaceStatus(Struct):
     """Where a namespace is in its life."""
 
-    phase: Annotated[str, at(1, "Active, or Terminating while it is being emptied.")] = ""
+    phase: Annotated[
+        str, at(1, "Active, or Terminating while it is being emptied.", enum=("Active", "Terminating"))
+    ] = ""
     conditions: Annotated[
         tuple[Condition, ...], at(2, "What holds up the deletion, if something does.", patch="merge", patch_key="type")
     ] = ()

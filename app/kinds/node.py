@@ -14,7 +14,6 @@ from app.kinds.base import (
     Int64,
     Kind,
     Object,
-    Opaque,
     Quantity,
     Struct,
     Time,
@@ -23,6 +22,15 @@ from app.kinds.base import (
 from app.kinds.durations import age
 from app.kinds.errors import Cause, duplicate, forbidden, invalid, one_of
 from app.kinds.metadata import NEGATIVE
+from app.kinds.node_parts import (
+    AttachedVolume,
+    NodeConfigSource,
+    NodeConfigStatus,
+    NodeDaemonEndpoints,
+    NodeFeatures,
+    NodeRuntimeHandler,
+    NodeSwapStatus,
+)
 
 
 class Taint(Struct):
@@ -36,6 +44,7 @@ class Taint(Struct):
             3,
             "NoSchedule: no new pods. PreferNoSchedule: none if they fit elsewhere. NoExecute: running ones go too.",
             required=True,
+            enum=("NoExecute", "NoSchedule", "PreferNoSchedule"),
         ),
     ] = ""
     time_added: Annotated[Time | None, at(4, "When the taint was added; counts for NoExecute.")] = None
@@ -61,7 +70,7 @@ class NodeSystemInfo(Struct):
     kube_proxy_version: Annotated[str, at(8, "Obsolete, never set.", required=True)] = TOLD
     operating_system: Annotated[str, at(9, "The operating system: linux.", required=True)] = TOLD
     architecture: Annotated[str, at(10, "The processor's architecture, such as amd64.", required=True)] = TOLD
-    swap: Annotated[Opaque | None, at(11, "How much swap space there is.")] = None
+    swap: Annotated[NodeSwapStatus | None, at(11, "How much swap space there is.")] = None
 
 
 class ContainerImage(Struct):
@@ -79,7 +88,7 @@ class NodeSpec(Struct):
     provider_id: Annotated[str, at(3, "The machine's id at its cloud provider. Cannot change once set.")] = ""
     unschedulable: Annotated[bool, at(4, "If true, no new pods are put here: what cordon sets.")] = False
     taints: Annotated[tuple[Taint, ...], at(5, "What keeps pods away. The list is replaced as a whole.")] = ()
-    config_source: Annotated[Opaque | None, at(6, "Obsolete.")] = None
+    config_source: Annotated[NodeConfigSource | None, at(6, "Obsolete.")] = None
     pod_cidrs: Annotated[
         tuple[str, ...], at(7, "Address ranges for pods, at most one an address family.", patch="merge")
     ] = ()
@@ -107,21 +116,21 @@ class NodeStatus(Struct):
     allocatable: Annotated[dict[str, Quantity], at(2, "What pods may have of it; the capacity, if not said.")] = (
         msgspec.field(default_factory=dict)
     )
-    phase: Annotated[str, at(3, "Obsolete, never set.")] = ""
+    phase: Annotated[str, at(3, "Obsolete, never set.", enum=("Pending", "Running", "Terminated"))] = ""
     conditions: Annotated[
         tuple[NodeCondition, ...], at(4, "What is observed about the node.", patch="merge", patch_key="type")
     ] = ()
     addresses: Annotated[
         tuple[NodeAddress, ...], at(5, "Where the node can be reached.", patch="merge", patch_key="type")
     ] = ()
-    daemon_endpoints: Annotated[Opaque | None, at(6, "Ports that the agent listens on.")] = None
+    daemon_endpoints: Annotated[NodeDaemonEndpoints | None, at(6, "Ports that the agent listens on.")] = None
     node_info: Annotated[NodeSystemInfo | None, at(7, "What kind of machine it is.")] = None
     images: Annotated[tuple[ContainerImage, ...], at(8, "Images that need no download.")] = ()
     volumes_in_use: Annotated[tuple[str, ...], at(9, "Attachable volumes that pods use.")] = ()
-    volumes_attached: Annotated[tuple[Opaque, ...], at(10, "Volumes attached to the machine.")] = ()
-    config: Annotated[Opaque | None, at(11, "Obsolete.")] = None
-    runtime_handlers: Annotated[tuple[Opaque, ...], at(12, "Ways in which the runtime can run a pod.")] = ()
-    features: Annotated[Opaque | None, at(13, "What the runtime can do.")] = None
+    volumes_attached: Annotated[tuple[AttachedVolume, ...], at(10, "Volumes attached to the machine.")] = ()
+    config: Annotated[NodeConfigStatus | None, at(11, "Obsolete.")] = None
+    runtime_handlers: Annotated[tuple[NodeRuntimeHandler, ...], at(12, "Ways in which the runtime can run a pod.")] = ()
+    features: Annotated[NodeFeatures | None, at(13, "What the runtime can do.")] = None
     declared_features: Annotated[tuple[str, ...], at(14, "Features that the agent says it has.")] = ()
 
 

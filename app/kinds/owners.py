@@ -5,7 +5,10 @@ from app.kinds.base import Object, OwnerReference
 
 def controller_of(obj: Object) -> OwnerReference | None:
     """The one owner that manages the object."""
-    return next((owner for owner in obj.metadata.owner_references if owner.controller), None)
+    for owner in obj.metadata.owner_references:  # a loop, for every change of every pod comes by
+        if owner.controller:
+            return owner
+    return None
 
 
 def controller_uid(obj: Object) -> str | None:

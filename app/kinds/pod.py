@@ -88,8 +88,8 @@ def grace(pod: Pod) -> int:
 
 
 def warnings(new: Pod, old: Pod | None) -> list[str]:
-    """Only where the spec is new: a label is added without being told again."""
-    return [] if old and old.spec == new.spec else warnings_of_spec(new.spec, "spec")
+    """Of new pods only, as in Kubernetes: nothing that can be changed later is without effect."""
+    return [] if old else warnings_of_spec(new.spec, "spec")
 
 
 EXAMPLE = """\

@@ -17,7 +17,7 @@ from app.kinds.base import Quantity, Struct
 from app.kinds.container import Container, ContainerPort, EnvVar, EphemeralContainer, ResourceRequirements
 from app.kinds.node import NOT_READY, UNREACHABLE
 from app.kinds.pod_resources import qos_class
-from app.kinds.pod_schema import Pod, PodSpec
+from app.kinds.pod_schema import Pod, PodSpec, PodStatus
 from app.kinds.probe import HTTPGetAction, Lifecycle, LifecycleHandler, Probe
 from app.kinds.quantity import canonical
 from app.kinds.security import PodSecurityContext
@@ -74,7 +74,15 @@ def default_pod(pod: Pod) -> Pod:
     status = pod.status
     if not status.phase or not status.qos_class:
         status = replace(status, phase=status.phase or "Pending", qos_class=status.qos_class or qos_class(spec))
-    return _changed(pod, spec=spec, status=status)
+    return _changed(pod, spec=spec, status=_without_generations(status))
+
+
+def _without_generations(status: PodStatus) -> PodStatus:
+    """Not kept while PodObservedGenerationTracking is off, as it is in this version of Kubernetes."""
+    if not status.observed_generation and not any(each.observed_generation for each in status.conditions):
+        return status
+    conditions = tuple(replace(each, observed_generation=0) for each in status.conditions)
+    return replace(status, observed_generation=None, conditions=conditions)
 
 
 def _as_pod(spec: PodSpec) -> PodSpec:

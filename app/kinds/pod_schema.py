@@ -94,12 +94,21 @@ class PodSpec(Struct):
             required=True,
         ),
     ] = ()
-    restart_policy: Annotated[str, at(3, "Always (the default), OnFailure or Never.")] = ""
+    restart_policy: Annotated[
+        str, at(3, "Always (the default), OnFailure or Never.", enum=("Always", "Never", "OnFailure"))
+    ] = ""
     termination_grace_period_seconds: Annotated[
         Int64 | None, at(4, "Time from the stop signal to the kill; 30 by default.")
     ] = None
     active_deadline_seconds: Annotated[Int64 | None, at(5, "The pod fails if it runs longer than this.")] = None
-    dns_policy: Annotated[str, at(6, "ClusterFirst (the default), ClusterFirstWithHostNet, Default or None.")] = ""
+    dns_policy: Annotated[
+        str,
+        at(
+            6,
+            "ClusterFirst (the default), ClusterFirstWithHostNet, Default or None.",
+            enum=("ClusterFirst", "ClusterFirstWithHostNet", "Default", "None"),
+        ),
+    ] = ""
     node_selector: Annotated[dict[str, str], at(7, "Labels that a node must have.", map_type="atomic")] = msgspec.field(
         default_factory=dict
     )
@@ -137,7 +146,9 @@ class PodSpec(Struct):
     ] = ()
     runtime_class_name: Annotated[str, at(29, "Runtime class to run with.")] = ""
     enable_service_links: Annotated[bool | None, at(30, "False: no environment variables about services.")] = None
-    preemption_policy: Annotated[str, at(31, "PreemptLowerPriority (the default) or Never.")] = ""
+    preemption_policy: Annotated[
+        str, at(31, "PreemptLowerPriority (the default) or Never.", enum=("Never", "PreemptLowerPriority"))
+    ] = ""
     overhead: Annotated[dict[str, Quantity], at(32, "Resources that the sandbox itself takes.")] = msgspec.field(
         default_factory=dict
     )
@@ -195,10 +206,24 @@ class PodIP(Struct):
     ip: Annotated[str, at(1, "The address.", required=True)] = TOLD
 
 
+class PodResourceClaimStatus(Struct):
+    """A claim that was made for a pod."""
+
+    name: Annotated[str, at(1, "Its name.", required=True)] = TOLD
+    resource_claim_name: Annotated[str | None, at(2, "Name of the claim; none if none was needed.")] = None
+
+
 class PodStatus(Struct):
     """How a pod fares; written by its node's agent."""
 
-    phase: Annotated[str, at(1, "Pending, Running, Succeeded, Failed or Unknown.")] = ""
+    phase: Annotated[
+        str,
+        at(
+            1,
+            "Pending, Running, Succeeded, Failed or Unknown.",
+            enum=("Failed", "Pending", "Running", "Succeeded", "Unknown"),
+        ),
+    ] = ""
     conditions: Annotated[
         tuple[Condition, ...], at(2, "Observations, such as PodScheduled and Ready.", patch_key="type", patch="merge")
     ] = ()
@@ -208,7 +233,9 @@ class PodStatus(Struct):
     pod_ip: Annotated[str, at(6, "Address of the pod.")] = ""
     start_time: Annotated[Time | None, at(7, "When the agent took the pod on.")] = None
     container_statuses: Annotated[tuple[ContainerStatus, ...], at(8, "How each container fares.")] = ()
-    qos_class: Annotated[str, at(9, "Guaranteed, Burstable or BestEffort.")] = ""
+    qos_class: Annotated[
+        str, at(9, "Guaranteed, Burstable or BestEffort.", enum=("BestEffort", "Burstable", "Guaranteed"))
+    ] = ""
     init_container_statuses: Annotated[tuple[ContainerStatus, ...], at(10, "How each init container fares.")] = ()
     nominated_node_name: Annotated[str, at(11, "Node that is being cleared for the pod.")] = ""
     pod_ips: Annotated[
@@ -219,7 +246,8 @@ class PodStatus(Struct):
     ] = ()
     resize: Annotated[str, at(14, "How a change of resources gets on; obsolete.")] = ""
     resource_claim_statuses: Annotated[
-        tuple[Opaque, ...], at(15, "Claims made for the pod.", patch_key="name", patch="merge,retainKeys")
+        tuple[PodResourceClaimStatus, ...],
+        at(15, "Claims made for the pod.", patch_key="name", patch="merge,retainKeys"),
     ] = ()
     host_ips: Annotated[
         tuple[HostIP, ...],

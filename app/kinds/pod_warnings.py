@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import fields
 
-from app.kinds.container import Container
+from app.kinds.container import Container, ResourceRequirements
 from app.kinds.pod_schema import PodOS, PodSpec
 from app.kinds.security import PodSecurityContext, SecurityContext
 from app.kinds.shape import shape_of
@@ -114,6 +114,9 @@ def _steps(entry: str) -> tuple[_Step, ...]:
 _STEPS = tuple((_steps(entry), _HARMLESS.get(entry, False)) for entry in NOT_ACTED_ON)
 
 
+_USUALLY_EMPTY = {"resources": ResourceRequirements()}
+
+
 class _Quick:
     """Tells of most specs at once that nothing in them is to be warned of: each field has one of its usual values."""
 
@@ -123,8 +126,7 @@ class _Quick:
             attribute, _, deeper = entry.partition(".")
             name = attribute.removesuffix("[]")
             usual.setdefault(name, [None, "", (), getattr(bare, name)])
-            if not deeper:
-                usual[name].append(harmless)
+            usual[name].append(_USUALLY_EMPTY.get(name) if deeper else harmless)
         self._read = attrgetter(*usual)
         self._usual = tuple(usual.values())
 

@@ -41,6 +41,7 @@ class PodDisruptionBudgetSpec(Struct):
         at(
             4,
             "Whether pods that are not ready may go: IfHealthyBudget, while enough others are; or AlwaysAllow.",
+            enum=("AlwaysAllow", "IfHealthyBudget"),
         ),
     ] = None
 

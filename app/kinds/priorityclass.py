@@ -26,7 +26,12 @@ class PriorityClass(Object):
     global_default: Annotated[bool, at(3, "True: for pods that name no class. At most one class is.")] = False
     description: Annotated[str, at(4, "What it is meant for.")] = ""
     preemption_policy: Annotated[
-        str, at(5, "PreemptLowerPriority (the default), or Never: others are not evicted for it. Cannot change.")
+        str,
+        at(
+            5,
+            "PreemptLowerPriority (the default), or Never: others are not evicted for it. Cannot change.",
+            enum=("Never", "PreemptLowerPriority"),
+        ),
     ] = ""
 
 

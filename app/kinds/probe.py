@@ -13,6 +13,14 @@ from app.kinds.base import (
     at,
 )
 
+_PLAIN_SIGNALS = (
+    "ABRT ALRM BUS CHLD CLD CONT FPE HUP ILL INT IO IOT KILL PIPE POLL PROF PWR QUIT RTMAX RTMIN SEGV STKFLT STOP SYS TERM "
+    "TRAP TSTP TTIN TTOU URG USR1 USR2 VTALRM WINCH XCPU XFSZ"
+)
+_REAL_TIME = (*(f"RTMAX-{each}" for each in range(1, 15)), *(f"RTMIN+{each}" for each in range(1, 16)))
+SIGNALS = tuple(sorted(f"SIG{each}" for each in (*_PLAIN_SIGNALS.split(), *_REAL_TIME)))
+"""What may stop a container."""
+
 
 class ExecAction(Struct):
     """Runs a command in the container; it succeeds with exit code 0."""
@@ -33,7 +41,7 @@ class HTTPGetAction(Struct):
     path: Annotated[str, at(1, "Path to ask for.")] = ""
     port: Annotated[IntOrString | None, at(2, "Number, or name of a container port.", required=True)] = None
     host: Annotated[str, at(3, "Host to ask; the pod's IP if empty.")] = ""
-    scheme: Annotated[str, at(4, "HTTP or HTTPS.")] = ""
+    scheme: Annotated[str, at(4, "HTTP or HTTPS.", enum=("HTTP", "HTTPS"))] = ""
     http_headers: Annotated[tuple[HTTPHeader, ...], at(5, "Headers to send along.")] = ()
     protocol: Annotated[str, at(6, "Protocol version to speak.")] = ""
 
@@ -49,7 +57,7 @@ class GRPCAction(Struct):
     """Calls the gRPC health service of the container."""
 
     port: Annotated[Int32, at(1, "Port that gRPC listens on.", required=True)] = 0
-    service: Annotated[str, at(2, "Service whose health is asked for.")] = ""
+    service: Annotated[str, at(2, "Service whose health is asked for.", default="")] = ""
     mode: Annotated[str, at(3, "How the connection is made.")] = ""
 
 
@@ -94,4 +102,4 @@ class Lifecycle(Struct):
     pre_stop: Annotated[
         LifecycleHandler | None, at(2, "Before the stop signal; its time counts towards the grace period.")
     ] = None
-    stop_signal: Annotated[str, at(3, "Signal that stops the container, such as SIGTERM.")] = ""
+    stop_signal: Annotated[str, at(3, "Signal that stops the container, such as SIGTERM.", enum=SIGNALS)] = ""

@@ -27,8 +27,26 @@ Hard = dict[str, Quantity]
 class ScopedResourceSelectorRequirement(Struct):
     """One demand on the pods that are charged."""
 
-    scope_name: Annotated[str, at(1, "The scope, such as PriorityClass or BestEffort.", required=True)] = ""
-    operator: Annotated[str, at(2, "In, NotIn, Exists or DoesNotExist.", required=True)] = ""
+    scope_name: Annotated[
+        str,
+        at(
+            1,
+            "The scope, such as PriorityClass or BestEffort.",
+            required=True,
+            enum=(
+                "BestEffort",
+                "CrossNamespacePodAffinity",
+                "NotBestEffort",
+                "NotTerminating",
+                "PriorityClass",
+                "Terminating",
+                "VolumeAttributesClass",
+            ),
+        ),
+    ] = ""
+    operator: Annotated[
+        str, at(2, "In, NotIn, Exists or DoesNotExist.", required=True, enum=("DoesNotExist", "Exists", "In", "NotIn"))
+    ] = ""
     values: Annotated[tuple[str, ...], at(3, "The values that In and NotIn compare with.")] = ()
 
 
@@ -42,7 +60,22 @@ class ResourceQuotaSpec(Struct):
     """The limits, and what they are about."""
 
     hard: Annotated[Hard, at(1, "The most that there may be, by resource.")] = msgspec.field(default_factory=dict)
-    scopes: Annotated[tuple[str, ...], at(2, "Charge only pods that are in all of these scopes. Cannot change.")] = ()
+    scopes: Annotated[
+        tuple[str, ...],
+        at(
+            2,
+            "Charge only pods that are in all of these scopes. Cannot change.",
+            enum=(
+                "BestEffort",
+                "CrossNamespacePodAffinity",
+                "NotBestEffort",
+                "NotTerminating",
+                "PriorityClass",
+                "Terminating",
+                "VolumeAttributesClass",
+            ),
+        ),
+    ] = ()
     scope_selector: Annotated[ScopeSelector | None, at(3, "Charge only pods that this selects.")] = None
 
 

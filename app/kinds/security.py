@@ -5,10 +5,18 @@ from typing import Annotated
 from app.kinds.base import (
     TOLD,
     Int64,
-    Opaque,
     Struct,
     at,
 )
+
+
+class WindowsSecurityContextOptions(Struct):
+    """Settings for Windows."""
+
+    gmsa_credential_spec_name: Annotated[str | None, at(1, "Name of the credential spec.")] = None
+    gmsa_credential_spec: Annotated[str | None, at(2, "The credential spec itself.")] = None
+    run_as_user_name: Annotated[str | None, at(3, "User that processes run as.")] = None
+    host_process: Annotated[bool | None, at(4, "True: it runs on the host itself; for all containers or none.")] = None
 
 
 class SELinuxOptions(Struct):
@@ -23,14 +31,30 @@ class SELinuxOptions(Struct):
 class SeccompProfile(Struct):
     """Which seccomp profile filters system calls."""
 
-    type: Annotated[str, at(1, "Localhost, RuntimeDefault or Unconfined.", required=True)] = ""
+    type: Annotated[
+        str,
+        at(
+            1,
+            "Localhost, RuntimeDefault or Unconfined.",
+            required=True,
+            enum=("Localhost", "RuntimeDefault", "Unconfined"),
+        ),
+    ] = ""
     localhost_profile: Annotated[str, at(2, "File of the profile on the node, for Localhost.")] = ""
 
 
 class AppArmorProfile(Struct):
     """Which AppArmor profile confines a process."""
 
-    type: Annotated[str, at(1, "Localhost, RuntimeDefault or Unconfined.", required=True)] = ""
+    type: Annotated[
+        str,
+        at(
+            1,
+            "Localhost, RuntimeDefault or Unconfined.",
+            required=True,
+            enum=("Localhost", "RuntimeDefault", "Unconfined"),
+        ),
+    ] = ""
     localhost_profile: Annotated[str, at(2, "Name of a profile loaded on the node, for Localhost.")] = ""
 
 
@@ -61,8 +85,8 @@ class SecurityContext(Struct):
         bool | None, at(7, "False: no process may gain more privileges than its parent.")
     ] = None
     run_as_group: Annotated[Int64 | None, at(8, "GID that the process starts as.")] = None
-    proc_mount: Annotated[str, at(9, "How /proc is mounted: Default or Unmasked.")] = ""
-    windows_options: Annotated[Opaque | None, at(10, "Settings for Windows.")] = None
+    proc_mount: Annotated[str, at(9, "How /proc is mounted: Default or Unmasked.", enum=("Default", "Unmasked"))] = ""
+    windows_options: Annotated[WindowsSecurityContextOptions | None, at(10, "Settings for Windows.")] = None
     seccomp_profile: Annotated[SeccompProfile | None, at(11, "Seccomp profile.")] = None
     app_armor_profile: Annotated[AppArmorProfile | None, at(12, "AppArmor profile.")] = None
 
@@ -79,14 +103,15 @@ class PodSecurityContext(Struct):
     fs_group: Annotated[Int64 | None, at(5, "GID that owns the pod's volumes, where their kind allows.")] = None
     run_as_group: Annotated[Int64 | None, at(6, "GID that processes start as.")] = None
     sysctls: Annotated[tuple[Sysctl, ...], at(7, "Kernel parameters to set.")] = ()
-    windows_options: Annotated[Opaque | None, at(8, "Settings for Windows.")] = None
+    windows_options: Annotated[WindowsSecurityContextOptions | None, at(8, "Settings for Windows.")] = None
     fs_group_change_policy: Annotated[
-        str, at(9, "When ownership of a volume is changed: Always or OnRootMismatch.")
+        str,
+        at(9, "When ownership of a volume is changed: Always or OnRootMismatch.", enum=("Always", "OnRootMismatch")),
     ] = ""
     seccomp_profile: Annotated[SeccompProfile | None, at(10, "Seccomp profile of all containers.")] = None
     app_armor_profile: Annotated[AppArmorProfile | None, at(11, "AppArmor profile of all containers.")] = None
     supplemental_groups_policy: Annotated[
-        str, at(12, "Whether groups of the image count as well: Merge or Strict.")
+        str, at(12, "Whether groups of the image count as well: Merge or Strict.", enum=("Merge", "Strict"))
     ] = ""
     se_linux_change_policy: Annotated[str, at(13, "How volumes get their SELinux label: MountOption or Recursive.")] = (
         ""

@@ -12,7 +12,7 @@ class ServicePort(Struct):
     """A port of a service."""
 
     name: Annotated[str, at(1, "Name, a DNS label, unique in the service. Needed if there are several ports.")] = ""
-    protocol: Annotated[str, at(2, "TCP, UDP or SCTP. TCP if unset.", default="TCP")] = ""
+    protocol: Annotated[str, at(2, "TCP, UDP or SCTP. TCP if unset.", default="TCP", enum=("SCTP", "TCP", "UDP"))] = ""
     app_protocol: Annotated[str | None, at(6, "What is spoken, such as kubernetes.io/h2c.")] = None
     port: Annotated[Int32, at(3, "The port, 1 to 65535.", required=True)] = 0
     target_port: Annotated[
@@ -44,23 +44,41 @@ class ServiceSpec(Struct):
     )
     cluster_ip: Annotated[str, at(3, "None for a headless service. An address is kept; none is given out.")] = ""
     cluster_ips: Annotated[tuple[str, ...], at(18, "clusterIP, and one of the other IP family.")] = ()
-    type: Annotated[str, at(4, "ClusterIP, NodePort, LoadBalancer or ExternalName. ClusterIP if unset.")] = ""
+    type: Annotated[
+        str,
+        at(
+            4,
+            "ClusterIP, NodePort, LoadBalancer or ExternalName. ClusterIP if unset.",
+            enum=("ClusterIP", "ExternalName", "LoadBalancer", "NodePort"),
+        ),
+    ] = ""
     external_ips: Annotated[tuple[str, ...], at(5, "Addresses of nodes that traffic is sent to from outside.")] = ()
-    session_affinity: Annotated[str, at(7, "ClientIP or None. None if unset.")] = ""
+    session_affinity: Annotated[str, at(7, "ClientIP or None. None if unset.", enum=("ClientIP", "None"))] = ""
     load_balancer_ip: Annotated[str, at(8, "Obsolete: the address that a load balancer should have.")] = ""
     load_balancer_source_ranges: Annotated[tuple[str, ...], at(9, "Who may reach the load balancer.")] = ()
     external_name: Annotated[str, at(10, "Where an ExternalName service points to.")] = ""
-    external_traffic_policy: Annotated[str, at(11, "Cluster or Local: where traffic from outside may go.")] = ""
+    external_traffic_policy: Annotated[
+        str, at(11, "Cluster or Local: where traffic from outside may go.", enum=("Cluster", "Local"))
+    ] = ""
     health_check_node_port: Annotated[Int32, at(12, "Port on which nodes say whether they have a pod of it.")] = 0
     publish_not_ready_addresses: Annotated[bool, at(13, "Whether pods that are not ready are published, too.")] = False
     session_affinity_config: Annotated[SessionAffinityConfig | None, at(14, "How sessions are kept together.")] = None
-    ip_families: Annotated[tuple[str, ...], at(19, "IPv4, IPv6 or both.")] = ()
-    ip_family_policy: Annotated[str | None, at(17, "SingleStack, PreferDualStack or RequireDualStack.")] = None
+    ip_families: Annotated[tuple[str, ...], at(19, "IPv4, IPv6 or both.", enum=("", "IPv4", "IPv6"))] = ()
+    ip_family_policy: Annotated[
+        str | None,
+        at(
+            17,
+            "SingleStack, PreferDualStack or RequireDualStack.",
+            enum=("PreferDualStack", "RequireDualStack", "SingleStack"),
+        ),
+    ] = None
     allocate_load_balancer_node_ports: Annotated[bool | None, at(20, "Whether a load balancer needs node ports.")] = (
         None
     )
     load_balancer_class: Annotated[str | None, at(21, "Which load balancer it is for.")] = None
-    internal_traffic_policy: Annotated[str | None, at(22, "Cluster or Local: where traffic from pods may go.")] = None
+    internal_traffic_policy: Annotated[
+        str | None, at(22, "Cluster or Local: where traffic from pods may go.", enum=("Cluster", "Local"))
+    ] = None
     traffic_distribution: Annotated[str | None, at(23, "PreferClose: to pods nearby if there are any.")] = None
 
 
@@ -68,7 +86,7 @@ class PortStatus(Struct):
     """How a load balancer's port fares."""
 
     port: Annotated[Int32, at(1, "The port.", required=True)] = 0
-    protocol: Annotated[str, at(2, "Its protocol.", required=True)] = ""
+    protocol: Annotated[str, at(2, "Its protocol.", required=True, enum=("SCTP", "TCP", "UDP"))] = ""
     error: Annotated[str | None, at(3, "What is wrong with it.")] = None
 
 

@@ -187,12 +187,13 @@ def has_only(value: Any, shape: Shape) -> bool:
         fields = shape.fields
         if type(value) is not dict or not value.keys() <= fields.keys():
             return False
-        inner = [(each, fields[key].shape) for key, each in value.items() if type(each) in _HOLDERS]
-        return not inner or all(has_only(each, within) for each, within in inner)
-    if shape.item is None:
-        return True
+        held = [key for key, each in value.items() if type(each) in _HOLDERS]
+        return all(has_only(value[key], fields[key].shape) for key in held)
+    item = shape.item
+    if item is None or not (item.sort == "struct" or item.item):
+        return True  # what it holds, holds nothing
     items = value.values() if type(value) is dict else value
-    return all(has_only(each, shape.item) for each in items if type(each) in _HOLDERS)
+    return all(has_only(each, item) for each in items if type(each) in _HOLDERS)
 
 
 _HOLDERS = (dict, list)

@@ -12,6 +12,31 @@ from app.kinds.base import (
     Struct,
     at,
 )
+from app.kinds.volume_sources import (
+    AWSElasticBlockStoreVolumeSource,
+    AzureDiskVolumeSource,
+    AzureFileVolumeSource,
+    CephFSVolumeSource,
+    CinderVolumeSource,
+    ClusterTrustBundleProjection,
+    CSIVolumeSource,
+    FCVolumeSource,
+    FlexVolumeSource,
+    FlockerVolumeSource,
+    GCEPersistentDiskVolumeSource,
+    GitRepoVolumeSource,
+    GlusterfsVolumeSource,
+    ImageVolumeSource,
+    ISCSIVolumeSource,
+    NFSVolumeSource,
+    PhotonPersistentDiskVolumeSource,
+    PortworxVolumeSource,
+    QuobyteVolumeSource,
+    RBDVolumeSource,
+    ScaleIOVolumeSource,
+    StorageOSVolumeSource,
+    VsphereVirtualDiskVolumeSource,
+)
 
 
 class ObjectFieldSelector(Struct):
@@ -50,7 +75,14 @@ class HostPathVolumeSource(Struct):
     """A file or folder of the node."""
 
     path: Annotated[str, at(1, "Its path on the node.", required=True)] = ""
-    type: Annotated[str, at(2, "What must be there, or is made; empty for no check.")] = ""
+    type: Annotated[
+        str,
+        at(
+            2,
+            "What must be there, or is made; empty for no check.",
+            enum=("", "BlockDevice", "CharDevice", "Directory", "DirectoryOrCreate", "File", "FileOrCreate", "Socket"),
+        ),
+    ] = ""
 
 
 class SecretVolumeSource(Struct):
@@ -66,7 +98,7 @@ class SecretVolumeSource(Struct):
 class ConfigMapVolumeSource(Struct):
     """The keys of a ConfigMap, as files."""
 
-    name: Annotated[str, at(1, "Name of the ConfigMap.", via=(1,))] = ""
+    name: Annotated[str, at(1, "Name of the ConfigMap.", via=(1,), default="")] = ""
     items: Annotated[tuple[KeyToPath, ...], at(2, "Keys to show; all if empty.")] = ()
     default_mode: Annotated[Int32 | None, at(3, "Permissions of the files; 0644 by default.")] = None
     optional: Annotated[bool | None, at(4, "True: it may be missing.")] = None
@@ -101,7 +133,7 @@ class PersistentVolumeClaimVolumeSource(Struct):
 class SecretProjection(Struct):
     """The keys of a Secret, in a projected volume."""
 
-    name: Annotated[str, at(1, "Name of the Secret.", via=(1,))] = ""
+    name: Annotated[str, at(1, "Name of the Secret.", via=(1,), default="")] = ""
     items: Annotated[tuple[KeyToPath, ...], at(2, "Keys to show; all if empty.")] = ()
     optional: Annotated[bool | None, at(4, "True: it may be missing.")] = None
 
@@ -109,7 +141,7 @@ class SecretProjection(Struct):
 class ConfigMapProjection(Struct):
     """The keys of a ConfigMap, in a projected volume."""
 
-    name: Annotated[str, at(1, "Name of the ConfigMap.", via=(1,))] = ""
+    name: Annotated[str, at(1, "Name of the ConfigMap.", via=(1,), default="")] = ""
     items: Annotated[tuple[KeyToPath, ...], at(2, "Keys to show; all if empty.")] = ()
     optional: Annotated[bool | None, at(4, "True: it may be missing.")] = None
 
@@ -138,7 +170,7 @@ class VolumeProjection(Struct):
     )
     config_map: Annotated[ConfigMapProjection | None, at(3, "A ConfigMap.")] = None
     service_account_token: Annotated[ServiceAccountTokenProjection | None, at(4, "A token.")] = None
-    cluster_trust_bundle: Annotated[Opaque | None, at(5, "Trusted certificates.")] = None
+    cluster_trust_bundle: Annotated[ClusterTrustBundleProjection | None, at(5, "Trusted certificates.")] = None
     pod_certificate: Annotated[Opaque | None, at(6, "A certificate of the pod.")] = None
 
 
@@ -158,38 +190,46 @@ class Volume(Struct):
     empty_dir: Annotated[
         EmptyDirVolumeSource | None, at(2, "An empty folder that lives as long as the pod.", via=(2,))
     ] = None
-    gce_persistent_disk: Annotated[Opaque | None, at(3, "A disk of Google Compute Engine.", via=(2,))] = None
-    aws_elastic_block_store: Annotated[Opaque | None, at(4, "A disk of AWS.", via=(2,))] = None
-    git_repo: Annotated[Opaque | None, at(5, "A clone of a git repository; obsolete.", via=(2,))] = None
+    gce_persistent_disk: Annotated[
+        GCEPersistentDiskVolumeSource | None, at(3, "A disk of Google Compute Engine.", via=(2,))
+    ] = None
+    aws_elastic_block_store: Annotated[AWSElasticBlockStoreVolumeSource | None, at(4, "A disk of AWS.", via=(2,))] = (
+        None
+    )
+    git_repo: Annotated[GitRepoVolumeSource | None, at(5, "A clone of a git repository; obsolete.", via=(2,))] = None
     secret: Annotated[SecretVolumeSource | None, at(6, "A Secret.", via=(2,))] = None
-    nfs: Annotated[Opaque | None, at(7, "A folder of an NFS server.", via=(2,))] = None
-    iscsi: Annotated[Opaque | None, at(8, "An iSCSI disk.", via=(2,))] = None
-    glusterfs: Annotated[Opaque | None, at(9, "A GlusterFS volume.", via=(2,))] = None
+    nfs: Annotated[NFSVolumeSource | None, at(7, "A folder of an NFS server.", via=(2,))] = None
+    iscsi: Annotated[ISCSIVolumeSource | None, at(8, "An iSCSI disk.", via=(2,))] = None
+    glusterfs: Annotated[GlusterfsVolumeSource | None, at(9, "A GlusterFS volume.", via=(2,))] = None
     persistent_volume_claim: Annotated[PersistentVolumeClaimVolumeSource | None, at(10, "A claim.", via=(2,))] = None
-    rbd: Annotated[Opaque | None, at(11, "A Ceph block device.", via=(2,))] = None
-    flex_volume: Annotated[Opaque | None, at(12, "A volume of an exec plug-in.", via=(2,))] = None
-    cinder: Annotated[Opaque | None, at(13, "A disk of OpenStack.", via=(2,))] = None
-    cephfs: Annotated[Opaque | None, at(14, "A CephFS folder.", via=(2,))] = None
-    flocker: Annotated[Opaque | None, at(15, "A Flocker volume.", via=(2,))] = None
+    rbd: Annotated[RBDVolumeSource | None, at(11, "A Ceph block device.", via=(2,))] = None
+    flex_volume: Annotated[FlexVolumeSource | None, at(12, "A volume of an exec plug-in.", via=(2,))] = None
+    cinder: Annotated[CinderVolumeSource | None, at(13, "A disk of OpenStack.", via=(2,))] = None
+    cephfs: Annotated[CephFSVolumeSource | None, at(14, "A CephFS folder.", via=(2,))] = None
+    flocker: Annotated[FlockerVolumeSource | None, at(15, "A Flocker volume.", via=(2,))] = None
     downward_api: Annotated[DownwardAPIVolumeSource | None, at(16, "Facts about the pod.", via=(2,))] = msgspec.field(
         default=None, name="downwardAPI"
     )
-    fc: Annotated[Opaque | None, at(17, "A Fibre Channel disk.", via=(2,))] = None
-    azure_file: Annotated[Opaque | None, at(18, "A share of Azure Files.", via=(2,))] = None
+    fc: Annotated[FCVolumeSource | None, at(17, "A Fibre Channel disk.", via=(2,))] = None
+    azure_file: Annotated[AzureFileVolumeSource | None, at(18, "A share of Azure Files.", via=(2,))] = None
     config_map: Annotated[ConfigMapVolumeSource | None, at(19, "A ConfigMap.", via=(2,))] = None
-    vsphere_volume: Annotated[Opaque | None, at(20, "A disk of vSphere.", via=(2,))] = None
-    quobyte: Annotated[Opaque | None, at(21, "A Quobyte volume.", via=(2,))] = None
-    azure_disk: Annotated[Opaque | None, at(22, "A disk of Azure.", via=(2,))] = None
-    photon_persistent_disk: Annotated[Opaque | None, at(23, "A disk of Photon Controller.", via=(2,))] = None
-    portworx_volume: Annotated[Opaque | None, at(24, "A Portworx volume.", via=(2,))] = None
-    scale_io: Annotated[Opaque | None, at(25, "A ScaleIO volume.", via=(2,))] = msgspec.field(
+    vsphere_volume: Annotated[VsphereVirtualDiskVolumeSource | None, at(20, "A disk of vSphere.", via=(2,))] = None
+    quobyte: Annotated[QuobyteVolumeSource | None, at(21, "A Quobyte volume.", via=(2,))] = None
+    azure_disk: Annotated[AzureDiskVolumeSource | None, at(22, "A disk of Azure.", via=(2,))] = None
+    photon_persistent_disk: Annotated[
+        PhotonPersistentDiskVolumeSource | None, at(23, "A disk of Photon Controller.", via=(2,))
+    ] = None
+    portworx_volume: Annotated[PortworxVolumeSource | None, at(24, "A Portworx volume.", via=(2,))] = None
+    scale_io: Annotated[ScaleIOVolumeSource | None, at(25, "A ScaleIO volume.", via=(2,))] = msgspec.field(
         default=None, name="scaleIO"
     )
     projected: Annotated[ProjectedVolumeSource | None, at(26, "Several things in one folder.", via=(2,))] = None
-    storageos: Annotated[Opaque | None, at(27, "A StorageOS volume.", via=(2,))] = None
-    csi: Annotated[Opaque | None, at(28, "A volume of a CSI driver that lives as long as the pod.", via=(2,))] = None
+    storageos: Annotated[StorageOSVolumeSource | None, at(27, "A StorageOS volume.", via=(2,))] = None
+    csi: Annotated[
+        CSIVolumeSource | None, at(28, "A volume of a CSI driver that lives as long as the pod.", via=(2,))
+    ] = None
     ephemeral: Annotated[Opaque | None, at(29, "A claim that is made for the pod and goes with it.", via=(2,))] = None
-    image: Annotated[Opaque | None, at(30, "An OCI image or artifact.", via=(2,))] = None
+    image: Annotated[ImageVolumeSource | None, at(30, "An OCI image or artifact.", via=(2,))] = None
 
 
 class VolumeMount(Struct):
@@ -199,7 +239,9 @@ class VolumeMount(Struct):
     read_only: Annotated[bool, at(2, "True: the container cannot write to it.")] = False
     mount_path: Annotated[str, at(3, "Path in the container.", required=True)] = ""
     sub_path: Annotated[str, at(4, "Part of the volume that is mounted; all of it if empty.")] = ""
-    mount_propagation: Annotated[str, at(5, "None, HostToContainer or Bidirectional.")] = ""
+    mount_propagation: Annotated[
+        str, at(5, "None, HostToContainer or Bidirectional.", enum=("Bidirectional", "HostToContainer", "None"))
+    ] = ""
     sub_path_expr: Annotated[str, at(6, "Like subPath, with $(VAR) filled in from the environment.")] = ""
     recursive_read_only: Annotated[str, at(7, "Disabled, IfPossible or Enabled.")] = ""
     bind_mount_options: Annotated[tuple[str, ...], at(8, "Further options of the bind mount.")] = ()

@@ -10,8 +10,10 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from app.kinds.durations import after as moment_after
 from app.kinds.job import Job
 from app.kinds.pod import Pod, condition
+from app.plans import marks
 
 ANNOTATION = "jobplane.dev/backoff"
 BASE = timedelta(seconds=10)
@@ -35,23 +37,15 @@ def delay(failures: int) -> timedelta:
     return min(BASE * 2 ** min(failures - 1, 10), LONGEST) if failures > 0 else timedelta()
 
 
-def remembered(job: Job) -> Backoff:
+def remembered(job: Job, now: datetime) -> Backoff:
     """What the Job says of earlier failures; what somebody garbled counts as nothing."""
-    failures, _, last_at = job.metadata.annotations.get(ANNOTATION, "").partition(";")
-    try:
-        last = datetime.fromisoformat(last_at)
-        return Backoff(int(failures), last) if last.tzinfo else Backoff()
-    except ValueError:
-        return Backoff()
+    return Backoff(*(marks.read(job.metadata.annotations, ANNOTATION, now) or ()))
 
 
 def noted(annotations: dict[str, str], backoff: Backoff) -> dict[str, str]:
     """The annotations with the back-off in them, or without if there is none; the same dict if nothing changes."""
-    text = f"{backoff.failures};{backoff.last_at:%Y-%m-%dT%H:%M:%SZ}" if backoff.failures and backoff.last_at else None
-    if annotations.get(ANNOTATION) == text:
-        return annotations
-    others = {key: value for key, value in annotations.items() if key != ANNOTATION}
-    return {**others, ANNOTATION: text} if text else others
+    mark = marks.text(backoff.failures, backoff.last_at) if backoff.failures and backoff.last_at else None
+    return marks.noted(annotations, ANNOTATION, mark)
 
 
 def after(backoff: Backoff, succeeded: Sequence[Pod], failed: Sequence[Pod], now: datetime) -> Backoff:
@@ -88,4 +82,4 @@ def _deleted_at(pod: Pod) -> datetime | None:
     meta = pod.metadata
     if not meta.deletion_timestamp:
         return meta.creation_timestamp
-    return meta.deletion_timestamp - timedelta(seconds=meta.deletion_grace_period_seconds or 0)
+    return moment_after(meta.deletion_timestamp, -(meta.deletion_grace_period_seconds or 0))

@@ -57,7 +57,7 @@ def situation(job: Job, pods: list[Pod], now: datetime) -> Situation:
         job=job,
         seen=seen,
         tally=tally(job, seen),
-        backoff=after(remembered(job), seen.succeeded, seen.failed, now),
+        backoff=after(remembered(job, now), seen.succeeded, seen.failed, now),
         last_failed=last_failed(job, seen.failed, now),
         now=now,
     )

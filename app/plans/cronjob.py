@@ -55,7 +55,7 @@ class _Stock:
         """The Job that is due may not be created: tell it now and then, and try again."""
         self.refusal = refusals.refused(self.cron_job, why, now)
         if self.refusal.message:
-            self.say("Warning", "FailedCreate", f"Error creating job: {why}")
+            self.say("Warning", "FailedCreate", f"Error creating job: {self.refusal.message}")
         self.again_at = earliest((self.again_at, self.refusal.again_at))
 
     def plan(self) -> Plan:

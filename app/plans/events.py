@@ -11,19 +11,19 @@ SINGLE_EVENTS = 10  # of one sort in a plan; a Job of a thousand pods must not w
 
 
 def created(job: Job, pods: Sequence[Pod]) -> tuple[Emit, ...]:
-    return _each(job, "SuccessfulCreate", [f"Created pod: {pod.metadata.name}" for pod in pods])
+    return each(job, "Normal", "SuccessfulCreate", [f"Created pod: {pod.metadata.name}" for pod in pods])
 
 
 def deleted(job: Job, pods: Sequence[Pod]) -> tuple[Emit, ...]:
-    return _each(job, "SuccessfulDelete", [f"Deleted pod: {pod.metadata.name}" for pod in pods])
+    return each(job, "Normal", "SuccessfulDelete", [f"Deleted pod: {pod.metadata.name}" for pod in pods])
 
 
-def _each(job: Job, reason: str, messages: Sequence[str]) -> tuple[Emit, ...]:
+def each(job: Job, type_: str, reason: str, messages: Sequence[str]) -> tuple[Emit, ...]:
     """One event a message up to a number, and one more that stands for all the others."""
     single, others = messages[:SINGLE_EVENTS], messages[SINGLE_EVENTS:]
-    emits = [Emit("Normal", reason, message, job) for message in single]
+    emits = [Emit(type_, reason, message, job) for message in single]
     if others:
-        emits.append(Emit("Normal", reason, f"(combined from similar events): {others[-1]}", job, len(others)))
+        emits.append(Emit(type_, reason, f"(combined from similar events): {others[-1]}", job, len(others)))
     return tuple(emits)
 
 

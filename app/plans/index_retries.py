@@ -2,20 +2,24 @@
 
 Used by `app.plans.counting` and `app.plans.scaling`. The number of failures so far stands in an annotation of the
 index's pod and passes from a failed pod to its replacement; hence the last failed pod of an index keeps its finalizer,
-and is not counted yet, until a replacement exists or none is needed. Each index has its own back-off.
+and is not counted yet, until a replacement exists or none is needed. Each index has its own back-off. Who waits for theirs
+stands in the Job's annotation `jobplane.dev/waiting`: nothing rests on it but that each wait is told once.
 """
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from app.kinds.durations import FIRST
 from app.kinds.job import Job
 from app.kinds.pod import Pod
+from app.plans import marks
 from app.plans.backoff import delay, ended_at
 from app.plans.failure_policy import counts, fails_index
 from app.plans.indexes import index_of
 
 FAILURES = "batch.kubernetes.io/job-index-failure-count"
 IGNORED = "batch.kubernetes.io/job-index-ignored-failure-count"
+WAITING = "jobplane.dev/waiting"
 
 
 def is_limited(job: Job) -> bool:
@@ -56,6 +60,21 @@ def last_failed(job: Job, failed: Sequence[Pod], now: datetime) -> dict[int, Pod
 def retry_at(pod: Pod, now: datetime) -> datetime:
     """When a replacement of this failed pod may start."""
     return ended_at(pod, now) + delay(sum(failures_of(pod)) + 1)
+
+
+def waiting(failed: Iterable[Pod]) -> tuple[int, datetime] | None:
+    """How many indexes wait, by their failed pods, and when the youngest of these was created.
+
+    Not when they ended: what a node whose clock is ahead says of that counts as now, whenever now is.
+    """
+    born = [pod.metadata.creation_timestamp or FIRST for pod in failed]
+    return (len(born), max(born)) if born else None
+
+
+def noted(annotations: dict[str, str], failed: Iterable[Pod]) -> dict[str, str]:
+    """The annotations with who waits in them, or without if nobody does; the same dict if nothing changes."""
+    found = waiting(failed)
+    return marks.noted(annotations, WAITING, marks.text(*found) if found else None)
 
 
 def inherited(job: Job, predecessor: Pod | None) -> dict[str, str]:

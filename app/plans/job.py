@@ -12,7 +12,7 @@ from app.kinds.base import Condition
 from app.kinds.job import Job, is_finished
 from app.kinds.owners import controller_of
 from app.kinds.pod import Pod
-from app.plans import events, workloads
+from app.plans import events, trail, workloads
 from app.plans.admission import NO_RULES, Rules
 from app.plans.counting import Situation, settle, situation
 from app.plans.job_admission import admitted
@@ -112,6 +112,7 @@ def _events(step: Step, after: Job) -> Iterable[Emit]:
     yield from events.deleted(job, step.move.delete)
     if step.move.refusal.message:
         yield events.refused(job, step.move.refusal.message)
+    yield from trail.told(step, after)
     new = [each for each in after.status.conditions if each not in job.status.conditions]
     for each in new:
         yield from _told(step, each)

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from app.kinds.base import Condition
 from app.kinds.conditions import with_condition
 from app.kinds.job import Job, JobStatus, UncountedTerminatedPods, is_true
-from app.kinds.pod import is_ready
-from app.plans import refusals
+from app.kinds.pod import Pod, is_ready
+from app.plans import index_retries, refusals
 from app.plans.backoff import Backoff, noted
 from app.plans.counting import Ledger, Situation
 from app.plans.index_retries import is_limited
@@ -36,6 +36,11 @@ class Step(msgspec.Struct, frozen=True):
         return self.outcome is not None and not self.active and not self.terminating
 
     @property
+    def waiting(self) -> list[Pod]:
+        """The failed pods whose index waits for its back-off to end."""
+        return [self.situation.last_failed[index] for index in self.move.waits]
+
+    @property
     def runs(self) -> bool:
         """The Job goes on: no outcome, and nobody deleted it."""
         return self.outcome is None and self.situation.job.metadata.deletion_timestamp is None
@@ -47,6 +52,7 @@ def written(step: Step) -> Job:
     forgets = step.finishes or is_limited(job)  # an index's own back-off is in its pods
     annotations = noted(job.metadata.annotations, Backoff() if forgets else step.situation.backoff)
     annotations = refusals.noted(annotations, step.move.refusal)
+    annotations = index_retries.noted(annotations, step.waiting)
     status = _status(step)
     if status == job.status and annotations is job.metadata.annotations:
         return job

@@ -82,6 +82,7 @@ class Move(msgspec.Struct, frozen=True):
     """Which pods are to start and to stop: a part of a plan, before it is known what that does to the counts.
 
     charged: the quotas as they are once these pods are created. refusal: of pods that are wanted and may not be created.
+    waits: indexes that are due, and when the back-off of each is over; only with a limit for each index.
     """
 
     delete: tuple[Pod, ...] = ()
@@ -89,3 +90,4 @@ class Move(msgspec.Struct, frozen=True):
     again_at: datetime | None = None
     charged: tuple[Update, ...] = ()
     refusal: Refusal = NONE
+    waits: dict[int, datetime] = {}

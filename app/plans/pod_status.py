@@ -73,7 +73,6 @@ def written(pod: Pod, members: Sequence[Member], phase: str, now: datetime, plac
         start_time=old.start_time or now.replace(microsecond=0),
         init_container_statuses=inits,
         container_statuses=apps,
-        observed_generation=pod.metadata.generation or None,
     )
 
 

@@ -28,6 +28,7 @@ from app.kinds.resourcequota import (
     ScopedResourceSelectorRequirement,
 )
 from app.plans import pod_amounts
+from app.plans.refusals import EXCEEDED
 
 Amounts = Mapping[str, Quantity]
 
@@ -224,7 +225,7 @@ def exceeded(quotas: Iterable[ResourceQuota], each: Cost, resource: str, name: s
         over = [key for key, amount in wanted.items() if compare(plus(used.get(key, 0), amount), hard[key]) > 0]
         if over:
             requested, taken, limit = (_listed(amounts, over) for amounts in (wanted, used, hard))
-            why = f"exceeded quota: {quota.metadata.name}, requested: {requested}, used: {taken}, limited: {limit}"
+            why = f"{EXCEEDED}{quota.metadata.name}, requested: {requested}, used: {taken}, limited: {limit}"
             return refused(resource, name, why)
     return None
 

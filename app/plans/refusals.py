@@ -8,10 +8,14 @@ may plan next. It is written together with the event, and goes as soon as nothin
 from datetime import datetime, timedelta
 
 import msgspec
+from msgspec.structs import replace
 
 from app.kinds.base import Object
+from app.kinds.durations import duration_text
+from app.plans import marks
 
 ANNOTATION = "jobplane.dev/refused"
+EXCEEDED = "exceeded quota: "  # what a refusal says for want of room
 BASE = timedelta(seconds=1)
 LONGEST = timedelta(seconds=60)
 
@@ -24,35 +28,43 @@ class Refusal(msgspec.Struct, frozen=True):
     message: str = ""
 
     @property
+    def pause(self) -> timedelta:
+        return min(BASE * 2 ** min(self.times - 1, 10), LONGEST) if self.times > 0 else timedelta()
+
+    @property
     def again_at(self) -> datetime | None:
         """Before this moment it is not told again."""
-        return self.told_at + min(BASE * 2 ** min(self.times - 1, 10), LONGEST) if self.told_at and self.times else None
+        return self.told_at + self.pause if self.told_at and self.times else None
 
 
 NONE = Refusal()
 
 
-def remembered(owner: Object) -> Refusal:
+def remembered(owner: Object, now: datetime) -> Refusal:
     """What the owner says of earlier refusals; what somebody garbled counts as nothing."""
-    times, _, told_at = owner.metadata.annotations.get(ANNOTATION, "").partition(";")
-    try:
-        told = datetime.fromisoformat(told_at)
-        return Refusal(int(times), told) if told.tzinfo else NONE
-    except ValueError:
-        return NONE
+    return Refusal(*(marks.read(owner.metadata.annotations, ANNOTATION, now) or ()))
 
 
-def refused(owner: Object, message: str, now: datetime) -> Refusal:
-    """One more refusal, to be told if it is time."""
-    before = remembered(owner)
-    quiet = before.again_at is not None and now < before.again_at
-    return before if quiet else Refusal(before.times + 1, now, message)
+def refused(owner: Object, why: str, now: datetime) -> Refusal:
+    """One more refusal, to be told if it is time, with when it is tried again."""
+    before = remembered(owner, now)
+    if before.again_at is not None and now < before.again_at:
+        return before
+    refusal = Refusal(before.times + 1, now)
+    return replace(refusal, message=f"{why}; {_when(refusal, why)}") if why else refusal
+
+
+def _when(refusal: Refusal, why: str) -> str:
+    """Whoever refused wakes the owner. A quota does so when something leaves it, so of other times nobody need know.
+
+    No moments: an event that says the same again is counted, not written again.
+    """
+    if EXCEEDED in why:
+        return "tried again as soon as the quota has room"
+    return f"tried again in {duration_text(refusal.pause)}, or as soon as the rules change"
 
 
 def noted(annotations: dict[str, str], refusal: Refusal) -> dict[str, str]:
     """The annotations with the refusal in them, or without if there is none; the same dict if nothing changes."""
-    text = f"{refusal.times};{refusal.told_at:%Y-%m-%dT%H:%M:%SZ}" if refusal.told_at else None
-    if annotations.get(ANNOTATION) == text:
-        return annotations
-    others = {key: value for key, value in annotations.items() if key != ANNOTATION}
-    return {**others, ANNOTATION: text} if text else others
+    mark = marks.text(refusal.times, refusal.told_at) if refusal.told_at else None
+    return marks.noted(annotations, ANNOTATION, mark)

@@ -70,7 +70,7 @@ def _start_retried_indexes(situation: Situation, count: int, names: Names) -> Mo
     last, now = situation.last_failed, situation.now
     waits = {index: moment for index in pending if index in last and (moment := retry_at(last[index], now)) > now}
     move = _start_indexes(situation, [index for index in pending if index not in waits], names)
-    return Move(create=move.create, again_at=earliest((move.again_at, *waits.values())))
+    return Move(create=move.create, again_at=earliest((move.again_at, *waits.values())), waits=waits)
 
 
 def _start_indexes(situation: Situation, indexes: Sequence[int], names: Names) -> Move:
@@ -84,8 +84,8 @@ def pending_indexes(situation: Situation, count: int) -> list[int]:
     seen, tally = situation.seen, situation.tally
     pods = [*seen.active, *seen.terminating] if replaces_failed_only(situation.job) else seen.active
     busy = {index for pod in pods if (index := index_of(pod)) is not None}
-    busy.update(tally.failed_indexes)
-    return tally.completed.first_missing(count, situation.job.spec.completions or 0, busy)
+    settled = tally.completed.union(tally.failed_indexes)
+    return settled.first_missing(count, situation.job.spec.completions or 0, busy)
 
 
 def to_stop(job: Job, active: Sequence[Pod], surplus: int) -> list[Pod]:
@@ -100,7 +100,15 @@ def to_stop(job: Job, active: Sequence[Pod], surplus: int) -> list[Pod]:
     return [*chosen, *by_worth(pod for pod in active if pod.metadata.uid not in known)[:missing]]
 
 
+def _one_each(job: Job, active: Sequence[Pod]) -> bool:
+    """Each has an index of its own, as nearly always."""
+    indexes = {index for pod in active if (index := index_of(pod)) is not None}
+    return len(indexes) == len(active) and max(indexes, default=-1) < (job.spec.completions or 0)
+
+
 def _misplaced(job: Job, active: Sequence[Pod]) -> list[Pod]:
+    if _one_each(job, active):
+        return []
     misplaced: list[Pod] = []
     holders: dict[int | None, list[Pod]] = {}
     for pod in active:

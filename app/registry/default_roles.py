@@ -73,12 +73,16 @@ _ADMIN = [
     _rule(("create",), "authorization.k8s.io", "localsubjectaccessreviews"),
     _rule((*_WRITE, *_READ), GROUP, "rolebindings", "roles"),
 ]
+_APPS = ("daemonsets", "deployments", "replicasets", "statefulsets")  # of which there are none: `app.api.absent`
 _EDIT = [
     _rule(_READ, "", *_STREAMS, "secrets"),
     _rule(("impersonate",), "", "serviceaccounts"),
     _rule(_WRITE, "", "pods", *_STREAMS),
     _rule(("create",), "", "pods/eviction"),
     _rule(_WRITE, "", "configmaps", "events", "persistentvolumeclaims", "secrets", "serviceaccounts", "services"),
+    _rule(_WRITE, "", "replicationcontrollers"),
+    _rule(_WRITE, "apps", *_APPS),
+    _rule(_WRITE, "networking.k8s.io", "ingresses"),
     _rule(("create",), "", "serviceaccounts/token"),
     _rule(_WRITE, "batch", "cronjobs", "jobs"),
     _rule((*_WRITE, *_READ), "coordination.k8s.io", "leases"),
@@ -87,7 +91,9 @@ _VIEW = [
     _rule(_READ, "", "configmaps", "endpoints", "persistentvolumeclaims", "pods", "serviceaccounts", "services"),
     _rule(_READ, "", "bindings", "events", "limitranges", "namespaces/status", "pods/log", "pods/status"),
     _rule(_READ, "", "resourcequotas", "resourcequotas/status"),
-    _rule(_READ, "", "namespaces"),
+    _rule(_READ, "", "namespaces", "replicationcontrollers"),
+    _rule(_READ, "apps", *_APPS),
+    _rule(_READ, "networking.k8s.io", "ingresses"),
     _rule(_READ, "batch", "cronjobs", "cronjobs/status", "jobs", "jobs/status"),
     _rule(_READ, "metrics.k8s.io", "nodes", "pods"),
 ]

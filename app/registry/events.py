@@ -21,7 +21,7 @@ from app.store import Key, Write
 MEMORY = 4096  # keys remembered, of each sort
 MANY = 10  # messages of one sort within `SPAN` that are still told one by one, and one more
 SPAN = timedelta(minutes=10)
-BURST = 25  # events about one object
+BURST = 25  # events about one object, of one reason: what happens often may not drown what matters
 REFILL = timedelta(minutes=5)  # after which one more may be told
 COMBINED = "(combined from similar events): "
 
@@ -85,7 +85,7 @@ class Draft:
             count = known.count + new.count
             new = replace(known, count=count, last_timestamp=self._now, message=new.message)
         self._seen[key] = new
-        if self._is_allowed(about):
+        if self._is_allowed((*about, new.reason)):
             self._write(new, known)
 
     def _write(self, new: Event, known: Event | None) -> None:

@@ -96,14 +96,15 @@ async def create(
     dry_run: bool = False,
 ) -> Answer:
     """Create `obj` in `namespace`; 409 if the name is taken, 404 or 403 for a namespace that is absent or going."""
-    obj = await registry.gangs.fitted(namespace, obj)
+    given, obj = obj, await registry.gangs.fitted(namespace, obj)
     again = {"Conflict"} if obj.metadata.name else {"Conflict", "AlreadyExists"}
     for attempt in range(_TRIES):
         rules = await registry.admission.rules(namespace)
         try:
             async with registry.admission.turn(namespace, rules):
                 ready, charged = await _admitted(registry, kind, namespace, obj, by)
-                return await _store_new(registry, kind, ready, charged, dry_run)
+                made = await _store_new(registry, kind, ready, charged, dry_run)
+                return Answer(made, tuple(kind.warnings(_as_asked(ready, given), None)))
         except ApiError as error:
             if error.reason not in again or attempt == _TRIES - 1:
                 raise
@@ -153,7 +154,7 @@ def new(
         managed_fields=None,
     )
     drafted = kind.prepare(msgspec.structs.replace(obj, metadata=metadata))
-    made: Object = kind.prepare(kind.on_create(drafted, now))
+    made: Object = kind.on_create(drafted, now)
     if by is not None:  # owns what it sent and its defaults, not what admission and the kind have added
         own = as_sent(kind.prepare(given), given) if isinstance(given, Pod) else drafted
         made = with_entries(made, after_create(kind, own, given.metadata.managed_fields, by))
@@ -169,23 +170,29 @@ def _check_namespace(kind: Kind, namespace: str, sent: ObjectMeta) -> None:
         )
 
 
+def _as_asked(made: Object, given: Object) -> Object:
+    """What to warn its client of: not of what admission has added to a pod."""
+    if isinstance(made, Pod) and isinstance(given, Pod):
+        return msgspec.structs.replace(made, spec=given.spec)
+    return made
+
+
 def _within(pod: Pod, namespace: str) -> Pod:
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))
 
 
-async def _store_new(registry: Registry, kind: Kind, obj: Object, charged: Sequence[Update], dry_run: bool) -> Answer:
+async def _store_new(registry: Registry, kind: Kind, obj: Object, charged: Sequence[Update], dry_run: bool) -> bytes:
     write = write_of(kind, obj, "A")
-    warnings = tuple(kind.warnings(obj, None))
     writes = [write, guard(Key(NAMESPACES, "", obj.metadata.namespace))] if kind.namespaced else [write]
     if dry_run:
         await _check_new(registry, kind, writes)
-        return Answer(write.body, warnings)
+        return write.body
     writes += [write_of(QUOTA, each.object, "M", each.old) for each in charged]
     try:
         revision = (await registry.store.commit(writes))[0]
     except Conflict as conflict:
         raise await _why_not(registry, kind, write.key, conflict) from conflict
-    return Answer(versioned(write.body, revision), warnings)
+    return versioned(write.body, revision)
 
 
 async def _check_new(registry: Registry, kind: Kind, writes: list[Write]) -> None:
@@ -236,15 +243,20 @@ async def update(
     dry_run: bool = False,
 ) -> Answer:
     """Replace the object, or its status, by what was sent."""
-    return await edit(registry, kind, namespace, name, lambda _: sent, Terms(status=status, dry_run=dry_run))
+    terms = Terms(status=status, uid=sent.metadata.uid, dry_run=dry_run)
+    return await edit(registry, kind, namespace, name, lambda _: sent, terms)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """Whether an edit is of the status, who is on record for it, and whether it is only for show."""
+    """Whether an edit is of the status, who is on record for it, which object it is for, and whether it is only for show.
+
+    A `uid` that is not the object's is a conflict. One that the edit itself would set is a change that is not allowed.
+    """
 
     status: bool = False
     by: Writer | None = None
+    uid: str = ""
     dry_run: bool = False
 
 
@@ -255,13 +267,15 @@ async def edit(
     for _ in range(_TRIES):
         head = await find(registry, kind, namespace, name)
         old = decode(kind, head)
+        check_preconditions(kind, old, Preconditions(uid=terms.uid))
         sent = await registry.gangs.fitted(namespace, change(old), old)
         _check_identity(kind, sent, old)
         try:
             made = revised(kind, sent, old, terms)
             await registry.gangs.check_update(made, old)
             await registry.admission.check_update(made)
-            return await _store_next(registry, kind, old, made, terms.dry_run)
+            body = await _store_next(registry, kind, old, made, terms.dry_run)
+            return Answer(body, () if terms.status else tuple(kind.warnings(made, old)))
         except Conflict:  # somebody was quicker; a client that pinned a version is told by _check_identity
             continue
     raise errors.conflict(kind.resource, name)
@@ -277,9 +291,6 @@ def _check_identity(kind: Kind, sent: Object, old: Object) -> None:
         raise errors.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-    if meta.uid and meta.uid != old.metadata.uid:
-        why = f"Precondition failed: UID in precondition: {meta.uid}, UID in object meta: {old.metadata.uid}"
-        raise errors.conflict(kind.resource, old.metadata.name, why)
     if meta.resource_version and meta.resource_version != old.metadata.resource_version:
         raise errors.conflict(kind.resource, old.metadata.name)
 
@@ -307,7 +318,7 @@ def _next_metadata(sent: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
         sent,
         name=old.name,
         namespace=old.namespace,
-        uid=old.uid,
+        uid=sent.uid or old.uid,
         generate_name=old.generate_name,
         creation_timestamp=sent.creation_timestamp or old.creation_timestamp,
         deletion_timestamp=old.deletion_timestamp,
@@ -330,14 +341,13 @@ def _without_status(kind: Kind, sent: Object, old: Object) -> Object:
     return msgspec.structs.replace(sent, status=cast("Any", old).status) if kind.has_status else sent
 
 
-async def _store_next(registry: Registry, kind: Kind, old: Object, made: Object, dry_run: bool) -> Answer:
-    warnings = tuple(kind.warnings(made, old))
+async def _store_next(registry: Registry, kind: Kind, old: Object, made: Object, dry_run: bool) -> bytes:
     write = write_of(kind, made, "D" if deletion.is_over(kind, made) else "M", old)
     unchanged = made == old
     if dry_run or unchanged:
-        return Answer(versioned(write.body, write.expected), warnings)
+        return versioned(write.body, write.expected)
     revision = (await registry.store.commit([write]))[0]
-    return Answer(versioned(write.body, revision), warnings)
+    return versioned(write.body, revision)
 
 
 def _refuse(kind: Kind, obj: Object, causes: list[Cause]) -> None:
@@ -350,7 +360,7 @@ async def rewrite(registry: Registry, kind: Kind, namespace: str, name: str, cha
     for _ in range(_TRIES):
         old = decode(kind, await find(registry, kind, namespace, name))
         try:
-            return await _store_next(registry, kind, old, change(old), dry_run=False)
+            return Answer(await _store_next(registry, kind, old, change(old), dry_run=False))
         except Conflict:
             continue
     raise errors.conflict(kind.resource, name)

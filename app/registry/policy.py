@@ -37,10 +37,13 @@ class Policy:
 
     async def mirror(self) -> Mirror:
         """The objects of the kinds in `POLICY`, by key."""
+        if (mirror := self._newest()) is not None:
+            return mirror
         async with self._lock:
-            if self._mirror is not None and self._since == self._store.feed.unbroken_since:
-                return self._mirror
-            return await self._filled()
+            return self._newest() or await self._filled()
+
+    def _newest(self) -> Mirror | None:
+        return self._mirror if self._since == self._store.feed.unbroken_since else None
 
     async def _filled(self) -> Mirror:
         if self._mirror is not None:

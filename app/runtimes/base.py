@@ -30,27 +30,100 @@ class Mount:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Dns:
+    """What a pod's resolv.conf says."""
+
+    servers: Sequence[str] = ()
+    searches: Sequence[str] = ()
+    options: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class SandboxSpec:
-    """A pod's shared surroundings. `annotations` reach the simulated runtime's `jobplane.dev/simulate`."""
+    """A pod's shared surroundings. `annotations` reach the simulated runtime's `jobplane.dev/simulate`.
+
+    host_network, host_pid, host_ipc: the pod shares these with the node.
+    share_pid: its containers see each other's processes.
+    dns:       None leaves it to the runtime.
+    """
 
     pod_uid: str
     namespace: str
     name: str
     hostname: str = ""
     annotations: Mapping[str, str] = field(default_factory=dict)
+    host_network: bool = False
+    host_pid: bool = False
+    host_ipc: bool = False
+    share_pid: bool = False
+    dns: Dns | None = None
+
+
+class Sandbox(NamedTuple):
+    """A pod's surroundings as they are. `ip` is empty where pods share the node's address."""
+
+    pod_uid: str
+    ip: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a container may use and is sure to get: thousandths of a CPU, bytes of memory; None: no bound."""
+
+    cpu: int | None = None
+    memory: int | None = None
+    cpu_request: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Security:
+    """With which rights a container runs; None and empty leave it to the image and the runtime.
+
+    groups:   supplementary ones, fsGroup among them.
+    add, drop: capabilities, without CAP_; ALL stands for all.
+    seccomp:  RuntimeDefault, Unconfined, or the path of a profile.
+    """
+
+    user: int | None = None
+    group: int | None = None
+    groups: Sequence[int] = ()
+    add: Sequence[str] = ()
+    drop: Sequence[str] = ()
+    privileged: bool = False
+    read_only_root: bool = False
+    no_new_privileges: bool = False
+    seccomp: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerSpec:
-    """Fully resolved: nothing is left to look up. `command` is argv; empty means the image's own."""
+    """Fully resolved: nothing is left to look up.
+
+    command:   replaces the image's entry point, unless empty; `args` its arguments (its own count only without command).
+    stdin, tty: whether standard input stays open for `attach`, and whether there is a terminal.
+    stdin_once: standard input ends with the first who attached to it.
+    devices:   device files of the host that it may use.
+    """
 
     key: ContainerKey
     image: str
     command: Sequence[str]
     env: Mapping[str, str]
+    args: Sequence[str] = ()
     working_dir: str = ""
     mounts: Sequence[Mount] = ()
     termination_message_path: str = "/dev/termination-log"
+    limits: Limits = Limits()
+    security: Security = Security()
+    stdin: bool = False
+    stdin_once: bool = False
+    tty: bool = False
+    devices: Sequence[str] = ()
+
+    @property
+    def argv(self) -> list[str]:
+        """The whole command line, where there is no image to fill it up."""
+        return [*self.command, *self.args]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -100,6 +173,67 @@ class StartError(Exception):
         self.exit_code = exit_code
 
 
+class Unsupported(Exception):
+    """This runtime, or this machine, has no such thing; the text says what is missing."""
+
+
+class Image(NamedTuple):
+    """An image that the node has: its id, the names that it goes by, its bytes."""
+
+    id: str
+    names: Sequence[str]
+    size: int
+
+
+class Login(NamedTuple):
+    """To a registry."""
+
+    username: str
+    password: str
+
+
+class PullError(Exception):
+    """An image that cannot be had; `reason` as the kubelet gives it: ErrImagePull, InvalidImageName, ..."""
+
+    def __init__(self, message: str, reason: str = "ErrImagePull") -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class Session(Protocol):
+    """A command that runs in a container, or a container's own process, with its streams."""
+
+    async def write(self, data: bytes) -> None:
+        """To its standard input; harmless once that has ended."""
+
+    async def end_input(self) -> None: ...
+
+    async def resize(self, width: int, height: int) -> None: ...
+
+    def output(self) -> AsyncIterator[tuple[Literal["stdout", "stderr"], bytes]]:
+        """Everything that it writes, until it has ended. A terminal has stdout only. May be read once."""
+
+    async def exit_code(self) -> int:
+        """Once `output` is through."""
+
+    async def close(self) -> None:
+        """Hang up. A command started by `execute` is killed; what was attached to goes on."""
+
+
+class Pipe(Protocol):
+    """A connection to a port in a pod."""
+
+    async def read(self) -> bytes:
+        """Some bytes; empty at the end."""
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def end(self) -> None:
+        """Nothing more will be written."""
+
+    async def close(self) -> None: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class RuntimeInfo:
     """What a runtime is and can do; `name` and `version` end up in the Node's containerRuntimeVersion."""
@@ -109,6 +243,11 @@ class RuntimeInfo:
     survives_agent: bool  # containers go on when the agent is killed
     mounts: bool = True  # containers may have mounts; without this a mount is a StartError
     runs_commands: bool = True  # False: it only pretends
+    images: bool = False  # containers come from images, which are pulled; without this `image` means nothing
+    pod_network: bool = False  # every pod has an address of its own
+    limits: bool = False  # memory and CPU are kept within limits, and OOMKilled is told
+    security: bool = False  # users, capabilities, a read-only root
+    terminals: bool = False  # `tty` works
 
 
 class Runtime(Protocol):
@@ -116,8 +255,29 @@ class Runtime(Protocol):
 
     async def info(self) -> RuntimeInfo: ...
 
-    async def run_sandbox(self, spec: SandboxSpec) -> None:
-        """Prepare the pod's surroundings. An existing sandbox of the same uid is kept."""
+    async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
+        """Prepare the pod's surroundings. An existing sandbox of the same uid is kept, if it still stands."""
+
+    async def sandboxes(self) -> Sequence[Sandbox]:
+        """Every sandbox that stands, whoever made it."""
+
+    async def images(self) -> Sequence[Image]:
+        """What the node has; nothing where images mean nothing."""
+
+    async def pull(self, image: str, login: Login | None = None) -> str:
+        """Fetch an image; its id. Raises PullError."""
+
+    async def remove_image(self, image_id: str) -> None:
+        """With all its names; fine if it is gone. One in use is kept."""
+
+    async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool = False) -> Session:
+        """Run a command in a running container. Raises StartError if it cannot be, Unsupported."""
+
+    async def attach(self, key: ContainerKey) -> Session:
+        """The streams of a running container's own process, from now on. Raises Unsupported."""
+
+    async def dial(self, pod_uid: str, port: int) -> Pipe:
+        """Connect to a port on a pod's loopback. Raises ConnectionError, Unsupported."""
 
     async def start_container(self, spec: ContainerSpec) -> None:
         """Start it unless it was ever started. Raises StartError."""

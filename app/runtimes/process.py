@@ -31,6 +31,7 @@ from app.runtimes import (
     process_table,
     process_usage,
 )
+from app.runtimes.bare import Imageless, Streamless
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
@@ -38,6 +39,7 @@ from app.runtimes.base import (
     ContainerUsage,
     LogChunk,
     RuntimeInfo,
+    Sandbox,
     SandboxSpec,
     StartError,
 )
@@ -70,7 +72,7 @@ class _Container:
         return self.process
 
 
-class ProcessRuntime:
+class ProcessRuntime(Imageless, Streamless):
     """See `base.Runtime`. Made inside a running event loop. One at a time may use `root`: RuntimeError otherwise.
 
     cgroup_folder: where to make a cgroup for each container; no cgroups without it.
@@ -97,11 +99,15 @@ class ProcessRuntime:
     async def info(self) -> RuntimeInfo:
         return RuntimeInfo(name="process", version=VERSION, survives_agent=True, mounts=bool(self._usable_bubblewrap()))
 
-    async def run_sandbox(self, spec: SandboxSpec) -> None:
+    async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
         pod = self._root / checked(spec.pod_uid)
         for folder in (pod, pod / HOME):
             folder.mkdir(mode=0o700, exist_ok=True)
         self._pods.setdefault(spec.pod_uid, {})
+        return Sandbox(spec.pod_uid)
+
+    async def sandboxes(self) -> Sequence[Sandbox]:
+        return [Sandbox(uid) for uid in self._pods]
 
     async def start_container(self, spec: ContainerSpec) -> None:
         await asyncio.sleep(0)  # of many starts at once, each lets the loop have its turn
@@ -268,7 +274,7 @@ class ProcessRuntime:
         except (OSError, ValueError) as error:
             for _, pidfd in shims:
                 os.close(pidfd)
-            raise StartError(f'exec: "{spec.command[0] if spec.command else ""}": {error}') from error
+            raise StartError(f'exec: "{spec.argv[0] if spec.argv else ""}": {error}') from error
         return self._watched(folder, *shims[0])
 
     def _watched(self, folder: Folder, shim: Identity | None, pidfd: int) -> _Container:
@@ -383,7 +389,7 @@ def _recorded(spec: ContainerSpec) -> dict[str, object]:
     return {
         "key": spec.key._asdict(),
         "image": spec.image,
-        "command": list(spec.command),
+        "command": spec.argv,
         "workingDir": spec.working_dir,
         "mounts": [{"source": str(mount.source), "target": mount.target} for mount in spec.mounts],
     }

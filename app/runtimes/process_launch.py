@@ -48,7 +48,7 @@ class Launch:
 
 def resolve(spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callable[[], str]) -> Launch:
     """What to execute. `bubblewrap` gives the program, or "" where it cannot be used. Raises StartError."""
-    if not spec.command:
+    if not spec.argv:
         raise StartError(f'the process runtime runs no images, so the command of image "{spec.image}" is not known')
     env = {"PATH": PATH, "HOME": str(home), **spec.env}
     mounts = list(spec.mounts)
@@ -58,8 +58,8 @@ def resolve(spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callabl
         folder.write("message", b"")
         mounts.append(Mount(source=folder.path / "message", target=spec.termination_message_path))
     working_dir = _working_dir(spec.working_dir or str(home), mounts)
-    _check_command(spec.command[0], env["PATH"], working_dir, mounts)
-    launch = Launch(command=list(spec.command), env=env, working_dir=working_dir)
+    _check_command(spec.argv[0], env["PATH"], working_dir, mounts)
+    launch = Launch(command=list(spec.argv), env=env, working_dir=working_dir)
     if mounts:
         program = bubblewrap()
         if not program:

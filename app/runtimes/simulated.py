@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Protocol
 from zlib import crc32
 
+from app.runtimes.bare import Imageless, Streamless
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
@@ -19,6 +20,7 @@ from app.runtimes.base import (
     ContainerUsage,
     LogChunk,
     RuntimeInfo,
+    Sandbox,
     SandboxSpec,
     StartError,
 )
@@ -56,7 +58,7 @@ class _Pod:
     runs: dict[ContainerKey, _Run] = field(default_factory=dict)
 
 
-class SimulatedRuntime:
+class SimulatedRuntime(Imageless, Streamless):
     """See `base.Runtime`. `later(seconds, call)` sets timers; without it the running loop does."""
 
     def __init__(self, now: Callable[[], datetime], later: Later | None = None) -> None:
@@ -69,10 +71,14 @@ class SimulatedRuntime:
     async def info(self) -> RuntimeInfo:
         return RuntimeInfo(name="simulated", version="1.0", survives_agent=False, runs_commands=False)
 
-    async def run_sandbox(self, spec: SandboxSpec) -> None:
+    async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
         if spec.pod_uid not in self._pods:
             owner = spec.namespace, spec.name.rpartition("-")[0] or spec.name
             self._pods[spec.pod_uid] = _Pod(spec.annotations.get(ANNOTATION, ""), owner)
+        return Sandbox(spec.pod_uid)
+
+    async def sandboxes(self) -> Sequence[Sandbox]:
+        return [Sandbox(uid) for uid in self._pods]
 
     async def start_container(self, spec: ContainerSpec) -> None:
         pod = self._pods.get(spec.key.pod_uid)

@@ -6,7 +6,7 @@ revisions it was planned from, so a stale plan is refused, never applied.
 
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -19,11 +19,14 @@ from app.store.read import Head
 log = logging.getLogger(__name__)
 Listener = Callable[[Key, Object | None, Object | None], None]
 """(key, before, now): called for every change, in order; None where the object does not exist."""
+Shorten = Callable[[Object], Object | None]
+"""What is to be kept of an object in its place; None for the whole of it."""
 
 
 class Mirror:
-    def __init__(self, types: dict[str, type[Object]]) -> None:
+    def __init__(self, types: dict[str, type[Object]], shorten: Mapping[str, Shorten] | None = None) -> None:
         self.kinds = tuple(types)
+        self._shorten = shorten or {}  # by kind
         self._decoders = {kind: msgspec.json.Decoder(type_) for kind, type_ in types.items()}
         self._objects: dict[str, dict[Key, Object]] = {kind: {} for kind in types}
         self._owned: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
@@ -34,14 +37,15 @@ class Mirror:
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    def load(self, heads: Iterable[Head], revision: int) -> None:
-        """Start from what is stored; objects that are gone meanwhile are dropped."""
-        heads = list(heads)
-        kept = {head.key for head in heads}
-        for key in [key for objects in self._objects.values() for key in objects if key not in kept]:
-            self._put(key, None)
+    def load(self, heads: Iterable[Head]) -> None:
+        """Take in a part of what is stored."""
         for head in heads:
             self._put(head.key, self._decoders[head.key.kind].decode(head.wire))
+
+    def start_at(self, revision: int, kept: Container[Key]) -> None:
+        """All is loaded: drop what is not among `kept`, and follow the feed from this revision."""
+        for key in [key for objects in self._objects.values() for key in objects if key not in kept]:
+            self._put(key, None)
         self.revision = revision
 
     def apply(self, changes: Sequence[Change]) -> None:
@@ -84,13 +88,14 @@ class Mirror:
     def _put(self, key: Key, now: Object | None) -> None:
         objects = self._objects[key.kind]
         before = objects.get(key)
-        if before is not None and (uid := controller_uid(before)):
-            owned = self._owned[uid]
-            del owned[key]
-            if not owned:
-                del self._owned[uid]
+        shorten = self._shorten.get(key.kind)
+        short = shorten(now) if shorten and now is not None else None
+        if before is not None:
+            self._disown(key, before)
         if now is None:
             objects.pop(key, None)
+        elif short is not None:
+            objects[key] = now = short
         else:
             objects[key] = now
             if uid := controller_uid(now):
@@ -99,6 +104,13 @@ class Mirror:
             for listener in self._listeners:
                 listener(key, before, now)
 
+    def _disown(self, key: Key, before: Object) -> None:
+        uid = controller_uid(before)
+        if uid and (owned := self._owned.get(uid)):
+            owned.pop(key, None)
+            if not owned:
+                del self._owned[uid]
+
     def get(self, key: Key) -> Object | None:
         return self._objects[key.kind].get(key)
 
@@ -106,5 +118,5 @@ class Mirror:
         return self._objects[kind].values()
 
     def owned(self, uid: str) -> list[Object]:
-        """The objects whose controller has this UID."""
+        """The objects whose controller has this UID, but for those that are kept short."""
         return list(self._owned.get(uid, {}).values())

@@ -27,6 +27,7 @@ _WRITER_SETTINGS = {
     "idle_in_transaction_session_timeout": "10s",
     "application_name": "jobplane writer",
 }
+FILL_ROWS = 1_000  # objects read together to fill a mirror
 _READER_SETTINGS = {"jit": "off", "statement_timeout": "60s", "application_name": "jobplane reader"}
 _LISTENER_SETTINGS = {"application_name": "jobplane listener"}
 
@@ -94,11 +95,25 @@ class Store:
     async def fill(self, mirror: Mirror) -> None:
         """Load a mirror and let it follow the feed from there."""
         revision = await self.revision()
-        pages = [await self.list(Query(kind=kind)) for kind in mirror.kinds]
-        mirror.load([head for page in pages for head in page.heads], revision)
-        # Lists were read one after another, each newer than `revision`: what they already hold is applied again, which
+        kept: set[Key] = set()
+        for kind in mirror.kinds:
+            async for heads in self._all_of(kind):
+                mirror.load(heads)
+                kept.update(head.key for head in heads)
+        mirror.start_at(revision, kept)
+        # Pages were read one after another, each newer than `revision`: what they already hold is applied again, which
         # is harmless, because a change carries the whole object.
         await reaching(self.feed.listen(mirror.apply, since=revision))
+
+    async def _all_of(self, kind: str) -> AsyncIterator[Sequence[Head]]:
+        """All objects of a kind, page by page: not all of their bytes are held at once."""
+        after: tuple[str, str] | None = None
+        while True:
+            page = await self.list(Query(kind=kind, after=after, limit=FILL_ROWS))
+            yield page.heads
+            if not page.more:
+                return
+            after = (page.heads[-1].key.namespace, page.heads[-1].key.name)
 
     async def logs_grew(self, seconds: float) -> None:
         """Return when some log has grown, or after a time."""

@@ -2,11 +2,14 @@
 
 from benchmarks.cases import (
     api_rate,
+    cron_minute,
+    huge_job,
     idle_memory,
     indexed_job,
     list_pods,
     many_jobs,
     pod_start,
+    resumed_jobs,
     start_up,
     watch_delivery,
     writes,
@@ -22,4 +25,7 @@ CASES = (
     list_pods.CASE,
     writes.CASE,
     api_rate.CASE,
+    huge_job.CASE,
+    resumed_jobs.CASE,
+    cron_minute.CASE,
 )

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 
+from app.runtimes.bare import Imageless, Streamless
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
@@ -12,12 +13,13 @@ from app.runtimes.base import (
     ContainerUsage,
     LogChunk,
     RuntimeInfo,
+    Sandbox,
     SandboxSpec,
     StartError,
 )
 
 
-class FakeRuntime:
+class FakeRuntime(Imageless, Streamless):
     """It outlives agents. `started` holds every start that was carried out, in order; `stops` every request to stop."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
@@ -27,7 +29,7 @@ class FakeRuntime:
         self.logs: dict[ContainerKey, bytes] = {}
         self.started: list[ContainerKey] = []
         self.stops: list[tuple[ContainerKey, timedelta]] = []
-        self.sandboxes: set[str] = set()
+        self.standing: set[str] = set()
         self.removed: list[str] = []
         self.refusals: dict[str, StartError] = {}
         self.stubborn: set[str] = set()
@@ -58,8 +60,12 @@ class FakeRuntime:
     async def info(self) -> RuntimeInfo:
         return RuntimeInfo(name="fake", version="1", survives_agent=True)
 
-    async def run_sandbox(self, spec: SandboxSpec) -> None:
-        self.sandboxes.add(spec.pod_uid)
+    async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
+        self.standing.add(spec.pod_uid)
+        return Sandbox(spec.pod_uid)
+
+    async def sandboxes(self) -> Sequence[Sandbox]:
+        return [Sandbox(uid) for uid in self.standing]
 
     async def start_container(self, spec: ContainerSpec) -> None:
         if spec.key.name in self.refusals:
@@ -81,7 +87,7 @@ class FakeRuntime:
             await self._ended.wait_for(lambda: key not in self.containers or self.containers[key].state == "exited")
 
     async def remove_sandbox(self, pod_uid: str) -> None:
-        self.sandboxes.discard(pod_uid)
+        self.standing.discard(pod_uid)
         self.removed.append(pod_uid)
         for key in [key for key in self.containers if key.pod_uid == pod_uid]:
             del self.containers[key]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.agent.environment import ConfigError, Lookup, argv, expand, resolve
+from app.agent.environment import ConfigError, Lookup, expand, expanded, resolve
 from app.kinds.base import ObjectMeta
 from app.kinds.configmap import ConfigMap
 from app.kinds.container import (
@@ -62,7 +62,7 @@ def test_expand(text: str, expected: str) -> None:
 
 
 def test_a_command_sees_the_environment() -> None:
-    assert argv(Container(command=("echo", "$(A)"), args=("$(A)b",)), {"A": "1"}) == ["echo", "1", "1b"]
+    assert expanded(("echo", "$(A)", "$(A)b"), {"A": "1"}) == ["echo", "1", "1b"]
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from app.api.auth import MASTERS, User
 from app.api.connection import Connection
 from app.api.tokens import issue
 from app.registry.objects import Registry
+from tests.conftest import NO_TLS
 
 
 @asynccontextmanager
@@ -48,5 +49,6 @@ async def url(registry: Registry) -> AsyncIterator[str]:
 async def admin(registry: Registry, url: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client that may do everything."""
     token = await issue(registry, User(name="admin", groups=(MASTERS,)))
-    async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {token}"}, timeout=30) as client:
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30, verify=NO_TLS) as client:
         yield client

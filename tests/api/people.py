@@ -9,6 +9,7 @@ import httpx
 from app.api.auth import User
 from app.api.tokens import issue
 from app.registry.objects import Registry
+from tests.conftest import NO_TLS
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 
@@ -25,7 +26,7 @@ class People:
         """Whoever holds a token."""
         headers = {"Authorization": f"Bearer {token}"}
         return await self._clients.enter_async_context(
-            httpx.AsyncClient(base_url=self._url, headers=headers, timeout=30)
+            httpx.AsyncClient(base_url=self._url, headers=headers, timeout=30, verify=NO_TLS)
         )
 
     async def user(self, name: str, *groups: str) -> httpx.AsyncClient:

@@ -6,6 +6,7 @@ import pytest
 from app.api.auth import NODES, User
 from app.api.tokens import issue
 from app.registry.objects import Registry
+from tests.conftest import NO_TLS
 
 
 @pytest.mark.parametrize("action", ["statuses", "logs", "usage"])
@@ -24,7 +25,7 @@ from app.registry.objects import Registry
 async def test_what_no_agent_sends_is_a_bad_request(registry: Registry, url: str, action: str, body: bytes) -> None:
     token = await issue(registry, User(name="system:node:n", groups=(NODES,), nodes=("n",)))
     headers = {"Authorization": f"Bearer {token}"}
-    async with httpx.AsyncClient(base_url=url, headers=headers) as agent:
+    async with httpx.AsyncClient(base_url=url, headers=headers, verify=NO_TLS) as agent:
         answer = await agent.post(f"/apis/agents.jobplane.dev/v1/nodes/n/{action}", content=body)
 
     said = answer.json()

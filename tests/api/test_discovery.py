@@ -6,13 +6,14 @@ import httpx
 import msgspec
 import pytest
 
+from app.api.absent import ABSENT
 from app.api.accept import JSON, Wanted
 from app.api.discovery import Discovery, Virtual, verbs
 from app.kinds import KINDS
 from app.kinds.base import Kind
 
-DISCOVERY = Discovery(KINDS)
-by_resource = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)
+DISCOVERY = Discovery((*KINDS, *ABSENT))
+by_resource = pytest.mark.parametrize("kind", [*KINDS, *ABSENT], ids=lambda kind: kind.resource)
 
 
 def read(path: str, wanted: Wanted = JSON) -> Any:
@@ -84,7 +85,7 @@ def test_a_slash_at_the_end_changes_nothing(path: str) -> None:
     assert DISCOVERY.document(f"{path}/", JSON) == DISCOVERY.document(path, JSON)
 
 
-@pytest.mark.parametrize("path", ["/", "/apis/apps", "/apis/batch/v2", "/api/v1/pods"])
+@pytest.mark.parametrize("path", ["/", "/apis/autoscaling", "/apis/batch/v2", "/api/v1/pods"])
 def test_there_is_nothing_else(path: str) -> None:
     assert DISCOVERY.document(path, JSON) is None
 

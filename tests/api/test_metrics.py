@@ -10,7 +10,7 @@ import pytest
 from app.api.auth import NODES, User
 from app.api.tokens import issue
 from app.registry.objects import Registry
-from tests.conftest import Clock
+from tests.conftest import NO_TLS, Clock
 
 METRICS = "/apis/metrics.k8s.io/v1beta1"
 AGENTS = "/apis/agents.jobplane.dev/v1/nodes"
@@ -27,7 +27,7 @@ class Cluster:
 
     async def node(self, name: str, labels: dict[str, str] | None = None) -> None:
         token = await issue(self._registry, User(name=f"system:node:{name}", groups=(NODES,), nodes=(name,)))
-        client = httpx.AsyncClient(base_url=self._url, headers={"Authorization": f"Bearer {token}"})
+        client = httpx.AsyncClient(base_url=self._url, headers={"Authorization": f"Bearer {token}"}, verify=NO_TLS)
         self.agents[name] = await self._stack.enter_async_context(client)
         node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": labels or {}}}
         assert (await self._admin.post("/api/v1/nodes", json=node)).status_code == 201

@@ -185,9 +185,29 @@ def test_a_log_is_text_with_options_of_its_own() -> None:
     log = CONTENTS["api_v1"]["paths"]["/api/v1/namespaces/{namespace}/pods/{name}/log"]["get"]
 
     assert list(log["responses"]["200"]["content"]) == ["text/plain"]
+    assert "content" not in log["responses"]["204"]
     assert {"container", "follow", "previous", "sinceSeconds", "tailLines", "limitBytes", "timestamps"} <= {
         each["name"] for each in log["parameters"]
     }
+
+
+def test_the_values_that_a_field_may_have_are_told() -> None:
+    schemas = CONTENTS["apis_batch_v1"]["components"]["schemas"]
+
+    spec = schemas["io.k8s.api.batch.v1.JobSpec"]["properties"]
+    assert spec["completionMode"]["enum"] == ["Indexed", "NonIndexed"]
+    quota = CONTENTS["api_v1"]["components"]["schemas"]["io.k8s.api.core.v1.ResourceQuotaSpec"]["properties"]
+    assert "BestEffort" in quota["scopes"]["items"]["enum"]
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("Pod", {"lastProbeTime", "observedGeneration"}), ("Namespace", set())],
+)
+def test_each_kind_has_conditions_of_its_own(name: str, told: set[str]) -> None:
+    condition = CONTENTS["api_v1"]["components"]["schemas"][f"io.k8s.api.core.v1.{name}Condition"]["properties"]
+
+    assert condition.keys() & {"lastProbeTime", "observedGeneration"} == told
 
 
 @pytest.mark.parametrize("virtual", VIRTUAL, ids=lambda virtual: f"{virtual.plural}.{virtual.group}")

@@ -12,7 +12,7 @@ from app.registry import default_roles
 from app.registry.bootstrap import bootstrap
 from app.registry.objects import Registry
 from tests.api.people import RBAC, People, bind, cluster_role, meeting, rule
-from tests.conftest import Clock
+from tests.conftest import NO_TLS, Clock
 
 PODS = "/api/v1/namespaces/default/pods"
 ACCOUNTS = "/api/v1/namespaces/default/serviceaccounts"
@@ -256,7 +256,7 @@ async def test_there_is_no_token_for_an_account_that_is_not_there(admin: httpx.A
 
 async def knows(url: str, token: str) -> bool:
     """Asked of an API that has not seen the token before: others may remember it for a second."""
-    async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {token}"}) as holder:
+    async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {token}"}, verify=NO_TLS) as holder:
         return (await holder.get("/version")).status_code == 200
 
 
@@ -388,6 +388,24 @@ async def test_acting_as_somebody_is_a_right(people: People, admin: httpx.AsyncC
     for more in (("Impersonate-Group", "system:masters"), ("Impersonate-Uid", "1"), ("Impersonate-Extra-a", "b")):
         assert (await whoami(ada, ("Impersonate-User", "bob"), more)).status_code == 403
     assert (await whoami(ada, ("Impersonate-User", "system:serviceaccount:a:b"))).status_code == 403
+
+
+@pytest.mark.parametrize("path", ["/api", "/apis", "/apis/batch/v1", "/openapi/v3", "/version"])
+async def test_discovery_is_read_as_somebody_too(people: People, admin: httpx.AsyncClient, path: str) -> None:
+    anybody, nobody = {"Impersonate-User": "bob"}, {"Impersonate-User": "system:anonymous"}
+    assert (await admin.get(path, headers=anybody)).status_code == 200
+    refused(
+        await (await people.user("ada")).get(path, headers=anybody),
+        'users "bob" is forbidden: User "ada" cannot impersonate resource "users" in API group "" at the cluster scope',
+    )
+    assert (await admin.get(path, headers={"Impersonate-Group": "a"})).status_code == 400
+
+    # Kubernetes tells everybody its version, and nothing else.
+    answer = await admin.get(path, headers=nobody)
+    if path == "/version":
+        assert answer.status_code == 200
+    else:
+        refused(answer, f'forbidden: User "system:anonymous" cannot get path "{path}"')
 
 
 async def test_groups_alone_are_nobody(admin: httpx.AsyncClient) -> None:

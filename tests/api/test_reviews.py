@@ -10,6 +10,7 @@ from app.api.auth import User
 from app.api.tokens import issue
 from app.registry.objects import Registry
 from tests.api.people import People, bind, cluster_role, meeting, rule
+from tests.conftest import NO_TLS
 
 ACCESS, IDENTITY = "/apis/authorization.k8s.io/v1", "/apis/authentication.k8s.io/v1"
 
@@ -203,7 +204,7 @@ async def test_a_token_is_good_for_those_that_it_is_meant_for(url: str, admin: h
         '[invalid bearer token, token audiences ["vault" "bank"] is invalid for the target audiences ["post"]]'
     )
     assert "authenticated" not in await status()
-    async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {token}"}) as holder:
+    async with httpx.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {token}"}, verify=NO_TLS) as holder:
         assert (await holder.get("/version")).status_code == 401
 
 

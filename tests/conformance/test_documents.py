@@ -329,6 +329,21 @@ class TestWorkQueues:
         assert job["status"]["succeeded"] == len(QUEUED)
         assert sorted(logs(queue.space, "one-item-each")) == [f"Working on {item}\n" for item in QUEUED]
 
+    def test_one_message_a_pod_of_rabbitmq(self, client: httpx.Client) -> None:
+        """The manifests of `examples/rabbitmq`: a broker in a pod, a Job that fills its queue, and one that empties it."""
+        documents.require_rabbitmq()
+        space, address = Namespace(client, "rabbitmq"), documents.loopback()
+        for name in ("server", "fill"):
+            apply(space, *read(f"examples/rabbitmq/{name}", **{HOST: address}))
+        ended(space, "fill", "Complete")
+        apply(space, *read("examples/rabbitmq/one-item-each", **{HOST: address}))
+        assert ended(space, "one-item-each", "Complete")["status"]["succeeded"] == 8
+        assert sorted(logs(space, "one-item-each")) == [f"Working on {item}\n" for item in QUEUED[:8]]
+        asked = ["amqp-get", f"--url=amqp://guest:guest@{address}:5672", "-q", "job1"]
+        assert subprocess.run(asked, capture_output=True, check=False).returncode == 2, "the queue is empty"
+        client.delete(space.path("rabbitmq")).raise_for_status()
+        until(lambda: client.get(space.path("rabbitmq")).status_code == 404, SECONDS, "the broker has ended")
+
 
 class Queue:
     """Redis in a pod, filled by a Job."""

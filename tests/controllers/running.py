@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
+from app.controllers.certificates import CertificateController
 from app.controllers.main import controllers, new_mirror
 from app.controllers.runner import Controller, Runner
 from app.kinds.base import Kind
@@ -15,6 +16,7 @@ from app.registry.objects import Registry
 from app.store import Mirror, Query
 
 GRACE = timedelta(seconds=40)
+CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 T = TypeVar("T")
 
 
@@ -51,7 +53,9 @@ async def held_copy(registry: Registry) -> Mirror:
 async def running(registry: Registry, *only: type[Controller], copy: Mirror | None = None) -> AsyncIterator[Running]:
     """Run the controllers of these classes, or all; on a copy that was made earlier, if one is given."""
     mirror = copy or new_mirror()
-    chosen = [each for each in controllers(registry, mirror, GRACE) if not only or type(each) in only]
+    certificate = CERTIFICATE if CertificateController in only else ""
+    acting = controllers(registry, mirror, GRACE, certificate=certificate)
+    chosen = [each for each in acting if not only or type(each) in only]
     runners = [Runner(registry, mirror, each) for each in chosen]
     if copy is None:
         await registry.store.fill(mirror)

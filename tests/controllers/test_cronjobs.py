@@ -1,6 +1,7 @@
 """The CronJob controller on a real database: every slot is started, late or in time, and none twice."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -326,6 +327,7 @@ async def test_jobs_are_charged_to_quotas_and_wait_for_room(registry: Registry) 
 REFUSAL = (
     f'jobs.batch "tick-{SLOT + 2}" is forbidden: '
     "exceeded quota: q, requested: count/jobs.batch=1, used: count/jobs.batch=1, limited: count/jobs.batch=1"
+    "; tried again as soon as the quota has room"
 )
 
 
@@ -361,8 +363,11 @@ async def test_a_refusal_is_tried_again_after_a_while(registry: Registry) -> Non
             await until(registry, told)
             controllers.move(seconds=seconds)
     assert await jobs(registry) == []
-    (message,) = {message for reason, message in await events(registry) if reason == "FailedCreate"}
-    assert "will not able to create pod with invalid DNS label" in message
+    messages = [message for reason, message in await events(registry) if reason == "FailedCreate"]
+    assert {re.search(r"tried again in (\d)s, or as soon as the rules change$", each)[1] for each in messages} == set(
+        "124"
+    )
+    assert all("will not able to create pod with invalid DNS label" in each for each in messages)
 
 
 async def test_two_thousand_that_are_due_in_the_same_minute(registry: Registry) -> None:

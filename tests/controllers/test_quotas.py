@@ -161,7 +161,8 @@ async def test_a_job_gets_only_the_pods_that_fit_and_the_others_as_those_end(reg
     assert ANNOTATION not in job.metadata.annotations
     (message,) = await failures(registry)  # the clock stands still
     assert message.startswith('Error creating: pods "pi-')
-    assert message.endswith('" is forbidden: exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2')
+    why = "exceeded quota: q, requested: pods=1, used: pods=2, limited: pods=2"
+    assert message.endswith(f'" is forbidden: {why}; tried again as soon as the quota has room')
 
 
 async def test_a_refusal_is_told_again_after_a_while(registry: Registry) -> None:

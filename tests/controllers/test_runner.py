@@ -1,6 +1,7 @@
 """The loop around every controller: what it does when told to look, when refused, when things break, and when it is time."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Self
@@ -100,6 +101,26 @@ async def other(dsn: str, clock: Clock) -> AsyncIterator[Registry]:
     """A second process."""
     async with open_store(dsn) as store:
         yield Registry(store, clock)
+
+
+def dear(_: Mirror, __: datetime) -> list[Work]:
+    """Takes long to plan."""
+    ends = time.thread_time() + 0.02
+    while time.thread_time() < ends:
+        pass
+    return []
+
+
+async def test_changes_of_a_key_that_is_dear_to_plan_gather(registry: Registry) -> None:
+    async with Loop(registry, dear) as loop:
+        await loop.looked(1)
+        for _ in range(10):
+            loop.runner.look_at(KEY)
+            await asyncio.sleep(0)
+        await loop.looked(2)
+        await settled(registry, 0.3)
+
+    assert len(loop.controller.looked) == 2
 
 
 async def test_a_plan_is_carried_out_whole(registry: Registry) -> None:

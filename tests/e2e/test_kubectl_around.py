@@ -76,6 +76,12 @@ def test_cluster_info_points_to_the_server(kubectl: Kubectl) -> None:
 
 
 @on_every_version
+def test_every_namespace_has_the_certificate_of_the_authority(kubectl: Kubectl) -> None:
+    shown = kubectl("get", "cm", "kube-root-ca.crt", "-o", r"jsonpath={.data.ca\.crt}")
+    assert shown == (kubectl.cluster.folder / "tls" / "ca.crt").read_text()
+
+
+@on_every_version
 def test_cluster_info_dump_tells_everything(kubectl: Kubectl) -> None:
     own = kubectl.apart("dump")
     own("run", "dumped", "--image=busybox", "--restart=Never", "--", "echo", "hello from dumped")

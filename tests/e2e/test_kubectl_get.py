@@ -172,8 +172,24 @@ def test_what_is_not_there_is_named(kubectl: Kubectl) -> None:
     assert kubectl("get", "job", "nix", "--ignore-not-found") == ""
     assert kubectl("get", "limits") == kubectl.none()
     assert kubectl("get", "frobs", code=1) == 'error: the server doesn\'t have a resource type "frobs"\n'
-    assert kubectl("get", "deployments", code=1) == 'error: the server doesn\'t have a resource type "deployments"\n'
     assert kubectl("get", "jobs.v9.batch", code=1).startswith("error: the server doesn't have a resource type")
+
+
+@on_every_version
+def test_of_deployments_there_are_none(kubectl: Kubectl) -> None:
+    own = kubectl.apart("bare")
+    assert own("get", "deploy") == own.none()
+    assert own("get", "all") == own.none()
+    assert own("get", "deploy,sts,ds,rs,rc,ing,ep,pvc", "-o", "name") == ""
+    assert own("get", "deploy", "web", code=1) == 'Error from server (NotFound): deployments.apps "web" not found\n'
+    assert own("get", "deploy", "-w", "--request-timeout=1s") == ""
+    assert own("delete", "deploy", "web", "--ignore-not-found") == ""
+    assert own("delete", "deploy", "--all") == own("delete", "all", "--all") == "No resources found\n"
+    said = own("create", "deployment", "web", "--image=busybox", code=1)
+    assert 'create is not supported on resources of kind "deployments.apps": Jobplane runs Jobs' in said
+    assert "Jobplane has none of these" in own("explain", "deployments")
+    assert "deployments.apps\n" in own("api-resources", "-o", "name")
+    assert "deployments.apps\n" not in own("api-resources", "-o", "name", "--verbs=create")
 
 
 @on_every_version

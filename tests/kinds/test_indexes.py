@@ -1,5 +1,7 @@
 """Index lists: how they read, print and combine, compared with Python's own sets."""
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
@@ -61,6 +63,21 @@ def test_reads_any_index_when_there_is_no_limit():
 
 def test_touching_intervals_become_one():
     assert Indexes.parse("1,2,3-5").intervals == ((1, 5),)
+
+
+@given(text=some.text("0123,-", max_size=7))
+def test_a_list_is_read_or_refused_as_its_numbers_say(text):
+    """One that is read names its indexes in order, each once."""
+    fragments = [fragment.split("-") for fragment in text.split(",")] if text else []
+    numbers = [number for fragment in fragments for number in fragment]
+    proper = all(map(str.isdigit, numbers)) and all(len(each) <= 2 for each in fragments)
+    ascends = proper and all(int(a) < int(b) for a, b in pairwise(numbers))
+    if not ascends:
+        with pytest.raises(IndexListError):
+            Indexes.parse(text)
+        return
+    every = {each for ends in fragments for each in range(int(ends[0]), int(ends[-1]) + 1)}
+    assert Indexes.parse(text) == Indexes.of(every)
 
 
 @given(numbers=sets)

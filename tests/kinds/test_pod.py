@@ -171,6 +171,7 @@ def test_warns_of_what_has_no_effect_and_only_once():
     ]
     assert KIND.warnings(pod, None)
     assert KIND.warnings(pod, pod) == []
+    assert KIND.warnings(pod, msgspec.structs.replace(pod, spec=pod_schema.PodSpec())) == []
 
 
 def test_warns_of_modes_of_single_files_and_of_messages_from_logs():
@@ -184,6 +185,17 @@ def test_warns_of_modes_of_single_files_and_of_messages_from_logs():
         f"spec.volumes[0].projected.sources[0].secret.items[0].mode: {TEXT}",
         f"spec.containers[0].terminationMessagePolicy: {TEXT}",
     ]
+
+
+def test_observed_generations_are_not_kept():
+    condition = {"type": "Ready", "status": "True"}
+    status = {"observedGeneration": 2, "conditions": [condition | {"observedGeneration": 2}]}
+    pod = msgspec.structs.replace(made(), status=msgspec.convert(status, pod_schema.PodStatus))
+
+    found = default_pod(pod).status
+
+    assert found.observed_generation is None
+    assert msgspec.to_builtins(found.conditions) == (condition,)
 
 
 def test_the_example_is_valid_and_without_warnings():

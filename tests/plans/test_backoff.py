@@ -107,15 +107,28 @@ def test_what_is_noted_is_remembered(failures: int, seconds: int, others: dict[s
     backoff = Backoff(failures, ago(seconds))
     job = a_job(metadata={"annotations": noted(others, backoff)})
 
-    assert remembered(job) == backoff
+    assert remembered(job, NOW) == backoff
     assert noted(job.metadata.annotations, Backoff()) == {key: others[key] for key in others if key != ANNOTATION}
 
 
 @pytest.mark.parametrize(
-    "text", ["", "3", "3;", "x;2026-07-24T12:00:00Z", "3;yesterday", "3;2026-07-24T12:00:00", ";;"]
+    "text",
+    [
+        *["", "3", "3;", "x;2026-07-24T12:00:00Z", "3;yesterday", "3;2026-07-24T12:00:00", ";;"],
+        *["3;9999-12-31T23:59:59Z", "3;0001-01-01T00:00:00+12:00", "3;9999-12-31T23:59:59-12:00"],
+        *["0;2026-07-24T12:00:00Z", "-3;2026-07-24T12:00:00Z", f"{2**31};2026-07-24T12:00:00Z"],
+        *[f"{'9' * 4300};2026-07-24T12:00:00Z", f"{'9' * 5000};2026-07-24T12:00:00Z"],
+    ],
 )
 def test_what_is_garbled_is_forgotten(text: str) -> None:
-    assert remembered(a_job(metadata={"annotations": {ANNOTATION: text}})) == Backoff()
+    assert remembered(a_job(metadata={"annotations": {ANNOTATION: text}}), NOW) == Backoff()
+
+
+def test_a_failure_is_believed_of_a_clock_that_is_a_little_ahead_but_not_of_a_year_to_come() -> None:
+    said = [f"3;{ago(-seconds):%Y-%m-%dT%H:%M:%SZ}" for seconds in (600, 601)]
+
+    known = [remembered(a_job(metadata={"annotations": {ANNOTATION: each}}), NOW) for each in said]
+    assert known == [Backoff(3, ago(-600)), Backoff()]
 
 
 def test_a_pod_ended_with_its_last_container() -> None:

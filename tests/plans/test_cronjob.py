@@ -312,6 +312,7 @@ def a_full_quota(used: str = "1") -> Rules:
 REFUSAL = (
     f'Error creating job: jobs.batch "{SLOT}" is forbidden: '
     "exceeded quota: q, requested: count/jobs.batch=1, used: count/jobs.batch=1, limited: count/jobs.batch=1"
+    "; tried again as soon as the quota has room"
 )
 
 
@@ -338,6 +339,15 @@ def test_a_job_beyond_a_quota_is_told_of_and_tried_again() -> None:
     (started,) = (action.object for action in later.actions if isinstance(action, SetStatus))
     assert created(later) == [SLOT]
     assert started.metadata.annotations == {}
+
+
+@pytest.mark.parametrize("garbage", ["3;9999-12-31T23:59:59Z", "3;0001-01-01T00:00:00+14:00", f"{'9' * 4300};", "x"])
+def test_a_garbled_annotation_is_no_earlier_refusal(garbage: str) -> None:
+    cron_job = a_cron_job()
+    noted = replace(cron_job, metadata=replace(cron_job.metadata, annotations={ANNOTATION: garbage}))
+    plan = planned(noted, rules=a_full_quota())
+
+    assert (said(plan), plan.again_at) == ([("FailedCreate", REFUSAL)], NOW + timedelta(seconds=1))
 
 
 def test_replace_ends_the_running_job_even_if_the_next_is_refused() -> None:

@@ -34,6 +34,7 @@ def messages(made: Plan) -> list[str]:
     return [each.message for each in made.actions if isinstance(each, Emit) and each.reason == "FailedCreate"]
 
 
+RULES = "tried again in 1s, or as soon as the rules change"
 FOUR = {"parallelism": 4, "completions": 6}
 
 
@@ -45,7 +46,7 @@ def test_as_many_pods_as_fit_are_created_and_charged() -> None:
     assert used(made) == {"pods": "3"}
     assert messages(made) == [
         'Error creating: pods "pi-new2" is forbidden: '
-        "exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3"
+        "exceeded quota: q, requested: pods=1, used: pods=3, limited: pods=3; tried again as soon as the quota has room"
     ]
     assert made.again_at == NOW + timedelta(seconds=1)
 
@@ -171,7 +172,7 @@ def with_resources(**resources: Any) -> Any:
 def test_pods_are_refused(template: Any, rules: Rules, message: str) -> None:
     made = planned(rules, template=template, **FOUR)
 
-    assert (said(made), messages(made)) == ("nothing", [f"Error creating: {message}"])
+    assert (said(made), messages(made)) == ("nothing", [f"Error creating: {message}; {RULES}"])
 
 
 def test_pods_get_their_priority() -> None:

@@ -336,6 +336,7 @@ def test_a_job_whose_objects_are_refused_does_not_start_but_says_why() -> None:
         f'Failed to create Workload for Job pi: podgroups.scheduling.k8s.io "{made(job)[1].metadata.name}" is forbidden: '
         "exceeded quota: q, requested: count/podgroups.scheduling.k8s.io=1, "
         "used: count/podgroups.scheduling.k8s.io=0, limited: count/podgroups.scheduling.k8s.io=0"
+        "; tried again as soon as the quota has room"
     )
     assert (after.status, list(after.metadata.annotations)) == (job.status, [ANNOTATION])
     assert result.again_at is not None
@@ -352,6 +353,7 @@ def test_a_name_that_is_taken_is_told() -> None:
     assert kinds_made(result) == []
     assert [each.message for each in result.actions if isinstance(each, Emit)] == [
         f'Failed to create Workload for Job pi: workloads.scheduling.k8s.io "{name}" already exists'
+        "; tried again in 1s, or as soon as the rules change"
     ]
 
 

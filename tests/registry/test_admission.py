@@ -191,6 +191,18 @@ async def test_what_is_invalid_with_its_defaults_is_invalid(registry: Registry) 
     assert (error.value.code, error.value.reason) == (422, "Invalid")
 
 
+async def test_nobody_is_warned_of_what_the_rules_have_added(registry: Registry) -> None:
+    sizes = msgspec.convert({"metadata": {"name": "sizes"}, "spec": {"limits": [SIZES]}}, LimitRange)
+    await create(registry, LIMIT_RANGES, sizes)
+    await create(registry, CLASSES, PriorityClass(metadata=ObjectMeta(name="usual"), value=7, global_default=True))
+
+    plain = await objects.create(registry, PODS, "default", a_pod("p"))
+    asked = await objects.create(registry, PODS, "default", a_pod("q", priority_class_name="usual"))
+
+    assert plain.warnings == ()
+    assert [text.partition(":")[0] for text in asked.warnings] == ["spec.priorityClassName"]
+
+
 async def test_pods_get_a_priority(registry: Registry) -> None:
     await create(registry, CLASSES, PriorityClass(metadata=ObjectMeta(name="high"), value=7, preemption_policy="Never"))
 

@@ -209,6 +209,18 @@ async def test_an_update_of_an_object_that_was_replaced_is_refused(registry: Reg
 
 
 @every_kind
+async def test_an_edit_cannot_make_another_object_of_it(registry: Registry, kind: Kind) -> None:
+    obj = await made(registry, kind)
+    meta = obj.metadata
+
+    edit = objects.edit(registry, kind, meta.namespace, meta.name, lambda old: named(old, uid="another"))
+    error = await refusal(edit)
+
+    assert status_of(error) == (422, "Invalid")
+    assert 'metadata.uid: Invalid value: "another": field is immutable' in error.message
+
+
+@every_kind
 async def test_what_is_absent_cannot_be_updated_or_deleted(registry: Registry, kind: Kind) -> None:
     obj = named(example(kind), namespace="default" if kind.namespaced else "")
 

@@ -1,0 +1,31 @@
+"""What runtimes answer that lack something: no images, or nothing that commands could be run in. They inherit it."""
+
+from collections.abc import Sequence
+
+from app.runtimes.base import ContainerKey, Image, Login, Pipe, Session, Unsupported
+
+
+class Imageless:
+    """Images mean nothing: whatever is asked for is there, and nothing is kept."""
+
+    async def images(self) -> Sequence[Image]:
+        return ()
+
+    async def pull(self, image: str, login: Login | None = None) -> str:
+        return ""
+
+    async def remove_image(self, image_id: str) -> None:
+        return
+
+
+class Streamless:
+    """Nothing really runs, so there is nothing to talk to."""
+
+    async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool = False) -> Session:
+        raise Unsupported("containers of this runtime run no commands")
+
+    async def attach(self, key: ContainerKey) -> Session:
+        raise Unsupported("containers of this runtime have no streams")
+
+    async def dial(self, pod_uid: str, port: int) -> Pipe:
+        raise Unsupported("pods of this runtime have no ports")
