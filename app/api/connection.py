@@ -7,12 +7,15 @@ be answered like any other; its scope offers `upgrade`, which answers 101 and gi
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import cast
 
 import httptools
 from starlette.requests import Request
 from starlette.types import Scope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from app.api.cork import Corked
 
 CLOSE_SECONDS = 10.0  # for what is written to leave, once a connection is to close
 
@@ -26,6 +29,10 @@ class Connection(HttpToolsProtocol):
     _diverted: Callable[[bytes], None] | None = None
     _body_left = 0
     _held = b""  # what came before the request had its answer
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
+        self._corked = Corked(transport)
+        super().connection_made(cast("asyncio.Transport", self._corked))
 
     def data_received(self, data: bytes) -> None:
         if self._diverted is not None:
@@ -93,11 +100,12 @@ class Connection(HttpToolsProtocol):
         self.transport.write(
             f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n{lines}\r\n".encode("latin-1")
         )
-        wire = Wire(self.transport, self.flow, self._held)
+        transport = self._corked.open()
+        wire = Wire(transport, self.flow, self._held)
         self.connections.discard(self)
         self.connections.add(wire)  # type: ignore[arg-type] # all that uvicorn wants of one is `shutdown`
         wire.when_lost = partial(self.connections.discard, wire)
-        self.transport.set_protocol(wire)
+        transport.set_protocol(wire)
         return wire
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import asyncpg
 
@@ -67,9 +68,10 @@ class Query:
     at: int | None = None
 
 
-def _head(row: asyncpg.Record) -> Head:
-    key = Key(row["kind"], row["namespace"], row["name"])
-    return Head(key, row["uid"], row["revision"], row["body"], row["marks"])
+def _head(columns: Iterable[Any]) -> Head:
+    """From `_COLUMNS`, by their places: there may be many thousands."""
+    kind, namespace, name, uid, revision, marks, body = columns
+    return Head(Key(kind, namespace, name), uid, revision, body, marks)
 
 
 _COLUMNS = "h.kind, h.namespace, h.name, h.uid, h.revision, h.marks, s.body"
@@ -94,7 +96,8 @@ class Reader:
         rows = await self._pool.fetch(sql, *values)
         if query.at is not None and (query.at < rows[0]["floor"] or any(map(_is_forgotten, rows))):
             raise Compacted(query.at, rows[0]["floor"])
-        heads = [_head(row) for row in rows if row["revision"] is not None]
+        before = len(rows[0]) - _COLUMNS.count(",") - 1
+        heads = [_head(row[before:]) for row in rows] if rows[0]["revision"] is not None else []
         revision = rows[0]["store_revision"] if query.at is None else query.at
         more = query.limit is not None and len(heads) > query.limit
         return Page(heads[: query.limit], revision, more)
