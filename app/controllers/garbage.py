@@ -42,6 +42,8 @@ class GarbageController:
         self._told: set[str] = set()  # UIDs of what has been told that its owner cannot be one
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+        if _is_of_no_concern(before, now):
+            return []
         self._ownership.follow(key, before, now)
         found = [] if now is None else self._of(key, now)
         gone = before.metadata.uid if before is not None else ""
@@ -170,6 +172,14 @@ class GarbageController:
             place = self._ownership.place(each, namespace)
             if place is not None and self._ownership.judge(each, namespace) is Owner.GONE:
                 yield place, each.uid
+
+
+def _is_of_no_concern(before: Object | None, now: Object | None) -> bool:
+    """Of most changes: it lives on, belongs to the same owners, and is held by the same finalizers."""
+    if before is None or now is None or now.metadata.deletion_timestamp is not None:
+        return False
+    old, new = before.metadata, now.metadata
+    return old.uid == new.uid and old.owner_references == new.owner_references and old.finalizers == new.finalizers
 
 
 def _remember(known: set[T], one: T) -> None:
