@@ -12,7 +12,7 @@ from app.kinds.base import Kind
 from app.store import Head, Key, Marks, Page, Query, Store
 
 ROWS = 250  # of the first page of a list without end
-PAGE_BYTES = 1 << 20  # how large the following pages are to be, about
+PAGE_BYTES = 2 << 20  # how large the following pages are to be, about
 ROWS_AT_LEAST, ROWS_AT_MOST = 10, 1_000
 LOOKED_AT = 500  # in one query for a selective list, however short its pages
 Place = tuple[str, str]
@@ -46,6 +46,7 @@ class Scope:
             after=after,
             limit=limit,
             at=at,
+            marked=self.matches is not None,
         )
 
     def selects(self, key: Key, marks: Marks) -> bool:

@@ -16,12 +16,12 @@ _MOST = 2**62  # a limit may be any number, and one more must still fit a bigint
 class Head:
     """One version of an object: the newest, or the one that a list at an older revision shows.
 
-    Its marks are decoded when somebody looks: lists without a selector never do.
+    Its marks are decoded when somebody looks; what was read without them (`Query.marked`) has none to look at.
     """
 
     __slots__ = ("_marks", "body", "key", "revision", "uid")
 
-    def __init__(self, key: Key, uid: str, revision: int, body: bytes, marks: Marks | str) -> None:
+    def __init__(self, key: Key, uid: str, revision: int, body: bytes, marks: Marks | str | None) -> None:
         self.key = key
         self.uid = uid
         self.revision = revision
@@ -32,6 +32,8 @@ class Head:
     def marks(self) -> Marks:
         if isinstance(self._marks, str):
             self._marks = decode_marks(self._marks)
+        if self._marks is None:
+            raise LookupError("it was read without its marks")
         return self._marks
 
     @property
@@ -56,6 +58,7 @@ class Query:
 
     deleting: True for those that are on their way out, False for those that are not.
     at: as it was at this revision, which the store must have given out; None for now.
+    marked: whether the marks are read, too: lists without a selector can do without.
     """
 
     kind: str
@@ -66,6 +69,7 @@ class Query:
     after: tuple[str, str] | None = None
     limit: int | None = None
     at: int | None = None
+    marked: bool = True
 
 
 def _head(columns: Iterable[Any]) -> Head:
@@ -74,6 +78,7 @@ def _head(columns: Iterable[Any]) -> Head:
     return Head(Key(kind, namespace, name), uid, revision, body, marks)
 
 
+_NO_MARKS = "null::text as marks"
 _COLUMNS = "h.kind, h.namespace, h.name, h.uid, h.revision, h.marks, s.body"
 
 
@@ -197,7 +202,8 @@ def _page(query: Query) -> tuple[str, _Values]:
         where.append(f"h.node = {values.add(query.node)}")
     if query.deleting is not None:
         where.append(f"h.deleting = {values.add(query.deleting)}")
-    page = f"""select {_COLUMNS} from heads h join history s using (revision) where {" and ".join(where)}
+    columns = _COLUMNS if query.marked else _COLUMNS.replace("h.marks", _NO_MARKS)
+    page = f"""select {columns} from heads h join history s using (revision) where {" and ".join(where)}
         order by h.namespace, h.name {_limit(query, values)}"""
     return f"select c.revision as store_revision, x.* from counter c left join lateral ({page}) x on true", values
 
@@ -209,7 +215,7 @@ def _page_at(query: Query) -> tuple[str, _Values]:
     """
     if query.deleting is not None:
         raise ValueError("only what is there now can be asked whether it is being deleted")
-    values = _Values()
+    values, marks = _Values(), "v.marks" if query.marked else _NO_MARKS
     key = _of_key(query, values)
     at, limit = values.add(query.at), _limit(query, values)
     head, then = f"{key.format('h')} and h.revision <= {at}", "first.change <> 'A'"
@@ -220,7 +226,7 @@ def _page_at(query: Query) -> tuple[str, _Values]:
             where v.revision = first.previous), true)"""
     return (
         f"""select c.revision as store_revision, c.floor, x.* from counter c left join lateral (
-            select {values.add(query.kind)}::text as kind, k.namespace, k.name, v.uid, k.revision, v.marks, v.body from (
+            select {values.add(query.kind)}::text as kind, k.namespace, k.name, v.uid, k.revision, {marks}, v.body from (
                 (select h.namespace, h.name, h.revision from heads h where {head} order by h.namespace, h.name {limit})
                 union all
                 select first.namespace, first.name, coalesce(first.previous, 0)
