@@ -282,7 +282,7 @@ PATCHES = {
     "a merge patch without a template": (422, MERGE, b'{"spec":{"template":null}}'),
     "a merge patch of a fixed field": (422, MERGE, b'{"spec":{"completionMode":"Indexed","completions":2}}'),
     "a merge patch of the name": (400, MERGE, b'{"metadata":{"name":"other"}}'),
-    "a merge patch of the UID": (409, MERGE, b'{"metadata":{"uid":"other"}}'),
+    "a merge patch of the UID": (422, MERGE, b'{"metadata":{"uid":"other"}}'),
     "a merge patch of an old version": (409, MERGE, b'{"metadata":{"resourceVersion":"1"}}'),
     "a merge patch of no version": (409, MERGE, b'{"metadata":{"resourceVersion":"abc"}}'),
     "a merge patch that nests deeply": (400, MERGE, b'{"a":' * 10_000 + b"1" + b"}" * 10_000),
