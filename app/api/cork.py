@@ -1,4 +1,4 @@
-"""A transport that sends what one turn of the loop writes as one piece: the head of an answer and its body, above all.
+"""A transport that sends the head of an answer together with what follows it.
 
 uvicorn writes these one after the other, which costs as many system calls, and as many wake-ups of the client.
 """
@@ -6,30 +6,32 @@ uvicorn writes these one after the other, which costs as many system calls, and 
 import asyncio
 from typing import Any
 
-AT_ONCE = 1 << 16  # bytes of one piece that is large enough to be sent as it is
+_HEAD = b"HTTP/1."
 
 
 class Corked:
-    """All that uvicorn does with a transport. Nothing is held longer than the turn of the loop in which it was written."""
+    """All that uvicorn does with a transport. A head is held no longer than the turn of the loop in which it was written."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._held: list[bytes] = []
+        self._held = b""
         self._call_soon = asyncio.get_running_loop().call_soon
 
     def write(self, data: bytes) -> None:
-        if not data:
-            return
-        if not self._held:
+        held = self._held
+        if held:
+            self._held = b""
+            self._transport.write(held + data)
+        elif data.startswith(_HEAD):
+            self._held = data
             self._call_soon(self._flush)
-        self._held.append(data)
-        if len(data) >= AT_ONCE:
-            self._flush()
+        elif data:
+            self._transport.write(data)
 
     def _flush(self) -> None:
-        held, self._held = self._held, []
+        held, self._held = self._held, b""
         if held:
-            self._transport.write(b"".join(held) if len(held) > 1 else held[0])
+            self._transport.write(held)
 
     def close(self) -> None:
         self._flush()
