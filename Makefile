@@ -5,10 +5,14 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCUMENTS := tests/conformance/test_documents.py tests/conformance/test_document_commands.py
+WHOLE := tests/e2e tests/conformance
 LOCKS := requirements.lock requirements-dev.lock
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock' --exclude-newer "$(WEEK_AGO)" --extra postgres
 WEEK_AGO = $(shell $(BIN)/python -c 'from datetime import *; print((datetime.now(UTC) - timedelta(days=7)).date())')
+
+# The modules of the tests are compiled once, and not by each process that runs some of them.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup demo check test test-long bench up lock clean
 
@@ -31,18 +35,18 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# What starts whole Jobplanes runs last: two at a time, but a file's tests share one. The scenarios make one page together.
+# What starts whole Jobplanes runs last: a file's tests share one. They mostly wait: hence more of them than two cores.
 test: check
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	$(BIN)/python -m pytest -n 2 -m 'not e2e'
-	$(BIN)/python -m pytest -n 3 --dist loadfile -m e2e --ignore tests/conformance
-	$(BIN)/python -m pytest -m e2e tests/conformance $(patsubst %,--ignore %,$(DOCUMENTS))
+	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore tests/e2e --ignore tests/conformance
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS))
 endif
 
-# What takes half an hour: every kubectl that is found, 20,000 requests of the fuzzers, the manifests of Kubernetes' manual.
+# What takes half an hour: a thousand examples of every property, every kubectl that is found, 20,000 requests of the fuzzers, the manifests of Kubernetes' manual.
 test-long: check
+	JOBPLANE_PROPERTIES=thorough $(BIN)/python -m pytest -n 2 --dist worksteal tests/kinds tests/plans tests/api
 	JOBPLANE_FUZZ_REQUESTS=20000 $(BIN)/python -m pytest -n 2 tests/fuzz
 	JOBPLANE_KUBECTLS=all $(BIN)/python -m pytest -n 2 --dist loadfile -m e2e tests/e2e
 	$(BIN)/python -m pytest -m e2e $(DOCUMENTS)

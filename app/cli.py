@@ -5,7 +5,6 @@ import ctypes
 import gc
 import logging
 import os
-import re
 import signal
 import sys
 from collections.abc import Coroutine
@@ -14,13 +13,22 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import ValidationError
 
-from app.settings import RuntimeName, Settings
+from app.cli_logs import logs
+from app.cli_nodes import create, listed, nodes, revoke, span
+from app.cli_options import CaFile, DataDir, settings
+from app.runtimes import RuntimeName
+from app.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+app.command()(logs)
+app.add_typer(nodes, name="node")
+tokens = typer.Typer(invoke_without_command=True)
+app.add_typer(tokens, name="token")
+tokens.command("create")(create)
+tokens.command("list")(listed)
+tokens.command("revoke")(revoke)
 
-DataDir = Annotated[Path | None, typer.Option(help="Where everything is kept. [default: ~/.jobplane]")]
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(
@@ -34,30 +42,15 @@ Tls = Annotated[
     typer.Option("--tls/--no-tls", help="Without TLS only a proxy on this machine should be let in. [default: tls]"),
 ]
 Runtime = Annotated[RuntimeName | None, typer.Option(help="What runs the containers. [default: process]")]
+RuntimeEndpoint = Annotated[
+    str | None,
+    typer.Option(help="The container engine's socket. [default for cri: unix:///run/containerd/containerd.sock]"),
+]
 Nodes = Annotated[int | None, typer.Option(help="How many nodes to pretend (simulated runtime). [default: 1]")]
 FeatureGates = Annotated[
     str | None, typer.Option(help="What is off in Kubernetes by default, such as WorkloadWithJob=true. [default: none]")
 ]
-CaFile = Annotated[Path | None, typer.Option(help="The authority that signed the API's certificate.")]
 NodeName = Annotated[str | None, typer.Option(help="The node's name. [default: this host's name]")]
-
-
-def settings(**given: Any) -> Settings:
-    """The settings, with the flags that were given on top. Logging starts here, as nothing may happen before it."""
-    try:
-        made = Settings(**{name: value for name, value in given.items() if value is not None})
-    except ValidationError as error:
-        for each in error.errors():
-            name = "_".join(map(str, each["loc"]))
-            where = f"--{name.replace('_', '-')} or JOBPLANE_{name.upper()}: " if name else ""
-            typer.echo(where + each["msg"].removeprefix("Value error, "), err=True)
-        raise typer.Exit(2) from None
-    logging.basicConfig(level=made.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for noisy in ("alembic", "httpx", "httpcore"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    # A database that is away is our own store's to tell, in a line.
-    logging.getLogger("asyncpg").setLevel(logging.ERROR)
-    return made
 
 
 @app.command()
@@ -68,6 +61,7 @@ def up(
     tls: Tls = None,
     database_url: DatabaseUrl = None,
     runtime: Runtime = None,
+    runtime_endpoint: RuntimeEndpoint = None,
     nodes: Nodes = None,
     node_name: NodeName = None,
     feature_gates: FeatureGates = None,
@@ -86,6 +80,7 @@ def up(
         tls=tls,
         database_url=database_url,
         runtime=runtime,
+        runtime_endpoint=runtime_endpoint,
         nodes=nodes,
         node_name=node_name,
         feature_gates=feature_gates,
@@ -105,11 +100,20 @@ def api(
     tls: Tls = None,
     database_url: DatabaseUrl = None,
     feature_gates: FeatureGates = None,
+    advertise_url: Annotated[
+        str | None, typer.Option(help="Where other replicas reach this very one. [default: by its own address]")
+    ] = None,
     migrate: Annotated[bool, typer.Option(help="Bring the database up to date first.")] = False,
 ) -> None:
     """One replica of the API. Any number may run on one database."""
     made = settings(
-        data_dir=data_dir, host=host, port=port, tls=tls, database_url=database_url, feature_gates=feature_gates
+        data_dir=data_dir,
+        host=host,
+        port=port,
+        tls=tls,
+        database_url=database_url,
+        feature_gates=feature_gates,
+        advertise_url=advertise_url,
     )
     _follow_parent()
     _run_fast(_api(made, migrate))
@@ -122,7 +126,7 @@ async def _api(made: Settings, migrate: bool) -> None:
 
     if migrate:
         await _migrate(made)
-    async with open_store(_dsn(made)) as store:
+    async with open_store(_dsn(made), log_cap=made.log_cap) as store:
         await serve(Registry(store, _now, made.features), made)
 
 
@@ -143,7 +147,7 @@ def controllers(
 
 
 async def _controllers(made: Settings) -> None:
-    from app.controllers.main import run
+    from app.controllers.main import Keeping, run
     from app.registry.objects import Registry
     from app.store import open_store, reachable
 
@@ -154,7 +158,11 @@ async def _controllers(made: Settings) -> None:
             Registry(store, _now, made.features),
             node_grace=timedelta(seconds=made.node_grace_seconds),
             keep_history=timedelta(hours=made.history_hours),
-            event_ttl=timedelta(seconds=made.event_ttl_seconds),
+            keeping=Keeping(
+                events=timedelta(seconds=made.event_ttl_seconds),
+                logs=timedelta(hours=made.log_ttl_hours),
+                log_cap=made.log_cap,
+            ),
             certificate=made.ca_file.read_text() if made.ca_file else "",
         )
 
@@ -163,23 +171,41 @@ async def _controllers(made: Settings) -> None:
 def agent(
     server: Annotated[str | None, typer.Option(help="Where the API is: https://host:6443.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with this agent's token.")] = None,
+    join_token: Annotated[
+        str | None,
+        typer.Option(help="From `jobplane token create`; needed once. Others on this machine may see it here."),
+    ] = None,
+    join_token_file: Annotated[Path | None, typer.Option(help="File with the same.")] = None,
     ca_file: CaFile = None,
+    ca_hash: Annotated[
+        str | None,
+        typer.Option(help="sha256:… of the authority that signed the API's certificate, instead of its file."),
+    ] = None,
     data_dir: DataDir = None,
     runtime: Runtime = None,
+    runtime_endpoint: RuntimeEndpoint = None,
     nodes: Nodes = None,
     node_name: NodeName = None,
 ) -> None:
-    """Make this machine a node. It only dials out; ending the agent leaves its pods running."""
+    """Make this machine a node. It only dials out; ending the agent leaves its pods running.
+
+    The first time with a join token, for which it gets a credential of its own; it keeps that in DATA_DIR/agent.
+    """
     made = settings(
         server=server,
         token_file=token_file,
+        join_token=join_token,
+        join_token_file=join_token_file,
         ca_file=ca_file,
+        ca_hash=ca_hash,
         data_dir=data_dir,
         runtime=runtime,
+        runtime_endpoint=runtime_endpoint,
         nodes=nodes,
         node_name=node_name,
     )
     _follow_parent()
+    _look_for_cycles_seldom()
     asyncio.run(_until_told(_agent(made)))  # not uvloop, which starts processes three times slower
 
 
@@ -191,13 +217,20 @@ async def _agent(made: Settings) -> None:
     state.mkdir(parents=True, exist_ok=True)
     for needed in (made.token_file, made.ca_file):
         await _appears(needed)
-    runtime = make_runtime(made.runtime, state, _now)
     simulated = made.runtime == "simulated"
+    names = _node_names(made, simulated)
+    try:
+        runtime = make_runtime(
+            made.runtime, state, _now, made.runtime_endpoint, names[0], cgroup=made.cgroup, pids=made.pids_limit
+        )
+    except ModuleNotFoundError as error:
+        sys.exit(f"--runtime {made.runtime} needs more: pip install 'jobplane[{made.runtime}]' ({error})")
+    token, ca_file = await _credential(made, state, names)
     told = AgentSettings(
         server=made.server or made.url(),
-        token=made.token_file.read_text().strip() if made.token_file else "",
-        ca_file=made.ca_file,
-        node_names=_node_names(made, simulated),
+        token=token,
+        ca_file=ca_file,
+        node_names=names,
         state_dir=state,
         capacity={"cpu": "64", "memory": "256Gi", "pods": "1000"} if simulated else {},
     )
@@ -205,6 +238,32 @@ async def _agent(made: Settings) -> None:
         await Agent(told, runtime).run()
     finally:
         await runtime.close()
+
+
+async def _credential(made: Settings, state: Path, names: tuple[str, ...]) -> tuple[str, Path | None]:
+    """The agent's token, and the authority to trust: given, or got by joining."""
+    from app.agent.join import JoinError, Terms, has_joined, join
+
+    join_token = made.join_token.get_secret_value()
+    if made.join_token_file:
+        join_token = made.join_token_file.read_text().strip()
+    if not join_token and (made.token_file or not has_joined(state)):
+        return made.token_file.read_text().strip() if made.token_file else "", made.ca_file
+    if len(names) > 1:
+        sys.exit("a join token is good for one node, not for a fleet")
+    terms = Terms(
+        server=made.server or made.url(),
+        node=names[0],
+        state=state,
+        join_token=join_token,
+        ca_file=made.ca_file,
+        ca_hash=made.ca_hash,
+    )
+    try:
+        joined = await join(terms)
+    except JoinError as error:
+        sys.exit(str(error))
+    return joined.token, joined.ca_file
 
 
 def _node_names(made: Settings, simulated: bool) -> tuple[str, ...]:
@@ -234,8 +293,9 @@ async def _migrate(made: Settings) -> None:
     await upgrade(_dsn(made))
 
 
-@app.command()
+@tokens.callback()
 def token(
+    context: typer.Context,
     user: Annotated[str | None, typer.Option(help="Who holds it, such as alice. [default: admin]")] = None,
     group: Annotated[
         list[str] | None, typer.Option(help="May be repeated. [default: system:masters, if no --user is given]")
@@ -249,13 +309,15 @@ def token(
     ] = None,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Make a token and print it, once: only its digest is kept.
+    """Make a token and print it, once: only its digest is kept. With a command: of tokens by which machines join.
 
     For a person: jobplane token --user alice --group physicists (and bind a role to either)
-    For an agent: jobplane token --node worker-1
+    For an agent: jobplane token create; or, with a --database-url, jobplane token --node worker-1
     """
+    if context.invoked_subcommand:
+        return
     made = settings(database_url=database_url)
-    expires = _now() + _span(duration) if duration else None
+    expires = _now() + span(duration) if duration else None
     if service_account:
         if user or group or node:
             raise typer.BadParameter(
@@ -266,15 +328,6 @@ def token(
     groups = tuple(group or (["system:nodes"] if node else [] if user else ["system:masters"]))
     name = user or (f"system:node:{node[0].rstrip('*-')}" if node else "admin")
     typer.echo(asyncio.run(_token(made, name, groups, tuple(node or ()), expires)))
-
-
-def _span(text: str) -> timedelta:
-    """8h, 1d12h, 90m."""
-    names = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-    parts = re.findall(r"(\d{1,6})([smhd])", text)
-    if not parts or "".join(map("".join, parts)) != text:
-        raise typer.BadParameter(f"{text} is no duration such as 8h, 90m or 1d12h", param_hint="--duration")
-    return sum((timedelta(**{names[unit]: int(count)}) for count, unit in parts), timedelta())
 
 
 async def _token(
@@ -342,11 +395,14 @@ def _run_fast(main: Coroutine[Any, Any, None]) -> None:
     """On uvloop, for processes that serve."""
     import uvloop
 
-    gc.set_threshold(
-        20_000, 20, 50
-    )  # requests leave no cycles behind: to look for them seldom saves a tenth of the time
+    _look_for_cycles_seldom()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)
+
+
+def _look_for_cycles_seldom() -> None:
+    """Requests and pods leave hardly any behind, and to look for them costs a tenth of the time."""
+    gc.set_threshold(20_000, 20, 50)
 
 
 async def _until_told(work: Coroutine[Any, Any, None]) -> None:

@@ -1,15 +1,15 @@
 """Every setting, read once by the command line: flags over JOBPLANE_* variables over these defaults. Passed on as values."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.kinds.features import Features, parse
+from app.runtimes import RuntimeName
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-RuntimeName = Literal["process", "simulated"]
 
 
 class Settings(BaseSettings):
@@ -22,15 +22,24 @@ class Settings(BaseSettings):
     host: str = "127.0.0.1"
     port: Annotated[int, Field(ge=0, le=65535)] = 6443
     tls: bool = True  # False: for a proxy on this machine that ends TLS, so on a loopback address only
+    advertise_url: str = ""  # where other API replicas reach this one; empty: at `host`, or this machine's own address
     server: str = ""  # where agents and the CLI find the API
     token_file: Path | None = None
     ca_file: Path | None = None
+    join_token: SecretStr = SecretStr("")  # of an agent that has no credential of its own yet
+    join_token_file: Path | None = None
+    ca_hash: str = ""  # sha256:..., of the authority that an agent that joins is to trust
     runtime: RuntimeName = "process"
+    runtime_endpoint: str = ""  # the container engine's socket; empty: the usual one of its kind
+    cgroup: str = "auto"  # of the process runtime: auto, none, or a folder of cgroups v2 that the agent may write to
+    pids_limit: Annotated[int, Field(ge=0)] = 0  # most processes of one container of the process runtime; 0: any number
     node_name: str = ""  # empty: the host's name
     nodes: Annotated[int, Field(ge=1, le=10_000)] = 1  # of the simulated runtime
     node_grace_seconds: Annotated[float, Field(gt=0)] = 50  # without a lease renewal for so long, a node counts as lost
     history_hours: Annotated[float, Field(ge=0)] = 24  # how long old versions can be read and watched from
     event_ttl_seconds: Annotated[float, Field(gt=0)] = 3600  # how long an event is kept after it last happened
+    log_ttl_hours: Annotated[float, Field(gt=0)] = 168  # how long a log is kept after its container has ended
+    log_cap_mib: Annotated[float, Field(ge=1)] = 10  # of each run of a container the newest so many MiB are kept
     feature_gates: str = ""  # WorkloadWithJob=true
     log_level: str = "info"
 
@@ -44,6 +53,11 @@ class Settings(BaseSettings):
     def features(self) -> Features:
         """The feature gates that are on."""
         return parse(self.feature_gates)
+
+    @property
+    def log_cap(self) -> int:
+        """In bytes."""
+        return int(self.log_cap_mib * (1 << 20))
 
     @model_validator(mode="after")
     def _plain_only_here(self) -> Self:

@@ -88,6 +88,7 @@ class Supervisor:
         authority = ["--ca-file", str(data / "tls" / "ca.crt")]
         agent = ["agent", "--server", settings.url(), "--token-file", str(data / "agent.token")]
         agent += [*authority, "--runtime", settings.runtime, "--nodes", str(settings.nodes)]
+        agent += ["--runtime-endpoint", settings.runtime_endpoint] if settings.runtime_endpoint else []
         return [
             ("api", ["api", "--host", settings.host, "--port", str(settings.port), "--migrate"]),
             ("controllers", ["controllers", *(authority if settings.tls else [])]),

@@ -14,8 +14,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
 
+from app.runtimes import RuntimeName
 from benchmarks import processes
 from benchmarks.wire import Client, RefusedError
 
@@ -90,16 +90,22 @@ class Checkout:
     @asynccontextmanager
     async def up(
         self,
-        runtime: Literal["process", "simulated"] = "simulated",
+        runtime: RuntimeName = "simulated",
         nodes: int = 1,
         settle: float = 10.0,
         *,
         tls: bool = True,
+        endpoint: str = "",
     ) -> AsyncIterator[Cluster]:
         """Start it, wait until all of its nodes are ready and it idles, at most `settle` seconds; end it afterwards."""
         folder = Path(tempfile.mkdtemp(prefix="jobplane-bench-"))
         began, kept = time.monotonic(), False
-        child, port = await self._start(folder, runtime, nodes, [] if tls else ["--no-tls"])
+        child, port = await self._start(
+            folder,
+            runtime,
+            nodes,
+            [*([] if tls else ["--no-tls"]), *(["--runtime-endpoint", endpoint] if endpoint else [])],
+        )
         try:
             cluster = Cluster(folder / "data", port, child.pid, tls)
             async with asyncio.timeout(START_SECONDS):

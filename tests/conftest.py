@@ -24,8 +24,10 @@ from app.store.embedded import Postgres
 from app.store.migrate import migrate
 from tests.build import NOW
 
-hypothesis.settings.register_profile("untimed", deadline=None)  # how long it takes depends on who else is busy
-hypothesis.settings.load_profile("untimed")
+# How long an example takes depends on who else is busy: there are no deadlines.
+hypothesis.settings.register_profile("quick", max_examples=50, deadline=None)
+hypothesis.settings.register_profile("thorough", max_examples=1000, deadline=None)
+hypothesis.settings.load_profile(os.environ.get("JOBPLANE_PROPERTIES", "quick"))
 
 # For clients of plain HTTP: to read every authority that this machine trusts takes longer than most tests.
 NO_TLS = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -52,12 +54,16 @@ def database(dsn: str, name: str) -> str:
     return make_url(dsn).set(database=name).render_as_string(hide_password=False)
 
 
-# Ends what is left of the test's connections, then leaves what a migration leaves.
-EMPTIED = (
-    "select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()",
+# What is left of the test's connections. To wait for their end, Postgres itself looks ten times a second only.
+END_OTHERS = """
+select count(pg_terminate_backend(pid)) from pg_stat_activity
+where datname = current_database() and pid <> pg_backend_pid()
+"""
+# Leaves what a migration leaves.
+EMPTY = "; ".join((
     *(f"delete from {table}" for table in ("history", "heads", "tokens", "log_streams", "log_chunks", "node_usage")),
     "update counter set revision = 1, floor = 0",
-)
+))  # fmt: skip
 
 
 async def execute(dsn: str, *statements: str) -> None:
@@ -65,6 +71,18 @@ async def execute(dsn: str, *statements: str) -> None:
     try:
         for statement in statements:
             await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+async def give_back(dsn: str) -> None:
+    """Make a database as if fresh."""
+    connection = await asyncpg.connect(dsn)
+    try:
+        async with asyncio.timeout(30):
+            while await connection.fetchval(END_OTHERS):  # noqa: ASYNC110 - Postgres tells nobody
+                await asyncio.sleep(0.002)
+        await connection.execute(EMPTY)
     finally:
         await connection.close()
 
@@ -122,7 +140,7 @@ async def dsn(server: str, template: str, spare: list[str]) -> AsyncIterator[str
         await execute(server, f"create database {spare[-1]} template {template}")
     name = spare.pop()
     yield database(server, name)
-    await execute(database(server, name), *EMPTIED)
+    await give_back(database(server, name))
     spare.append(name)
 
 

@@ -13,22 +13,29 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
+
 from app.agent.clock import Clock, WallClock
 from app.agent.environment import Lookup
+from app.agent.hosts import Hosts
 from app.agent.lease import Leases
 from app.agent.logs import Logs
-from app.agent.node import Facts, Nodes, address_towards, capacity
+from app.agent.node import Facts, Nodes, address_towards, allocatable
 from app.agent.pods import Pods
 from app.agent.reports import Reports
 from app.agent.setup import Host
+from app.agent.streams import Streams
 from app.agent.usage import Usages
+from app.agent.volume_upkeep import VolumeUpkeep
 from app.agent.volumes import Volumes
 from app.client.api import Api
+from app.kinds.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
 from app.kinds.base import O, Quantity
 from app.kinds.configmap import ConfigMap
 from app.kinds.errors import ApiError
 from app.kinds.pod import Pod
 from app.kinds.secret import Secret
+from app.kinds.volume import ServiceAccountTokenProjection
 from app.runtimes.base import Runtime, RuntimeInfo
 
 STARTS_PER_CORE = 2
@@ -97,6 +104,8 @@ class Agent:
         )
         nodes = Nodes(self._api, names, facts, self._clock)
         usages = Usages(self._api, self._runtime, info, names, pods.node_of, self._clock)
+        upkeep = VolumeUpkeep(host.volumes, pods.all, pods.evict, self._clock)
+        streams = Streams(self._api, self._runtime, names, pods.node_of, self._clock)
         try:
             async with asyncio.TaskGroup() as group:
                 # The lease first: a node that cannot be heard must not go on with what it finds running.
@@ -109,6 +118,10 @@ class Agent:
                 await self._until_it_works("containers that run already", pods.adopt)
                 group.create_task(self._kept("relist", pods.relist))
                 group.create_task(self._kept("usage", usages.run))
+                if info.runs_commands:
+                    group.create_task(self._kept("files of volumes", upkeep.follow_sources))
+                    group.create_task(self._kept("sizes of volumes", upkeep.follow_sizes))
+                group.create_task(self._kept("calls", streams.run))
                 for name in names:
                     group.create_task(self._kept(f"pods of {name}", self._watch_of(name, pods)))
         finally:
@@ -117,10 +130,13 @@ class Agent:
     def _host(self, info: RuntimeInfo) -> Host:
         settings = self._settings
         ip = settings.address or address_towards(settings.server)
-        allocatable = {**capacity(settings.state_dir), **settings.capacity}
-        lookup = Lookup(self._config_map, self._secret, allocatable)
-        volumes = Volumes(settings.state_dir / "volumes", ip, lookup)
-        return Host(runtime=self._runtime, info=info, ip=ip, lookup=lookup, volumes=volumes, clock=self._clock)
+        gives = allocatable(settings.state_dir, settings.capacity)
+        lookup = Lookup(self._config_map, self._secret, gives, self._token, settings.server)
+        volumes = Volumes(settings.state_dir / "volumes", ip, lookup, self._clock, isolated=info.images)
+        hosts = Hosts(settings.state_dir / "hosts", info, ip)
+        return Host(
+            runtime=self._runtime, info=info, ip=ip, lookup=lookup, volumes=volumes, hosts=hosts, clock=self._clock
+        )
 
     def _watch_of(self, node: str, pods: Pods) -> Callable[[], Awaitable[None]]:
         async def watch() -> None:
@@ -141,6 +157,20 @@ class Agent:
 
     async def _secret(self, namespace: str, name: str) -> Secret | None:
         return await self._read(f"/api/v1/namespaces/{namespace}/secrets/{name}", Secret)
+
+    async def _token(self, pod: Pod, asked: ServiceAccountTokenProjection) -> tuple[str, float]:
+        meta, account = pod.metadata, pod.spec.service_account_name or "default"
+        body = TokenRequest(
+            spec=TokenRequestSpec(
+                audiences=(asked.audience,) if asked.audience else (),
+                expiration_seconds=asked.expiration_seconds,
+                bound_object_ref=BoundObjectReference(api_version="v1", kind="Pod", name=meta.name, uid=meta.uid),
+            )
+        )
+        path = f"/api/v1/namespaces/{meta.namespace}/serviceaccounts/{account}/token"
+        given = msgspec.json.decode(await self._api.request("POST", path, body), type=TokenRequest)
+        ends_at = given.status.expiration_timestamp
+        return given.status.token, (ends_at - self._clock.now()).total_seconds() if ends_at else 0
 
     async def _read(self, path: str, kind: type[O]) -> O | None:
         try:

@@ -5,7 +5,8 @@ What cannot be resolved raises `ConfigError`; the container then waits as Create
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
 
 from app.kinds import quantity
 from app.kinds.base import Quantity
@@ -13,7 +14,9 @@ from app.kinds.configmap import ConfigMap
 from app.kinds.container import Container, EnvFromSource, EnvVar, EnvVarSource
 from app.kinds.pod import Pod
 from app.kinds.secret import Secret
-from app.kinds.volume import ResourceFieldSelector
+from app.kinds.volume import ResourceFieldSelector, ServiceAccountTokenProjection
+
+T = TypeVar("T")
 
 _REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
 _MAP_ENTRY = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
@@ -23,17 +26,44 @@ class ConfigError(Exception):
     """A container cannot be set up as its spec says, for now."""
 
 
+class VolumeError(ConfigError):
+    """A volume cannot be had, for now: none of the pod's containers starts without it."""
+
+    def __init__(self, volume: str, why: str) -> None:
+        super().__init__(why)
+        self.volume = volume
+
+
 # (namespace, name) -> the object, or None if there is none.
 ReadConfigMap = Callable[[str, str], Awaitable[ConfigMap | None]]
 ReadSecret = Callable[[str, str], Awaitable[Secret | None]]
+# A new token of a pod's account, and for how many seconds it is good.
+AskToken = Callable[[Pod, ServiceAccountTokenProjection], Awaitable[tuple[str, float]]]
+
+
+async def no_token(pod: Pod, asked: ServiceAccountTokenProjection) -> tuple[str, float]:  # noqa: ARG001 - an AskToken
+    raise ConfigError("this node has no tokens of service accounts")
 
 
 class Lookup:
-    """What a pod may refer to. `allocatable` stands in for limits that are not set."""
+    """What a pod may refer to. `allocatable` stands in for limits that are not set. `server`: where the API is."""
 
-    def __init__(self, config_map: ReadConfigMap, secret: ReadSecret, allocatable: Mapping[str, Quantity]) -> None:
+    def __init__(
+        self,
+        config_map: ReadConfigMap,
+        secret: ReadSecret,
+        allocatable: Mapping[str, Quantity],
+        token: AskToken = no_token,
+        server: str = "",
+    ) -> None:
         self._config_map, self._secret = config_map, secret
         self.allocatable = allocatable
+        self.token = token
+        self.server = server
+
+    def remembering(self) -> "Lookup":
+        """One that reads each object once, for a moment in which that is new enough."""
+        return Lookup(_once(self._config_map), _once(self._secret), self.allocatable, self.token, self.server)
 
     async def config_map(self, namespace: str, name: str, *, optional: bool) -> dict[str, bytes] | None:
         found = await self._config_map(namespace, name)
@@ -48,6 +78,18 @@ class Lookup:
             _allow_absent(f'secret "{name}" not found', optional=optional)
             return None
         return found.data
+
+
+def _once(read: Callable[[str, str], Awaitable[T]]) -> Callable[[str, str], Awaitable[T]]:
+    found: dict[tuple[str, str], T] = {}
+
+    async def remembered(namespace: str, name: str) -> T:
+        key = (namespace, name)
+        if key not in found:
+            found[key] = await read(namespace, name)
+        return found[key]
+
+    return remembered
 
 
 def _allow_absent(message: str, *, optional: bool) -> None:
@@ -69,7 +111,7 @@ def expanded(words: Iterable[str], env: Mapping[str, str]) -> list[str]:
 
 async def resolve(pod: Pod, container: Container, ip: str, lookup: Lookup) -> dict[str, str]:
     """The whole environment: envFrom first, then env in order, each seeing those before it."""
-    env: dict[str, str] = {}
+    env = _api(lookup.server) if lookup.server and _talks(pod) else {}
     for source in container.env_from:
         env.update(await _many(pod, source, lookup))
     for each in container.env:
@@ -77,6 +119,22 @@ async def resolve(pod: Pod, container: Container, ip: str, lookup: Lookup) -> di
         if value is not None:
             env[each.name] = value
     return env
+
+
+def _talks(pod: Pod) -> bool:
+    """Whether the pod has a token for the API: then it is told where that is, as in Kubernetes all are."""
+    sources = (part for volume in pod.spec.volumes if volume.projected for part in volume.projected.sources)
+    return any(part.service_account_token is not None for part in sources)
+
+
+def _api(server: str) -> dict[str, str]:
+    parts = urlsplit(server)
+    port = str(parts.port or 443)
+    return {
+        "KUBERNETES_SERVICE_HOST": parts.hostname or "",
+        "KUBERNETES_SERVICE_PORT": port,
+        "KUBERNETES_SERVICE_PORT_HTTPS": port,
+    }
 
 
 async def _many(pod: Pod, source: EnvFromSource, lookup: Lookup) -> Iterable[tuple[str, str]]:

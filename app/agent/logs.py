@@ -85,6 +85,10 @@ class Logs:
         self._due[key] = None
         self._wake.set()
 
+    def position(self, key: ContainerKey) -> int:
+        """How far the API has it, as far as is known."""
+        return self._tails[key].offset if key in self._tails else 0
+
     async def finish(self, keys: Iterable[ContainerKey], owner: Owner) -> None:
         """Returns when the API has the whole log of each of these containers, which have ended."""
         waiting = []

@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
+from app.agent import pressure
 from app.agent.clock import Clock
 from app.client.api import MERGE_PATCH, Api
 from app.kinds import quantity
@@ -35,7 +36,6 @@ NODES = "/api/v1/nodes"
 CHECK = 10.0
 CHECKS_PER_SECOND = 5  # of a whole fleet, at most
 REFRESH = timedelta(minutes=5)
-FULL_BELOW = 0.05  # of the disk: less is pressure
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 
 
@@ -108,10 +108,9 @@ def node_status(name: str, facts: Facts, old: NodeStatus, now: datetime) -> Node
     """What is so now; what others have written into `old` stays."""
     # In the form that the API keeps, or it would seem to differ for ever.
     has = {name: quantity.canonical(each) for name, each in {**capacity(facts.disk), **facts.capacity}.items()}
+    gives = {name: quantity.canonical(each) for name, each in allocatable(facts.disk, facts.capacity).items()}
     ours = (
-        _pressure("MemoryPressure", "sufficient memory available"),
-        _disk_pressure(facts.disk),
-        _pressure("PIDPressure", "sufficient PID available"),
+        *pressure.conditions(pressure.read(_existing(facts.disk))),
         NodeCondition(type="Ready", status="True", reason="KubeletReady", message="kubelet is posting ready status"),
     )
     types = {each.type for each in ours}
@@ -119,7 +118,7 @@ def node_status(name: str, facts: Facts, old: NodeStatus, now: datetime) -> Node
     return replace(
         old,
         capacity=has,
-        allocatable=has,
+        allocatable=gives,
         conditions=(
             *(each for each in old.conditions if each.type not in types),
             *(_timed(each, before.get(each.type), now) for each in ours),
@@ -127,25 +126,6 @@ def node_status(name: str, facts: Facts, old: NodeStatus, now: datetime) -> Node
         addresses=(NodeAddress(type="InternalIP", address=facts.ip), NodeAddress(type="Hostname", address=name)),
         node_info=system(facts.runtime),
     )
-
-
-REASONS = {
-    "MemoryPressure": "KubeletHasSufficientMemory",
-    "DiskPressure": "KubeletHasNoDiskPressure",
-    "PIDPressure": "KubeletHasSufficientPID",
-}
-
-
-def _pressure(kind: str, message: str) -> NodeCondition:
-    return NodeCondition(type=kind, status="False", reason=REASONS[kind], message=f"kubelet has {message}")
-
-
-def _disk_pressure(path: Path) -> NodeCondition:
-    usage = shutil.disk_usage(_existing(path))
-    if usage.free >= usage.total * FULL_BELOW:
-        return _pressure("DiskPressure", "no disk pressure")
-    message = "kubelet has disk pressure"
-    return NodeCondition(type="DiskPressure", status="True", reason="KubeletHasDiskPressure", message=message)
 
 
 def _timed(new: NodeCondition, old: NodeCondition | None, now: datetime) -> NodeCondition:
@@ -169,6 +149,14 @@ def _is_stale(old: datetime | None, new: datetime | None) -> bool:
 
 def _undated(condition: NodeCondition) -> NodeCondition:
     return replace(condition, last_heartbeat_time=None)
+
+
+def allocatable(disk: Path, given: Mapping[str, Quantity]) -> dict[str, Quantity]:
+    """What pods may have: all but what must stay free, or the machine is under pressure. What was given is theirs whole."""
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") - pressure.MEMORY
+    storage = int(shutil.disk_usage(_existing(disk)).total * (1 - pressure.DISK))
+    left = {"memory": f"{max(0, memory) // 1024}Ki", "ephemeral-storage": f"{storage // 1024}Ki"}
+    return {**capacity(disk), **left, **given}
 
 
 def capacity(disk: Path) -> dict[str, Quantity]:

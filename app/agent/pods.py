@@ -18,24 +18,30 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.agent import setup
-from app.agent.environment import ConfigError
+from app.agent.checks import Checks
+from app.agent.clearing import Clearing
+from app.agent.hooks import Hooks
+from app.agent.images import Images
+from app.agent.last_words import last_words, wants_them
 from app.agent.logs import Logs
+from app.agent.probes import Probes
 from app.agent.reports import Report, Reports
-from app.agent.setup import Host, run_of
+from app.agent.setup import Host, named, run_of
+from app.agent.starts import Starts
+from app.agent.stops import Stops
 from app.agent.work import Work
-from app.kinds.errors import ApiError
 from app.kinds.pod import Pod, is_terminal
 from app.kinds.pod_state import has_ended
 from app.plans import pod as pod_plan
-from app.plans.pod import LEFTOVER_GRACE, Key, PodPlan, Stop
-from app.plans.pod_status import Held, Place, is_only_starting
-from app.runtimes.base import ContainerKey, ContainerStatus, StartError
+from app.plans import pod_events
+from app.plans.pod import Key, PodPlan
+from app.plans.pod_events import Note
+from app.plans.pod_status import Place, is_only_starting
+from app.plans.restarts import Run
+from app.runtimes.base import ContainerKey, ContainerStatus
 
 RELIST = 10.0
 STARTING_TOLD_AFTER = timedelta(seconds=1)  # most pods have started by then, and nobody needs to be told twice
-SETUP_RETRY = timedelta(seconds=10)
-UNREACHABLE_RETRY = timedelta(seconds=2)
 CONFLICT_RETRY = 1.0
 TROUBLE_RETRY = 5.0
 
@@ -45,7 +51,8 @@ log = logging.getLogger(__name__)
 class Pods:
     """All pods of the agent. `starts`: how many may be starting at once.
 
-    _found:    what the runtime listed at the start, by pod, until the API tells whose it is.
+    images:    of the node, unless they mean nothing to the runtime.
+    _found:    what the runtime listed at the start, by pod, until the API tells whose it is. `_ips`: of the sandboxes.
     _unlisted: nodes whose pods the API has not listed yet.
     _over:     pods (uid: node) that have ended for the API, while its watch may still tell what they were before.
     """
@@ -57,10 +64,20 @@ class Pods:
         self._unlisted = set(nodes)
         self._cut_off: set[str] = set()
         self._found: dict[str, list[ContainerStatus]] = {}
-        self._clearing: set[str] = set()
-        self._slots = asyncio.Semaphore(starts)
+        self._ips: dict[str, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._over: dict[str, str] = {}
+        self._clearing = Clearing(host, self._spawn)
+        self._checks = checks = Checks(self._runtime, self._clock)
+        self._probes = Probes(checks, self._clock, host.ip, self._tell_at_once, self._wake_changed)
+        self._hooks = hooks = Hooks(checks, self._clock, host.ip, self._note, self._wake_changed)
+        self.images = (
+            Images(self._runtime, host.lookup, self._clock, self._note, self._wake_changed)
+            if host.info.images
+            else None
+        )
+        self._starts = Starts(host, self.images, hooks, starts, self._note)
+        self._stops = Stops(self._runtime, self._clock, hooks, self._note, self._spawn, self._wake)
 
     # What the API says
 
@@ -93,6 +110,9 @@ class Pods:
             return  # history: nothing will ever be done about it
         work = Work(pod, self._clock.now(), [_key(status.key) for status in found])
         self._works[work.uid] = work
+        if work.uid in self._ips:
+            work.ip, work.stands = self._ips.pop(work.uid), True
+            self._host.hosts.seen(pod, work.ip)
         for status in found:
             self._logs.grew(status.key, work.owner)  # it may have written while no agent was there
         self._wake(work)
@@ -110,6 +130,7 @@ class Pods:
         if code == 404:
             self._lost(work)
         elif code != 200:
+            work.telling.untold(report.events if code == 409 else ())
             work.told = None  # 409: something changed meanwhile; anything else is for people to mend
             self._wake_later(work, CONFLICT_RETRY if code == 409 else TROUBLE_RETRY)
         elif has_ended(report.status):
@@ -122,6 +143,17 @@ class Pods:
         """The node of a pod that is looked after; empty if it is not."""
         work = self._works.get(uid)
         return work.node if work else ""
+
+    def all(self) -> list[Pod]:
+        """Those that are looked after, as they are known."""
+        return [work.pod for work in self._works.values()]
+
+    def evict(self, uid: str, why: str) -> None:
+        """The node cannot have it any longer: it fails."""
+        work = self._works.get(uid)
+        if work is not None and not work.evicted:
+            work.evicted = why
+            self._wake_changed(work)
 
     # What the lease says
 
@@ -137,6 +169,7 @@ class Pods:
         """Before anything else: what earlier agents have left running."""
         for status in await self._runtime.list():
             self._found.setdefault(status.key.pod_uid, []).append(status)
+        self._ips = {sandbox.pod_uid: sandbox.ip for sandbox in await self._runtime.sandboxes()}
 
     async def follow_events(self) -> None:
         async for key in self._runtime.events():
@@ -155,7 +188,21 @@ class Pods:
         """Hints get lost; this finds what they missed."""
         while True:
             await self._clock.sleep(RELIST)
+            stood = [work for work in self._works.values() if work.stands]
+            standing = {sandbox.pod_uid for sandbox in await self._runtime.sandboxes()}
+            for work in stood:
+                if work.uid not in standing:
+                    self._torn(work)
             self._compare(await self._runtime.list())
+
+    def _torn(self, work: Work) -> None:
+        """The pod's sandbox is gone: whatever is left in it makes way for a new one."""
+        if work.dropped or not work.stands or has_ended(work.pod.status):
+            return
+        work.stands, work.torn = False, True
+        work.look |= work.runs.keys()
+        self._note(work, pod_events.sandbox_changed())
+        self._wake_changed(work)
 
     def _compare(self, statuses: Iterable[ContainerStatus]) -> None:
         """The list may be older than what is known by now: where they differ, look again."""
@@ -169,15 +216,15 @@ class Pods:
             self._wake(work)
         if not self._unlisted:
             for uid, left in found.items():
-                self._clear(uid, _running(left.values()))
+                self._clearing.clear(uid, _running(left.values()))
 
     def _sweep(self) -> None:
         """Every node's pods are known: what is left of the first list belongs to nobody."""
         for uid, left in self._found.items():
-            self._clear(uid, _running(left))
-        self._found = {}
-        for uid in self._host.volumes.uids() - self._works.keys() - self._clearing:
-            self._clear(uid, ())
+            self._clearing.clear(uid, _running(left))
+        self._found, self._ips = {}, {}
+        for uid in self._clearing.left() - self._works.keys():
+            self._clearing.clear(uid, ())
 
     # One pod
 
@@ -207,26 +254,55 @@ class Pods:
             return
         work.changed = False
         now = self._clock.now()
-        place = Place(
-            runtime=self._host.info.name, ip=self._host.ip, cut_off=work.node in self._cut_off, held=work.held
-        )
-        plan = pod_plan.plan(work.pod, work.runs.values(), now, place)
+        work.torn = work.torn and work.is_live
+        plan = pod_plan.plan(work.pod, work.runs.values(), now, self._place(work))
         if plan.status != work.pod.status:
             work.pod = replace(work.pod, status=plan.status)
+        for note in plan.notes:
+            work.telling.tell(note, now)
+        self._probes.follow(work)
         self._set_alarm(work, plan.again_at, now)
         for stop in plan.stop:
-            self._stop(work, stop)
+            self._stops.stop(work, stop)
         await self._tell(work, plan)
         if plan.start:
-            await self._start(work, plan.start)
+            await self._starts.start(work, plan.start)
+
+    def _place(self, work: Work) -> Place:
+        return Place(
+            runtime=self._host.info.name,
+            ip=self._host.ip,
+            pod_ip=work.ip,
+            cut_off=work.node in self._cut_off,
+            torn=work.torn,
+            evicted=work.evicted,
+            held=work.held,
+            images=work.images,
+            busy=work.busy,
+            health=work.health,
+            hooked=work.hooked,
+        )
 
     async def _look(self, work: Work) -> bool:
         news = False
         while work.look:
             key = work.look.pop()
             status = await self._runtime.status(ContainerKey(work.uid, *key))
-            news |= work.saw(key, run_of(status) if status else None)
+            run = await self._run_of(work, status) if status else None
+            if run is None or run.state == "exited":
+                work.ended(key)
+            news |= work.saw(key, run)
         return news
+
+    async def _run_of(self, work: Work, status: ContainerStatus) -> Run:
+        run = run_of(status)
+        if status.state != "exited" or not wants_them(status, named(work.pod, run.name).termination_message_policy):
+            return run
+        known = work.runs.get(_key(status.key))
+        if known is not None and known.state == "exited":
+            return run._replace(message=known.message)
+        words = await last_words(self._runtime, status.key, self._logs.position(status.key))
+        return run._replace(message=words or run.message)
 
     def _set_alarm(self, work: Work, at: datetime | None, now: datetime) -> None:
         if work.alarm is not None:
@@ -250,65 +326,21 @@ class Pods:
 
     def _report(self, work: Work, *, gone: bool) -> None:
         """The newest status, unless it was the last thing said."""
-        status = work.pod.status
-        if work.dropped or work.told == (status, gone):
+        status, events = work.pod.status, work.telling.take()
+        if work.dropped or (work.told == (status, gone) and not events):
             return
         work.told = (status, gone)
         meta = work.pod.metadata
-        self._reports.put(Report(meta.uid, meta.namespace, meta.name, status, gone))
+        self._reports.put(Report(meta.uid, meta.namespace, meta.name, status, gone, events))
 
-    # Acts
+    def _note(self, work: Work, note: Note) -> None:
+        """To be told with the next status."""
+        work.telling.tell(note, self._clock.now())
 
-    async def _start(self, work: Work, keys: Iterable[Key]) -> None:
-        async with self._slots:
-            if work.is_due or work.dropped:
-                work.changed = True  # while it waited for its turn; a hint that brings no news must not end it here
-                return
-            for key in keys:
-                await self._start_one(work, key)
-
-    async def _start_one(self, work: Work, key: Key) -> None:
-        pod, now = work.pod, self._clock.now()
-        try:
-            spec = await setup.container(pod, key, self._host)
-            await self._runtime.run_sandbox(setup.sandbox(pod))
-            await self._runtime.start_container(spec)
-        except StartError as error:
-            work.saw(key, setup.unstarted(key, error, self._host))
-            work.changed = True
-        except ConfigError as error:
-            self._hold(work, key, Held("CreateContainerConfigError", str(error), now + SETUP_RETRY))
-        except (ApiError, ConnectionError) as error:
-            self._hold(work, key, Held("CreateContainerConfigError", str(error), now + UNREACHABLE_RETRY))
-        except Exception as error:
-            log.exception("container %s of pod %s/%s", key.name, pod.metadata.namespace, pod.metadata.name)
-            self._hold(work, key, Held("CreateContainerError", str(error), now + SETUP_RETRY))
-        else:
-            work.held.pop(key.name, None)
-            work.look.add(key)
-
-    def _hold(self, work: Work, key: Key, held: Held) -> None:
-        work.held[key.name] = held
-        work.changed = True
-
-    def _stop(self, work: Work, stop: Stop) -> None:
-        under_way = work.stopping.get(stop.key)
-        if under_way is None or stop.grace < under_way:
-            work.stopping[stop.key] = stop.grace
-            self._spawn(self._stop_one(work, stop))
-
-    async def _stop_one(self, work: Work, stop: Stop) -> None:
-        key = ContainerKey(work.uid, *stop.key)
-        try:
-            await self._runtime.stop_container(key, stop.grace)
-        except Exception:
-            log.exception("%s cannot be stopped", key)
-            await self._clock.sleep(TROUBLE_RETRY)
-            work.changed = True
-        if work.stopping.get(stop.key) == stop.grace:
-            del work.stopping[stop.key]
-        work.look.add(stop.key)
-        self._wake(work)
+    def _tell_at_once(self, work: Work, note: Note) -> None:
+        """Nothing else may come of it, so nothing else is waited for."""
+        work.telling.tell(note, self._clock.now())
+        self._wake_changed(work)
 
     def _lost(self, work: Work) -> None:
         """The API no longer has this pod, or no longer needs us for it."""
@@ -318,26 +350,9 @@ class Pods:
         self._over[work.uid] = work.node
         if work.alarm is not None:
             work.alarm.cancel()
+        self._probes.forget(work.uid)
         live = [key for key, run in work.runs.items() if run.state == "running"]
-        self._clear(work.uid, [ContainerKey(work.uid, *key) for key in live], work.task)
-
-    def _clear(self, uid: str, live: Sequence[ContainerKey], task: asyncio.Task[None] | None = None) -> None:
-        if uid not in self._clearing:
-            self._clearing.add(uid)
-            self._spawn(self._cleared(uid, live, task))
-
-    async def _cleared(self, uid: str, live: Sequence[ContainerKey], task: asyncio.Task[None] | None) -> None:
-        """Should it fail, the next relist finds what is left."""
-        try:
-            if task is not None:
-                await asyncio.wait([task])  # a start that is under way comes to its end first
-            await asyncio.gather(*[self._runtime.stop_container(key, LEFTOVER_GRACE) for key in live])
-            await self._runtime.remove_sandbox(uid)
-            await self._host.volumes.remove(uid)
-        except Exception:
-            log.exception("pod %s cannot be removed", uid)
-        finally:
-            self._clearing.discard(uid)
+        self._clearing.clear(work.uid, [ContainerKey(work.uid, *key) for key in live], work.task)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)
@@ -351,6 +366,9 @@ class Pods:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for part in (self._probes, self._hooks, self.images, self._checks):
+            if part is not None:
+                await part.close()
 
 
 def _key(key: ContainerKey) -> Key:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from app.agent.clock import Clock
+from app.agent.kubelet_events import Event
 from app.client.api import Api
 from app.kinds.errors import ApiError
 from app.kinds.pod import PodStatus
@@ -21,13 +22,14 @@ log = logging.getLogger(__name__)
 
 
 class Report(msgspec.Struct, frozen=True):
-    """The word about one pod. `gone`: it is being deleted and nothing of it runs any more."""
+    """The word about one pod. `gone`: it is being deleted and nothing of it runs any more. Events since the last word."""
 
     uid: str
     namespace: str
     name: str
     status: PodStatus
     gone: bool = False
+    events: tuple[Event, ...] = ()
 
 
 class _Answer(msgspec.Struct):
@@ -55,7 +57,7 @@ class Reports:
         self._most = MOST
 
     def put(self, report: Report) -> None:
-        self._waiting[report.uid] = report
+        self._waiting[report.uid] = _after(self._waiting.get(report.uid), report)
         self._wake.set()
 
     async def run(self, heard: Heard) -> None:
@@ -100,5 +102,12 @@ class Reports:
         self._keep(batch)
 
     def _keep(self, batch: dict[str, Report]) -> None:
-        """Back into the queue, unless there is newer word by now."""
-        self._waiting = {**batch, **self._waiting}
+        """Back into the queue. There may be newer word by now: of what was not heard, only the events are left then."""
+        newer = {uid: _after(batch.get(uid), report) for uid, report in self._waiting.items()}
+        self._waiting = {**batch, **newer}
+
+
+def _after(older: Report | None, newer: Report) -> Report:
+    if older is None or not older.events:
+        return newer
+    return msgspec.structs.replace(newer, events=older.events + newer.events)

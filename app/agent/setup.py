@@ -1,9 +1,13 @@
-"""From a pod's spec to what a runtime is told: everything resolved, volumes prepared. Used by `pods` for each start."""
+"""From a pod's spec to what a runtime is told: everything resolved, volumes prepared. Used by `starts` for each start."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from app.agent import rights
 from app.agent.clock import Clock
 from app.agent.environment import Lookup, expanded, resolve
+from app.agent.hosts import Hosts
+from app.agent.surroundings import hostname
 from app.agent.volumes import Volumes
 from app.kinds.container import Container
 from app.kinds.pod import Pod
@@ -13,49 +17,37 @@ from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
     ContainerStatus,
+    CreateError,
+    Mount,
     Runtime,
     RuntimeInfo,
-    SandboxSpec,
     StartError,
 )
-
-HOSTNAME_LENGTH = 63
 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What the pods of this agent run on. `ip` is the node's; pods share it."""
+    """What the pods of this agent run on. `ip` is the node's; pods share it unless the runtime has a pod network."""
 
     runtime: Runtime
     info: RuntimeInfo
     ip: str
     lookup: Lookup
     volumes: Volumes
+    hosts: Hosts
     clock: Clock
+    profiles: Path = Path("/var/lib/kubelet/seccomp")
 
 
-def sandbox(pod: Pod) -> SandboxSpec:
-    meta = pod.metadata
-    return SandboxSpec(
-        pod_uid=meta.uid,
-        namespace=meta.namespace,
-        name=meta.name,
-        hostname=hostname(pod),
-        annotations=meta.annotations,
-    )
-
-
-def hostname(pod: Pod) -> str:
-    return pod.spec.hostname or pod.metadata.name[:HOSTNAME_LENGTH].rstrip("-.")
-
-
-async def container(pod: Pod, key: Key, host: Host) -> ContainerSpec:
-    """Raises ConfigError, StartError, and what reading a ConfigMap or Secret raises."""
-    spec = _named(pod, key.name)
+async def container(pod: Pod, key: Key, host: Host, image_user: str = "") -> ContainerSpec:
+    """Raises ConfigError, VolumeError, CreateError, and what reading a ConfigMap or Secret raises."""
+    spec = named(pod, key.name)
     env = {"HOSTNAME": hostname(pod), **await resolve(pod, spec, host.ip, host.lookup)}
     command, args = expanded(spec.command, env), expanded(spec.args, env)
-    if not (command or args) and host.info.name == "process":
-        raise StartError("no command specified")  # there is no image that would know one
+    if not (command or args) and host.info.runs_commands and not host.info.images:
+        raise CreateError("no command specified")  # there is no image that would know one
+    security = rights.security(pod, spec, host.profiles)
+    rights.check(pod, spec, security, host.info, image_user)
     return ContainerSpec(
         key=ContainerKey(pod.metadata.uid, *key),
         image=spec.image,
@@ -63,13 +55,22 @@ async def container(pod: Pod, key: Key, host: Host) -> ContainerSpec:
         args=args,
         env=env,
         working_dir=spec.working_dir,
-        mounts=await host.volumes.mounts(pod, spec, env),
+        mounts=await _mounts(pod, spec, env, host),
         termination_message_path=spec.termination_message_path or "/dev/termination-log",
+        limits=rights.limits(spec),
+        security=security,
+        stdin=spec.stdin,
+        stdin_once=spec.stdin_once,
+        tty=spec.tty,
     )
 
 
-def _named(pod: Pod, name: str) -> Container:
-    return next(each for each in (*pod.spec.init_containers, *pod.spec.containers) if each.name == name)
+async def _mounts(pod: Pod, spec: Container, env: dict[str, str], host: Host) -> tuple[Mount, ...]:
+    return (*await host.volumes.mounts(pod, spec, env), *host.hosts.mount(pod, spec))
+
+
+def named(pod: Pod, name: str) -> Container:
+    return next(each for each in (*pod.spec.containers, *pod.spec.init_containers) if each.name == name)
 
 
 def run_of(status: ContainerStatus) -> Run:

@@ -1,52 +1,92 @@
-"""A pod's volumes on this node: emptyDir, configMap, secret, downwardAPI and projected, as folders of the agent's.
+"""A pod's volumes on this node, as folders of the agent's: what is made for a start, kept up to date, and removed.
 
-Folders live as long as the pod. Names come from the API and are checked again here: nothing outside the root is
-touched. Other kinds of volumes, hostPath among them, are refused. Contents are written once and do not follow changes.
+Folders live as long as the pod, and are found again by the next agent. Names come from the API and are checked again
+here: nothing outside the root is touched, but for hostPath. Below a pod's folder:
+
+    <volume>                 emptyDir (with medium Memory: a tmpfs mounted here) and volumes of files
+    .parts/<container>-<n>   what the container's n-th mount shows by its subPath, mounted here
 """
 
 import asyncio
+import os
 import re
 import shutil
-from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
-from app.agent.environment import ConfigError, Lookup, expand, field, resource
+import msgspec
+
+from app.agent import host_paths, sub_paths, volume_files, volume_mounts
+from app.agent.account_tokens import AccountTokens
+from app.agent.clock import Clock, WallClock
+from app.agent.environment import ConfigError, Lookup, VolumeError, expand
+from app.agent.volume_mounts import NotAllowedError
+from app.agent.volume_sources import Sources, fs_group, holds_files
+from app.kinds import quantity
 from app.kinds.container import Container
 from app.kinds.pod import Pod
-from app.kinds.volume import (
-    ConfigMapProjection,
-    ConfigMapVolumeSource,
-    DownwardAPIVolumeFile,
-    KeyToPath,
-    ProjectedVolumeSource,
-    SecretProjection,
-    Volume,
-    VolumeMount,
-    VolumeProjection,
-)
+from app.kinds.volume import EmptyDirVolumeSource, Volume, VolumeMount
 from app.runtimes.base import Mount
 
+MEMORY = "Memory"
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,251}[A-Za-z0-9])?")
-FILE_MODE = 0o644
+_PARTS = ".parts"
 
 
 class Volumes:
-    """All pods' volumes under one root: `root/<pod uid>/<volume name>`."""
+    """All pods' volumes under one root: `root/<pod uid>/<volume name>`.
 
-    def __init__(self, root: Path, ip: str, lookup: Lookup) -> None:
-        self._root, self._ip, self._lookup = root, ip, lookup
+    isolated: containers see nothing of the host but what they are given, so nothing may lead them out of it.
+    """
+
+    def __init__(
+        self, root: Path, ip: str, lookup: Lookup, clock: Clock | None = None, *, isolated: bool = False
+    ) -> None:
+        self._root, self._isolated, self._ip, self._lookup = root, isolated, ip, lookup
+        self._tokens = AccountTokens(lookup, clock or WallClock())
+        self._sources = Sources(ip, lookup, self._tokens)
 
     async def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> tuple[Mount, ...]:
-        """Prepares what the container mounts. Raises `ConfigError`."""
-        if not container.volume_mounts:
+        """Prepares what the pod mounts, and tells what this container does. Raises ConfigError, VolumeError for one."""
+        if not pod.spec.volumes:
+            _none_unknown(container, {})
             return ()
-        volumes = {volume.name: volume for volume in pod.spec.volumes}
-        return tuple([await self._mount(pod, container, volumes, mount, env) for mount in container.volume_mounts])
+        volumes = {volume.name: volume for volume in _used(pod)}
+        for volume in volumes.values():
+            await self._prepare(pod, volume)
+        _none_unknown(container, volumes)
+        return tuple(
+            self._mount(pod, f"{container.name}-{index}", volumes[mount.name], mount, env)
+            for index, mount in enumerate(container.volume_mounts)
+        )
+
+    def sources_once(self) -> Sources:
+        """For one round of `refresh`: what many pods' volumes are made of is read once."""
+        return Sources(self._ip, self._lookup.remembering(), self._tokens)
+
+    async def refresh(self, pod: Pod, sources: Sources) -> bool:
+        """Writes what has changed in volumes of files that are there; whether anything has."""
+        changed = False
+        for volume in _used(pod):
+            folder = self._folder(pod.metadata.uid, volume.name)
+            if holds_files(volume) and volume_files.is_written(folder):
+                changed |= volume_files.write(folder, await sources.files(pod, volume), fs_group(pod))
+        return changed
+
+    def limited(self, pod: Pod) -> Iterator[tuple[str, Path, str]]:
+        """emptyDirs that may hold so much only: name, folder, and the limit as it was given."""
+        for volume in _used(pod):
+            source = volume.empty_dir
+            if source is not None and source.size_limit and quantity.parse(source.size_limit) > 0:
+                yield volume.name, self._folder(pod.metadata.uid, volume.name), str(source.size_limit)
 
     async def remove(self, uid: str) -> None:
+        """Raises OSError if something stays mounted; then nothing is deleted."""
+        self._tokens.forget(uid)
         folder = self._folder(uid)
         if folder.exists():
-            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+            await asyncio.to_thread(_delete, folder)
 
     def uids(self) -> set[str]:
         """Pods that have left something here."""
@@ -57,123 +97,99 @@ class Volumes:
             raise ConfigError(f"bad name of a volume: {'/'.join(names)}")
         return self._root.joinpath(*names)
 
-    async def _mount(
-        self, pod: Pod, container: Container, volumes: Mapping[str, Volume], mount: VolumeMount, env: Mapping[str, str]
-    ) -> Mount:
-        volume = volumes.get(mount.name)
-        if volume is None:
-            raise ConfigError(f'volume "{mount.name}" is not defined')
-        folder = self._folder(pod.metadata.uid, volume.name)
-        if not folder.is_dir():
-            await self._fill(pod, container, volume, folder)
-        sub_path = expand(mount.sub_path_expr, env) or mount.sub_path
-        source = _inside(folder, sub_path) if sub_path else folder
-        return Mount(source=source, target=mount.mount_path, read_only=mount.read_only or volume.empty_dir is None)
+    async def _prepare(self, pod: Pod, volume: Volume) -> None:
+        try:
+            folder = self._folder(pod.metadata.uid, volume.name)
+            if volume.empty_dir is not None:
+                self._prepare_empty(folder, volume.empty_dir, fs_group(pod))
+            elif volume.host_path is not None:
+                host_paths.checked(volume.host_path)
+            elif not holds_files(volume):
+                raise ConfigError(f"this node has no driver for volumes of kind {_kind(volume)}")
+            elif not volume_files.is_written(folder):
+                self._prepare_root()
+                volume_files.write(folder, await self._sources.files(pod, volume), fs_group(pod))
+        except ConnectionError:
+            raise  # the API cannot be reached: that says nothing of the volume
+        except (ConfigError, OSError) as error:
+            raise VolumeError(volume.name, _said(error)) from error
 
-    async def _fill(self, pod: Pod, container: Container, volume: Volume, folder: Path) -> None:
+    def _prepare_empty(self, folder: Path, source: EmptyDirVolumeSource, group: int | None) -> None:
+        if source.medium not in ("", MEMORY):
+            raise ConfigError(f"this node has no medium {source.medium}")
+        in_memory = source.medium == MEMORY
+        if folder.is_dir() and (not in_memory or volume_mounts.is_mounted(folder)):
+            return
         self._prepare_root()
-        if volume.empty_dir is not None:
-            _open_folder(folder)
-        else:
-            _write_all(folder, *await self._files(pod, container, volume))
+        folder.mkdir(parents=True, exist_ok=True)
+        if in_memory:
+            volume_mounts.mount_memory(folder, quantity.whole(source.size_limit) if source.size_limit else None)
+        volume_files.open_folder(folder, group)
 
     def _prepare_root(self) -> None:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users' way to secrets ends here
 
-    async def _files(self, pod: Pod, container: Container, volume: Volume) -> tuple[dict[str, bytes], int]:
-        if volume.config_map is not None:
-            return await self._config_map(pod, volume.config_map), volume.config_map.default_mode or FILE_MODE
-        if volume.secret is not None:
-            source = volume.secret
-            projection = SecretProjection(name=source.secret_name, items=source.items, optional=source.optional)
-            return await self._secret(pod, projection), source.default_mode or FILE_MODE
-        if volume.downward_api is not None:
-            mode = volume.downward_api.default_mode or FILE_MODE
-            return self._facts(pod, container, volume.downward_api.items), mode
-        if volume.projected is not None:
-            return await self._projected(pod, container, volume.projected), volume.projected.default_mode or FILE_MODE
-        raise ConfigError(f'volume "{volume.name}" is of a kind that this node does not offer')
+    def _mount(self, pod: Pod, part: str, volume: Volume, mount: VolumeMount, env: Mapping[str, str]) -> Mount:
+        if mount.mount_propagation not in ("", "None"):
+            raise ConfigError(f'mountPropagation {mount.mount_propagation} of volume "{volume.name}" is not supported')
+        if mount.recursive_read_only == "Enabled":
+            raise ConfigError(f'recursiveReadOnly of volume "{volume.name}" is not supported')
+        of_host = volume.host_path
+        source = Path(of_host.path) if of_host else self._folder(pod.metadata.uid, volume.name)
+        sub_path = expand(mount.sub_path_expr, env) or mount.sub_path
+        if sub_path:
+            source = self._part(pod, part, source, sub_path, trusted=holds_files(volume))
+        return Mount(source=source, target=mount.mount_path, read_only=mount.read_only or holds_files(volume))
 
-    async def _config_map(self, pod: Pod, source: ConfigMapVolumeSource | ConfigMapProjection) -> dict[str, bytes]:
-        optional = bool(source.optional)
-        found = await self._lookup.config_map(pod.metadata.namespace, source.name, optional=optional)
-        return _chosen(found or {}, source.items, optional=optional)
+    def _part(self, pod: Pod, part: str, volume: Path, sub_path: str, *, trusted: bool) -> Path:
+        """`trusted`: only the agent writes to the volume."""
+        place = self._folder(pod.metadata.uid) / _PARTS / part
+        try:
+            fd = sub_paths.opened(volume, sub_path)
+            try:
+                return self._bound(fd, place, trusted=trusted)
+            finally:
+                os.close(fd)
+        except (ConfigError, OSError) as error:
+            raise ConfigError(f'failed to prepare subPath "{sub_path}" of a volume: {_said(error)}') from error
 
-    async def _secret(self, pod: Pod, source: SecretProjection) -> dict[str, bytes]:
-        optional = bool(source.optional)
-        found = await self._lookup.secret(pod.metadata.namespace, source.name, optional=optional)
-        return _chosen(found or {}, source.items, optional=optional)
-
-    async def _projected(self, pod: Pod, container: Container, volume: ProjectedVolumeSource) -> dict[str, bytes]:
-        files: dict[str, bytes] = {}
-        for source in volume.sources:
-            files.update(await self._projection(pod, container, source))
-        return files
-
-    async def _projection(self, pod: Pod, container: Container, source: VolumeProjection) -> dict[str, bytes]:
-        if source.config_map is not None:
-            return await self._config_map(pod, source.config_map)
-        if source.secret is not None:
-            return await self._secret(pod, source.secret)
-        if source.downward_api is not None:
-            return self._facts(pod, container, source.downward_api.items)
-        raise ConfigError("a projected volume has a source that this node does not offer")
-
-    def _facts(self, pod: Pod, container: Container, items: Iterable[DownwardAPIVolumeFile]) -> dict[str, bytes]:
-        return {each.path: self._fact(pod, container, each).encode() for each in items}
-
-    def _fact(self, pod: Pod, container: Container, file: DownwardAPIVolumeFile) -> str:
-        if file.field_ref is not None:
-            return field(pod, file.field_ref.field_path, self._ip)
-        if file.resource_field_ref is not None:
-            return resource(pod, container, file.resource_field_ref, self._lookup.allocatable)
-        raise ConfigError(f"file {file.path} of a downward API volume names nothing")
+    def _bound(self, fd: int, place: Path, *, trusted: bool) -> Path:
+        try:
+            self._prepare_root()
+            return sub_paths.bound(fd, place)
+        except NotAllowedError:
+            if self._isolated and not trusted:
+                raise  # until the engine looks it up, its name may lead somewhere else
+            return sub_paths.path_of(fd)
 
 
-def _chosen(found: Mapping[str, bytes], items: Iterable[KeyToPath], *, optional: bool) -> dict[str, bytes]:
-    """All keys under their own names, or the listed ones under theirs."""
-    wanted = {item.path: item.key for item in items} or {key: key for key in found}
-    missing = [key for key in wanted.values() if key not in found]
-    if missing and not optional:
-        raise ConfigError(f"references non-existent config key: {missing[0]}")
-    return {path: found[key] for path, key in wanted.items() if key in found}
+def _used(pod: Pod) -> list[Volume]:
+    """Volumes that some container mounts; others are not even made."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    names = {mount.name for container in containers for mount in container.volume_mounts}
+    return [volume for volume in pod.spec.volumes if volume.name in names]
 
 
-def _open_folder(folder: Path) -> None:
-    """A container may run as any user; the umask must not narrow it."""
-    folder.mkdir(parents=True)
-    folder.chmod(0o777)
+def _none_unknown(container: Container, volumes: Iterable[str]) -> None:
+    for mount in container.volume_mounts:
+        if mount.name not in volumes:
+            raise ConfigError(f'volume "{mount.name}" is not defined')
 
 
-def _write_all(folder: Path, files: Mapping[str, bytes], mode: int) -> None:
-    """Complete or absent: a start that was cut short leaves no half-filled folder behind."""
-    fresh = folder.with_name(folder.name + ".new")
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir(parents=True)
-    for path, content in files.items():
-        _write(fresh, path, content, mode)
-    fresh.rename(folder)
+def _kind(volume: Volume) -> str:
+    """The field that it is given by."""
+    return next((name for name in msgspec.to_builtins(volume) if name != "name"), "that is not known")
 
 
-def _write(folder: Path, path: str, content: bytes, mode: int) -> None:
-    target = folder / _relative(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_bytes(content)
-    target.chmod(mode)
+def _said(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+    return str(error)
 
 
-def _relative(path: str) -> PurePosixPath:
-    pure = PurePosixPath(path)
-    if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-        raise ConfigError(f"path {path} must stay inside its volume")
-    return pure
-
-
-def _inside(folder: Path, sub_path: str) -> Path:
-    """A part of a volume. A container may have put a link there that leads out of it."""
-    target = (folder / _relative(sub_path)).resolve()
-    if not target.is_relative_to(folder.resolve()):
-        raise ConfigError(f"subPath {sub_path} leads out of its volume")
-    if not target.exists():
-        _open_folder(target)
-    return target
+def _delete(folder: Path) -> None:
+    volume_mounts.unmount_below(folder)
+    try:
+        shutil.rmtree(folder, ignore_errors=True)
+    except RecursionError:  # folders in folders, thousands deep
+        subprocess.run(["rm", "-rf", "--one-file-system", "--", str(folder)], check=False, stdin=subprocess.DEVNULL)

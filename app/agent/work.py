@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import Iterable
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
 from app.agent.clock import Alarm
+from app.agent.kubelet_events import Telling
 from app.agent.logs import Owner
 from app.kinds.pod import Pod, PodStatus
 from app.plans import pod_status
 from app.plans.pod import Key
 from app.plans.pod_status import Held
+from app.plans.probes import Health, has_probes
 from app.plans.restarts import Run
 from app.runtimes.base import ContainerKey
 
@@ -24,23 +26,41 @@ class Work:
     look:     runs to ask the runtime about.
     changed:  something else than its runs makes it worth a new plan.
     held:     containers that cannot be set up for now.
-    stopping: runs that are being stopped, and with what grace.
+    busy:     containers for which something is under way, such as a pull.
+    fetched:  runs whose image is there; `images` has the ids by container, `failed_pulls` counts what went wrong.
+    ip:       of its sandbox, if that has one of its own. `stands`: the sandbox has been made. `torn`: it is gone again.
+    health:   of runs with probes. `hooked`: runs whose postStart hook is not through.
+    stopping: runs that are being stopped, and when each is killed.
     told:     what was last reported: the status, and whether it is gone.
+    telling:  its events.
+    evicted:  why it has to go, if it has.
     dropped:  it is no longer ours; what still runs for it must start nothing.
     """
 
     __slots__ = (
         "alarm",
+        "busy",
         "changed",
         "dropped",
+        "evicted",
+        "failed_pulls",
+        "fetched",
+        "has_probes",
+        "health",
         "held",
+        "hooked",
+        "images",
+        "ip",
         "look",
         "pod",
         "runs",
         "seen_at",
+        "stands",
         "stopping",
         "task",
+        "telling",
         "told",
+        "torn",
     )
 
     def __init__(self, pod: Pod, now: datetime, look: Iterable[Key] = ()) -> None:
@@ -50,7 +70,18 @@ class Work:
         self.look = set(look)
         self.changed = True
         self.held: dict[str, Held] = {}
-        self.stopping: dict[Key, timedelta] = {}
+        self.busy: set[str] = set()
+        self.fetched: set[Key] = set()
+        self.images: dict[str, str] = {}
+        self.failed_pulls: dict[str, int] = {}
+        self.ip = ""
+        self.stands = self.torn = False
+        self.evicted = ""
+        self.health: dict[tuple[str, int], Health] = {}
+        self.hooked: set[tuple[str, int]] = set()
+        self.has_probes = any(map(has_probes, (*pod.spec.init_containers, *pod.spec.containers)))
+        self.stopping: dict[Key, datetime] = {}
+        self.telling = Telling()
         self.told: tuple[PodStatus, bool] | None = None
         self.task: asyncio.Task[None] | None = None
         self.alarm: Alarm | None = None
@@ -70,6 +101,10 @@ class Work:
         return Owner(self.node, meta.namespace, meta.name)
 
     @property
+    def is_live(self) -> bool:
+        return any(run.state == "running" for run in self.runs.values())
+
+    @property
     def is_due(self) -> bool:
         return (self.changed or bool(self.look)) and not self.dropped
 
@@ -86,8 +121,15 @@ class Work:
             or meta.deletion_grace_period_seconds != before.deletion_grace_period_seconds
             or status.phase != old.status.phase
             or pod.spec != old.spec
+            or (bool(pod.spec.readiness_gates) and status.conditions != old.status.conditions)
         )
         self.pod = replace(pod, status=status)
+
+    def ended(self, key: Key) -> None:
+        """A run is over: so is what was known of how it fares."""
+        self.hooked.discard(key)
+        self.fetched.discard(key)
+        self.health.pop(key, None)
 
     def saw(self, key: Key, run: Run | None) -> bool:
         """Take over what the runtime says of a run (None: nothing). True if that is news."""

@@ -12,30 +12,34 @@ from starlette.datastructures import State
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api import documents, errors, impersonation, openapi, openapi_v2, version, virtual
+from app.api import documents, errors, impersonation, joining, kept_logs, openapi, openapi_v2, version, virtual
 from app.api.absent import ABSENT
 from app.api.accept import DISCOVERY, OPENAPI, wanted
 from app.api.agents import PREFIX, Agents
 from app.api.auth import Authenticator, check_path, is_for_everyone
+from app.api.calls import Calls, Origin
 from app.api.discovery import Discovery
+from app.api.joining import JoinApi
+from app.api.kept_logs import KeptLogs
 from app.api.kubernetes import Kubernetes
 from app.api.tokens import StoredTokens
 from app.kinds import KINDS
 from app.registry.objects import Registry
 
-Answering = Callable[[Request], Awaitable[Response]]
+Answering = Callable[[Request], Awaitable[ASGIApp]]
 HEALTH = {"/livez", "/readyz", "/healthz"}
 
 
-def create_app(registry: Registry) -> "Application":
-    """The application of one API process."""
+def create_app(registry: Registry, origin: Origin | None = None, authority: str = "") -> "Application":
+    """The application of one API process, which others reach at `origin`. `authority`: whose certificate it shows, PEM."""
     tokens = Authenticator(StoredTokens(registry), time.monotonic)
     ours = FastAPI(title="Jobplane", docs_url=None, redoc_url=None, openapi_url=None)
     ours.add_exception_handler(HTTPException, _as_status)
     ours.state.streams = set()  # tasks of the open watches; whoever stops the server ends them first
-    return Application(Front(registry, tokens), ours)
+    ours.state.calls = Calls(registry.store.calls, origin or Origin())
+    return Application(Front(registry, tokens, authority), ours)
 
 
 async def _as_status(_: Request, error: Exception) -> Response:
@@ -64,7 +68,7 @@ class Application:
 class Front:
     """Kubernetes' own paths: health, version, discovery, OpenAPI, and the objects."""
 
-    def __init__(self, registry: Registry, tokens: Authenticator) -> None:
+    def __init__(self, registry: Registry, tokens: Authenticator, authority: str = "") -> None:
         self._registry = registry
         self._tokens = tokens
         self._discovery = Discovery((*KINDS, *ABSENT), virtual.VIRTUAL)
@@ -72,12 +76,18 @@ class Front:
         self._openapi_v2 = openapi_v2.OpenApiV2(self._openapi)
         self._kubernetes = Kubernetes(registry, tokens)
         self._agents = Agents(registry, tokens)
+        self._joining = JoinApi(registry, tokens, authority)
+        self._kept_logs = KeptLogs(registry, tokens)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> bool:
         """Answer if the path is ours; tell whether it was."""
         path: str = scope["path"]
         if path.startswith(PREFIX):
             await self._guarded(self._agents.answer, scope, receive, send)
+        elif path.startswith(joining.PREFIX):
+            await self._guarded(self._joining.answer, scope, receive, send)
+        elif path.startswith(kept_logs.PREFIX):
+            await self._guarded(self._kept_logs.answer, scope, receive, send)
         elif path.rstrip("/") in HEALTH:
             await self._guarded(self._health, scope, receive, send)
         elif is_for_everyone(path):
@@ -90,6 +100,7 @@ class Front:
 
     async def _guarded(self, answer: Answering, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
+        response: ASGIApp
         try:
             response = await answer(request)
         except Exception as error:

@@ -50,6 +50,11 @@ class _Pair(NamedTuple):
     key: ec.EllipticCurvePrivateKey
 
 
+def fingerprint(file: Path) -> str:
+    """The SHA-256 of a server's certificate, by which other servers know it."""
+    return x509.load_pem_x509_certificate(file.read_bytes()).fingerprint(hashes.SHA256()).hex()
+
+
 def ensure(folder: Path, hosts: Sequence[str], *, now: datetime | None = None) -> Certificates:
     """A server certificate for the hosts, this machine's name and its loopback addresses, good for months."""
     now = now or datetime.now(UTC)

@@ -80,6 +80,10 @@ class ChannelSocket:
         else:
             await self._socket.send(bytes((number,)) + data)
 
+    async def end(self, number: int) -> None:
+        """Say that nothing more will come on one channel; only version 5 can."""
+        await self._socket.send(bytes((_END, number)))
+
     async def _take(self, message: bytes) -> None:
         """What cannot be understood is passed over, as in Kubernetes."""
         if not message:

@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 from starlette.types import Receive, Scope, Send
 
-from app.api.connection import Headers, Wire, take_over
+from app.api.connection import CLOSE_SECONDS, Headers, Wire, take_over
 
 HELD = 64 * 1024  # bytes that a channel takes before its reader does; then the whole connection waits
 PIECE = 32 * 1024  # bytes sent at a time, so that channels take turns
-PING_SECONDS = 30.0  # writing to it is the only way to learn that the other end of a silent connection has died
+PING_SECONDS = 10.0  # writing to it is the only way to learn that the other end of a silent connection has died
 GOODBYE_SECONDS = 2.0  # for a client to answer the end of the conversation
 STOPPING_SECONDS = 0.5  # the same, when the whole server waits for it
 ALONE_SECONDS = 10.0  # for an application to read what is left, and return, once its client is gone
@@ -49,6 +49,11 @@ class Channel:
             self._inbox.clear()
             self._changed.notify_all()
         return data
+
+    @property
+    def is_gone(self) -> bool:
+        """Nobody is left to read or write here."""
+        return self._ended and self._closed
 
     async def write(self, data: bytes) -> None:
         """Returns when there is room for more. Gone if the client is, or has no use for this channel any more."""
@@ -120,6 +125,7 @@ class Upgrade:
     start: Callable[[Wire], tuple[Link, Coroutine[Any, Any, None]]]
     patience: float | None = None  # seconds after which a client that does not read is cut off; None: never
     alone: float = ALONE_SECONDS  # until work that goes on without its client is cancelled
+    closing: float = CLOSE_SECONDS  # for what is written to leave, once it is over
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
         try:
@@ -131,7 +137,7 @@ class Upgrade:
         try:
             await _converse(link, asyncio.create_task(work), scope["app"].state.streams, self.alone)
         finally:
-            wire.close()
+            wire.close(self.closing)
 
 
 async def _converse(link: Link, work: asyncio.Task[None], streams: set[asyncio.Task[None]], alone: float) -> None:
@@ -139,7 +145,10 @@ async def _converse(link: Link, work: asyncio.Task[None], streams: set[asyncio.T
     pinging = asyncio.create_task(_ping(link))
     streams.add(work)
     try:
-        await asyncio.wait((receiving, work), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((receiving, work, pinging), return_when=asyncio.FIRST_COMPLETED)
+        if pinging.done():  # the client is dead, which `receiving` cannot see while what it has read waits for a reader
+            receiving.cancel()
+            await asyncio.wait((receiving,))
         if receiving.done():
             await asyncio.wait((work,), timeout=alone)
             return

@@ -149,11 +149,11 @@ class Wire(asyncio.Protocol):
                 self._transport.abort()
                 raise ConnectionResetError("the client does not read") from None
 
-    def close(self) -> None:
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
         """Let what is written leave, for a while, then end the connection."""
         if self._abort is None and not self._ended:
             self._transport.close()
-            self._abort = asyncio.get_running_loop().call_later(CLOSE_SECONDS, self._transport.abort)
+            self._abort = asyncio.get_running_loop().call_later(seconds, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
         self._buffer += data

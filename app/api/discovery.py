@@ -15,6 +15,7 @@ from app.api.absent import ABSENT
 from app.api.accept import Wanted
 from app.api.documents import Document
 from app.api.eviction_schema import Eviction
+from app.api.stream_options import PodAttachOptions, PodExecOptions, PodPortForwardOptions
 from app.kinds.authentication import TokenRequest
 from app.kinds.base import Kind, Struct
 from app.kinds.binding import Binding
@@ -54,6 +55,14 @@ STATUS = Subresource("status", ("get", "patch", "update"))
 SUBRESOURCES: Mapping[str, tuple[Subresource, ...]] = {
     "namespaces": (Subresource("finalize", ("update",)),),
     "pods": (
+        *(
+            Subresource(name, ("create", "get"), ("", "v1", options.__name__), options)
+            for name, options in (
+                ("attach", PodAttachOptions),
+                ("exec", PodExecOptions),
+                ("portforward", PodPortForwardOptions),
+            )
+        ),
         Subresource("binding", ("create",), ("", "v1", "Binding"), Binding),
         Subresource("eviction", ("create",), ("policy", "v1", "Eviction"), Eviction),
         Subresource("log", ("get",)),

@@ -1,4 +1,5 @@
-"""Nobody grants more than they have: the check of every write of a role or binding. Called by `collection` and `item`.
+"""Nobody grants more than they have: the check of every write of a role or binding; and of a node by itself
+(`node_restriction`). Called by `collection` and `item`.
 
 Administrators may grant all; so may those with the verb `escalate` on roles, or `bind` on the role that a binding names.
 """
@@ -8,11 +9,13 @@ from typing import cast
 
 from msgspec.structs import replace
 
+from app.api import node_restriction
 from app.api.auth import MASTERS, Action, User, may
 from app.kinds import cluster_role, cluster_role_binding, rbac, role, role_binding
 from app.kinds.base import Kind, Object
 from app.kinds.cluster_role import ClusterRole
 from app.kinds.errors import not_found, refused
+from app.kinds.node import KIND as NODES
 from app.kinds.role import Role
 from app.plans import access
 from app.plans.access import Access, Policies
@@ -26,6 +29,8 @@ _BINDINGS = {role_binding.KIND.resource, cluster_role_binding.KIND.resource}
 
 async def check_of(registry: Registry, user: User, kind: Kind, namespace: str, name: str = "") -> Check | None:
     """What a write of this kind is to be checked by; None if by nothing, as almost always."""
+    if kind.resource == NODES.resource and node_restriction.applies(user):
+        return node_restriction.check
     if kind.resource not in _ROLES | _BINDINGS or MASTERS in user.groups:
         return None
     rights = await registry.policy.rights.of(user.name, user.groups)

@@ -19,6 +19,7 @@ from app.api import (
     impersonation,
     item,
     logs,
+    pod_streams,
     token_requests,
     virtual,
     watch,
@@ -96,6 +97,7 @@ _SPECIAL: dict[tuple[str, str, str], Callable[[Registry, Request, Target], Await
     ("pods", "log", "GET"): logs.answer,
     ("pods", "binding", "POST"): item.bind,
     ("pods", "eviction", "POST"): eviction.answer,
+    **pod_streams.SPECIAL,
     **{("pods", "ephemeralcontainers", each): eviction.no_ephemeral_containers for each in ("GET", "PATCH", "PUT")},
     ("namespaces", "finalize", "PUT"): finalize.answer,
     ("serviceaccounts", "token", "POST"): token_requests.answer,
@@ -140,6 +142,8 @@ async def _authorize(registry: Registry, user: User, verb: str, found: Target, r
             wanted = (found.kind.resource, found.name)
             if await is_needed(registry.store, found.namespace or "", wanted, user.is_node):
                 return
+        if verb == "create" and (found.kind.resource, found.subresource) == ("serviceaccounts", "token"):
+            return  # whose token an agent may ask for depends on the pod in the body: `token_requests` checks it
     await check(registry, user, _action(verb, found, request.query_params.get("fieldSelector", "")))
 
 

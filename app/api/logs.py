@@ -5,7 +5,7 @@ says terminated, all of its log is here.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
 
@@ -41,15 +41,22 @@ class LogOptions:
 
 async def answer(registry: Registry, request: Request, found: Target) -> Response:
     pod = cast("Pod", decode(found.kind, await find(registry, found.kind, found.namespace or "", found.name)))
-    options = _options(request.query_params.multi_items(), pod, registry.now())
+    query = request.query_params.multi_items()
+    options = options_of(query, pod.metadata.name, registry.now())
+    options = replace(options, container=_container(pod, first(query, "container")))
     if not pod.spec.node_name:
         return Response(status_code=204)  # nowhere to ask, as Kubernetes has it
     stream = await _stream(registry, pod, _status(pod, options.container), options)
-    body = _text(registry, found, stream, options)
-    return StreamingResponse(body, media_type="text/plain")
+    return shown(registry, stream, options, found)
 
 
-def _options(query: Query, pod: Pod, now: datetime) -> LogOptions:
+def shown(registry: Registry, stream: Stream, options: LogOptions, found: Target | None = None) -> Response:
+    """The log of one run. `found`: its pod, if it is to be followed."""
+    return StreamingResponse(_text(registry, found, stream, options), media_type="text/plain")
+
+
+def options_of(query: Query, pod: str, now: datetime) -> LogOptions:
+    """What a query asks for, but which container's; 422 if that cannot be."""
     tail, limit, seconds, moment = (
         number(query, "tailLines"),
         number(query, "limitBytes"),
@@ -58,11 +65,11 @@ def _options(query: Query, pod: Pod, now: datetime) -> LogOptions:
     )
     since = _moment(moment) if moment else None
     if causes := list(_causes(tail, limit, seconds, since)):
-        raise unprocessable("PodLogOptions", "", pod.metadata.name, causes)
+        raise unprocessable("PodLogOptions", "", pod, causes)
     if seconds:
         since = now - timedelta(seconds=min(seconds, 10**9))
     return LogOptions(
-        container=_container(pod, first(query, "container")),
+        container="",
         follow=flag(query, "follow"),
         previous=flag(query, "previous"),
         timestamps=flag(query, "timestamps"),
@@ -141,7 +148,7 @@ _NO_IMAGE = {
 }
 
 
-async def _text(registry: Registry, found: Target, stream: Stream, options: LogOptions) -> AsyncIterator[bytes]:
+async def _text(registry: Registry, found: Target | None, stream: Stream, options: LogOptions) -> AsyncIterator[bytes]:
     """The lines as the client sees them, cut to what it asked for; those that are read together are sent together."""
     left = options.limit
     async for lines in _lines(registry, found, stream, options):
@@ -176,16 +183,18 @@ def parse(records: bytes) -> Iterator[Line]:
 
 
 async def _lines(
-    registry: Registry, found: Target, stream: Stream, options: LogOptions
+    registry: Registry, found: Target | None, stream: Stream, options: LogOptions
 ) -> AsyncIterator[Sequence[Line]]:
     """What is there, and what comes, a chunk at a time: no more of a log is ever in memory."""
     offset = 0 if options.tail is None else await _tail_at(registry.store.logs, stream, options.tail)
     since, rest = options.since, b""
     while True:
-        over = not options.follow or await _has_ended(registry, found, stream)
-        while data := await registry.store.logs.read(stream, offset, CHUNK):
-            offset += len(data)
-            whole, rest = _cut(rest + data)
+        over = not options.follow or found is None or await _has_ended(registry, found, stream)
+        while (piece := await registry.store.logs.read(stream, offset, CHUNK)).data:
+            if piece.offset > offset:
+                rest = b""  # its other half is no longer kept
+            offset = piece.end
+            whole, rest = _cut(rest + piece.data)
             if lines := [line for line in parse(whole) if line.at[:19] >= since or not line.at]:
                 yield lines
         if over:
@@ -201,9 +210,9 @@ def _cut(data: bytes) -> tuple[bytes, bytes]:
 
 async def _tail_at(logs: Logs, stream: Stream, count: int) -> int:
     """Where the last so many records begin: looked for from the end, a piece at a time."""
-    end, missing = await logs.size(stream), count + 1  # the last one's own end is no beginning
-    while end > 0:
-        start = max(0, end - CHUNK)
+    (first_kept, end), missing = await logs.span(stream), count + 1  # the last one's own end is no beginning
+    while end > first_kept:
+        start = max(first_kept, end - CHUNK)
         piece = await _span(logs, stream, start, end)
         ends = piece.count(b"\n")
         if ends >= missing:
@@ -215,8 +224,11 @@ async def _tail_at(logs: Logs, stream: Stream, count: int) -> int:
 
 async def _span(logs: Logs, stream: Stream, start: int, end: int) -> bytes:
     data = b""
-    while len(data) < end - start and (more := await logs.read(stream, start + len(data), end - start - len(data))):
-        data += more
+    while (at := start + len(data)) < end:
+        piece = await logs.read(stream, at, end - at)
+        if not piece.data or piece.offset > at:  # no longer kept
+            break
+        data += piece.data
     return data[: end - start]
 
 

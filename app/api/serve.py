@@ -7,12 +7,14 @@ import socket
 from collections.abc import Collection
 from pathlib import Path
 from types import FrameType
+from urllib.parse import urlsplit
 
 import uvicorn
 
 from app.api import certificates
 from app.api.app import create_app
 from app.api.auth import MASTERS, NODES, User
+from app.api.calls import Origin
 from app.api.connection import Connection
 from app.api.tokens import keep
 from app.registry.bootstrap import bootstrap
@@ -45,12 +47,32 @@ def write_kubeconfig(settings: Settings, made: certificates.Certificates) -> Non
     certificates.write_private(settings.data_dir / "kubeconfig", text.encode())
 
 
+def _origin(registry: Registry, settings: Settings, made: certificates.Certificates) -> Origin:
+    """Where others reach this process, if it must be found out: at the address from which it reaches the database."""
+    url = settings.advertise_url or settings.url()
+    if not settings.advertise_url and settings.host in {"0.0.0.0", "::", ""}:  # noqa: S104 - compared, not bound
+        url = settings.model_copy(update={"host": _address_towards(registry.store.dsn)}).url()
+    return Origin(url, certificates.fingerprint(made.cert) if settings.tls else "")
+
+
+def _address_towards(dsn: str) -> str:
+    """This machine's address as the database would see it; nothing is sent to find out."""
+    at = urlsplit(dsn)
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            probe.connect((at.hostname or "127.0.0.1", at.port or 5432))
+            return str(probe.getsockname()[0])
+    except OSError:
+        return "127.0.0.1"
+
+
 async def serve(registry: Registry, settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM, then return. Open watches end cleanly: their clients come back by themselves."""
     made = await prepare(registry, settings)
     if (settings.data_dir / "admin.token").exists():
         write_kubeconfig(settings, made)
-    app = create_app(registry)
+    authority = made.ca.read_text() if settings.tls else ""
+    app = create_app(registry, _origin(registry, settings, made), authority)
     config = uvicorn.Config(
         app,
         host=settings.host,
@@ -63,6 +85,7 @@ async def serve(registry: Registry, settings: Settings) -> None:
         access_log=False,
         log_level="warning",
         server_header=False,
+        proxy_headers=False,  # who asks is told by tokens, never by addresses
         timeout_graceful_shutdown=1,
         timeout_keep_alive=75,  # longer than clients keep idle connections, so that it is they who close them
         backlog=4096,

@@ -9,11 +9,12 @@ from typing import Protocol
 
 from starlette.requests import Request
 
-from app.api import spdy, websocket
+from app.api import websocket
 from app.api.channels import Channel
 from app.api.connection import Headers, wanted_protocol
 from app.api.websocket import WebSocket
 from app.kinds.errors import ApiError
+from app.runtimes import spdy
 
 MOST_STREAMS = 1000  # open at a time on one connection
 _HEADER = "X-Stream-Protocol-Version"

@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import content
-from app.api.auth import AUDIENCE, account_user
+from app.api.auth import AUDIENCE, MASTERS, NODES, User, account_user
 from app.api.query import create_options
 from app.api.reviews import made
 from app.api.routes import Target
@@ -19,8 +19,8 @@ from app.api.tokens import issue
 from app.kinds import authentication
 from app.kinds.authentication import BoundObjectReference, TokenRequest, TokenRequestStatus, faults_in_request
 from app.kinds.base import Kind, Object
-from app.kinds.errors import bad_request, conflict, unprocessable
-from app.kinds.node import KIND as NODES
+from app.kinds.errors import bad_request, conflict, refused, unprocessable
+from app.kinds.node import KIND as NODE_KIND
 from app.kinds.pod import KIND as PODS
 from app.kinds.pod import Pod
 from app.kinds.secret import KIND as SECRETS
@@ -31,7 +31,7 @@ from app.store import Need
 
 _HOUR = 3600
 _CLAIM = "authentication.kubernetes.io/"
-_BINDABLE = {("v1", kind.name): kind for kind in (PODS, SECRETS, NODES)}
+_BINDABLE = {("v1", kind.name): kind for kind in (PODS, SECRETS, NODE_KIND)}
 
 
 async def answer(registry: Registry, request: Request, found: Target) -> Response:
@@ -41,6 +41,7 @@ async def answer(registry: Registry, request: Request, found: Target) -> Respons
         request, TokenRequest, f"{authentication.GROUP}/v1", content.validation_of(options)
     )
     asked = _completed(decoded.object, found.namespace or "", found.name, registry.now())
+    await _check_node(registry, request.state.user, asked, found)
     account = await find(registry, ACCOUNTS, found.namespace or "", found.name)
     needs = [Need(account.key, account.uid)]
     extra: dict[str, tuple[str, ...]] = {f"{_CLAIM}credential-id": (f"JTI={uuid4()}",)}
@@ -95,6 +96,32 @@ async def _bound(registry: Registry, reference: BoundObjectReference, found: Tar
     return kind, obj
 
 
+async def _check_node(registry: Registry, user: User, asked: TokenRequest, found: Target) -> None:
+    """An agent gets tokens for pods of its own node only, and such as they ask for. 403, as Kubernetes words it."""
+    if NODES not in user.groups or MASTERS in user.groups:
+        return
+    reference = asked.spec.bound_object_ref
+    if reference is None or (reference.api_version, reference.kind) != ("v1", "Pod"):
+        why = "node requested token not bound to a pod"
+    elif not reference.uid:
+        why = "node requested token with a pod binding without a uid"
+    else:
+        head = await registry.store.get(key_of(PODS, found.namespace or "", reference.name))
+        pod = cast("Pod", decode(PODS, head)) if head and head.uid == reference.uid else None
+        if pod is None or not user.is_node(pod.spec.node_name):
+            why = "node requested token bound to a pod scheduled on a different node"
+        elif foreign := set(asked.spec.audiences) - _audiences(pod) - {AUDIENCE}:
+            why = f'audience "{min(foreign)}" not found in pod spec volume'
+        else:
+            return
+    raise refused("serviceaccounts", found.name, why)
+
+
+def _audiences(pod: Pod) -> set[str]:
+    sources = (part for volume in pod.spec.volumes if volume.projected for part in volume.projected.sources)
+    return {part.service_account_token.audience for part in sources if part.service_account_token}
+
+
 async def _claims(registry: Registry, kind: Kind[Any], obj: Object) -> AsyncIterator[tuple[str, tuple[str, ...]]]:
     """What the token says of the object that it is bound to."""
     if kind is SECRETS:
@@ -105,6 +132,6 @@ async def _claims(registry: Registry, kind: Kind[Any], obj: Object) -> AsyncIter
     node_name = cast("Pod", obj).spec.node_name if kind is PODS else ""
     if node_name:
         yield f"{_CLAIM}node-name", (node_name,)
-        node = await registry.store.get(key_of(NODES, "", node_name))
+        node = await registry.store.get(key_of(NODE_KIND, "", node_name))
         if node is not None:
             yield f"{_CLAIM}node-uid", (node.uid,)

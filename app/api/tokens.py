@@ -39,6 +39,14 @@ async def issue(registry: Registry, user: User, expires_at: datetime | None = No
     return token
 
 
+async def issue_named(registry: Registry, name: str, user: User, expires_at: datetime) -> str:
+    """A new token that begins with a name that is no secret, by which it is listed and revoked."""
+    token = f"{name}.{secrets.token_urlsafe(24)}"
+    await registry.store.tokens.forget_expired(registry.now())
+    await keep(registry, token, user, expires_at)
+    return token
+
+
 async def keep(
     registry: Registry, token: str, user: User, expires_at: datetime | None = None, needs: Sequence[Need] = ()
 ) -> None:

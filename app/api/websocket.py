@@ -7,6 +7,7 @@ import base64
 import binascii
 import logging
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from hashlib import sha1
 
 from starlette.requests import Request
@@ -90,7 +91,8 @@ class WebSocket:
         message = bytearray()
         while not self._protocol.eof_sent and (data := await self._wire.read()):
             self._protocol.receive_data(data)
-            await self._flush()
+            with suppress(ConnectionError):  # an answer that nobody waits for must not lose what came before
+                await self._flush()
             for frame in self._protocol.events_received():
                 if not isinstance(frame, Frame) or frame.opcode not in _OURS:
                     continue

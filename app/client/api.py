@@ -8,7 +8,7 @@ import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import httpx
 import msgspec
@@ -16,6 +16,9 @@ import msgspec
 from app.client.watch import Event, follow
 from app.kinds.base import O
 from app.kinds.errors import ApiError
+
+if TYPE_CHECKING:
+    from app.client.socket import Socket
 
 T = TypeVar("T")
 
@@ -49,8 +52,10 @@ class Api:
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         # A watch keeps its connection for hours, and the pool looks at every connection for each request: so two pools.
-        self._requests = _client(server, token, transport or _transport(ca_file, connections=16), TIMEOUT)
-        self._streams = _client(server, token, transport or _transport(ca_file, connections=None), STREAM_TIMEOUT)
+        tls = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
+        self._requests = _client(server, token, transport or _transport(tls, connections=16), TIMEOUT)
+        self._streams = _client(server, token, transport or _transport(tls, connections=None), STREAM_TIMEOUT)
+        self._tls = tls
 
     async def request(
         self,
@@ -95,6 +100,18 @@ class Api:
         """Everything there is, and then every change, for ever: see `app.client.watch.follow`."""
         return follow(self, path, kind, params)
 
+    async def open_socket(self, path: str) -> "Socket":
+        """A WebSocket."""
+        from app.client.socket import NotOpenedError, Socket  # not every program that calls an API needs the library
+
+        server, authorization = str(self._streams.base_url), self._streams.headers.get("Authorization", "")
+        try:
+            return await Socket.open(server, path, authorization, self._tls)
+        except NotOpenedError as error:
+            raise refusal(error.code, error.body) from error
+        except OSError as error:
+            raise UnreachableError(_said(error)) from error
+
     async def close(self) -> None:
         await self._requests.aclose()
         await self._streams.aclose()
@@ -116,9 +133,9 @@ def _client(server: str, token: str, transport: httpx.AsyncBaseTransport, timeou
     return httpx.AsyncClient(base_url=server, headers=headers, transport=transport, timeout=timeout)
 
 
-def _transport(ca_file: Path | None, connections: int | None) -> httpx.AsyncHTTPTransport:
+def _transport(tls: ssl.SSLContext, connections: int | None) -> httpx.AsyncHTTPTransport:
     return httpx.AsyncHTTPTransport(
-        verify=ssl.create_default_context(cafile=str(ca_file) if ca_file else None),
+        verify=tls,
         http2=False,
         trust_env=False,
         limits=httpx.Limits(max_connections=connections, max_keepalive_connections=connections),

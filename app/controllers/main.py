@@ -6,6 +6,7 @@ Election only saves work: two that act at once would be kept apart by the precon
 import asyncio
 import logging
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 from app.controllers.certificates import CertificateController
@@ -15,6 +16,7 @@ from app.controllers.disruption import DisruptionController
 from app.controllers.events import EventController
 from app.controllers.garbage import GarbageController
 from app.controllers.jobs import JobController
+from app.controllers.logs import LogController
 from app.controllers.namespaces import NamespaceController
 from app.controllers.nodes import NodeController
 from app.controllers.ownership import Outline
@@ -29,6 +31,7 @@ from app.kinds.pod import KIND as PODS
 from app.registry.objects import Registry
 from app.store import Compacted, Mirror, Unavailable, elected
 from app.store.compact import compact
+from app.store.logs import CAP
 
 log = logging.getLogger(__name__)
 _MIRRORED = (
@@ -50,12 +53,21 @@ _MIRRORED = (
 COMPACT_SECONDS = 300.0
 
 
+@dataclass(frozen=True, kw_only=True)
+class Keeping:
+    """For how long, and how much of it, what nobody needs for ever is kept."""
+
+    events: timedelta = timedelta(hours=1)
+    logs: timedelta = timedelta(hours=168)
+    log_cap: int = CAP
+
+
 async def run(
     registry: Registry,
     *,
     node_grace: timedelta,
     keep_history: timedelta,
-    event_ttl: timedelta = timedelta(hours=1),
+    keeping: Keeping = Keeping(),
     certificate: str = "",
 ) -> None:
     """Stand for election and act, for ever; returns only when cancelled. `certificate` is the API's authority's, if known."""
@@ -64,7 +76,7 @@ async def run(
             async with elected(registry.store, "controllers") as lost:
                 log.info("elected: acting")
                 mirror = new_mirror()
-                acting = controllers(registry, mirror, node_grace, event_ttl, certificate)
+                acting = controllers(registry, mirror, node_grace, keeping, certificate)
                 await _act(registry, mirror, acting, keep_history, lost)
             log.warning("no longer elected: standing by")
         except (Unavailable, Compacted) as error:  # while it read what there is
@@ -105,7 +117,7 @@ def controllers(
     registry: Registry,
     mirror: Mirror,
     node_grace: timedelta,
-    event_ttl: timedelta = timedelta(hours=1),
+    keeping: Keeping = Keeping(),
     certificate: str = "",
 ) -> list[Controller]:
     publishing = [CertificateController(mirror, registry.store, certificate)] if certificate else []
@@ -120,7 +132,8 @@ def controllers(
         ServiceAccountController(mirror),
         ClusterRoleController(mirror),
         DisruptionController(mirror),
-        EventController(registry.store, event_ttl),
+        EventController(registry.store, keeping.events),
+        LogController(registry.store, keeping.logs, keeping.log_cap),
         *publishing,
     ]
 

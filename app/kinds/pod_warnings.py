@@ -9,7 +9,7 @@ from msgspec.structs import fields
 
 from app.kinds.container import Container, ResourceRequirements
 from app.kinds.pod_schema import PodOS, PodSpec
-from app.kinds.security import PodSecurityContext, SecurityContext
+from app.kinds.security import PodSecurityContext
 from app.kinds.shape import shape_of
 from app.kinds.volume import Volume
 
@@ -20,49 +20,39 @@ MOST_ITEMS = 100  # of one list that are looked at
 _CONTAINER = (
     "ports[].host_port",
     "env[].value_from.file_key_ref",
-    "resources.limits",
     "resources.claims",
     "volume_mounts[].mount_propagation",
     "volume_mounts[].recursive_read_only",
     "volume_mounts[].bind_mount_options",
     "volume_devices",
-    "liveness_probe",
-    "readiness_probe",
-    "startup_probe",
-    "lifecycle",
-    "security_context",
-    "stdin",
-    "stdin_once",
-    "tty",
+    "lifecycle.stop_signal",
+    "security_context.se_linux_options",
+    "security_context.windows_options",
+    "security_context.proc_mount",
+    "security_context.app_armor_profile",
     "resize_policy",
     "restart_policy_rules",
-    "termination_message_policy",
 )
 
 _FILES = ("config_map", "secret", "downward_api")  # volumes of files; parts of projected ones too
 _ITEMS = (*(f"volumes[].{source}" for source in _FILES), *(f"volumes[].projected.sources[].{part}" for part in _FILES))
-_VOLUMES = ("name", "empty_dir", "config_map", "secret", "downward_api", "projected")
+_VOLUMES = ("name", "host_path", "empty_dir", "config_map", "secret", "downward_api", "projected")
 
 NOT_ACTED_ON = (
     *(f"volumes[].{each.name}" for each in fields(Volume) if each.name not in _VOLUMES),
-    *(f"volumes[].empty_dir.{part}" for part in ("medium", "size_limit", "mode")),
+    "volumes[].empty_dir.mode",
     *(f"volumes[].{source}.default_user" for source in (*_FILES, "projected")),
-    *(f"{source}.items[].{part}" for source in _ITEMS for part in ("mode", "user")),
+    *(f"{source}.items[].user" for source in _ITEMS),
     *(f"{containers}[].{part}" for containers in ("init_containers", "containers") for part in _CONTAINER),
     "ephemeral_containers",
-    "dns_policy",
-    "dns_config",
-    "service_account_name",
-    "automount_service_account_token",
-    "host_network",
-    "host_pid",
-    "host_ipc",
     "host_users",
-    "host_aliases",
-    "security_context",
-    "image_pull_secrets",
-    "subdomain",
-    "set_hostname_as_fqdn",
+    "security_context.se_linux_options",
+    "security_context.windows_options",
+    "security_context.sysctls",
+    "security_context.fs_group_change_policy",
+    "security_context.app_armor_profile",
+    "security_context.supplemental_groups_policy",
+    "security_context.se_linux_change_policy",
     "hostname_override",
     "affinity.node_affinity.preferred_during_scheduling_ignored_during_execution",
     "affinity.pod_affinity",
@@ -72,8 +62,6 @@ NOT_ACTED_ON = (
     "priority_class_name",
     "priority",
     "preemption_policy",
-    "share_process_namespace",
-    "readiness_gates",
     "runtime_class_name",
     "resource_claims",
     "resources",
@@ -83,13 +71,10 @@ NOT_ACTED_ON = (
 
 # Values that ask for nothing but what happens anyway; most are defaults. Where nothing is said, False and 0 are such.
 _HARMLESS: dict[str, Any] = {
-    "dns_policy": "ClusterFirst",
     "host_users": True,
     "service_account_name": "default",
-    "security_context": PodSecurityContext(),
-    **{f"{containers}[].security_context": SecurityContext() for containers in ("init_containers", "containers")},
-    **{f"{containers}[].resources.limits": {} for containers in ("init_containers", "containers")},
-    **{f"{containers}[].termination_message_policy": "File" for containers in ("init_containers", "containers")},
+    **{f"{containers}[].security_context.proc_mount": "Default" for containers in ("init_containers", "containers")},
+    "security_context.supplemental_groups_policy": "Merge",
     "preemption_policy": "PreemptLowerPriority",
     "os": PodOS(name="linux"),
 }
@@ -114,7 +99,10 @@ def _steps(entry: str) -> tuple[_Step, ...]:
 _STEPS = tuple((_steps(entry), _HARMLESS.get(entry, False)) for entry in NOT_ACTED_ON)
 
 
-_USUALLY_EMPTY = {"resources": ResourceRequirements()}
+_USUALLY_EMPTY: dict[str, Any] = {
+    "resources": ResourceRequirements(),
+    "security_context": PodSecurityContext(),  # as Go clients send it for a pod that says nothing
+}
 
 
 class _Quick:

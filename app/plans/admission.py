@@ -16,7 +16,7 @@ from app.kinds.pod import Pod
 from app.kinds.priorityclass import PriorityClass
 from app.kinds.resourcequota import ResourceQuota
 from app.kinds.serviceaccount import ServiceAccount
-from app.plans import limit_ranges, quotas
+from app.plans import account_mounts, limit_ranges, quotas
 from app.plans.plan import Update
 from app.plans.priorities import USUAL_POLICY, default_of, second_default, with_priority
 
@@ -54,6 +54,7 @@ def is_completed(pod: Pod, rules: Rules) -> bool:
         not rules.limit_ranges
         and plain
         and not (account and account.image_pull_secrets)
+        and not account_mounts.is_asked_for(spec, account)
         and not (spec.priority_class_name or spec.priority or default_of(rules.classes.values()))
         and spec.preemption_policy in ("", USUAL_POLICY)
     )
@@ -67,9 +68,11 @@ def _with_account(pod: Pod, accounts: Mapping[str, ServiceAccount], name: str) -
     if account is None and wanted != DEFAULT_ACCOUNT:
         why = f'error looking up service account {pod.metadata.namespace}/{wanted}: serviceaccount "{wanted}" not found'
         raise refused("pods", name, why)
-    if account is None or spec.image_pull_secrets or not account.image_pull_secrets:
-        return pod
-    return replace(pod, spec=replace(spec, image_pull_secrets=account.image_pull_secrets))
+    if account is not None and account.image_pull_secrets and not spec.image_pull_secrets:
+        spec = replace(spec, image_pull_secrets=account.image_pull_secrets)
+    if account_mounts.is_asked_for(spec, account):
+        spec = account_mounts.with_token(spec, name)
+    return pod if spec is pod.spec else replace(pod, spec=spec)
 
 
 def judged(resource: str, obj: Object, rules: Rules) -> tuple[Update, ...]:

@@ -1,6 +1,6 @@
 """What a node says of a pod: the words of the kubelet for what its containers are doing. Pure; used by `pod.plan`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import NamedTuple
@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from app.kinds.base import Condition
 from app.kinds.conditions import with_condition
+from app.kinds.container import Container as ContainerSpec
 from app.kinds.container import (
     ContainerState,
     ContainerStateRunning,
@@ -18,13 +19,14 @@ from app.kinds.container import (
 )
 from app.kinds.pod import HostIP, Pod, PodIP, PodStatus
 from app.kinds.pod_state import TERMINAL, has_ended
+from app.plans.probes import Health
 from app.plans.restarts import UNKNOWN_EXIT, Member, Run, failed
 
 OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
 class Held(NamedTuple):
-    """Why a container cannot be set up for now, and when to try again."""
+    """Why a container cannot be set up for now, and when to try again. Without a reason it is just about to start."""
 
     reason: str
     message: str
@@ -33,12 +35,30 @@ class Held(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where a pod runs. `cut_off`: the node has lost its lease, so nothing may run; `held` is by container name."""
+    """Where a pod runs, and what is known of it there.
+
+    ip:       the node's.
+    pod_ip:   the pod's own, if it has one.
+    cut_off:  the node has lost its lease, so nothing may run.
+    torn:     its sandbox is gone: what runs in it must make way for a new one.
+    evicted:  why it has to go, such as a volume that is too large.
+    held, images: by container name; images are ids.
+    busy:     names of containers for which something is under way already, such as a pull.
+    health:   of runs with probes, by name and attempt.
+    hooked:   runs whose postStart hook is not through.
+    """
 
     runtime: str = ""
     ip: str = ""
+    pod_ip: str = ""
     cut_off: bool = False
+    torn: bool = False
+    evicted: str = ""
     held: Mapping[str, Held] = field(default_factory=dict)
+    images: Mapping[str, str] = field(default_factory=dict)
+    busy: Container[str] = ()
+    health: Mapping[tuple[str, int], Health] = field(default_factory=dict)
+    hooked: Container[tuple[str, int]] = ()
 
 
 NOWHERE = Place()
@@ -61,15 +81,15 @@ def written(pod: Pod, members: Sequence[Member], phase: str, now: datetime, plac
     apps = tuple(_container(pod, member, phase, now, place) for member in members if member.role == "app")
     old = pod.status
     began = any(member.runs for member in members)
-    ip = old.pod_ip or (place.ip if began else "")
+    ip = place.pod_ip or old.pod_ip or (place.ip if began else "")
     return replace(
         old,
         phase=phase,
-        conditions=_conditions(old, members, phase, now),
+        conditions=_conditions(pod, members, phase, now),
         host_ip=old.host_ip or place.ip,
         host_ips=old.host_ips or _host_ips(place.ip),
         pod_ip=ip,
-        pod_ips=old.pod_ips or _pod_ips(ip),
+        pod_ips=old.pod_ips if ip == old.pod_ip and old.pod_ips else _pod_ips(ip),
         start_time=old.start_time or now.replace(microsecond=0),
         init_container_statuses=inits,
         container_statuses=apps,
@@ -105,21 +125,20 @@ def _pod_ips(ip: str) -> tuple[PodIP, ...]:
 
 def _container(pod: Pod, member: Member, phase: str, now: datetime, place: Place) -> ContainerStatus:
     container = member.container
-    begun = [run for run in member.runs if run.state != "created"]
+    begun = [run for run in (member.runs[:-1] if member.hooked else member.runs) if run.state != "created"]
     shown = begun[-1] if begun else None
     state = _state(pod, member, phase, now, place)
     before = shown if state.waiting else begun[-2] if len(begun) > 1 else None
-    running = state.running is not None
     done = member.role == "init" and member.has_succeeded
     return ContainerStatus(
         name=container.name,
         state=state,
         last_state=ContainerState(terminated=_terminated(before, place)) if before else None,
-        ready=done or (running and member.role != "init"),
-        started=running,
+        ready=done or (member.is_ready and member.role != "init"),
+        started=member.is_started,
         restart_count=shown.attempt if shown else 0,
         image=container.image,
-        image_id=container.image if shown else "",
+        image_id=place.images.get(container.name) or _image_id(pod, container) if shown else "",
         container_id=_id(shown, place) if shown else "",
     )
 
@@ -128,15 +147,28 @@ def _state(pod: Pod, member: Member, phase: str, now: datetime, place: Place) ->
     last = member.last
     hold = place.held.get(member.container.name)
     if last is not None and last.state == "running":
+        if member.hooked:
+            return _hooked(pod, member)
         return ContainerState(running=ContainerStateRunning(started_at=_whole(last.started_at)))
     if phase not in TERMINAL:
-        if hold is not None and not member.has_ended:
+        if hold is not None and hold.reason and not member.has_ended:
             return _waiting(hold.reason, hold.message)
         if last is not None and member.next_at is not None and member.next_at > now:
             return _waiting("CrashLoopBackOff", _backing_off(pod, member))
     begun = [run for run in member.runs if run.state == "exited"]
     if begun:
         return ContainerState(terminated=_terminated(begun[-1], place))
+    return _about_to_start(pod)
+
+
+def _hooked(pod: Pod, member: Member) -> ContainerState:
+    """Kubernetes shows a container once its postStart hook is through."""
+    if member.health.unwell is not None:
+        return _waiting("PostStartHookError", member.health.unwell.why)
+    return _about_to_start(pod)
+
+
+def _about_to_start(pod: Pod) -> ContainerState:
     return _waiting("PodInitializing" if pod.spec.init_containers else "ContainerCreating", "")
 
 
@@ -182,6 +214,12 @@ def _id(run: Run, place: Place) -> str:
     return f"{place.runtime}://{run.id}" if run.id else ""
 
 
+def _image_id(pod: Pod, container: ContainerSpec) -> str:
+    """As told before, by an agent that knew it; where there are no images, its name has to do."""
+    told = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return next((each.image_id for each in told if each.name == container.name and each.image_id), container.image)
+
+
 def _whole(at: datetime | None) -> datetime | None:
     return at.replace(microsecond=0) if at else None
 
@@ -189,16 +227,18 @@ def _whole(at: datetime | None) -> datetime | None:
 # Conditions
 
 
-def _conditions(old: PodStatus, members: Sequence[Member], phase: str, now: datetime) -> tuple[Condition, ...]:
+def _conditions(pod: Pod, members: Sequence[Member], phase: str, now: datetime) -> tuple[Condition, ...]:
     """Ours, then those that others set; each keeps its transition time unless its status changed."""
+    old = pod.status
     before = {each.type: each for each in old.conditions}
+    containers = _ready("ContainersReady", members, phase)
     ours = (
         Condition(
             type="PodReadyToStartContainers", status=_truth(phase not in TERMINAL and any(m.runs for m in members))
         ),
         _initialized(members, phase),
-        _ready("Ready", members, phase),
-        _ready("ContainersReady", members, phase),
+        _pod_ready(pod, before, replace(containers, type="Ready")),
+        containers,
     )
     kept = tuple(each for each in old.conditions if each.type not in OURS)
     return (*(_timed(each, before.get(each.type), now) for each in ours), *kept)
@@ -218,8 +258,25 @@ def _is_initialized(member: Member) -> bool:
 def _ready(kind: str, members: Iterable[Member], phase: str) -> Condition:
     if phase in TERMINAL:
         return Condition(type=kind, status="False", reason="PodCompleted" if phase == "Succeeded" else "PodFailed")
-    unready = [m.container.name for m in members if m.role != "init" and not m.is_live]
+    unready = [m.container.name for m in members if m.role != "init" and not m.is_ready]
     return _condition(kind, unready, "ContainersNotReady", "unready status")
+
+
+def _pod_ready(pod: Pod, told: Mapping[str, Condition], containers: Condition) -> Condition:
+    """As ready as its containers are, if the conditions are true that others have to set."""
+    missing = list(_closed_gates(pod, told)) if pod.spec.readiness_gates and containers.status == "True" else []
+    if not missing:
+        return containers
+    return Condition(type="Ready", status="False", reason="ReadinessGatesNotReady", message=", ".join(missing))
+
+
+def _closed_gates(pod: Pod, told: Mapping[str, Condition]) -> Iterator[str]:
+    for gate in pod.spec.readiness_gates:
+        name = gate.condition_type
+        if name not in told:
+            yield f'corresponding condition of pod readiness gate "{name}" does not exist.'
+        elif told[name].status != "True":
+            yield f'the status of pod readiness gate "{name}" is not "True", but {told[name].status}'
 
 
 def _condition(kind: str, names: Sequence[str], reason: str, what: str) -> Condition:

@@ -11,12 +11,15 @@ from typing import Literal, NamedTuple
 
 from app.kinds.container import Container, ContainerStateTerminated, ContainerStatus
 from app.kinds.pod import Pod, PodStatus
+from app.plans.probes import Health
 
 FIRST_BACKOFF = timedelta(seconds=10)
 LONGEST_BACKOFF = timedelta(minutes=5)
 HEALTHY = timedelta(minutes=10)  # having run that long, a container starts again with a clean slate
 UNKNOWN_EXIT = 137  # what a container is taken to have ended with when nobody knows
 NOT_LOCATED = "The container could not be located when the pod was terminated"
+
+WELL = Health()
 
 Role = Literal["init", "sidecar", "app"]
 
@@ -36,12 +39,21 @@ class Run(NamedTuple):
 
 
 class Member(NamedTuple):
-    """A container of the pod with its runs, oldest first. `next_at`: when it runs again, None if it does not (yet)."""
+    """A container of the pod with its runs, oldest first.
+
+    next_at: when it runs again, None if it does not (yet).
+    policy:  Always, OnFailure or Never, as it holds for this container.
+    health:  of its last run, as far as that goes on.
+    hooked:  its last run goes on, but its postStart hook is not through: so it has not really started.
+    """
 
     container: Container
     role: Role
     runs: tuple[Run, ...]
     next_at: datetime | None
+    policy: str = "Always"
+    health: Health = WELL
+    hooked: bool = False
 
     @property
     def last(self) -> Run | None:
@@ -53,7 +65,21 @@ class Member(NamedTuple):
 
     @property
     def has_started(self) -> bool:
-        return any(run.state != "created" for run in self.runs)
+        runs = self.runs[:-1] if self.hooked else self.runs
+        return any(run.state != "created" for run in runs)
+
+    @property
+    def is_running(self) -> bool:
+        """For everybody to see."""
+        return bool(self.runs) and self.runs[-1].state == "running" and not self.hooked
+
+    @property
+    def is_started(self) -> bool:
+        return self.is_running and self.health.started
+
+    @property
+    def is_ready(self) -> bool:
+        return self.is_started and self.health.ready
 
     @property
     def has_ended(self) -> bool:
@@ -73,8 +99,9 @@ def roster(pod: Pod, observed: Iterable[Run], now: datetime) -> tuple[Member, ..
     """Every container of the pod with all that is known of its runs: init containers first, in order."""
     runs = _recalled(pod.status, observed, now)
     return tuple(
-        Member(container, role, known, _next_at(_policy(pod, container, role), known))
+        Member(container, role, known, _next_at(policy, known), policy)
         for container, role in _roles(pod)
+        for policy in (_policy(pod, container, role),)
         for known in (runs.get(container.name, ()),)
     )
 

@@ -20,6 +20,8 @@ async def is_needed(store: Store, namespace: str, wanted: Reference, owns: Calla
 
 
 def references(pod: Pod) -> Iterator[Reference]:
+    for secret in pod.spec.image_pull_secrets:
+        yield "secrets", secret.name
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         for source in container.env_from:
             yield from _named(source.config_map_ref, source.secret_ref)

@@ -1,7 +1,8 @@
 """What agents report about their pods: many statuses in one request, each stored as its own write set in one transaction."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import reduce
 from typing import Annotated, cast
 
@@ -9,23 +10,28 @@ import msgspec
 
 from app.kinds.base import Kind, Struct, at
 from app.kinds.pod import Pod, PodStatus, is_terminal
-from app.registry import deletion
-from app.registry.codec import decode, key_of, write_of
+from app.registry import deletion, node_events
+from app.registry.codec import NAMESPACES, decode, key_of, write_of
+from app.registry.node_events import Told
 from app.registry.objects import Registry
-from app.store import Conflict, Head
+from app.store import Conflict, Head, Key, Write
 
 _SERVER_CONDITIONS = frozenset({"PodScheduled"})
 _TRIES = 4
 
 
 class Report(Struct):
-    """How one pod fares. `gone`: its deletion was asked for, and its containers have ended and been cleaned up."""
+    """How one pod fares, and what there is to tell of it.
+
+    gone: its deletion was asked for, and its containers have ended and been cleaned up.
+    """
 
     namespace: Annotated[str, at(0)] = ""
     name: Annotated[str, at(0)] = ""
     uid: Annotated[str, at(0)] = ""
     status: Annotated[PodStatus, at(0)] = msgspec.field(default_factory=PodStatus)
     gone: Annotated[bool, at(0)] = False
+    events: Annotated[tuple[Told, ...], at(0)] = ()
 
 
 class Outcome(msgspec.Struct, omit_defaults=True):
@@ -44,14 +50,12 @@ async def accept(
     for report in reports:
         waiting.setdefault(report.uid, []).append(report)
     outcomes: dict[str, Outcome] = {}
-    for _ in range(_TRIES):
+    taking = _Taking(registry, kind, owns)
+    for attempt in range(_TRIES):
         keys = [key_of(kind, each[0].namespace, each[0].name) for each in waiting.values()]
-        heads = await registry.store.get_many(keys)
+        heads = await registry.store.get_many([*keys, *_events_of(waiting.values(), everything=attempt > 0)])
         done = await asyncio.gather(
-            *(
-                _accept_one(registry, kind, each, heads.get(key), owns)
-                for each, key in zip(waiting.values(), keys, strict=True)
-            )
+            *(taking.one(each, heads.get(key), heads) for each, key in zip(waiting.values(), keys, strict=True))
         )
         outcomes |= {outcome.uid: outcome for outcome in done}
         waiting = {uid: each for uid, each in waiting.items() if outcomes[uid].code == 409}
@@ -60,23 +64,55 @@ async def accept(
     return [outcomes[each.uid] for each in reports]
 
 
-async def _accept_one(
-    registry: Registry, kind: Kind, reports: Sequence[Report], head: Head | None, owns: Callable[[str], bool]
-) -> Outcome:
-    uid = reports[0].uid
-    if head is None or head.uid != uid:
-        return Outcome(uid, 404, "no such pod")
-    old = cast("Pod", decode(kind, head))
-    if not owns(old.spec.node_name):
-        return Outcome(uid, 403, "the pod is not bound to a node of this agent")
-    now = reduce(reported, reports, old)
-    if now == old:
+def _events_of(told: Iterable[Sequence[Report]], *, everything: bool) -> list[Key]:
+    """Of a pod that was told of twice, some may be stored by then: a set is refused for it, and then all are looked at."""
+    return [
+        key
+        for reports in told
+        for each in reports
+        if each.events
+        for key in node_events.keys(each.namespace, each.name, each.uid, each.events, everything=everything)
+    ]
+
+
+@dataclass
+class _Taking:
+    """One request's reports being stored. `closed`: namespaces that take no more events."""
+
+    registry: Registry
+    kind: Kind
+    owns: Callable[[str], bool]
+    closed: set[str] = field(default_factory=set)
+
+    async def one(self, reports: Sequence[Report], head: Head | None, heads: Mapping[Key, Head]) -> Outcome:
+        uid = reports[0].uid
+        if head is None or head.uid != uid:
+            return Outcome(uid, 404, "no such pod")
+        old = cast("Pod", decode(self.kind, head))
+        if not self.owns(old.spec.node_name):
+            return Outcome(uid, 403, "the pod is not bound to a node of this agent")
+        writes = [*self._status(old, reduce(reported, reports, old)), *self._events(old, reports, heads)]
+        if not writes:
+            return Outcome(uid, 200)
+        try:
+            await self.registry.store.commit(writes)
+        except Conflict as conflict:
+            self.closed |= {key.name for key in conflict.keys if key.kind == NAMESPACES}
+            return Outcome(uid, 409, "changed meanwhile")
         return Outcome(uid, 200)
-    try:
-        await registry.store.commit([write_of(kind, now, "D" if deletion.is_over(kind, now) else "M", old)])
-    except Conflict:
-        return Outcome(uid, 409, "changed meanwhile")
-    return Outcome(uid, 200)
+
+    def _status(self, old: Pod, now: Pod) -> list[Write]:
+        if now == old:
+            return []
+        return [write_of(self.kind, now, "D" if deletion.is_over(self.kind, now) else "M", old)]
+
+    def _events(self, pod: Pod, reports: Sequence[Report], heads: Mapping[Key, Head]) -> list[Write]:
+        told = [each for report in reports for each in report.events]
+        namespace = pod.metadata.namespace
+        if not told or namespace in self.closed:
+            return []
+        writes = list(node_events.writes(pod, told, heads, self.registry.now()))
+        return [*writes, node_events.alive(namespace)] if writes else []
 
 
 def reported(old: Pod, report: Report) -> Pod:

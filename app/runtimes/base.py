@@ -44,7 +44,8 @@ class SandboxSpec:
 
     host_network, host_pid, host_ipc: the pod shares these with the node.
     share_pid: its containers see each other's processes.
-    dns:       None leaves it to the runtime.
+    privileged: some container of it is.
+    dns:        None leaves it to the runtime.
     """
 
     pod_uid: str
@@ -56,6 +57,7 @@ class SandboxSpec:
     host_pid: bool = False
     host_ipc: bool = False
     share_pid: bool = False
+    privileged: bool = False
     dns: Dns | None = None
 
 
@@ -173,16 +175,21 @@ class StartError(Exception):
         self.exit_code = exit_code
 
 
+class CreateError(Exception):
+    """A sandbox or container that cannot be made, and so was never started; it may be tried again."""
+
+
 class Unsupported(Exception):
     """This runtime, or this machine, has no such thing; the text says what is missing."""
 
 
 class Image(NamedTuple):
-    """An image that the node has: its id, the names that it goes by, its bytes."""
+    """An image that the node has: its id, the names that it goes by, its bytes, and the user it runs as ("": root)."""
 
     id: str
     names: Sequence[str]
     size: int
+    user: str = ""
 
 
 class Login(NamedTuple):
@@ -214,7 +221,7 @@ class Session(Protocol):
         """Everything that it writes, until it has ended. A terminal has stdout only. May be read once."""
 
     async def exit_code(self) -> int:
-        """Once `output` is through."""
+        """Once `output` is through. Raises StartError if the engine tells only now that the command could not be run."""
 
     async def close(self) -> None:
         """Hang up. A command started by `execute` is killed; what was attached to goes on."""
@@ -247,6 +254,7 @@ class RuntimeInfo:
     pod_network: bool = False  # every pod has an address of its own
     limits: bool = False  # memory and CPU are kept within limits, and OOMKilled is told
     security: bool = False  # users, capabilities, a read-only root
+    seccomp: bool = False  # seccomp profiles, a default one among them
     terminals: bool = False  # `tty` works
 
 
@@ -256,7 +264,10 @@ class Runtime(Protocol):
     async def info(self) -> RuntimeInfo: ...
 
     async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
-        """Prepare the pod's surroundings. An existing sandbox of the same uid is kept, if it still stands."""
+        """Prepare the pod's surroundings. An existing sandbox of the same uid is kept, if it still stands.
+
+        Raises CreateError.
+        """
 
     async def sandboxes(self) -> Sequence[Sandbox]:
         """Every sandbox that stands, whoever made it."""
@@ -280,7 +291,7 @@ class Runtime(Protocol):
         """Connect to a port on a pod's loopback. Raises ConnectionError, Unsupported."""
 
     async def start_container(self, spec: ContainerSpec) -> None:
-        """Start it unless it was ever started. Raises StartError."""
+        """Start it unless it was ever started. Raises StartError, and CreateError while there is nothing to start."""
 
     async def stop_container(self, key: ContainerKey, grace: timedelta) -> None:
         """SIGTERM, and SIGKILL after `grace`. Returns when it has ended; fine if it has, or never was."""

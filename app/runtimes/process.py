@@ -4,10 +4,12 @@ A small shell (shim.sh) in a session of its own watches over each container and 
 containers and codes survive the agent's kill -9; a new agent adopts what it finds. Ends are noticed through pidfds,
 output through inotify.
 
-What it cannot do: there is no isolation. Containers share the host's files, network and the agent's user, and must be
-trusted. With a container ends its process group, and when it is stopped its whole session; a process that has made a
-session of its own escapes unless a cgroup folder was given. Memory limits are not kept, so nothing is OOMKilled. Mounts
-need bubblewrap. The shell adds PWD to the environment; where /bin/sh is bash, also `_` and SHLVL.
+What it cannot do: there is no isolation. Containers share the host's files, processes, network and IPC, whatever their pod
+says of hostNetwork, hostPID, hostIPC or shareProcessNamespace, and must be trusted. Only with cgroups are limits kept;
+without them a process that has made a session of its own outlives its container, whose process group ends with it, and
+whose session ends when it is stopped. Mounts and a read-only root need bubblewrap, under which nobody gains privileges.
+Other users and fewer capabilities than the agent's need root and setpriv; there are no seccomp profiles. The shell adds
+PWD to the environment; where /bin/sh is bash, also `_` and SHLVL.
 """
 
 import asyncio
@@ -27,24 +29,31 @@ from app.runtimes import (
     process_files,
     process_launch,
     process_mounts,
+    process_rights,
+    process_sessions,
     process_status,
     process_table,
     process_usage,
 )
-from app.runtimes.bare import Imageless, Streamless
+from app.runtimes.bare import Imageless
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
     ContainerStatus,
     ContainerUsage,
     LogChunk,
+    Pipe,
     RuntimeInfo,
     Sandbox,
     SandboxSpec,
+    Session,
     StartError,
 )
+from app.runtimes.cgroup import Cgroups
 from app.runtimes.hints import Hints
+from app.runtimes.process_attach import Attached
 from app.runtimes.process_files import Folder, checked
+from app.runtimes.process_launch import Launch
 from app.runtimes.process_logs import SHARE, Follower, Log
 from app.runtimes.process_table import Identity, Process
 
@@ -65,6 +74,8 @@ class _Container:
     pidfd: int = -1
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     process: Process | None = None
+    cgroups: Sequence[Path] = ()
+    commands: "set[process_sessions.Command]" = field(default_factory=set)
 
     def first(self) -> Process | None:
         """The container's first process, once it has said who it is; looked up once."""
@@ -72,19 +83,20 @@ class _Container:
         return self.process
 
 
-class ProcessRuntime(Imageless, Streamless):
+class ProcessRuntime(Imageless):
     """See `base.Runtime`. Made inside a running event loop. One at a time may use `root`: RuntimeError otherwise.
 
-    cgroup_folder: where to make a cgroup for each container; no cgroups without it.
-    bubblewrap:    the program that mounts volumes, "" for none; by default `bwrap` if there is one that works.
+    cgroups:    where to make cgroups for each container, with its limits.
+    bubblewrap: the program that mounts volumes, "" for none; by default `bwrap` if there is one that works.
     """
 
-    def __init__(self, root: Path, *, cgroup_folder: Path | None = None, bubblewrap: str | None = None) -> None:
+    def __init__(self, root: Path, *, cgroups: Cgroups | None = None, bubblewrap: str | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._root = root.resolve()
-        self._cgroup = cgroup_folder
+        self._cgroups = cgroups
         self._setsid = _found("setsid")
         self._bubblewrap = bubblewrap
+        self._agent = process_rights.Agent.here()
         self._boot = process_table.boot_id()
         self._pods: dict[str, dict[ContainerKey, _Container]] = {}
         self._events, self._logged = Hints(), Hints()
@@ -95,9 +107,19 @@ class ProcessRuntime(Imageless, Streamless):
             if name.startswith(".gone-"):
                 shutil.rmtree(self._root / name, ignore_errors=True)
         self._adopt()
+        if cgroups is not None:
+            cgroups.sweep(self._pods)
 
     async def info(self) -> RuntimeInfo:
-        return RuntimeInfo(name="process", version=VERSION, survives_agent=True, mounts=bool(self._usable_bubblewrap()))
+        return RuntimeInfo(
+            name="process",
+            version=VERSION,
+            survives_agent=True,
+            mounts=bool(self._usable_bubblewrap()),
+            limits=self._cgroups is not None and self._cgroups.limits,
+            security=self._agent.may_change and bool(self._usable_bubblewrap()),
+            terminals=True,
+        )
 
     async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
         pod = self._root / checked(spec.pod_uid)
@@ -132,6 +154,29 @@ class ProcessRuntime(Imageless, Streamless):
             finally:
                 self._events.add(spec.key)
 
+    async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool = False) -> Session:
+        container = self._running(key)
+        main = await self._main(container)
+        target = await self._target(container, main)
+        if main is None or target is None or container.shim is None:
+            raise StartError("the container is not running")
+        if target != main.pid:
+            await process_sessions.settled(target, main.pid)
+        place = self._place(container.folder, target, container.shim)
+        command = process_sessions.start(place, argv, tty=tty)
+        container.commands.add(command)
+        command.when_ended = lambda: container.commands.discard(command)
+        return command
+
+    async def attach(self, key: ContainerKey) -> Session:
+        container = self._running(key)
+        return Attached(container.folder, container.ended)
+
+    async def dial(self, pod_uid: str, port: int) -> Pipe:
+        if pod_uid not in self._pods:
+            raise ConnectionError(f'pod "{pod_uid}" has no sandbox')
+        return await process_sessions.dial(port)
+
     async def stop_container(self, key: ContainerKey, grace: timedelta) -> None:
         container = self._container(key)
         if container is None or container.ended.is_set():
@@ -158,8 +203,8 @@ class ProcessRuntime(Imageless, Streamless):
         with suppress(FileNotFoundError):
             os.rename(self._root / pod_uid, gone)
             await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
-        for key in pod:
-            await self._remove_cgroup(key)
+        for container in pod.values():
+            await self._remove_cgroups(container.cgroups)
 
     async def list(self) -> list[ContainerStatus]:
         self._adopt()
@@ -171,12 +216,12 @@ class ProcessRuntime(Imageless, Streamless):
 
     async def usage(self) -> Sequence[ContainerUsage]:
         running = [
-            (container.folder.key, main.pid)
+            process_usage.Running(container.folder.key, main.pid, container.cgroups)
             for pod in self._pods.values()
             for container in pod.values()
             if not container.ended.is_set() and (main := container.first())
         ]
-        return await asyncio.to_thread(process_usage.of_containers, running, self._cgroup)
+        return await asyncio.to_thread(process_usage.of_containers, running)
 
     def events(self) -> AsyncIterator[ContainerKey]:
         return self._events.read()
@@ -204,6 +249,8 @@ class ProcessRuntime(Imageless, Streamless):
                 self._unwatch(container)
         self._events.close()
         self._logged.close()
+        if self._cgroups:
+            self._cgroups.close()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
@@ -222,6 +269,7 @@ class ProcessRuntime(Imageless, Streamless):
                 container.ended.set()
 
     def _adopted(self, folder: Folder) -> _Container:
+        process_sessions.end_leftovers(folder)
         shim = folder.shim()
         pidfd = self._held(shim) if shim else -1  # before the code is read: a code may come at any time
         status = process_status.ended(folder)
@@ -243,7 +291,7 @@ class ProcessRuntime(Imageless, Streamless):
 
     def _lost(self, folder: Folder) -> ContainerStatus:
         """The shim is dead and left no code: what it watched over may not go on."""
-        self._clear_cgroup(folder)
+        cgroup.kill_all(self._cgroups_of(folder))
         main, shim = folder.main(), folder.shim()
         if main and shim and process_table.lives(Identity(main.pid, main.start, shim.boot), self._boot):
             process_table.kill(main.pid, signal.SIGKILL)
@@ -262,14 +310,12 @@ class ProcessRuntime(Imageless, Streamless):
             pidfd = os.pidfd_open(pid)
             process = process_table.look(pid)
             shims.append((Identity(pid, process.start if process else 0, self._boot), pidfd))
-            folder.record(_recorded(spec), shims[0][0])
+            folder.record(_recorded(spec, launch), shims[0][0])
 
         try:
-            launch = process_launch.resolve(spec, folder, home, self._usable_bubblewrap)
-            if self._cgroup:
-                made = cgroup.path(self._cgroup, spec.key)
-                cgroup.make(made)
-                launch = replace(launch, cgroup=str(made))
+            launch = process_launch.resolve(spec, folder, home, self._usable_bubblewrap, self._agent)
+            if self._cgroups:
+                launch = replace(launch, cgroups=self._cgroups.make(spec.key, spec.limits))
             process_launch.spawn(folder, launch, self._setsid, known)
         except (OSError, ValueError) as error:
             for _, pidfd in shims:
@@ -279,21 +325,30 @@ class ProcessRuntime(Imageless, Streamless):
 
     def _watched(self, folder: Folder, shim: Identity | None, pidfd: int) -> _Container:
         log = Log(folder)
-        container = _Container(folder=folder, log=log, status=process_status.running(folder), shim=shim, pidfd=pidfd)
+        container = _Container(
+            folder=folder,
+            log=log,
+            status=process_status.running(folder),
+            shim=shim,
+            pidfd=pidfd,
+            cgroups=self._cgroups_of(folder),
+        )
         self._loop.add_reader(pidfd, self._shim_ended, container)
         self._follower.follow(folder, log)
         return container
 
     def _ended_container(self, folder: Folder, status: ContainerStatus) -> _Container:
-        container = _Container(folder=folder, log=Log(folder), status=status)
+        container = _Container(folder=folder, log=Log(folder), status=status, cgroups=self._cgroups_of(folder))
         container.ended.set()
         return container
 
     def _shim_ended(self, container: _Container) -> None:
         folder = container.folder
         process_launch.reap(container.pidfd)
+        for command in container.commands:
+            command.kill()
         self._unwatch(container)
-        self._clear_cgroup(folder)
+        cgroup.kill_all(container.cgroups)
         with suppress(OSError), folder.opened():
             self._finish(container)
         if container.status.state != "exited":  # the folder is gone
@@ -308,9 +363,9 @@ class ProcessRuntime(Imageless, Streamless):
             if container.log.drain(SHARE, last=True):
                 self._logged.add(folder.key)
 
-    def _clear_cgroup(self, folder: Folder) -> None:
-        if self._cgroup:
-            cgroup.kill_all(cgroup.path(self._cgroup, folder.key))
+    def _cgroups_of(self, folder: Folder) -> Sequence[Path]:
+        """As recorded; where nothing was, as they would be."""
+        return folder.cgroups() or (self._cgroups.paths(folder.key) if self._cgroups else [])
 
     def _unwatch(self, container: _Container) -> None:
         self._follower.forget(container.folder.key)
@@ -357,15 +412,29 @@ class ProcessRuntime(Imageless, Streamless):
             await _ends(container, _NOT_YET)
         return None
 
-    async def _remove_cgroup(self, key: ContainerKey) -> None:
-        folder = cgroup.path(self._cgroup, key) if self._cgroup else None
-        for _ in range(100 if folder else 0):
-            if folder is None or cgroup.remove(folder):
+    async def _remove_cgroups(self, folders: Sequence[Path]) -> None:
+        for _ in range(100):
+            if cgroup.remove(folders):
                 return
-            cgroup.kill_all(folder)
+            cgroup.kill_all(folders)
             await asyncio.sleep(_NOT_YET)
-        if folder:
-            logger.warning("cgroup %s cannot be removed", folder)
+        logger.warning("cgroups %s cannot be removed", ", ".join(map(str, folders)))
+
+    def _running(self, key: ContainerKey) -> _Container:
+        container = self._container(key)
+        if container is None or container.ended.is_set():
+            raise StartError("the container is not running")
+        return container
+
+    def _place(self, folder: Folder, pid: int, shim: Identity) -> process_sessions.Place:
+        """Raises StartError."""
+        try:
+            env = process_sessions.environment(shim.pid)
+        except OSError as error:
+            raise StartError(f"the container's environment is not known: {error}") from error
+        working_dir = folder.recorded().get("workingDir") or str(self._root / folder.key.pod_uid / HOME)
+        cgroups = [str(each) for each in self._cgroups_of(folder)]
+        return process_sessions.Place(folder=folder, pid=pid, env=env, working_dir=working_dir, cgroups=cgroups)
 
     def _container(self, key: ContainerKey) -> _Container | None:
         return self._pods.get(key.pod_uid, {}).get(key)
@@ -385,12 +454,14 @@ async def _ends(container: _Container, seconds: float) -> bool:
     return container.ended.is_set()
 
 
-def _recorded(spec: ContainerSpec) -> dict[str, object]:
+def _recorded(spec: ContainerSpec, launch: Launch) -> dict[str, object]:
     return {
         "key": spec.key._asdict(),
         "image": spec.image,
         "command": spec.argv,
-        "workingDir": spec.working_dir,
+        "workingDir": launch.directory,
+        "keeps": launch.keeps,
+        "cgroups": [str(each) for each in launch.cgroups],
         "mounts": [{"source": str(mount.source), "target": mount.target} for mount in spec.mounts],
     }
 

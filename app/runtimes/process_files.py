@@ -9,7 +9,7 @@ Made by O_EXCL (mkdir) before anything runs, so that nothing runs twice. In it:
     out, err      raw output, written by the container
     log, position stamped output and how far it goes (process_logs.py)
     message       the termination message
-    rc            the exit code, a line, written last by the shim: its time is the end
+    rc            the exit code, a line, written last by the shim: its time is the end; with OOMKilled, if so
     verdict.json  the agent's word where there is no rc: start errors, and ends that nobody saw
 
 The container can write here, so every file is opened without following links, and only if it is an ordinary one.
@@ -121,13 +121,25 @@ class Folder:
     def record(self, asked: dict[str, Any], shim: Identity) -> None:
         self.write("spec.json", msgspec.json.encode({"shim": shim, **asked}))
 
-    def shim(self) -> Identity | None:
-        """Who watches over the container, or did."""
+    def recorded(self) -> dict[str, Any]:
+        """What `record` wrote; nothing if that cannot be read."""
         content = self.read("spec.json", 4 * 1024 * 1024)
         try:
-            return Identity(*msgspec.json.decode(content.data)["shim"]) if content else None
-        except (ValueError, KeyError, TypeError):
+            return dict(msgspec.json.decode(content.data)) if content else {}
+        except (ValueError, TypeError):
+            return {}
+
+    def shim(self) -> Identity | None:
+        """Who watches over the container, or did."""
+        try:
+            return Identity(*self.recorded()["shim"])
+        except (KeyError, TypeError):
             return None
+
+    def cgroups(self) -> list[Path]:
+        """Those that the container was put into."""
+        found = self.recorded().get("cgroups")
+        return [Path(each) for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
     def main(self) -> Process | None:
         """The container's process as it was when it began."""

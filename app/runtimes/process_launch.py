@@ -4,19 +4,23 @@ The process runtime calls `resolve`, which looks but starts nothing, then `spawn
 the cheapest start that Python has.
 """
 
+import fcntl
 import json
 import os
 import re
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
-from app.runtimes import process_mounts
+from app.runtimes import process_home, process_mounts, process_rights
 from app.runtimes.base import ContainerSpec, Mount, StartError
 from app.runtimes.process_files import Folder, open_ordinary
+from app.runtimes.process_home import Home
+from app.runtimes.process_rights import Agent
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEFAULT_MESSAGE_PATH = "/dev/termination-log"
@@ -24,7 +28,8 @@ MESSAGE_VARIABLE = "JOBPLANE_TERMINATION_LOG"
 NO_MOUNTS = "this host cannot mount volumes for the process runtime (bubblewrap is not usable)"
 SHIM = Path(__file__).with_name("shim.sh")
 _SHELL = "/bin/sh"
-_RESET = frozenset(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+RESET = frozenset(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+_THEIRS, _KEPT = 5, 6  # descriptors of the container's input or terminal, and of its other end
 _INSIDE = 4  # the descriptor on which bubblewrap tells the pid of the command
 _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ODD_VARIABLE = "JOBPLANE_ODD_ENVIRONMENT"
@@ -42,30 +47,60 @@ class Launch:
     command: list[str]
     env: dict[str, str]
     working_dir: str
+    keeps: Literal["", "open", "once", "tty"] = ""  # see process_keeper.py
     wrapped: bool = False  # in bubblewrap, so the command is a child of the container's first process
-    cgroup: str = ""
+    cgroups: Sequence[Path] = ()
+    owner: tuple[int, int] | None = None  # whose the container's streams are, if not the agent's
+    directory: str = ""  # where the command begins, as it sees it
 
 
-def resolve(spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callable[[], str]) -> Launch:
-    """What to execute. `bubblewrap` gives the program, or "" where it cannot be used. Raises StartError."""
+def resolve(spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callable[[], str], agent: Agent) -> Launch:
+    """What to execute. `bubblewrap` gives the program, or "" where it cannot be used. Raises StartError, OSError."""
     if not spec.argv:
         raise StartError(f'the process runtime runs no images, so the command of image "{spec.image}" is not known')
-    env = {"PATH": PATH, "HOME": str(home), **spec.env}
-    mounts = list(spec.mounts)
+    rights = process_rights.resolve(spec.security, agent)
+    read_only = spec.security.read_only_root and bool(bubblewrap())
+    own = _home(folder, home, rights.owner, read_only=read_only)
+    process_home.check_mountable(own, rights.owner, bubblewrap() if own.mounts else "")
+    env = {"PATH": PATH, "HOME": own.path, **spec.env}
+    mounts = [*spec.mounts, *own.mounts]
     if spec.termination_message_path == DEFAULT_MESSAGE_PATH:
-        env[MESSAGE_VARIABLE] = str(folder.path / "message")
+        env[MESSAGE_VARIABLE] = own.message
     elif spec.termination_message_path:
         folder.write("message", b"")
         mounts.append(Mount(source=folder.path / "message", target=spec.termination_message_path))
-    working_dir = _working_dir(spec.working_dir or str(home), mounts)
+    working_dir = _working_dir(spec.working_dir or own.path, mounts)
     _check_command(spec.argv[0], env["PATH"], working_dir, mounts)
-    launch = Launch(command=list(spec.argv), env=env, working_dir=working_dir)
-    if mounts:
+    if spec.tty:
+        env.setdefault("TERM", "xterm")
+    launch = Launch(
+        command=[*rights.arguments, *spec.argv],
+        env=env,
+        working_dir=working_dir,
+        keeps=keeps(spec),
+        owner=rights.owner,
+        directory=working_dir,
+    )
+    if mounts or read_only:
         program = bubblewrap()
         if not program:
             raise StartError(NO_MOUNTS)
-        launch = _wrapped(launch, program, process_mounts.arguments(mounts))
+        devices = spec.devices if read_only else ()
+        launch = _wrapped(launch, program, process_mounts.arguments(mounts, devices, read_only=read_only))
     return _without_odd_names(launch)
+
+
+def _home(folder: Folder, home: Path, owner: tuple[int, int] | None, *, read_only: bool) -> Home:
+    if owner is None:
+        return process_home.of_agent(folder, home, read_only=read_only)
+    return process_home.of_user(folder, home, owner, read_only=read_only)
+
+
+def keeps(spec: ContainerSpec) -> Literal["", "open", "once", "tty"]:
+    """What outlives the agent for those who attach."""
+    if spec.tty:
+        return "tty"
+    return ("once" if spec.stdin_once else "open") if spec.stdin else ""
 
 
 def spawn(folder: Folder, launch: Launch, setsid: str, known: Callable[[int], None]) -> None:
@@ -90,21 +125,43 @@ def spawn(folder: Folder, launch: Launch, setsid: str, known: Callable[[int], No
 
 def _spawn(folder: Folder, launch: Launch, setsid: str, stdin: int) -> int:
     opened = []
+    targets = {stdin: 0}
     try:
         with folder.opened() as inner:
-            for name in ("out", "err", "inside")[: 3 if launch.wrapped else 2]:
+            for name, number in (("out", 1), ("err", 2), ("inside", _INSIDE))[: 3 if launch.wrapped else 2]:
                 fd = open_ordinary(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, inner)
                 opened.append(fd)
-        targets = zip((stdin, *opened), (0, 1, 2, _INSIDE), strict=False)
+                targets[fd] = number
+        if launch.keeps:
+            theirs, kept = _pair(launch.keeps)
+            opened += [theirs, kept]
+            targets |= {theirs: _THEIRS, kept: _KEPT}
+        if launch.owner is not None:
+            for fd in [fd for fd, number in targets.items() if number in (1, 2, _THEIRS)]:
+                os.fchown(fd, *launch.owner)  # else it could not open /dev/stdout and the like
         return os.posix_spawn(
             _SHELL,
-            [_SHELL, str(SHIM), str(folder.path), launch.working_dir, launch.cgroup, setsid, "--", *launch.command],
+            [_SHELL, str(SHIM), str(folder.path), *_shim_arguments(launch, setsid), "--", *launch.command],
             launch.env,
-            file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in targets],
+            file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in targets.items()],
             setsid=True,
             setsigmask=[],
-            setsigdef=_RESET,
+            setsigdef=RESET,
         )
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+def _shim_arguments(launch: Launch, setsid: str) -> list[str]:
+    return [launch.working_dir, " ".join(map(str, launch.cgroups)), setsid, launch.keeps, sys.executable]
+
+
+def _pair(keeps: str) -> list[int]:
+    """Both ends of the container's input or terminal, out of the way of the descriptors that they will have."""
+    opened = os.openpty()[::-1] if keeps == "tty" else os.pipe()
+    try:
+        return [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _KEPT + 1) for fd in opened]
     finally:
         for fd in opened:
             os.close(fd)
@@ -156,6 +213,11 @@ def _wrapped(launch: Launch, program: str, mounts: list[str]) -> Launch:
     chdir = ["--chdir", launch.working_dir]
     command = [program, "--info-fd", str(_INSIDE), *mounts, *chdir, "--", *launch.command]
     return replace(launch, command=command, working_dir="/", wrapped=True)
+
+
+def with_odd_names(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """A further command in an environment that was made by `resolve`."""
+    return [sys.executable, "-ISc", _WITH_ODD_NAMES, *argv] if _ODD_VARIABLE in env else list(argv)
 
 
 def _without_odd_names(launch: Launch) -> Launch:

@@ -31,8 +31,11 @@ def usable(program: str) -> bool:
     return tried.returncode == 0
 
 
-def arguments(mounts: Sequence[Mount]) -> list[str]:
-    """bubblewrap's arguments for these mounts; outer targets come before inner ones. Raises StartError."""
+def arguments(mounts: Sequence[Mount], devices: Sequence[str] = (), *, read_only: bool = False) -> list[str]:
+    """bubblewrap's arguments for these mounts; outer targets come before inner ones. Raises StartError.
+
+    read_only: all of the host is, but for the mounts, these devices, and /dev.
+    """
     ordered = sorted(((target_on_host(mount), mount) for mount in mounts), key=lambda pair: pair[0].count("/"))
     made: list[str] = []
     missing = []
@@ -40,9 +43,14 @@ def arguments(mounts: Sequence[Mount]) -> list[str]:
         if not os.path.lexists(target) and not any(_is_under(target, outer) for outer in made):
             missing.append(target)
         made.append(target)
-    result = _host(sorted({_nearest_folder(target) for target in missing}))
+    rebuilt = sorted({_nearest_folder(target) for target in missing})
+    result = _host(rebuilt, read_only=read_only)
+    for device in devices:
+        result += ["--dev-bind", device, device]
     for target, mount in ordered:
         result += ["--ro-bind" if mount.read_only else "--dev-bind", str(mount.source), target]
+    for folder in rebuilt if read_only else ():
+        result += ["--remount-ro", folder]
     return result
 
 
@@ -64,17 +72,19 @@ def seen(path: str, mounts: Sequence[Mount]) -> str:
     return path
 
 
-def _host(rebuilt: Sequence[str]) -> list[str]:
+def _host(rebuilt: Sequence[str], *, read_only: bool) -> list[str]:
     """The whole host, with new folders in the place of those in `rebuilt` (outer ones first)."""
-    result = [] if "/" in rebuilt else ["--dev-bind", "/", "/"]
+    result = [] if "/" in rebuilt else ["--ro-bind" if read_only else "--dev-bind", "/", "/"]
+    if read_only and "/" not in rebuilt:
+        result += ["--dev-bind", "/dev", "/dev"]
     for folder in rebuilt:
         if folder != "/":
             result += ["--perms", f"{stat.S_IMODE(os.stat(folder).st_mode):04o}", "--tmpfs", folder]
-        result += _entries(folder)
+        result += _entries(folder, read_only=read_only)
     return result
 
 
-def _entries(folder: str) -> list[str]:
+def _entries(folder: str, *, read_only: bool) -> list[str]:
     result: list[str] = []
     names = os.listdir(folder)
     if len(names) > ENTRIES_LIMIT:
@@ -84,7 +94,8 @@ def _entries(folder: str) -> list[str]:
         if path.is_symlink():
             result += ["--symlink", os.readlink(path), str(path)]
         else:
-            result += ["--dev-bind-try", str(path), str(path)]
+            is_read_only = read_only and str(path) != "/dev"
+            result += ["--ro-bind-try" if is_read_only else "--dev-bind-try", str(path), str(path)]
     return result
 
 

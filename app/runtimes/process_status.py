@@ -12,6 +12,7 @@ from app.runtimes.base import ContainerStatus
 from app.runtimes.process_files import Folder
 
 MESSAGE_LIMIT = 4096
+OOM_KILLED = "OOMKilled"  # whichever of its processes the kernel killed for memory, and whatever became of the first
 LOST = "the process that watched over the container was killed, so its exit code is not known"
 NEVER_RAN = "the agent ended while it was starting the container, which never ran"
 
@@ -69,10 +70,13 @@ def _by_verdict(folder: Folder) -> ContainerStatus | None:
 
 def _by_code(folder: Folder) -> ContainerStatus | None:
     content = folder.read("rc")
-    if content is None or not content.data.endswith(b"\n") or not content.data[:-1].isdigit():
+    if content is None or not content.data.endswith(b"\n"):
         return None
-    code = int(content.data)
-    return _exited(folder, Verdict(code, "Error" if code else "Completed", ""), content.changed)
+    code, _, why = content.data[:-1].partition(b" ")
+    if not code.isdigit():
+        return None
+    reason = OOM_KILLED if why == OOM_KILLED.encode() else "Error" if int(code) else "Completed"
+    return _exited(folder, Verdict(int(code), reason, ""), content.changed)
 
 
 def _exited(folder: Folder, verdict: Verdict, changed: int) -> ContainerStatus:

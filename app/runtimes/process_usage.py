@@ -32,13 +32,21 @@ class Process(NamedTuple):
     pages: int
 
 
-def of_containers(running: Sequence[tuple[ContainerKey, int]], cgroups: Path | None) -> Sequence[ContainerUsage]:
-    """By container and the pid of its first process. Where there are cgroups that count, they are believed."""
-    found = of_sessions(pid for _, pid in running)
+class Running(NamedTuple):
+    """A container, the pid of its first process, and its cgroups."""
+
+    key: ContainerKey
+    pid: int
+    cgroups: Sequence[Path]
+
+
+def of_containers(running: Sequence[Running]) -> Sequence[ContainerUsage]:
+    """Where there are cgroups that count, they are believed."""
+    found = of_sessions(each.pid for each in running)
     used = []
-    for key, pid in running:
+    for key, pid, cgroups in running:
         if pid in found:
-            cpu, memory = cgroup.usage(cgroup.path(cgroups, key)) if cgroups else (None, None)
+            cpu, memory = cgroup.usage(cgroups)
             each = found[pid]
             used.append(ContainerUsage(key, cpu or each.cpu, memory or each.memory))
     return used

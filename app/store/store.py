@@ -7,10 +7,12 @@ from typing import Any
 
 import asyncpg
 
+from app.store.calls import Calls
 from app.store.commit import CONNECT_SECONDS, Write, Writer
 from app.store.errors import AWAY, Key, reaching
 from app.store.feed import Change, Feed
-from app.store.logs import Logs
+from app.store.kept_logs import KeptLogs
+from app.store.logs import CAP, Logs
 from app.store.mirror import Mirror
 from app.store.read import Head, Page, Query, Reader
 from app.store.together import Together
@@ -35,14 +37,16 @@ _LISTENER_SETTINGS = {"application_name": "jobplane listener"}
 class Store:
     """Facade over the package's parts; every database error reaches callers as one of `app.store.errors`."""
 
-    def __init__(self, dsn: str, pool: asyncpg.Pool, ring_bytes: int) -> None:
+    def __init__(self, dsn: str, pool: asyncpg.Pool, ring_bytes: int, log_cap: int = CAP) -> None:
         self.dsn = dsn
         self.pool = pool
         self.reader = Reader(pool)
         self._together = Together(self.get_many)
-        self.logs = Logs(pool)
+        self.logs = Logs(pool, log_cap)
+        self.kept_logs = KeptLogs(pool)
         self.tokens = Tokens(pool)
         self.usage = Usage(pool)
+        self.calls = Calls(pool)
         self.feed = Feed(self.reader.history, ring_bytes)
         self.writer = Writer(
             lambda: asyncpg.connect(dsn, server_settings=_WRITER_SETTINGS, timeout=CONNECT_SECONDS), self.feed
@@ -152,6 +156,7 @@ class Store:
                 connection.add_termination_listener(lambda _, lost=lost: lost.set())
                 await connection.add_listener("changes", self._changed)
                 await connection.add_listener("logs", self._logs_grew)
+                await connection.add_listener("calls", self.calls.heard)
                 self.feed.poke()
                 await lost.wait()
             except AWAY:
@@ -168,12 +173,14 @@ async def _as_it_is(_connection: asyncpg.Connection) -> None:
 
 
 @contextlib.asynccontextmanager
-async def open_store(dsn: str, *, ring_bytes: int = 32 << 20, pool_size: int = 8) -> AsyncIterator[Store]:
+async def open_store(
+    dsn: str, *, ring_bytes: int = 32 << 20, pool_size: int = 8, log_cap: int = CAP
+) -> AsyncIterator[Store]:
     """Connect, and run the writer, the feed and the listener while the context is open."""
     pool = await asyncpg.create_pool(
         dsn, min_size=1, max_size=pool_size, server_settings=_READER_SETTINGS, reset=_as_it_is
     )
-    store = Store(dsn, pool, ring_bytes)
+    store = Store(dsn, pool, ring_bytes, log_cap)
     tasks: list[asyncio.Task[None]] = []
     try:
         store.feed.start_at(await store.revision())

@@ -93,7 +93,13 @@ LOG_STREAMS = Table(
     Column("pod", Text, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("kept_from", BigInteger, nullable=False, server_default="0"),  # what was before it is no longer kept
+    Column("job", Text, nullable=False, server_default=""),  # the pod's label
+    Column("ended_at", DateTime(timezone=True)),  # when it was noticed that no more comes
     Index("log_streams_by_pod", "namespace", "pod"),
+    Index("log_streams_by_job", "namespace", "job", postgresql_where=text("job <> ''")),
+    Index("log_streams_by_end", "ended_at", postgresql_where=text("ended_at is not null")),
+    Index("log_streams_open", "pod_uid", postgresql_where=text("ended_at is null")),
 )
 
 LOG_CHUNKS = Table(

@@ -3,6 +3,7 @@
 from benchmarks.cases import (
     api_rate,
     cron_minute,
+    engines,
     huge_job,
     idle_memory,
     indexed_job,
@@ -19,6 +20,7 @@ CASES = (
     many_jobs.CASE,
     indexed_job.CASE,
     pod_start.CASE,
+    engines.CASE,
     start_up.CASE,
     idle_memory.CASE,
     watch_delivery.CASE,

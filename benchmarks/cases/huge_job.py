@@ -20,14 +20,15 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:
     async with (
         checkout.up(nodes=NODES) as cluster,
         completions(cluster.client, PATIENCE) as completed,
-        cluster.client.connection() as connection,
     ):
         before, began = cluster.cpu(), time.time_ns()
-        await connection.post(JOBS, huge)
+        async with cluster.client.connection() as connection:
+            await connection.post(JOBS, huge)
         await completed.reach(1)
         seconds = (completed.at["huge"] - began) / 1e9
         spent = await cluster.spent_since(before)
-        counted = (await connection.read(f"{JOBS}/huge"))["status"]["completedIndexes"]
+        async with cluster.client.connection() as connection:  # the first one would have been closed as idle by now
+            counted = (await connection.read(f"{JOBS}/huge"))["status"]["completedIndexes"]
         memory = _peaks(cluster)
     if counted != (f"0-{count - 1}" if count > 1 else "0"):
         raise RuntimeError(f"of {count} indexes these are complete: {counted[:200]}")

@@ -12,7 +12,7 @@ import httpx
 import msgspec
 from msgspec.structs import replace
 
-from app.kinds.base import ObjectMeta
+from app.kinds.base import Condition, ObjectMeta
 from app.kinds.container import Container
 from app.kinds.pod import Pod, PodSpec, PodStatus, is_terminal
 
@@ -28,6 +28,7 @@ class FakeApi(httpx.AsyncBaseTransport):
         self.objects: dict[str, Any] = {}
         self.logs: dict[tuple[str, str, int], bytes] = {}
         self.journal: list[str] = []
+        self.events: list[dict[str, Any]] = []
         self.usage: list[dict[str, Any]] = []
         self.requests: list[str] = []
         self.down = False
@@ -67,6 +68,12 @@ class FakeApi(httpx.AsyncBaseTransport):
         at = msgspec.convert("2026-01-31T12:00:30Z", type=datetime)
         meta = replace(pod.metadata, deletion_timestamp=at, deletion_grace_period_seconds=grace)
         self._store("MODIFIED", replace(pod, metadata=meta))
+
+    def set_condition(self, condition: Condition, uid: str = "u-1") -> None:
+        """Somebody else says something about the pod."""
+        pod = self.pods[uid]
+        status = replace(pod.status, conditions=(*pod.status.conditions, condition))
+        self._store("MODIFIED", replace(pod, status=status))
 
     def go_away(self) -> None:
         self.down = True
@@ -133,6 +140,7 @@ class FakeApi(httpx.AsyncBaseTransport):
         pod = self.pods.get(item["uid"])
         if pod is None:
             return {"uid": item["uid"], "code": 404, "message": "not found"}
+        self.events += [{"pod": item["uid"], **each} for each in item.get("events", ())]
         status = msgspec.convert(item["status"], type=PodStatus)
         said = status.phase + (" gone" if item.get("gone") else "")
         self.journal.append(f"{pod.metadata.name} {said}")

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Literal
 
 from app.runtimes.bare import Imageless, Streamless
 from app.runtimes.base import (
@@ -11,11 +12,13 @@ from app.runtimes.base import (
     ContainerSpec,
     ContainerStatus,
     ContainerUsage,
+    Image,
     LogChunk,
+    Login,
+    PullError,
     RuntimeInfo,
     Sandbox,
     SandboxSpec,
-    StartError,
 )
 
 
@@ -31,7 +34,16 @@ class FakeRuntime(Imageless, Streamless):
         self.stops: list[tuple[ContainerKey, timedelta]] = []
         self.standing: set[str] = set()
         self.removed: list[str] = []
-        self.refusals: dict[str, StartError] = {}
+        self.refusals: dict[str, Exception] = {}
+        self.sandbox_refusal: Exception | None = None
+        self.capabilities = RuntimeInfo(name="fake", version="1", survives_agent=True)
+        self.ips: dict[str, str] = {}
+        self.have: list[Image] = []
+        self.pulls: list[tuple[str, Login | None]] = []
+        self.unpullable: dict[str, PullError] = {}
+        self.sandbox_specs: dict[str, SandboxSpec] = {}
+        self.answers: dict[tuple[str, ...], FakeSession] = {}
+        self.executed: list[tuple[ContainerKey, tuple[str, ...]]] = []
         self.stubborn: set[str] = set()
         self._events: list[asyncio.Queue[ContainerKey]] = []
         self._logged: list[asyncio.Queue[ContainerKey]] = []
@@ -58,14 +70,31 @@ class FakeRuntime(Imageless, Streamless):
     # What the agent does
 
     async def info(self) -> RuntimeInfo:
-        return RuntimeInfo(name="fake", version="1", survives_agent=True)
+        return self.capabilities
 
     async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
+        if self.sandbox_refusal is not None:
+            raise self.sandbox_refusal
         self.standing.add(spec.pod_uid)
-        return Sandbox(spec.pod_uid)
+        self.sandbox_specs[spec.pod_uid] = spec
+        return Sandbox(spec.pod_uid, self.ips.get(spec.pod_uid, ""))
 
     async def sandboxes(self) -> Sequence[Sandbox]:
-        return [Sandbox(uid) for uid in self.standing]
+        return [Sandbox(uid, self.ips.get(uid, "")) for uid in self.standing]
+
+    async def images(self) -> Sequence[Image]:
+        return list(self.have)
+
+    async def pull(self, image: str, login: Login | None = None) -> str:
+        self.pulls.append((image, login))
+        if image in self.unpullable:
+            raise self.unpullable[image]
+        self.have.append(Image(f"sha256:{len(self.have):064}", (image,), 1000))
+        return self.have[-1].id
+
+    async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool = False) -> "FakeSession":
+        self.executed.append((key, tuple(argv)))
+        return self.answers.setdefault(tuple(argv), FakeSession(0))
 
     async def start_container(self, spec: ContainerSpec) -> None:
         if spec.key.name in self.refusals:
@@ -121,6 +150,36 @@ class FakeRuntime(Imageless, Streamless):
     def _hint(self, readers: "list[asyncio.Queue[ContainerKey]]", key: ContainerKey) -> None:
         for reader in readers:
             reader.put_nowait(key)
+
+
+class FakeSession:
+    """A command that was run. One that has no code yet goes on until it is given one."""
+
+    def __init__(self, code: int | None, said: bytes = b"") -> None:
+        self.code, self._said = code, said
+        self.ended = asyncio.Event()
+        if code is not None:
+            self.ended.set()
+
+    def end(self, code: int) -> None:
+        self.code = code
+        self.ended.set()
+
+    async def output(self) -> AsyncIterator[tuple[Literal["stdout", "stderr"], bytes]]:
+        yield "stdout", self._said
+        await self.ended.wait()
+
+    async def exit_code(self) -> int:
+        assert self.code is not None
+        return self.code
+
+    async def write(self, data: bytes) -> None: ...
+
+    async def end_input(self) -> None: ...
+
+    async def resize(self, width: int, height: int) -> None: ...
+
+    async def close(self) -> None: ...
 
 
 def _reader(readers: "list[asyncio.Queue[ContainerKey]]") -> AsyncIterator[ContainerKey]:

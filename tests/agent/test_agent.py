@@ -2,68 +2,15 @@
 
 import asyncio
 import base64
-from collections.abc import AsyncIterator
-from contextlib import suppress
 from datetime import timedelta
-from pathlib import Path
 
-import pytest
-
-from app.agent.agent import Agent, AgentSettings
-from app.client.api import Api
 from app.kinds.container import Container, EnvVar, EnvVarSource, SecretKeySelector
 from app.kinds.pod import PodStatus
 from app.runtimes.base import ContainerKey, ContainerStatus, StartError
-from tests.agent.fake_api import FakeApi
-from tests.agent.fake_clock import FakeClock
-from tests.agent.fake_runtime import FakeRuntime
+from tests.agent.scene import Scene
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
 NODE = "/api/v1/nodes/n1"
-
-
-class Scene:
-    """A node, an API, and agents that come and go on it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.clock = FakeClock()
-        self.api = FakeApi()
-        self.runtime = FakeRuntime(self.clock.now)
-        self._folder = folder
-        self._agent: asyncio.Task[None] | None = None
-
-    def start_agent(self, *nodes: str, starts: int = 0) -> None:
-        settings = AgentSettings(
-            server="http://api", node_names=nodes or ("n1",), state_dir=self._folder, address="10.0.0.1", starts=starts
-        )
-        agent = Agent(settings, self.runtime, Api("http://api", transport=self.api), self.clock)
-        self._agent = asyncio.create_task(agent.run())
-
-    async def stop_agent(self) -> None:
-        if self._agent is not None:
-            self._agent.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._agent
-        self._agent = None
-
-    async def running(self, **spec) -> None:
-        """One pod that runs, and the API knows."""
-        self.api.bind(**spec)
-        await self.api.until(lambda: self.api.phase() == "Running")
-
-    def tick(self) -> None:
-        self.clock.advance(1)
-
-    def container(self, name: str = "main"):
-        status = self.api.status()
-        return next(each for each in (*status.init_container_statuses, *status.container_statuses) if each.name == name)
-
-
-@pytest.fixture
-async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
-    scene = Scene(tmp_path)
-    yield scene
-    await scene.stop_agent()
 
 
 async def test_a_pod_starts_and_finishes(scene: Scene) -> None:

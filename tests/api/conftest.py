@@ -1,42 +1,24 @@
 """The whole HTTP application on a real port, in the test's own loop, on the test's own database."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import httpx
 import pytest
-import uvicorn
 
 from app.api.app import create_app
 from app.api.auth import MASTERS, User
-from app.api.connection import Connection
 from app.api.tokens import issue
 from app.registry.objects import Registry
+from tests.api.streams import listening
 from tests.conftest import NO_TLS
 
 
 @asynccontextmanager
 async def serving(registry: Registry) -> AsyncIterator[str]:
     """The URL of an API process that ends with the context."""
-    app = create_app(registry)
-    config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, http=Connection, ws="none", lifespan="off", log_level="warning"
-    )
-    server = uvicorn.Server(config)
-    listening = config.bind_socket()
-    task = asyncio.create_task(server._serve(sockets=[listening]))  # without its signal handlers
-    while not server.started:  # noqa: ASYNC110 - uvicorn has no event for it
-        await asyncio.sleep(0)
-    try:
-        host, port = listening.getsockname()
-        yield f"http://{host}:{port}"
-    finally:
-        for stream in list(app.state.streams):
-            stream.cancel()
-        server.should_exit = True
-        await task
-        listening.close()
+    async with listening(create_app(registry)) as port:
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture

@@ -1,7 +1,10 @@
-"""An API of one pod whose exec and port-forward echo, on a real port: all that tests of upgraded connections need."""
+"""Applications on a real port; and one, of one pod whose exec and port-forward echo: all that tests of upgraded
+connections need.
+"""
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -16,8 +19,8 @@ from app.api import commands, errors, forwards
 from app.api.commands import Command, exited, succeeded, wanted
 from app.api.connection import Connection
 from app.api.forwards import Forward
-from app.api.spdy import Data, Decoder, Encoder, Frame
 from app.kinds.errors import ApiError
+from app.runtimes.spdy import Data, Decoder, Encoder, Frame
 
 POD = {
     "kind": "Pod",
@@ -105,19 +108,35 @@ async def listening(app: Any, **tls: str) -> AsyncIterator[int]:
     config = uvicorn.Config(
         app, host="127.0.0.1", port=0, http=Connection, ws="none", lifespan="off", log_level="warning", **tls
     )
-    server = uvicorn.Server(config)
     bound = config.bind_socket()
-    task = asyncio.create_task(server._serve(sockets=[bound]))  # without its signal handlers
-    while not server.started:
-        await asyncio.wait((task,), timeout=0.01)
+    server = uvicorn.Server(config)
+    await begin(server, bound)
     try:
         yield bound.getsockname()[1]
     finally:
         for stream in list(app.state.streams):
             stream.cancel()
-        server.should_exit = True
-        await asyncio.wait_for(task, 10)
+        async with asyncio.timeout(10):
+            await end(server)
         bound.close()
+
+
+async def begin(server: uvicorn.Server, bound: socket.socket) -> None:
+    """As it does itself, but without signal handlers, and without a task that looks ten times a second whether to end."""
+    server.config.load()
+    server.lifespan = server.config.lifespan_class(server.config)
+    await server.startup(sockets=[bound])
+    await server.on_tick(0)  # makes the headers that every answer has
+
+
+async def end(server: uvicorn.Server) -> None:
+    """As soon as the last connection has ended, where it would look for that ten times a second, too."""
+    for each in server.servers:
+        each.close()
+    for connection in list(server.server_state.connections):
+        connection.shutdown()
+    while server.server_state.connections or server.server_state.tasks:  # noqa: ASYNC110 - uvicorn has no event for it
+        await asyncio.sleep(0.001)
 
 
 def status(text: str | bytes) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from websockets.frames import Frame, Opcode
 from app.api import channels
 from app.api.commands import Command, succeeded
 from app.api.forwards import Forward
-from app.api.spdy import Data, Encoder, GoAway, Reset
+from app.runtimes.spdy import Data, Encoder, GoAway, Reset
 from tests.api.streams import PATH, connected, listening, made, status
 
 EXEC = f"{PATH}/exec?stdout=true&stderr=true&command=ls"

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from app.api.spdy import (
+from app.runtimes.spdy import (
     DICTIONARY,
     MOST_CONTROL,
     MOST_HEADERS,

@@ -1,7 +1,11 @@
-"""Marks and collects scenarios, and one Jobplane for those that need real processes."""
+"""Marks and collects scenarios, and one Jobplane for those that need real processes.
+
+With xdist, workers hand what they have seen to the process that started them, which alone judges the page.
+"""
 
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,11 +30,9 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All of them together, in one process, for they make one page; and what is made of all results last."""
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.e2e)
-    items.sort(key=lambda item: item.path == HERE / "test_document.py")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -38,6 +40,27 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
     report = yield
     item.config.stash[RESULTS].heard(item, report)
     return report
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """A worker has ended; one that broke down has left nothing."""
+    if told := getattr(node, "workeroutput", {}).get("scenarios"):
+        node.config.stash[RESULTS].join(told)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    results = session.config.stash[RESULTS]
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["scenarios"] = results.told()
+    elif results.fault():
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if fault := config.stash[RESULTS].fault():
+        terminalreporter.section("docs/conformance.md is not what this run has shown", red=True)
+        terminalreporter.line(fault)
 
 
 @pytest.fixture(scope="package")

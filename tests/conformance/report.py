@@ -1,13 +1,15 @@
 """Which of Kubernetes' own scenarios hold, as `docs/conformance.md` tells it.
 
-The hooks of this package's conftest note what came of every test that is marked with a scenario; `test_document` writes
-the page, or compares it with the one that is committed.
+The hooks of this package's conftest note what came of every test that is marked with a scenario, in each process that runs
+some of them; at the end, the one that all report to writes the page, or compares it with the one that is committed.
 """
 
+import difflib
+import os
 import re
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -73,8 +75,10 @@ class Results:
 
     titles: dict[str, str] = field(default_factory=dict)  # of those that have a test
     outcomes: dict[str, list[str]] = field(default_factory=dict)
+    files: set[str] = field(default_factory=set)  # that tests come from
 
     def collected(self, item: pytest.Item) -> None:
+        self.files.add(item.path.name)
         for number, title in scenarios(item):
             self.titles.setdefault(number, title)
 
@@ -82,6 +86,31 @@ class Results:
         if report.when == "call" or not report.passed:
             for number, _ in scenarios(item):
                 self.outcomes.setdefault(number, []).append(_outcome(report))
+
+    def told(self) -> dict[str, Any]:
+        """For another process."""
+        return asdict(self)
+
+    def join(self, told: dict[str, Any]) -> None:
+        """What another process has shown, too."""
+        self.titles |= told["titles"]
+        self.files |= told["files"]
+        for number, outcomes in told["outcomes"].items():
+            self.outcomes.setdefault(number, []).extend(outcomes)
+
+    def fault(self) -> str:
+        """What is wrong with the committed page, which is written if that was asked for; nothing if not all was collected."""
+        if not self.outcomes or not _files() <= self.files:
+            return ""
+        committed = PAGE.read_text() if PAGE.exists() else ""
+        made = self.page(committed)
+        if os.environ.get(WRITE):
+            PAGE.write_text(made)
+            return ""
+        lines = difflib.unified_diff(
+            committed.splitlines(), made.splitlines(), "committed", "this run", lineterm="", n=0
+        )
+        return "" if made == committed else "\n".join([*lines, f"run the tests with {WRITE}=1 and commit {PAGE.name}"])
 
     def row(self, number: str, committed: dict[str, Row]) -> Row:
         """What this run says, or, if it has left the scenario out, what the page says."""
@@ -106,6 +135,13 @@ class Results:
 def scenarios(item: pytest.Item) -> list[tuple[str, str]]:
     """The number and the title of each scenario that a test is about."""
     return [(str(mark.args[0]), str(mark.args[1])) for mark in item.iter_markers("scenario")]
+
+
+def _files() -> set[str]:
+    """Those with scenarios."""
+    return {
+        path.name for path in Path(__file__).parent.glob("test_*.py") if "pytest.mark.scenario(" in path.read_text()
+    }
 
 
 def _outcome(report: pytest.TestReport) -> str:

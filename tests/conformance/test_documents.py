@@ -245,9 +245,6 @@ class TestWithoutAnImageThereIsNoCommand:
 
         assert until(complaints, SECONDS, "it complains") == {"no command specified"}
 
-    @pytest.mark.xfail(
-        strict=True, reason="the pod fails at once; in Kubernetes it stays Pending: CreateContainerError"
-    )
     def test_a_condition_that_somebody_sets_on_it_fails_the_job(self, space: Namespace) -> None:
         pods = space.pods("no-such-image")
         assert {pod["status"]["phase"] for pod in pods} == {"Pending"}
@@ -264,26 +261,31 @@ class TestWithoutAnImageThereIsNoCommand:
 
 
 def _complaints(pods: list[documents.Object]) -> set[str]:
-    states = [each for pod in pods for status in documents.containers(pod) for each in _ends(status)]
+    states = [each for pod in pods for status in documents.containers(pod) for each in _waits(status)]
     return {state["message"] for state in states if "message" in state}
 
 
-def _ends(status: documents.Object) -> list[documents.Object]:
-    return [how["terminated"] for how in (status["state"], status.get("lastState", {})) if "terminated" in how]
+def _waits(status: documents.Object) -> list[documents.Object]:
+    return [status["state"]["waiting"]] if "waiting" in status["state"] else []
 
 
 class TestNamesOfPods:
-    """Pods that run as processes share the node's network and its names: no DNS knows a headless Service."""
+    """No DNS knows a headless Service: pods of one node find each other by their hosts files."""
 
-    def test_peers_find_nobody_and_say_so(self, client: httpx.Client) -> None:
+    def test_peers_find_each_other(self, client: httpx.Client) -> None:
         require("bash")
+        documents.require_mounts()
+        documents.require_ping()
         space = Namespace(client, "peers-without-names")
         apply(space, *read("tasks/peers"))
-        pods = space.running("peers", 3)
+        ended(space, "peers", "Complete")
+        pods = space.pods("peers")
         assert sorted(pod["spec"]["hostname"] for pod in pods) == ["peers-0", "peers-1", "peers-2"]
         assert {pod["spec"]["subdomain"] for pod in pods} == {"circle"}
-        until(lambda: "peers-0.circle does not answer yet\n" in log(space, pods[0]), SECONDS, "it says so")
-        space.delete("peers")
+        for said in logs(space, "peers"):
+            assert [line for line in said.splitlines() if line.endswith(" answers")] == [
+                f"peers-{index}.circle answers" for index in range(3)
+            ]
 
     def test_peers_find_each_other_by_a_hosts_file(self, client: httpx.Client) -> None:
         """What is added to the manifest: a ConfigMap with their names, mounted at /etc/hosts."""

@@ -34,3 +34,11 @@ def test_what_a_run_has_left_out_is_told_as_before() -> None:
 
 def test_a_scenario_whose_test_has_gone_has_none() -> None:
     assert str(Row("J2", "", NO_TEST)) in results().page(str(Row("J2", "gone", PASSES))).splitlines()
+
+
+def test_what_several_processes_have_shown_is_one_result() -> None:
+    both = results(PASSES)
+    both.join(results(FAILS).told())
+    both.join(Results(titles={"J3": "another"}, outcomes={"J3": [PASSES]}).told())
+
+    assert [both.row(number, {}).result for number in ("J1", "J2", "J3")] == [FAILS, NO_TEST, PASSES]

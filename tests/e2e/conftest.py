@@ -11,7 +11,11 @@ from tests.e2e.kubectl import Kubectl, everywhere, found
 HERE = Path(__file__).parent
 
 
+LONG = ("test_kill.py", "test_database_away.py", "test_jobs_e2e.py")  # files that would be the last to end
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: item.path.name not in LONG)
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.e2e)

@@ -1,6 +1,7 @@
 """`kubectl logs` in all its forms."""
 
 import re
+import time
 from typing import Any
 
 import pytest
@@ -100,6 +101,16 @@ def test_a_followed_log_ends_with_the_container(kubectl: Kubectl) -> None:
         go.touch()
         line("^two$")
         assert running.wait(SECONDS) == 0
+
+
+@on_every_version
+def test_a_line_is_followed_soon_after_it_was_written(kubectl: Kubectl) -> None:
+    """Each line says when it was written. Half of them are here within 300 ms, although tests share the machine."""
+    kubectl.bring_up(a_job("stamps", "while :; do date +%s%N; sleep 0.1; done"))
+    with following(kubectl.start("logs", "-f", "job/stamps", "--tail=0")) as line:
+        ages = sorted(time.time_ns() - int(line("^[0-9]+$")) for _ in range(21))
+    assert ages[10] < 300_000_000, ages
+    kubectl("delete", "job", "stamps")
 
 
 @on_every_version

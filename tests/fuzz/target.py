@@ -10,6 +10,7 @@ from typing import Self
 
 import httpx
 
+from tests.conftest import NO_TLS
 from tests.e2e.cluster import environment, free_port, until
 
 READY_SECONDS = 60
@@ -53,7 +54,8 @@ class Target:
 
     def client(self) -> httpx.Client:
         """An administrator's."""
-        return httpx.Client(base_url=self.url, headers={"Authorization": f"Bearer {self.admin}"}, timeout=30)
+        headers = {"Authorization": f"Bearer {self.admin}"}
+        return httpx.Client(base_url=self.url, headers=headers, timeout=30, verify=NO_TLS)
 
     def said(self) -> str:
         """The end of its log."""
@@ -63,6 +65,6 @@ class Target:
         assert self._process is not None
         assert self._process.poll() is None, self.said()
         try:
-            return httpx.get(f"{self.url}/readyz").status_code == 200
+            return httpx.get(f"{self.url}/readyz", verify=NO_TLS).status_code == 200
         except httpx.TransportError:
             return False

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as some
 
 from app.kinds.cron_schedule import ScheduleError, parse
@@ -128,7 +128,6 @@ def matches(moment: datetime, wanted: list[tuple[str, set[int], bool]]) -> bool:
     return minute and hour and month and ((day or weekday) if either else (day and weekday))
 
 
-@settings(max_examples=60, deadline=None)
 @given(
     wanted=some.tuples(*(field(low, high) for low, high in FIELDS)).map(list),
     start=some.datetimes(datetime(2026, 1, 1), datetime(2027, 1, 1), timezones=some.just(UTC)),  # noqa: DTZ001

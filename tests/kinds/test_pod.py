@@ -153,10 +153,11 @@ def test_grace(parts, expected):
 
 def test_warns_of_what_has_no_effect_and_only_once():
     pod = made(
-        main={"livenessProbe": {"exec": {"command": ["a"]}}, "env": [{"name": "A", "valueFrom": {"fileKeyRef": {}}}]},
+        main={"lifecycle": {"stopSignal": "SIGINT"}, "env": [{"name": "A", "valueFrom": {"fileKeyRef": {}}}]},
         volumes=[{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/"}}],
         hostUsers=False,
         hostNetwork=True,
+        securityContext={"runAsUser": 1, "sysctls": [{"name": "a", "value": "b"}]},
     )
 
     assert warnings_of_spec(pod.spec, "spec.template.spec") == [
@@ -164,9 +165,9 @@ def test_warns_of_what_has_no_effect_and_only_once():
         for path in (
             "volumes[1].hostPath",
             "containers[0].env[0].valueFrom.fileKeyRef",
-            "containers[0].livenessProbe",
-            "hostNetwork",
+            "containers[0].lifecycle.stopSignal",
             "hostUsers",
+            "securityContext.sysctls",
         )
     ]
     assert KIND.warnings(pod, None)
@@ -174,16 +175,15 @@ def test_warns_of_what_has_no_effect_and_only_once():
     assert KIND.warnings(pod, msgspec.structs.replace(pod, spec=pod_schema.PodSpec())) == []
 
 
-def test_warns_of_modes_of_single_files_and_of_messages_from_logs():
+def test_warns_of_modes_of_single_files():
     items = [{"key": "a", "path": "a", "mode": 256}]
     pod = made(
-        main={"terminationMessagePolicy": "FallbackToLogsOnError"},
+        main={"terminationMessagePolicy": "FallbackToLogsOnError", "readinessProbe": {"exec": {"command": ["a"]}}},
         volumes=[{"name": "v", "projected": {"sources": [{"secret": {"name": "s", "items": items}}]}}],
     )
 
     assert warnings_of_spec(pod.spec, "spec") == [
         f"spec.volumes[0].projected.sources[0].secret.items[0].mode: {TEXT}",
-        f"spec.containers[0].terminationMessagePolicy: {TEXT}",
     ]
 
 

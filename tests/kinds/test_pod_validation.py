@@ -4,7 +4,7 @@ from functools import cache
 
 import msgspec
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 
 from app.kinds.container import Container
@@ -219,7 +219,6 @@ def _of(info):
             return WORDS
 
 
-@settings(max_examples=150, deadline=None)
 @given(spec=anything(PodSpec), container=anything(Container), status=anything(PodStatus))
 def test_nothing_that_decodes_makes_it_raise(spec, container, status):
     spec = {"containers": [container]} | spec

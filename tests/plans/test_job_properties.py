@@ -4,7 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
@@ -113,7 +113,6 @@ def drive_to_the_end(cluster: Cluster, fates: list[bool]) -> None:
 
 
 @pytest.mark.parametrize("specs", [ORDINARY, INDEXED, RETRIED], ids=["ordinary", "indexed", "retried by index"])
-@settings(max_examples=60, deadline=None)
 @given(data=some.data())
 def test_a_job_keeps_its_promises_and_ends(specs: some.SearchStrategy[dict[str, Any]], data: some.DataObject) -> None:
     cluster = Cluster(a_job(**data.draw(specs)))

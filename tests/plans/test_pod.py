@@ -71,7 +71,7 @@ def _run(word: str) -> Run:
 def said(result: PodPlan) -> str:
     """The plan as a sentence."""
     start = [f"start {name}{attempt}" for name, attempt in result.start]
-    stop = [f"stop {key.name}{key.attempt} in {int(grace.total_seconds())}" for key, grace in result.stop]
+    stop = [f"stop {key.name}{key.attempt} in {int(grace.total_seconds())}" for key, grace, _ in result.stop]
     return ", ".join([*start, *stop, *(["remove"] if result.remove else []), result.status.phase])
 
 
@@ -296,7 +296,7 @@ class World:
         for key in result.start:
             self.started.append(key)
             self.runs[key] = Run(*key, "running", f"{key.name}{key.attempt}", self.now)
-        for key, _ in result.stop:
+        for key, *_ in result.stop:
             self.end(key, 143)
         if result.remove:
             self.over = self.over or result

@@ -1,19 +1,27 @@
 """What agents say about pods: believed about their own, never against what has ended, and final when they say so."""
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.kinds.base import Condition
+from app.kinds.event import KIND as EVENTS
+from app.kinds.event import Event
 from app.kinds.pod import Pod, PodStatus, condition
 from app.registry import objects
 from app.registry.binding import bound
+from app.registry.codec import decode
 from app.registry.deletion import Demand
+from app.registry.node_events import Told
 from app.registry.objects import Registry
 from app.registry.reports import Outcome, Report, accept
-from app.store import Conflict
-from tests.registry.examples import PODS, a_pod, create, get, named
+from app.store import Conflict, Query
+from tests.registry.examples import NAMESPACES, PODS, a_pod, create, example, get, named
+
+BEGIN = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
 
 
 def mine(node: str) -> bool:
@@ -189,3 +197,70 @@ async def test_one_that_is_overtaken_every_time_is_to_be_said_again(registry: Re
 
     assert outcome.code == 409
     assert await phase(registry) == "Running"
+
+
+class TestEvents:
+    @staticmethod
+    def told(pod: Pod, *, seconds: int = 0, **event: Any) -> Report:
+        usual = {"reason": "Started", "message": "Started container main", "path": "spec.containers{main}"}
+        when = BEGIN + timedelta(seconds=seconds)
+        return replace(report(pod, phase="Running"), events=(Told(**(usual | {"when": when} | event)),))
+
+    @staticmethod
+    async def events(registry: Registry) -> list[Event]:
+        found = await registry.store.list(Query(kind=EVENTS.resource))
+        return [decode(EVENTS, head) for head in found.heads]
+
+    async def test_are_about_the_pod_and_from_its_node(self, registry: Registry) -> None:
+        pod = await a_running_pod(registry)
+        await accept(registry, PODS, [self.told(pod)], mine)
+        (event,) = await self.events(registry)
+        about = event.involved_object
+
+        assert (about.kind, about.name, about.uid) == ("Pod", "p", pod.metadata.uid)
+        assert about.field_path == "spec.containers{main}"
+        assert (event.source.component, event.source.host, event.count) == ("kubelet", "n1", 1)
+        assert event.reporting_component == "kubelet"
+
+    async def test_are_counted_if_they_happen_again(self, registry: Registry) -> None:
+        pod = await a_running_pod(registry)
+        await accept(registry, PODS, [self.told(pod)], mine)
+        await accept(registry, PODS, [self.told(pod, seconds=5, count=2, known=True)], mine)
+        (event,) = await self.events(registry)
+
+        assert event.count == 3
+        assert event.last_timestamp - event.first_timestamp == timedelta(seconds=5)
+
+    async def test_are_known_even_to_an_agent_that_has_forgotten(self, registry: Registry) -> None:
+        pod = await a_running_pod(registry)
+        await accept(registry, PODS, [self.told(pod)], mine)
+        (outcome,) = await accept(registry, PODS, [self.told(pod, seconds=5)], mine)
+        (event,) = await self.events(registry)
+
+        assert (outcome.code, event.count) == (200, 2)
+
+    async def test_are_told_once_however_often_they_are_sent(self, registry: Registry) -> None:
+        pod = await a_running_pod(registry)
+        for _ in range(2):
+            (outcome,) = await accept(registry, PODS, [self.told(pod)], mine)
+            assert outcome.code == 200
+        (event,) = await self.events(registry)
+
+        assert event.count == 1
+
+    async def test_of_anybody_elses_pods_are_refused(self, registry: Registry) -> None:
+        pod = await create(registry, PODS, a_pod("p", node_name="n2"))
+        (outcome,) = await accept(registry, PODS, [self.told(pod)], mine)
+
+        assert outcome.code == 403
+        assert await self.events(registry) == []
+
+    async def test_are_left_out_where_the_namespace_is_going(self, registry: Registry) -> None:
+        await create(registry, NAMESPACES, named(example(NAMESPACES), name="going"))
+        pod = await create(registry, PODS, named(a_pod("p", node_name="n1"), namespace="going"))
+        await objects.delete(registry, NAMESPACES, "", "going", Demand())
+        (outcome,) = await accept(registry, PODS, [replace(self.told(pod), namespace="going")], mine)
+
+        assert outcome.code == 200
+        assert (await get(registry, PODS, "p", "going")).status.phase == "Running"
+        assert await self.events(registry) == []

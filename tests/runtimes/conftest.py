@@ -2,18 +2,33 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import dataclass
+import socket
+import tempfile
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.runtimes.base import ContainerKey, ContainerSpec, ContainerStatus, Runtime, SandboxSpec
-from app.runtimes.log_format import HEAD
+from app.runtimes import RuntimeName, make_runtime
+from app.runtimes.base import (
+    ContainerKey,
+    ContainerSpec,
+    ContainerStatus,
+    Mount,
+    Runtime,
+    RuntimeInfo,
+    Sandbox,
+    SandboxSpec,
+    Session,
+)
 from app.runtimes.process import ProcessRuntime
-from app.runtimes.simulated import SimulatedRuntime
+from tests.runtimes import engines
+from tests.runtimes.engines import Containerd
+from tests.runtimes.images import IMAGE
 
 PATIENCE = 20  # seconds until a test gives up waiting
 
@@ -39,7 +54,10 @@ def says(text: str) -> Behaviour:
     return Behaviour(["printf", "%s\\n", text], {"log": text})
 
 
-FOREVER = Behaviour(["sh", "-c", "echo ready; exec sleep 1000"], {"log": "ready", "seconds": 1000})
+# The first process of a PID namespace is spared the signals that it does not ask for, hence the trap.
+FOREVER = Behaviour(
+    ["sh", "-c", "trap 'kill $!; exit 143' TERM; echo ready; sleep 1000 & wait"], {"log": "ready", "seconds": 1000}
+)
 STUBBORN = Behaviour(
     ["sh", "-c", "trap '' TERM; echo ready; exec sleep 1000"], {"log": "ready", "seconds": 1000, "ignoreTerm": True}
 )
@@ -53,8 +71,21 @@ def a_key(pod: str = "pod-1", name: str = "main", attempt: int = 0) -> Container
 def raw(records: bytes, stream: bytes = b"stdout") -> bytes:
     """What the container wrote to a stream, from its log."""
     assert records == b"" or records.endswith(b"\n")
-    lines = [line for line in records.split(b"\n")[:-1] if line[HEAD - 9 : HEAD - 3] == stream]
-    return b"".join(line[HEAD:] + (b"\n" if line[HEAD - 2 : HEAD] == b"F " else b"") for line in lines)
+    fields = [line.split(b" ", 3) for line in records.split(b"\n")[:-1]]
+    return b"".join(text + (b"\n" if kind == b"F" else b"") for _, of, kind, text in fields if of == stream)
+
+
+@dataclass(frozen=True)
+class Made:
+    """All that makes a runtime, in this process or another."""
+
+    name: RuntimeName
+    state: Path
+    endpoint: str = ""
+    node: str = "node"
+
+    def __call__(self) -> Runtime:
+        return make_runtime(self.name, self.state, _now, self.endpoint, self.node)
 
 
 class Lab:
@@ -65,15 +96,26 @@ class Lab:
         self.runtime = make()
         self.events = self.runtime.events()
 
-    async def start(self, does: Behaviour, key: ContainerKey | None = None, **more: Any) -> ContainerKey:
-        key = key or a_key()
-        annotations = {"jobplane.dev/simulate": json.dumps(does.simulate)}
-        await self.runtime.run_sandbox(
-            SandboxSpec(pod_uid=key.pod_uid, namespace="default", name=key.pod_uid, annotations=annotations)
+    async def sandbox(self, pod: str = "pod-1", does: Behaviour | None = None, **more: Any) -> Sandbox:
+        annotations = {"jobplane.dev/simulate": json.dumps(does.simulate if does else {})}
+        return await self.runtime.run_sandbox(
+            SandboxSpec(pod_uid=pod, namespace="default", name=pod, annotations=annotations, **more)
         )
-        spec = {"image": "busybox", "env": {}, **more}
+
+    async def start(
+        self, does: Behaviour, key: ContainerKey | None = None, *, pod: dict[str, Any] | None = None, **more: Any
+    ) -> ContainerKey:
+        """`pod`: what is particular about its sandbox."""
+        key = key or a_key()
+        await self.sandbox(key.pod_uid, does, **(pod or {}))
+        spec = {"image": IMAGE, "env": {}, **more}
         await self.runtime.start_container(ContainerSpec(key=key, command=does.command, **spec))
         return key
+
+    async def shared(self, folder: Path) -> tuple[Mount, ...]:
+        """What lets a container see a folder of the host at the same path."""
+        isolated = (await self.runtime.info()).images
+        return (Mount(source=folder, target=str(folder)),) if isolated else ()
 
     async def ended(self, key: ContainerKey) -> ContainerStatus:
         async with asyncio.timeout(PATIENCE):
@@ -114,23 +156,84 @@ class Lab:
         self.events = self.runtime.events()
 
     async def close(self) -> None:
-        for uid in {status.key.pod_uid for status in await self.runtime.list()}:
+        found = {status.key.pod_uid for status in await self.runtime.list()}
+        for uid in found | {sandbox.pod_uid for sandbox in await self.runtime.sandboxes()}:
             await self.runtime.remove_sandbox(uid)
         await self.runtime.close()
+
+
+async def output_of(session: Session) -> dict[str, bytes]:
+    """Everything that it writes, by stream."""
+    found: dict[str, bytes] = {}
+    async with asyncio.timeout(PATIENCE):
+        async for stream, data in session.output():
+            found[stream] = found.get(stream, b"") + data
+    return found
 
 
 def _now() -> datetime:
     return datetime.now(UTC)
 
 
-@pytest.fixture(params=["process", "simulated"])
-async def lab(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Lab]:
+@pytest.fixture(scope="session")
+def containerd() -> Iterator[Containerd]:
+    yield from engines.containerd()
+
+
+def _declared(name: RuntimeName) -> set[str]:
+    """What a runtime without an engine can do on this machine."""
+
+    async def ask() -> set[str]:
+        with tempfile.TemporaryDirectory() as folder:
+            runtime = make_runtime(name, Path(folder), _now)
+            info = await runtime.info()
+            await runtime.close()
+            return {name for name, value in vars(info).items() if value is True}
+
+    return asyncio.run(ask())
+
+
+CAPABILITIES: dict[RuntimeName, set[str]] = {
+    "process": _declared("process"),
+    "cri": {field.name for field in fields(RuntimeInfo) if field.name not in {"name", "version"}},
+    "simulated": _declared("simulated"),
+}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for name in ("needs", "lacks"):
+        config.addinivalue_line("markers", f"{name}(*capabilities): of runtimes, who declares this, or does not")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Nothing is skipped for what a runtime cannot do: the test does not exist for it."""
+    if "made" in metafunc.fixturenames:
+        marks = metafunc.definition.iter_markers
+        needs, lacks = ({each for mark in marks(name) for each in mark.args} for name in ("needs", "lacks"))
+        able = [name for name, can in CAPABILITIES.items() if needs <= can and not lacks & can]
+        metafunc.parametrize("made", able, indirect=True)
+
+
+@pytest.fixture
+def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
+    """How each runtime is made, in turn."""
+    if request.param == "cri":
+        engine: Containerd = request.getfixturevalue("containerd")
+        return Made("cri", tmp_path / "state", engine.endpoint, uuid.uuid4().hex)
+    return Made(request.param, tmp_path / "state")
+
+
+@pytest.fixture
+async def lab(made: Made) -> AsyncIterator[Lab]:
     """Every runtime in turn."""
-    made: dict[str, Callable[[], Runtime]] = {
-        "process": lambda: ProcessRuntime(tmp_path / "state"),
-        "simulated": lambda: SimulatedRuntime(_now),
-    }
-    lab = Lab(made[request.param])
+    lab = Lab(made)
+    yield lab
+    await lab.close()
+
+
+@pytest.fixture
+async def cri(containerd: Containerd, tmp_path: Path) -> AsyncIterator[Lab]:
+    lab = Lab(Made("cri", tmp_path / "state", containerd.endpoint, uuid.uuid4().hex))
     yield lab
     await lab.close()
 
@@ -140,6 +243,13 @@ async def process(tmp_path: Path) -> AsyncIterator[Lab]:
     lab = Lab(lambda: ProcessRuntime(tmp_path / "state"))
     yield lab
     await lab.close()
+
+
+@pytest.fixture
+def unused_tcp_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port: int = server.getsockname()[1]
+        return port
 
 
 @pytest.fixture

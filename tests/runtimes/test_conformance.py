@@ -1,40 +1,52 @@
 """What every runtime promises. A test is skipped only where the runtime declares that it cannot."""
 
 import asyncio
+import json
 import signal
 import sys
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
-from app.runtimes.base import ContainerSpec, RuntimeInfo, StartError
-from tests.runtimes.conftest import FOREVER, MISSING, PATIENCE, STUBBORN, Lab, a_key, exits, raw, says, script
+from app.runtimes.base import ContainerSpec, StartError, Unsupported
+from tests.runtimes.conftest import (
+    CAPABILITIES,
+    FOREVER,
+    MISSING,
+    PATIENCE,
+    STUBBORN,
+    Lab,
+    Made,
+    a_key,
+    exits,
+    raw,
+    says,
+    script,
+)
+from tests.runtimes.images import IMAGE
 
 AGENT = """
-import asyncio, sys
+import asyncio, json, sys
 from pathlib import Path
-from app.runtimes.base import ContainerKey, ContainerSpec, SandboxSpec
-from app.runtimes.process import ProcessRuntime
+from app.runtimes.base import ContainerKey, ContainerSpec, Mount, SandboxSpec
+from tests.runtimes.conftest import Made
 
 async def main():
-    runtime = ProcessRuntime(Path(sys.argv[1]))
+    told = json.loads(sys.argv[1])
+    runtime = Made(told["name"], Path(told["state"]), told["endpoint"], told["node"])()
     await runtime.run_sandbox(SandboxSpec(pod_uid="pod-1", namespace="default", name="pod-1"))
-    for name, command in zip(sys.argv[2::2], sys.argv[3::2]):
+    mounts = [Mount(source=Path(each), target=each) for each in told["mounts"]]
+    for name, command in told["commands"].items():
         key = ContainerKey("pod-1", name, 0)
-        await runtime.start_container(ContainerSpec(key=key, image="", command=["sh", "-c", command], env={}))
+        spec = ContainerSpec(key=key, image=told["image"], command=["sh", "-c", command], env={}, mounts=mounts)
+        await runtime.start_container(spec)
     print("started", flush=True)
     await asyncio.Event().wait()
 
 asyncio.run(main())
 """
-
-
-async def declared(lab: Lab, capability: str) -> RuntimeInfo:
-    info = await lab.runtime.info()
-    if not getattr(info, capability):
-        pytest.skip(f"{info.name} declares: not {capability}")
-    return info
 
 
 @pytest.mark.parametrize(("code", "reason"), [(0, "Completed"), (1, "Error"), (7, "Error"), (255, "Error")])
@@ -44,12 +56,13 @@ async def test_an_exit_code_is_told(lab: Lab, code: int, reason: str) -> None:
     assert (status.exit_code, status.reason, status.state) == (code, reason, "exited")
 
 
+@pytest.mark.needs("runs_commands")
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGSEGV], ids=lambda n: n.name
 )
 async def test_a_signal_is_128_and_its_number(lab: Lab, number: signal.Signals) -> None:
-    await declared(lab, "runs_commands")
-    status = await lab.run(script(f"kill -{int(number)} $$; sleep 100"))
+    # As the first process of a PID namespace it could not be killed from within.
+    status = await lab.run(script(f"kill -{int(number)} $$; sleep 100"), pod={"share_pid": True})
 
     assert (status.exit_code, status.reason) == (128 + number, "Error")
 
@@ -140,7 +153,7 @@ async def test_nothing_starts_without_a_sandbox(lab: Lab) -> None:
     await lab.runtime.remove_sandbox(key.pod_uid)
 
     with pytest.raises(StartError):
-        await lab.runtime.start_container(ContainerSpec(key=key, image="", command=["true"], env={}))
+        await lab.runtime.start_container(ContainerSpec(key=key, image=IMAGE, command=["true"], env={}))
 
 
 async def test_a_repeated_start_runs_once(lab: Lab) -> None:
@@ -203,17 +216,18 @@ async def test_a_running_container_s_log_is_told(lab: Lab) -> None:
     assert raw(await lab.logged(key, b"ready")) == b"ready\n"
 
 
+@pytest.mark.needs("runs_commands")
 @pytest.mark.parametrize(
     "text",
     [
         pytest.param(r"\377\376\000binary\n", id="invalid UTF-8 and zero bytes"),
         pytest.param(r"one\nno end", id="no final newline"),
-        pytest.param(r"\n\n\r\n", id="empty lines"),
+        pytest.param(r"\n\n\n", id="empty lines"),
+        pytest.param(r"50%%\r100%%\n", id="carriage returns"),
         pytest.param(r"50%%\033[31m\n", id="escape codes"),
     ],
 )
 async def test_log_bytes_come_back_as_they_were_written(lab: Lab, text: str) -> None:
-    await declared(lab, "runs_commands")
     key = (await lab.run(script(f"printf '{text}'; printf '{text}' >&2"))).key
     log = await lab.log(key)
 
@@ -221,8 +235,16 @@ async def test_log_bytes_come_back_as_they_were_written(lab: Lab, text: str) -> 
     assert raw(log, b"stdout") == raw(log, b"stderr") == written
 
 
+@pytest.mark.needs("runs_commands")
+async def test_a_carriage_return_at_the_end_of_a_line_is_kept_unless_the_engine_drops_it(lab: Lab) -> None:
+    info = await lab.runtime.info()
+    log = await lab.log((await lab.run(script(r"printf 'one\r\n'"))).key)
+
+    assert raw(log) == (b"one\n" if info.name == "containerd" else b"one\r\n")
+
+
+@pytest.mark.needs("runs_commands")
 async def test_an_overlong_line_comes_in_pieces(lab: Lab) -> None:
-    await declared(lab, "runs_commands")
     key = (await lab.run(script("head -c 100000 /dev/zero | tr '\\0' x; echo; echo end"))).key
     log = await lab.log(key)
 
@@ -230,10 +252,11 @@ async def test_an_overlong_line_comes_in_pieces(lab: Lab) -> None:
     assert max(map(len, log.split(b"\n"))) < 17_000
 
 
+@pytest.mark.needs("survives_agent")
 async def test_a_restarted_agent_reads_the_same_log_at_the_same_offsets(lab: Lab, tmp_path: Path) -> None:
-    await declared(lab, "survives_agent")
     go = tmp_path / "go"
-    key = await lab.start(script(f"echo one; until [ -e {go} ]; do sleep 0.02; done; printf two"))
+    wait = script(f"echo one; until [ -e {go} ]; do sleep 0.02; done; printf two")
+    key = await lab.start(wait, mounts=await lab.shared(tmp_path))
     before = await lab.logged(key, b"one")
     await lab.restart()
     go.touch()
@@ -246,12 +269,13 @@ async def test_a_restarted_agent_reads_the_same_log_at_the_same_offsets(lab: Lab
     assert await lab.log(key) == after
 
 
-async def test_containers_and_their_codes_survive_a_kill_of_the_agent(lab: Lab, tmp_path: Path) -> None:
-    await declared(lab, "survives_agent")
+@pytest.mark.needs("survives_agent")
+async def test_containers_and_their_codes_survive_a_kill_of_the_agent(lab: Lab, made: Made, tmp_path: Path) -> None:
+    mounts = [str(mount.source) for mount in await lab.shared(tmp_path)]
     await lab.runtime.close()
     go = tmp_path / "go"
     containers = {"early": "exit 7", "late": f"until [ -e {go} ]; do sleep 0.02; done; echo done; exit 42"}
-    await _killed_agent(tmp_path / "state", **containers, stubborn="trap '' TERM; echo ready; exec sleep 1000")
+    await _killed_agent(made, mounts, **containers, stubborn="trap '' TERM; echo ready; exec sleep 1000")
     await lab.restart()
 
     assert {status.key.name for status in await lab.runtime.list()} == {*containers, "stubborn"}
@@ -263,14 +287,35 @@ async def test_containers_and_their_codes_survive_a_kill_of_the_agent(lab: Lab, 
     assert (await lab.stop(a_key(name="stubborn"), 0.05)).exit_code == 137
 
 
-async def _killed_agent(root: Path, **commands: str) -> None:
+async def _killed_agent(made: Made, mounts: Sequence[str], **commands: str) -> None:
     """Starts containers by an agent of its own process, and kills that with SIGKILL."""
-    told = [word for pair in commands.items() for word in pair]
+    told = {**vars(made), "state": str(made.state), "image": IMAGE, "mounts": mounts, "commands": commands}
     agent = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", AGENT, str(root), *told, stdout=asyncio.subprocess.PIPE
+        sys.executable, "-c", AGENT, json.dumps(told), stdout=asyncio.subprocess.PIPE
     )
     assert agent.stdout
     async with asyncio.timeout(PATIENCE):
         assert await agent.stdout.readline() == b"started\n"
         agent.kill()
         await agent.wait()
+
+
+async def test_a_runtime_declares_what_it_is_tested_for(lab: Lab, made: Made) -> None:
+    info = await lab.runtime.info()
+
+    assert {name for name, value in vars(info).items() if value is True} == CAPABILITIES[made.name]
+
+
+@pytest.mark.lacks("images")
+async def test_who_has_no_images_is_content_with_any(lab: Lab) -> None:
+    assert await lab.runtime.pull("any/image") == ""
+    assert [*await lab.runtime.images()] == []
+    await lab.runtime.remove_image("any")
+
+
+@pytest.mark.lacks("runs_commands")
+async def test_who_only_pretends_has_no_streams(lab: Lab) -> None:
+    key = await lab.start(FOREVER)
+    for call in (lab.runtime.execute(key, ["true"]), lab.runtime.attach(key), lab.runtime.dial("pod-1", 80)):
+        with pytest.raises(Unsupported):
+            await call

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runtimes import process_logs, process_status, process_table
+from app.runtimes import cgroup_roots, process_logs, process_status, process_table
 from app.runtimes.base import ContainerKey, StartError
 from app.runtimes.log_format import HEAD
 from app.runtimes.process import ProcessRuntime
@@ -109,7 +109,12 @@ async def test_it_works_where_it_is_told(process: Lab) -> None:
         (["./no"], {}, 'exec: "./no": stat ./no: no such file or directory', 127),
         (["/etc/passwd"], {}, 'exec: "/etc/passwd": permission denied', 126),
         (["/etc"], {}, 'exec: "/etc": is a directory', 126),
-        ([], {}, 'the process runtime runs no images, so the command of image "busybox" is not known', 128),
+        (
+            [],
+            {},
+            'the process runtime runs no images, so the command of image "localhost/jobplane/busybox:1" is not known',
+            128,
+        ),
         (["true"], {"working_dir": "/no/such"}, 'chdir to working directory "/no/such": no such directory', 128),
         (["true"], {"working_dir": "usr"}, 'working directory "usr" is not an absolute path', 128),
         (["true", "a\0b"], {}, 'exec: "true": embedded null byte', 128),
@@ -158,16 +163,16 @@ async def test_a_container_that_signals_its_own_group_does_not_reach_the_shim(pr
 
 
 async def test_what_left_its_session_ends_with_the_cgroup(tmp_path: Path) -> None:
-    parent = Path("/sys/fs/cgroup/freezer")
-    if not os.access(parent / "cgroup.procs", os.W_OK):
+    cgroups = cgroup_roots.find(tmp_path).cgroups
+    if cgroups is None:
         pytest.skip("no cgroup hierarchy that we may write to")
-    lab = Lab(lambda: ProcessRuntime(tmp_path / "state", cgroup_folder=parent))
+    lab = Lab(lambda: ProcessRuntime(tmp_path / "state", cgroups=cgroups))
     key = await lab.start(script("setsid sleep 1000 & echo $!; sleep 0.1"))
     await lab.ended(key)
     await gone(int(raw(await lab.log(key))))
     await lab.close()
 
-    assert not [name for name in os.listdir(parent) if name.startswith("jobplane-pod-1")]
+    assert not [folder for folder in cgroups.folders.values() if folder.exists()]
 
 
 async def test_a_code_is_unknown_when_the_shim_was_killed_and_nothing_goes_on(process: Lab, root: Path) -> None:

@@ -96,4 +96,4 @@ def test_a_cgroup_tells(tmp_path: Path, files: dict[str, str], expected: tuple[i
     for name, text in files.items():
         (tmp_path / name).write_text(text)
 
-    assert cgroup.usage(tmp_path) == expected
+    assert cgroup.usage([tmp_path]) == expected

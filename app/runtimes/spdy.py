@@ -1,4 +1,6 @@
-"""The frames of SPDY/3.1, as kubectl speaks it for exec, attach and port-forward. Bytes in, frames out, and back: no I/O.
+"""The frames of SPDY/3.1, as Kubernetes speaks it for exec, attach and port-forward. Bytes in, frames out, and back: no I/O.
+
+The API speaks it as a server to kubectl, the cri runtime as a client to engines.
 
 `Decoder` takes bytes however they are cut; what a client can make it hold is bounded. `Encoder` makes what a server sends.
 Flow control is left out, as every Kubernetes client leaves it out.

@@ -1,0 +1,113 @@
+"""Lifecycle hooks: postStart right after a container's start, preStop before it is told to end.
+
+A container whose postStart hook fails is stopped, by way of its health. A preStop hook has what the container has: the
+grace, from which its time is taken.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+from app.agent.checks import Answer, Checks, Target
+from app.agent.clock import Clock
+from app.agent.setup import named
+from app.agent.work import Work
+from app.kinds.container import Container
+from app.kinds.probe import LifecycleHandler
+from app.plans import pod_events
+from app.plans.pod import LEAST_GRACE, Key
+from app.plans.pod_events import Note
+from app.plans.probes import Health, Unwell
+from app.runtimes.base import ContainerKey
+
+log = logging.getLogger(__name__)
+
+
+class Hooks:
+    """Those of all pods of an agent. `tell` sends an event, `wake` has a pod planned anew."""
+
+    def __init__(
+        self,
+        checks: Checks,
+        clock: Clock,
+        ip: str,
+        tell: Callable[[Work, Note], None],
+        wake: Callable[[Work], None],
+    ) -> None:
+        self._checks, self._clock, self._ip = checks, clock, ip
+        self._tell, self._wake = tell, wake
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._before: dict[ContainerKey, asyncio.Task[None]] = {}
+
+    def after_start(self, work: Work, key: Key) -> None:
+        """Until it is through, the container counts as one that is about to start."""
+        container = named(work.pod, key.name)
+        handler = container.lifecycle.post_start if container.lifecycle else None
+        if handler is not None:
+            work.hooked.add(key)
+            self._spawn(self._after_start(work, key, container, handler))
+
+    async def _after_start(self, work: Work, key: Key, container: Container, handler: LifecycleHandler) -> None:
+        answer = await self._run(work, key, container, handler)
+        if answer.ok:
+            work.hooked.discard(key)
+        else:
+            log.info("postStart of %s in pod %s: %s", key.name, work.uid, answer.output)
+            self._tell(work, pod_events.hook_failed(work.pod, key.name, "PostStart"))
+            work.health[key] = Health(unwell=Unwell("FailedPostStartHook"))
+        self._wake(work)
+
+    async def before_stop(self, work: Work, key: Key, grace: timedelta) -> timedelta:
+        """What is left of the grace after the hook, if there is one; it is run once, however often a stop is asked for."""
+        container = named(work.pod, key.name)
+        handler = container.lifecycle.pre_stop if container.lifecycle else None
+        if handler is None or grace <= timedelta():
+            return grace
+        whole = ContainerKey(work.uid, *key)
+        hook = self._before.get(whole)
+        if hook is None:
+            hook = self._before[whole] = self._spawn(self._before_stop(work, key, container, handler))
+        began = self._clock.elapsed()
+        await self._within(hook, grace)
+        return max(grace - timedelta(seconds=self._clock.elapsed() - began), min(LEAST_GRACE, grace))
+
+    async def _within(self, hook: asyncio.Task[None], grace: timedelta) -> None:
+        over = asyncio.ensure_future(self._clock.sleep(grace.total_seconds()))
+        try:
+            await asyncio.wait([hook, over], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+
+    def stopped(self, work: Work, key: Key) -> None:
+        """The container has ended, and with it whatever its hook still does."""
+        hook = self._before.pop(ContainerKey(work.uid, *key), None)
+        if hook is not None:
+            hook.cancel()
+
+    async def _before_stop(self, work: Work, key: Key, container: Container, handler: LifecycleHandler) -> None:
+        answer = await self._run(work, key, container, handler)
+        if not answer.ok:
+            log.info("preStop of %s in pod %s: %s", key.name, work.uid, answer.output)
+            self._tell(work, pod_events.hook_failed(work.pod, key.name, "PreStop"))
+
+    async def _run(self, work: Work, key: Key, container: Container, handler: LifecycleHandler) -> Answer:
+        target = Target(ContainerKey(work.uid, *key), container, work.ip or self._ip)
+        try:
+            return await self._checks.hook(handler, target)
+        except Exception as error:
+            log.exception("hook of %s", target.key)
+            return Answer(False, str(error))
+
+    def _spawn(self, hook: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(hook)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def close(self) -> None:
+        tasks = list(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

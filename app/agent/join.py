@@ -1,0 +1,149 @@
+"""How an agent gets a credential of its own: once, by a join token; from then on it is kept in the agent's folder.
+
+The agent makes its secret up itself and tells the API no more than its digest, so it crosses no network on the way, and
+to ask again after a lost answer is harmless. Called by the command line before the agent starts.
+"""
+
+import asyncio
+import hashlib
+import logging
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from app.client.api import Api
+from app.client.authority import MismatchError, authority
+from app.kinds.errors import ApiError
+
+JOIN = "/apis/agents.jobplane.dev/v1/join"
+PAUSE, LONGEST_PAUSE = 0.5, 15.0
+
+log = logging.getLogger(__name__)
+
+
+class JoinError(Exception):
+    """Joining needs somebody to do something; the text says what."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Terms:
+    """What an agent is told. `ca_hash`: of the authority to trust, if its file is not at hand."""
+
+    server: str
+    node: str
+    state: Path
+    join_token: str = ""
+    ca_file: Path | None = None
+    ca_hash: str = ""
+
+
+@dataclass(frozen=True)
+class Joined:
+    token: str
+    ca_file: Path | None
+
+
+def has_joined(state: Path) -> bool:
+    return _credential(state).exists()
+
+
+def _credential(state: Path) -> Path:
+    return state / "node.token"
+
+
+async def join(terms: Terms) -> Joined:
+    """The node's own credential: the kept one if it is still good, or a new one. Waits for an API that is away."""
+    ca_file = await _authority(terms)
+    kept = _credential(terms.state)
+    if kept.exists():
+        token = kept.read_text().strip()
+        if await _is_good(terms, ca_file, token):
+            return Joined(token, ca_file)
+        if not terms.join_token:
+            raise JoinError(
+                f"the API no longer takes the credential of node {terms.node} ({kept}): it was revoked, or is another "
+                "node's. To join again, give a --join-token"
+            )
+    fresh = kept.with_name(f"{kept.name}.new")
+    token = _made_up(fresh)
+    await _exchange(terms, ca_file, token)
+    fresh.replace(kept)
+    log.info("joined as node %s", terms.node)
+    return Joined(token, ca_file)
+
+
+async def _authority(terms: Terms) -> Path | None:
+    if terms.ca_file or not terms.ca_hash:
+        return terms.ca_file
+    path, pause = terms.state / "ca.crt", PAUSE
+    while True:
+        try:
+            text = await authority(terms.server, terms.ca_hash)
+        except MismatchError as error:
+            raise JoinError(str(error)) from error
+        except OSError as error:
+            if path.exists():  # what was fetched before was compared before
+                return path
+            pause = await _waited(pause, error)
+        else:
+            path.write_text(text)
+            return path
+
+
+async def _is_good(terms: Terms, ca_file: Path | None, token: str) -> bool:
+    """Whether the API knows it, and as this node's. If it cannot be asked, nothing speaks against it."""
+    api = Api(terms.server, token, ca_file)
+    try:
+        await api.request("GET", f"/api/v1/nodes/{terms.node}")
+    except ApiError as error:
+        return error.code not in {401, 403}
+    except OSError:
+        return True
+    finally:
+        await api.close()
+    return True
+
+
+def _made_up(path: Path) -> str:
+    """A secret that only its owner can read; one that was made up before, if the answer never came."""
+    if path.exists() and (text := path.read_text().strip()):
+        return text
+    token = secrets.token_urlsafe(32)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(token)
+        file.flush()
+        os.fsync(file.fileno())
+    return token
+
+
+async def _exchange(terms: Terms, ca_file: Path | None, token: str) -> None:
+    body = {"node": terms.node, "digest": hashlib.sha256(token.encode()).hexdigest()}
+    api, pause = Api(terms.server, terms.join_token, ca_file), PAUSE
+    try:
+        while True:
+            try:
+                await api.request("POST", JOIN, body)
+            except ApiError as error:
+                if error.code == 401:
+                    raise JoinError("the API does not know the join token: it has ended or was revoked") from error
+                if error.code < 500 and error.code != 429:
+                    raise JoinError(error.message) from error
+                pause = await _waited(pause, error)
+            except OSError as error:
+                if "CERTIFICATE_VERIFY_FAILED" in str(error):
+                    raise JoinError(
+                        f"{error}: give the --ca-hash that came with the join token, or a --ca-file"
+                    ) from error
+                pause = await _waited(pause, error)
+            else:
+                return
+    finally:
+        await api.close()
+
+
+async def _waited(pause: float, error: Exception) -> float:
+    log.warning("cannot join yet: %s", error)
+    await asyncio.sleep(pause)
+    return min(pause * 2, LONGEST_PAUSE)

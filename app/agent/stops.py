@@ -1,0 +1,62 @@
+"""Stops containers: the preStop hook, the signal, and the kill when the grace is over. Called by `pods`."""
+
+import logging
+from collections.abc import Callable, Coroutine
+from datetime import timedelta
+from typing import Any
+
+from app.agent.clock import Clock
+from app.agent.hooks import Hooks
+from app.agent.work import Work
+from app.plans import pod_events
+from app.plans.pod import Stop
+from app.plans.pod_events import Note
+from app.runtimes.base import ContainerKey, Runtime
+
+AGAIN = 5.0  # seconds until a stop that failed is tried again
+SOONER = timedelta(seconds=1)  # a stop is worth another only if it kills sooner by more than that
+
+log = logging.getLogger(__name__)
+
+
+class Stops:
+    """For all pods of the agent. `spawn` runs a task beside the pod's own, `wake` has the pod looked at."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        clock: Clock,
+        hooks: Hooks,
+        tell: Callable[[Work, Note], None],
+        spawn: Callable[[Coroutine[Any, Any, None]], Any],
+        wake: Callable[[Work], None],
+    ) -> None:
+        self._runtime, self._clock, self._hooks = runtime, clock, hooks
+        self._tell, self._spawn, self._wake = tell, spawn, wake
+
+    def stop(self, work: Work, stop: Stop) -> None:
+        """Unless it is under way already and would not end sooner."""
+        killed_at = self._clock.now() + stop.grace
+        under_way = work.stopping.get(stop.key)
+        if under_way is None:
+            self._tell(work, pod_events.killing(work.pod, stop.key.name, stop.why))
+        elif killed_at > under_way - SOONER:
+            return
+        work.stopping[stop.key] = killed_at
+        self._spawn(self._one(work, stop))
+
+    async def _one(self, work: Work, stop: Stop) -> None:
+        killed_at = work.stopping[stop.key]
+        try:
+            left = await self._hooks.before_stop(work, stop.key, stop.grace)
+            await self._runtime.stop_container(ContainerKey(work.uid, *stop.key), left)
+        except Exception:
+            log.exception("container %s of pod %s cannot be stopped", stop.key.name, work.uid)
+            await self._clock.sleep(AGAIN)
+            work.changed = True
+        else:
+            self._hooks.stopped(work, stop.key)
+        if work.stopping.get(stop.key) == killed_at:
+            del work.stopping[stop.key]
+        work.look.add(stop.key)
+        self._wake(work)

@@ -1,0 +1,70 @@
+"""What the cri runtime keeps on disk, `<root>/<pod uid>/<container>/<attempt>.*`, for the engine and for itself.
+
+.log        what the container writes, as the engine notes it down
+.message    its termination message, mounted into it
+.failed     the engine's words if it could not be started
+"""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from app.runtimes.base import ContainerKey
+from app.runtimes.process_files import checked
+
+MESSAGE_LIMIT = 4096  # bytes, the last ones
+
+
+class Files:
+    """All pods'. Only the engine writes logs here, and a container nothing but its message."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root.resolve()
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def pod(self, pod_uid: str) -> Path:
+        return self._root / checked(pod_uid)
+
+    def log(self, key: ContainerKey) -> Path:
+        return self._path(key, "log")
+
+    def message(self, key: ContainerKey) -> Path:
+        return self._path(key, "message")
+
+    def make_pod(self, pod_uid: str) -> None:
+        self.pod(pod_uid).mkdir(mode=0o700, exist_ok=True)
+
+    def make(self, key: ContainerKey) -> str:
+        """Prepares the files of a container; its log's path below the pod's."""
+        log, message = self.log(key), self.message(key)
+        log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        log.touch(mode=0o640)
+        message.touch()
+        message.chmod(0o666)  # whoever it runs as may leave word
+        return str(log.relative_to(self.pod(key.pod_uid)))
+
+    def last_words(self, key: ContainerKey) -> str:
+        with suppress(OSError), self.message(key).open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - MESSAGE_LIMIT))
+            return file.read(MESSAGE_LIMIT).decode(errors="replace")
+        return ""
+
+    def fail(self, key: ContainerKey, words: str) -> None:
+        self._path(key, "failed").write_text(words, encoding="utf-8")
+
+    def failure(self, key: ContainerKey) -> str:
+        with suppress(OSError):
+            return self._path(key, "failed").read_text(encoding="utf-8")
+        return ""
+
+    def remove(self, pod_uid: str) -> None:
+        shutil.rmtree(self.pod(pod_uid), ignore_errors=True)
+
+    def pods(self) -> Iterator[str]:
+        """Uids of pods that have something here."""
+        yield from os.listdir(self._root)
+
+    def _path(self, key: ContainerKey, kind: str) -> Path:
+        return self.pod(key.pod_uid) / checked(key.name) / f"{int(key.attempt)}.{kind}"

@@ -1,0 +1,74 @@
+"""A container engine's images: what there is, pulls with the kubelet's reasons, and removals that spare what is used."""
+
+import json
+import re
+
+from cri_api.v1 import api_pb2 as pb
+
+from app.runtimes.base import Image, Login, PullError
+from app.runtimes.cri_engine import Engine, EngineError
+
+_PATH = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
+_HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:]+\])(?::\d+)?"
+_NAME = re.compile(
+    rf"(?:{_HOST}/)?{_PATH}(?:/{_PATH})*(?::[\w][\w.-]{{0,127}})?(?:@[A-Za-z][\w+.-]*:[0-9a-fA-F]{{32,}})?"
+)
+# What an engine puts in front of its words, and the kubelet takes for the reason.
+_REASONS = ("RegistryUnavailable", "SignatureValidationFailed")
+
+
+async def images(engine: Engine) -> list[Image]:
+    found = await engine.ask(pb.ListImagesRequest(), pb.ListImagesResponse)
+    return [Image(each.id, (*each.repo_tags, *each.repo_digests), each.size, _user(each)) for each in found.images]
+
+
+async def pull(engine: Engine, image: str, login: Login | None) -> str:
+    if not _NAME.fullmatch(image):
+        text = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": invalid reference format'
+        raise PullError(text, "InvalidImageName")
+    auth = pb.AuthConfig(username=login.username, password=login.password) if login else None
+    try:
+        request = pb.PullImageRequest(image=pb.ImageSpec(image=image), auth=auth)
+        return (await engine.ask(request, pb.PullImageResponse, timeout=None)).image_ref
+    except EngineError as error:
+        reason = next((each for each in _REASONS if error.details.startswith(each)), "ErrImagePull")
+        raise PullError(str(error), reason) from error
+
+
+async def remove(engine: Engine, image_id: str) -> None:
+    """Not one that a container uses, nor what pods themselves are made of."""
+    spec = pb.ImageSpec(image=image_id)
+    found = (await engine.ask(pb.ImageStatusRequest(image=spec), pb.ImageStatusResponse)).image
+    if not found.id or found.pinned or await _in_use(engine, found):
+        return
+    try:
+        await engine.ask(pb.RemoveImageRequest(image=pb.ImageSpec(image=found.id)), pb.RemoveImageResponse)
+    except EngineError as error:
+        if error.code != "NotFound":
+            raise
+
+
+async def add_user(engine: Engine, image: str, rights: pb.LinuxContainerSecurityContext) -> None:
+    """The image's own, as a kubelet does: engines take no group without a user."""
+    found = await engine.ask(pb.ImageStatusRequest(image=pb.ImageSpec(image=image)), pb.ImageStatusResponse)
+    if found.image.username:
+        rights.run_as_username = found.image.username
+    else:
+        rights.run_as_user.value = found.image.uid.value
+
+
+def _user(image: pb.Image) -> str:
+    return image.username or (str(image.uid.value) if image.uid.value else "")
+
+
+async def _in_use(engine: Engine, image: pb.Image) -> bool:
+    names = {image.id, *image.repo_tags, *image.repo_digests}
+    containers = await engine.ask(pb.ListContainersRequest(), pb.ListContainersResponse)
+    if any(each.image_ref in names or each.image.image in names for each in containers.containers):
+        return True
+    status = await engine.ask(pb.StatusRequest(verbose=True), pb.StatusResponse)
+    try:
+        config = json.loads(status.info.get("config", "{}"))
+    except ValueError:
+        return False
+    return isinstance(config, dict) and config.get("sandboxImage") in names

@@ -1,0 +1,88 @@
+"""Connections to ports on a pod's loopback, from outside its network namespace. Runtimes whose pods have one dial so.
+
+A socket belongs for ever to the namespace in which it was made. A thread of its own enters the namespace, makes it,
+and ends: nothing else of the agent ever leaves the node's.
+"""
+
+import asyncio
+import ctypes
+import os
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+
+from app.runtimes.base import Unsupported
+
+LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
+CONNECTED_WITHIN = 10.0  # seconds
+_CLONE_NEWNET = 0x40000000
+_CHUNK = 64 * 1024
+
+
+class StreamPipe:
+    """A `base.Pipe` over a connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    async def read(self) -> bytes:
+        return await self._reader.read(_CHUNK)
+
+    async def write(self, data: bytes) -> None:
+        self._writer.write(data)
+        await self._writer.drain()
+
+    async def end(self) -> None:
+        if self._writer.can_write_eof() and not self._writer.is_closing():
+            self._writer.write_eof()
+
+    async def close(self) -> None:
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+
+async def dial(namespace: str, port: int) -> StreamPipe:
+    """`namespace`: the path of a network namespace; empty for the node's. Raises ConnectionError, Unsupported."""
+    trouble: OSError | None = None
+    for family, address in LOOPBACKS:
+        try:
+            made = await _made(namespace, family)
+        except OSError as error:
+            trouble = trouble or error
+            continue
+        try:
+            async with asyncio.timeout(CONNECTED_WITHIN):
+                await asyncio.get_running_loop().sock_connect(made, (address, port))
+            return StreamPipe(*await asyncio.open_connection(sock=made))
+        except (OSError, TimeoutError) as error:
+            made.close()
+            trouble = trouble or error
+    raise ConnectionError(f"port {port} of the pod: {trouble}")
+
+
+async def _made(namespace: str, family: socket.AddressFamily) -> socket.socket:
+    if not namespace:
+        made = _socket(family)
+    else:
+        with ThreadPoolExecutor(max_workers=1) as thread:
+            made = await asyncio.get_running_loop().run_in_executor(thread, _made_inside, namespace, family)
+    return made
+
+
+def _made_inside(namespace: str, family: socket.AddressFamily) -> socket.socket:
+    libc = ctypes.CDLL(None, use_errno=True)
+    fd = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if libc.setns(fd, _CLONE_NEWNET):
+            number = ctypes.get_errno()
+            raise Unsupported(f"the agent may not enter the networks of its pods: {os.strerror(number)}")
+    finally:
+        os.close(fd)
+    return _socket(family)
+
+
+def _socket(family: socket.AddressFamily) -> socket.socket:
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setblocking(False)
+    return made

@@ -1,0 +1,29 @@
+"""Word to every API process at once that an agent is to be called. Nothing is kept: who still waits says it again."""
+
+from collections.abc import Callable
+from typing import Any
+
+import asyncpg
+
+from app.store.errors import reaching
+
+Listener = Callable[[str], None]
+
+
+class Calls:
+    """`heard` is called by the store's listening connection; a database that is away loses what was said meanwhile."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+        self._listeners: list[Listener] = []
+
+    async def post(self, notice: str) -> None:
+        """Told to all listeners of all processes, this one's too. At most 8,000 bytes."""
+        await reaching(self._pool.execute("select pg_notify('calls', $1)", notice))
+
+    def listen(self, listener: Listener) -> None:
+        self._listeners.append(listener)
+
+    def heard(self, _connection: Any, _pid: int, _channel: str, notice: object) -> None:
+        for listener in self._listeners:
+            listener(str(notice))

@@ -1,0 +1,65 @@
+"""A node, an API, and agents that come and go on it: what tests of the whole agent play with."""
+
+import asyncio
+from contextlib import suppress
+from pathlib import Path
+
+from app.agent.agent import Agent, AgentSettings
+from app.client.api import Api
+from app.kinds.container import ContainerStatus
+from tests.agent.fake_api import FakeApi
+from tests.agent.fake_clock import FakeClock
+from tests.agent.fake_runtime import FakeRuntime
+
+
+class Scene:
+    def __init__(self, folder: Path) -> None:
+        self.clock = FakeClock()
+        self.api = FakeApi()
+        self.runtime = FakeRuntime(self.clock.now)
+        self._folder = folder
+        self._agent: asyncio.Task[None] | None = None
+
+    def start_agent(self, *nodes: str, starts: int = 0, address: str = "10.0.0.1") -> None:
+        settings = AgentSettings(
+            server="http://api", node_names=nodes or ("n1",), state_dir=self._folder, address=address, starts=starts
+        )
+        agent = Agent(settings, self.runtime, Api("http://api", transport=self.api), self.clock)
+        self._agent = asyncio.create_task(agent.run())
+
+    async def stop_agent(self) -> None:
+        if self._agent is not None:
+            self._agent.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._agent
+        self._agent = None
+
+    async def running(self, **spec) -> None:
+        """One pod that runs, and the API knows."""
+        self.api.bind(**spec)
+        await self.api.until(lambda: self.api.phase() == "Running")
+
+    def tick(self) -> None:
+        self.clock.advance(1)
+
+    def container(self, name: str = "main") -> ContainerStatus:
+        status = self.api.status()
+        return next(each for each in (*status.init_container_statuses, *status.container_statuses) if each.name == name)
+
+    def waits_for(self, name: str = "main") -> str:
+        """The reason for which a container waits."""
+        status = self.api.status()
+        for each in (*status.init_container_statuses, *status.container_statuses):
+            if each.name == name and each.state and each.state.waiting:
+                return each.state.waiting.reason
+        return ""
+
+    def told(self) -> list[tuple[str, str]]:
+        """Reasons and messages of events, in order."""
+        return [(each["reason"], each["message"]) for each in self.api.events]
+
+    def reasons(self) -> list[str]:
+        return [reason for reason, _ in self.told()]
+
+    def ready(self) -> str:
+        return next(each.status for each in self.api.status().conditions if each.type == "Ready")
