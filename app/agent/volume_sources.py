@@ -1,5 +1,6 @@
 """What is in a volume of files: from config maps, secrets, facts about the pod, and tokens. `volumes` asks."""
 
+import os
 from collections.abc import Iterable, Mapping
 
 from app.agent.account_tokens import AccountTokens
@@ -26,8 +27,9 @@ def holds_files(volume: Volume) -> bool:
 
 
 def fs_group(pod: Pod) -> int | None:
+    """The group that the pod's volumes are given to. An agent that is not root gives nothing away."""
     context = pod.spec.security_context
-    return context.fs_group if context else None
+    return context.fs_group if context and os.geteuid() == 0 else None
 
 
 def fs_user(pod: Pod) -> int | None:

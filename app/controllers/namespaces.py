@@ -36,10 +36,10 @@ class NamespaceController:
         self._mirror = mirror
         self._store = store
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:  # noqa: ARG002 - the mirror knows
-        """A namespace that is going; also when something in it is gone, which may have been the last."""
+    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+        """A namespace that is going; also when something in it is gone, which may have been the last, or is held no longer."""
         if key.kind != NAMESPACES.resource:
-            if now is not None:
+            if now is not None and (before is None or before.metadata.finalizers == now.metadata.finalizers):
                 return []
             key = _key(key.namespace)
         return [key] if self._going(key) else []

@@ -72,7 +72,7 @@ NOT_ACTED_ON = (
 # Values that ask for nothing but what happens anyway; most are defaults. Where nothing is said, False and 0 are such.
 _HARMLESS: dict[str, Any] = {
     "host_users": True,
-    "service_account_name": "default",
+    **{f"{containers}[].volume_mounts[].mount_propagation": "None" for containers in ("init_containers", "containers")},
     **{f"{containers}[].security_context.proc_mount": "Default" for containers in ("init_containers", "containers")},
     "security_context.supplemental_groups_policy": "Merge",
     "preemption_policy": "PreemptLowerPriority",

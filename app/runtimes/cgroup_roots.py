@@ -22,6 +22,7 @@ from typing import NamedTuple
 from app.runtimes.cgroup import LIMITING, Cgroups
 
 AUTO, NONE = "auto", "none"
+TURNED_OFF = "they are turned off"
 LEAF = "agent"
 WANTED = ("memory", "cpu", "pids")
 REMEDY = "give it a cgroup of its own (systemd: Delegate=yes and DelegateSubgroup=agent), or run it as root"
@@ -62,7 +63,7 @@ class _Hierarchy(NamedTuple):
 def find(state: Path, asked: str = AUTO, pids: int = 0, kernel: Kernel | None = None) -> Found:
     """`state` tells agents of one machine apart. `asked`: auto, none, or a folder of version 2 to make them in."""
     if asked == NONE:
-        return Found(None, "they are turned off")
+        return Found(None, TURNED_OFF)
     kernel = kernel or Kernel.here()
     name = f"jobplane-{sha256(os.fsencode(state.resolve())).hexdigest()[:10]}"
     reasons: list[str] = []
@@ -78,7 +79,7 @@ def find(state: Path, asked: str = AUTO, pids: int = 0, kernel: Kernel | None = 
 
 def announced(found: Found) -> Cgroups | None:
     """What was found; what is missing is said once, with what to do about it."""
-    if found.why:
+    if found.why and found.why != TURNED_OFF:
         logger.warning("limits of containers are not kept: %s. To have them kept by this agent, %s", found.why, REMEDY)
     return found.cgroups
 

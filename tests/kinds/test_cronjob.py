@@ -95,8 +95,8 @@ def test_it_warns_of_a_zone_in_the_schedule_and_of_what_pods_would() -> None:
 
     assert [text.partition(":")[0] for text in texts[:1]] == ["metadata.name"]
     assert texts[-1].startswith("CRON_TZ or TZ used in spec.schedule is not officially supported")
-    job = {"template": a_template(host_network=True)}
-    assert any(text.startswith(f"{JOB}.template.spec.hostNetwork") for text in KIND.warnings(a_cron_job(job=job), None))
+    job = {"template": a_template(host_users=False)}
+    assert any(text.startswith(f"{JOB}.template.spec.hostUsers") for text in KIND.warnings(a_cron_job(job=job), None))
 
 
 def test_the_row() -> None:

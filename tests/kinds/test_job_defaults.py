@@ -324,7 +324,7 @@ def test_an_update_warns_of_a_changed_spec_only():
 
 def test_warnings_about_the_template_name_its_place():
     job = a_job()
-    odd = replace(job.spec.template.spec, host_pid=True)
+    odd = replace(job.spec.template.spec, host_users=False)
     old = created()
     new = replace(old, spec=replace(old.spec, template=replace(old.spec.template, spec=odd)))
 

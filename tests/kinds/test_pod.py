@@ -154,7 +154,7 @@ def test_grace(parts, expected):
 def test_warns_of_what_has_no_effect_and_only_once():
     pod = made(
         main={"lifecycle": {"stopSignal": "SIGINT"}, "env": [{"name": "A", "valueFrom": {"fileKeyRef": {}}}]},
-        volumes=[{"name": "v", "emptyDir": {}}, {"name": "w", "hostPath": {"path": "/"}}],
+        volumes=[{"name": "v", "emptyDir": {}}, {"name": "w", "iscsi": {"iqn": "i"}}],
         hostUsers=False,
         hostNetwork=True,
         securityContext={"runAsUser": 1, "sysctls": [{"name": "a", "value": "b"}]},
@@ -163,7 +163,7 @@ def test_warns_of_what_has_no_effect_and_only_once():
     assert warnings_of_spec(pod.spec, "spec.template.spec") == [
         f"spec.template.spec.{path}: {TEXT}"
         for path in (
-            "volumes[1].hostPath",
+            "volumes[1].iscsi",
             "containers[0].env[0].valueFrom.fileKeyRef",
             "containers[0].lifecycle.stopSignal",
             "hostUsers",
@@ -175,15 +175,15 @@ def test_warns_of_what_has_no_effect_and_only_once():
     assert KIND.warnings(pod, msgspec.structs.replace(pod, spec=pod_schema.PodSpec())) == []
 
 
-def test_warns_of_modes_of_single_files():
-    items = [{"key": "a", "path": "a", "mode": 256}]
+def test_warns_of_owners_of_single_files():
+    items = [{"key": "a", "path": "a", "mode": 256, "user": 1}]
     pod = made(
         main={"terminationMessagePolicy": "FallbackToLogsOnError", "readinessProbe": {"exec": {"command": ["a"]}}},
         volumes=[{"name": "v", "projected": {"sources": [{"secret": {"name": "s", "items": items}}]}}],
     )
 
     assert warnings_of_spec(pod.spec, "spec") == [
-        f"spec.volumes[0].projected.sources[0].secret.items[0].mode: {TEXT}",
+        f"spec.volumes[0].projected.sources[0].secret.items[0].user: {TEXT}",
     ]
 
 

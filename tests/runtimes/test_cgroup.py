@@ -134,8 +134,7 @@ def test_there_are_none_if(host: FakeHost, asked: str, why: str, caplog: pytest.
 
     assert found == (None, why)
     assert cgroup_roots.announced(found) is None
-    assert why in caplog.text
-    assert "Delegate=yes" in caplog.text
+    assert ("Delegate=yes" in caplog.text) == (why in caplog.text) == (asked == "auto")
 
 
 def test_a_folder_of_one_s_choice_is_used(host: FakeHost, tmp_path: Path) -> None:
