@@ -23,7 +23,7 @@ from app.runtimes.base import StartError, Unsupported
 from app.runtimes.process_files import Folder
 
 PIECE = 64 * 1024
-LOOKS, NOT_YET = 200, 0.005  # seconds between looks
+LOOKS, NOT_YET = 1000, 0.005  # seconds between looks
 END_OF_INPUT = b"\x04"  # what a terminal has in place of an end
 _SHELL = "/bin/sh"
 _NAMESPACES = {"mnt": "-m", "pid": "-p", "net": "-n", "ipc": "-i", "uts": "-u", "user": "-U"}
@@ -55,7 +55,8 @@ async def settled(pid: int, outer: int) -> None:
     """Wait until a process that bubblewrap, `outer`, has started is the command, with all its mounts."""
     for _ in range(LOOKS):
         try:
-            if os.readlink(f"/proc/{pid}/exe") != os.readlink(f"/proc/{outer}/exe"):
+            # Not by its path, which changes while bubblewrap goes from one root to another.
+            if not os.path.samefile(f"/proc/{pid}/exe", f"/proc/{outer}/exe"):
                 return
         except OSError:
             return
