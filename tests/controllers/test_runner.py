@@ -123,6 +123,18 @@ async def test_changes_of_a_key_that_is_dear_to_plan_gather(registry: Registry) 
     assert len(loop.controller.looked) == 2
 
 
+async def test_a_change_of_an_idle_key_waits_for_no_timer(registry: Registry) -> None:
+    async with Loop(registry, lambda *_: []) as loop:
+        await loop.looked(1)
+        for times in range(2, 20):
+            await asyncio.sleep(0)  # the round before ends
+            await asyncio.sleep(0)
+            loop.runner.look_at(KEY)
+            for _ in range(5):  # turns of the event loop, in which no time need pass
+                await asyncio.sleep(0)
+            assert len(loop.controller.looked) == times
+
+
 async def test_a_plan_is_carried_out_whole(registry: Registry) -> None:
     async with Loop(registry, lambda *_: [Work(Plan((Create(a_map("a")), Create(a_map("b")))))]):
         await until(registry, lambda: get(registry, CONFIGMAPS, "b"))
