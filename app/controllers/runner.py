@@ -28,7 +28,7 @@ _REFUSED = (timedelta(seconds=0.05), timedelta(seconds=5))
 _AT_ONCE = 5  # refusals of a key in a row that are tried again without a pause
 _AWAY = timedelta(seconds=0.25)
 _DEAR = 0.005  # seconds of CPU time: a key that takes longer to plan rests afterwards, while its changes gather
-_REST = 9.0  # times as long as it took
+_REST = 19.0  # times as long as it took
 _LONGEST_REST = 1.0
 
 
@@ -37,13 +37,13 @@ class Controller(Protocol):
 
     component: str  # the source of its events
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+    def woken(self, key: Key, before: Object | None, now: Object | None, /) -> Iterable[Key]:
         """The keys to look at because an object changed."""
 
     def everything(self) -> Iterable[Key]:
         """The keys to look at when the controller starts."""
 
-    def work(self, key: Key, now: datetime) -> Sequence[Work] | Awaitable[Sequence[Work]]:
+    def work(self, key: Key, now: datetime, /) -> Sequence[Work] | Awaitable[Sequence[Work]]:
         """What to do about a key, planned from the mirror; each item is one write set. Awaited if it must read more."""
 
 

@@ -7,6 +7,7 @@ in Kubernetes' camelCase on the wire, and leave out what equals its default.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import Annotated, Any, Generic, Literal, dataclass_transform
 
 import msgspec
@@ -247,19 +248,19 @@ class Kind(Generic[O]):
     inward: Callable[[O], Object] | None = None
     outward: Callable[[Any], O] | None = None
 
-    @property
+    @cached_property
     def name(self) -> str:
         return self.type.__name__
 
-    @property
+    @cached_property
     def singular(self) -> str:
         return self.name.lower()
 
-    @property
+    @cached_property
     def api_version(self) -> str:
         return f"{self.group}/{self.version}" if self.group else self.version
 
-    @property
+    @cached_property
     def resource(self) -> str:
         """`jobs.batch`, or `pods` for the core group: how messages and the store name the kind."""
         return f"{self.plural}.{self.group}" if self.group else self.plural

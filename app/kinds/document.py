@@ -23,7 +23,8 @@ MOST_VALUES = 100_000
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_ESCAPE = re.compile(rb"\\.", re.DOTALL)
+_NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
 
@@ -54,8 +55,21 @@ def _text(body: bytes) -> str:
 
 
 def _depth(body: bytes) -> int:
-    brackets = _STRING.sub(b"", body).translate(None, _NOT_BRACKETS)
+    """How deep it nests, or a bound of that which is not too deep. Bodies of many short values are the common ones."""
+    brackets = _brackets(body)
+    rest = brackets
+    for rounds in range(DEEPEST // 2):
+        if not rest:
+            return 2 * rounds
+        rest = rest.replace(b"[]", b"").replace(b"{}", b"")  # one or two levels, from within
     return max(accumulate(map(_STEP.__getitem__, brackets)))
+
+
+def _brackets(body: bytes) -> bytes:
+    """Those outside of strings."""
+    if b"\\" in body:
+        body = _ESCAPE.sub(b"", body)
+    return b"".join(body.translate(None, _NOT_STRUCTURE).split(b'"')[::2])
 
 
 def encoded(value: Any) -> bytes:
