@@ -1,26 +1,21 @@
 """The command line: the only place that reads settings and wires the parts together. `jobplane --help` is its manual."""
 
 import asyncio
-import ctypes
-import gc
-import logging
-import os
-import signal
-import sys
-from collections.abc import Coroutine
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
+from app.cli_agent import agent
 from app.cli_logs import logs
 from app.cli_nodes import create, listed, nodes, revoke, span
-from app.cli_options import CaFile, DataDir, settings
-from app.runtimes import RuntimeName
+from app.cli_options import CaFile, DataDir, Devices, NodeName, Nodes, Runtime, RuntimeEndpoint, settings
+from app.cli_process import appears, follow_parent, now, run_fast, until_told
 from app.settings import Settings
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
+app.command()(agent)
 app.command()(logs)
 app.add_typer(nodes, name="node")
 tokens = typer.Typer(invoke_without_command=True)
@@ -41,16 +36,9 @@ Tls = Annotated[
     bool | None,
     typer.Option("--tls/--no-tls", help="Without TLS only a proxy on this machine should be let in. [default: tls]"),
 ]
-Runtime = Annotated[RuntimeName | None, typer.Option(help="What runs the containers. [default: process]")]
-RuntimeEndpoint = Annotated[
-    str | None,
-    typer.Option(help="The container engine's socket. [default for cri: unix:///run/containerd/containerd.sock]"),
-]
-Nodes = Annotated[int | None, typer.Option(help="How many nodes to pretend (simulated runtime). [default: 1]")]
 FeatureGates = Annotated[
     str | None, typer.Option(help="What is off in Kubernetes by default, such as WorkloadWithJob=true. [default: none]")
 ]
-NodeName = Annotated[str | None, typer.Option(help="The node's name. [default: this host's name]")]
 
 
 @app.command()
@@ -64,6 +52,7 @@ def up(
     runtime_endpoint: RuntimeEndpoint = None,
     nodes: Nodes = None,
     node_name: NodeName = None,
+    devices: Devices = None,
     feature_gates: FeatureGates = None,
 ) -> None:
     """Everything on one machine: Postgres, API, controllers and one agent. Ctrl-C ends it; running it again goes on.
@@ -83,6 +72,7 @@ def up(
         runtime_endpoint=runtime_endpoint,
         nodes=nodes,
         node_name=node_name,
+        devices=devices,
         feature_gates=feature_gates,
     )
     try:
@@ -115,8 +105,8 @@ def api(
         feature_gates=feature_gates,
         advertise_url=advertise_url,
     )
-    _follow_parent()
-    _run_fast(_api(made, migrate))
+    follow_parent()
+    run_fast(_api(made, migrate))
 
 
 async def _api(made: Settings, migrate: bool) -> None:
@@ -127,7 +117,7 @@ async def _api(made: Settings, migrate: bool) -> None:
     if migrate:
         await _migrate(made)
     async with open_store(_dsn(made), log_cap=made.log_cap) as store:
-        await serve(Registry(store, _now, made.features), made)
+        await serve(Registry(store, now, made.features), made)
 
 
 @app.command()
@@ -142,8 +132,8 @@ def controllers(
     With --ca-file, every namespace gets that certificate in a ConfigMap, kube-root-ca.crt.
     """
     made = settings(database_url=database_url, data_dir=data_dir, ca_file=ca_file, feature_gates=feature_gates)
-    _follow_parent()
-    _run_fast(_until_told(_controllers(made)))
+    follow_parent()
+    run_fast(until_told(_controllers(made)))
 
 
 async def _controllers(made: Settings) -> None:
@@ -152,10 +142,10 @@ async def _controllers(made: Settings) -> None:
     from app.store import open_store, reachable
 
     await reachable(_dsn(made))
-    await _appears(made.ca_file)
+    await appears(made.ca_file)
     async with open_store(_dsn(made), ring_bytes=0, pool_size=2) as store:
         await run(
-            Registry(store, _now, made.features),
+            Registry(store, now, made.features),
             node_grace=timedelta(seconds=made.node_grace_seconds),
             keep_history=timedelta(hours=made.history_hours),
             keeping=Keeping(
@@ -165,117 +155,6 @@ async def _controllers(made: Settings) -> None:
             ),
             certificate=made.ca_file.read_text() if made.ca_file else "",
         )
-
-
-@app.command()
-def agent(
-    server: Annotated[str | None, typer.Option(help="Where the API is: https://host:6443.")] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File with this agent's token.")] = None,
-    join_token: Annotated[
-        str | None,
-        typer.Option(help="From `jobplane token create`; needed once. Others on this machine may see it here."),
-    ] = None,
-    join_token_file: Annotated[Path | None, typer.Option(help="File with the same.")] = None,
-    ca_file: CaFile = None,
-    ca_hash: Annotated[
-        str | None,
-        typer.Option(help="sha256:… of the authority that signed the API's certificate, instead of its file."),
-    ] = None,
-    data_dir: DataDir = None,
-    runtime: Runtime = None,
-    runtime_endpoint: RuntimeEndpoint = None,
-    nodes: Nodes = None,
-    node_name: NodeName = None,
-) -> None:
-    """Make this machine a node. It only dials out; ending the agent leaves its pods running.
-
-    The first time with a join token, for which it gets a credential of its own; it keeps that in DATA_DIR/agent.
-    """
-    made = settings(
-        server=server,
-        token_file=token_file,
-        join_token=join_token,
-        join_token_file=join_token_file,
-        ca_file=ca_file,
-        ca_hash=ca_hash,
-        data_dir=data_dir,
-        runtime=runtime,
-        runtime_endpoint=runtime_endpoint,
-        nodes=nodes,
-        node_name=node_name,
-    )
-    _follow_parent()
-    _look_for_cycles_seldom()
-    asyncio.run(_until_told(_agent(made)))  # not uvloop, which starts processes three times slower
-
-
-async def _agent(made: Settings) -> None:
-    from app.agent.agent import Agent, AgentSettings
-    from app.runtimes import make_runtime
-
-    state = made.data_dir / "agent"
-    state.mkdir(parents=True, exist_ok=True)
-    for needed in (made.token_file, made.ca_file):
-        await _appears(needed)
-    simulated = made.runtime == "simulated"
-    names = _node_names(made, simulated)
-    try:
-        runtime = make_runtime(
-            made.runtime, state, _now, made.runtime_endpoint, names[0], cgroup=made.cgroup, pids=made.pids_limit
-        )
-    except ModuleNotFoundError as error:
-        sys.exit(f"--runtime {made.runtime} needs more: pip install 'jobplane[{made.runtime}]' ({error})")
-    token, ca_file = await _credential(made, state, names)
-    told = AgentSettings(
-        server=made.server or made.url(),
-        token=token,
-        ca_file=ca_file,
-        node_names=names,
-        state_dir=state,
-        capacity={"cpu": "64", "memory": "256Gi", "pods": "1000"} if simulated else {},
-    )
-    try:
-        await Agent(told, runtime).run()
-    finally:
-        await runtime.close()
-
-
-async def _credential(made: Settings, state: Path, names: tuple[str, ...]) -> tuple[str, Path | None]:
-    """The agent's token, and the authority to trust: given, or got by joining."""
-    from app.agent.join import JoinError, Terms, has_joined, join
-
-    join_token = made.join_token.get_secret_value()
-    if made.join_token_file:
-        join_token = made.join_token_file.read_text().strip()
-    if not join_token and (made.token_file or not has_joined(state)):
-        return made.token_file.read_text().strip() if made.token_file else "", made.ca_file
-    if len(names) > 1:
-        sys.exit("a join token is good for one node, not for a fleet")
-    terms = Terms(
-        server=made.server or made.url(),
-        node=names[0],
-        state=state,
-        join_token=join_token,
-        ca_file=made.ca_file,
-        ca_hash=made.ca_hash,
-    )
-    try:
-        joined = await join(terms)
-    except JoinError as error:
-        sys.exit(str(error))
-    return joined.token, joined.ca_file
-
-
-def _node_names(made: Settings, simulated: bool) -> tuple[str, ...]:
-    if simulated:
-        return tuple(f"simulated-{number}" for number in range(made.nodes))
-    return (made.node_name or os.uname().nodename.lower(),)
-
-
-async def _appears(path: Path | None) -> None:
-    """`up` starts the agent and the controllers before the API has written its files."""
-    while path is not None and not path.exists():  # noqa: ASYNC110 - a file announces itself to nobody
-        await asyncio.sleep(0.05)
 
 
 @app.command()
@@ -317,7 +196,7 @@ def token(
     if context.invoked_subcommand:
         return
     made = settings(database_url=database_url)
-    expires = _now() + span(duration) if duration else None
+    expires = now() + span(duration) if duration else None
     if service_account:
         if user or group or node:
             raise typer.BadParameter(
@@ -339,7 +218,7 @@ async def _token(
     from app.store import open_store
 
     async with open_store(_dsn(made), ring_bytes=0, pool_size=1) as store:
-        return await issue(Registry(store, _now), User(name=user, groups=groups, nodes=nodes), expires_at)
+        return await issue(Registry(store, now), User(name=user, groups=groups, nodes=nodes), expires_at)
 
 
 async def _account_token(made: Settings, account: str, expires_at: datetime | None) -> str:
@@ -351,7 +230,7 @@ async def _account_token(made: Settings, account: str, expires_at: datetime | No
     namespace, _, name = account.rpartition("/")
     async with open_store(_dsn(made), ring_bytes=0, pool_size=1) as store:
         try:
-            return await issue_for_account(Registry(store, _now), namespace or "default", name, expires_at)
+            return await issue_for_account(Registry(store, now), namespace or "default", name, expires_at)
         except ApiError as error:
             typer.echo(error.message, err=True)
             raise typer.Exit(1) from None
@@ -379,53 +258,12 @@ def demo(
     _exit(asyncio.run(run(manifest, made.data_dir)))
 
 
-def _now() -> datetime:
-    return datetime.now(UTC)
-
-
 def _dsn(made: Settings) -> str:
     given = made.database_url.get_secret_value()
     if not given:
         typer.echo("no database: give --database-url or JOBPLANE_DATABASE_URL (`jobplane up` starts its own)", err=True)
         raise typer.Exit(2)
     return given
-
-
-def _run_fast(main: Coroutine[Any, Any, None]) -> None:
-    """On uvloop, for processes that serve."""
-    import uvloop
-
-    _look_for_cycles_seldom()
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(main)
-
-
-def _look_for_cycles_seldom() -> None:
-    """Requests and pods leave hardly any behind, and to look for them costs a tenth of the time."""
-    gc.set_threshold(20_000, 20, 50)
-
-
-async def _until_told(work: Coroutine[Any, Any, None]) -> None:
-    """Run until it ends by itself or a signal ends it."""
-    task = asyncio.ensure_future(work)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        await task
-    except asyncio.CancelledError:
-        logging.getLogger(__name__).info("stopping")
-
-
-def _follow_parent() -> None:
-    """End with the supervisor, even if it is killed. Linux tells; elsewhere a child of `up` may outlive it."""
-    parent = os.environ.get("JOBPLANE_PARENT")
-    if not parent:
-        return
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
-    if os.getppid() != int(parent):
-        raise typer.Exit(1)
 
 
 def _exit(code: int) -> None:

@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli_options import CaFile, DataDir, Server, TokenFile, calling, settings
+from app.cli_options import calling, of_an_api
+from app.settings import Settings
 
 if TYPE_CHECKING:
     from app.client.api import Api
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
 _BASE = "/apis/logs.jobplane.dev/v1/namespaces"
 
 
-def logs(  # noqa: PLR0913 - each is an option of the command
+@of_an_api
+def logs(
+    made: Settings,
     what: Annotated[str, typer.Argument(metavar="POD|job/NAME", help="A pod's name, or job/ and a Job's.")],
     namespace: Annotated[str, typer.Option("--namespace", "-n", help="Where it is or was.")] = "default",
     container: Annotated[str | None, typer.Option("--container", "-c", help="Which one, if there are several.")] = None,
@@ -26,16 +29,11 @@ def logs(  # noqa: PLR0913 - each is an option of the command
         str | None, typer.Option(help="Only lines from this moment on: 2026-01-31T12:00:00Z.")
     ] = None,
     timestamps: Annotated[bool, typer.Option(help="Each line with its time.")] = False,
-    server: Server = None,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    data_dir: DataDir = None,
 ) -> None:
     """What containers wrote: for a week after they ended, whether their pods are still there or not.
 
     Of several pods of a name or a Job, without --all the last one that began.
     """
-    made = settings(server=server, token_file=token_file, ca_file=ca_file, data_dir=data_dir, log_level="warning")
     given = {"tailLines": tail, "sinceTime": since_time, "timestamps": "true" if timestamps else None}
     query = {name: str(value) for name, value in given.items() if value is not None}
     place = f"{_BASE}/{namespace}/logs"

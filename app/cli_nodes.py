@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.cli_options import CaFile, DataDir, Server, TokenFile, calling, place, settings
+from app.cli_options import calling, of_an_api, place
+from app.settings import Settings
 
 if TYPE_CHECKING:
     from app.client.api import Api
@@ -24,15 +25,12 @@ def span(text: str, option: str = "--duration") -> timedelta:
     return sum((timedelta(**{units[unit]: int(count)}) for count, unit in parts), timedelta())
 
 
+@of_an_api
 def create(
+    made: Settings,
     ttl: Annotated[str, typer.Option(help="How long machines may join by it, such as 90m, 24h or 30d.")] = "24h",
-    server: Server = None,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    data_dir: DataDir = None,
 ) -> None:
     """Make a token by which machines join, and print the command that does it. Any number may use it until it ends."""
-    made = settings(server=server, token_file=token_file, ca_file=ca_file, data_dir=data_dir, log_level="warning")
     body = {"ttlSeconds": int(span(ttl, "--ttl").total_seconds())}
 
     async def work(api: "Api") -> tuple[Any, str]:
@@ -56,11 +54,9 @@ async def _hash(api: "Api") -> str:
         return ""
 
 
-def listed(
-    server: Server = None, token_file: TokenFile = None, ca_file: CaFile = None, data_dir: DataDir = None
-) -> None:
+@of_an_api
+def listed(made: Settings) -> None:
     """The join tokens that are good; not their secrets, which nobody can read again."""
-    made = settings(server=server, token_file=token_file, ca_file=ca_file, data_dir=data_dir, log_level="warning")
     found = calling(made, lambda api: api.request_json("GET", f"{_BASE}/jointokens"))
     typer.echo(f"{'TOKEN':<8}{'CREATED':<22}EXPIRES")
     for each in found["items"]:
@@ -68,29 +64,23 @@ def listed(
         typer.echo(f"{meta['name']:<8}{meta['creationTimestamp']:<22}{each.get('expiresAt', 'never')}")
 
 
+@of_an_api
 def revoke(
+    made: Settings,
     token: Annotated[str, typer.Argument(help="The token, or what stands before its dot.")],
-    server: Server = None,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    data_dir: DataDir = None,
 ) -> None:
     """End a join token. Nodes that have joined by it stay."""
-    made = settings(server=server, token_file=token_file, ca_file=ca_file, data_dir=data_dir, log_level="warning")
     name = token.partition(".")[0]
     calling(made, lambda api: api.request("DELETE", f"{_BASE}/jointokens/{name}"))
     typer.echo(f"{name} is revoked")
 
 
 @nodes.command()
+@of_an_api
 def reset(
+    made: Settings,
     name: Annotated[str, typer.Argument(help="The node's name.")],
-    server: Server = None,
-    token_file: TokenFile = None,
-    ca_file: CaFile = None,
-    data_dir: DataDir = None,
 ) -> None:
     """Revoke a node's credential, so that another machine may join as that node. Its agent stops its pods."""
-    made = settings(server=server, token_file=token_file, ca_file=ca_file, data_dir=data_dir, log_level="warning")
     calling(made, lambda api: api.request("DELETE", f"{_BASE}/credentials/{name}"))
     typer.echo(f"node {name} may be joined anew")

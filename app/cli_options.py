@@ -1,6 +1,8 @@
 """What the commands share: options, the settings that they become, and a client of the API for those that call it."""
 
 import asyncio
+import functools
+import inspect
 import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -9,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import typer
 from pydantic import ValidationError
 
+from app.runtimes import RuntimeName
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -22,6 +25,24 @@ Server = Annotated[
     str | None, typer.Option(help="Where the API is: https://host:6443. [default: as DATA_DIR/kubeconfig says]")
 ]
 TokenFile = Annotated[Path | None, typer.Option(help="File with the token to call it with, if --server is given.")]
+
+Runtime = Annotated[RuntimeName | None, typer.Option(help="What runs the containers. [default: process]")]
+RuntimeEndpoint = Annotated[
+    str | None,
+    typer.Option(
+        help="The container engine's socket. [default for cri: unix:///run/containerd/containerd.sock; "
+        "for docker: DOCKER_HOST, else unix:///var/run/docker.sock]"
+    ),
+]
+Nodes = Annotated[int | None, typer.Option(help="How many nodes to pretend (simulated runtime). [default: 1]")]
+NodeName = Annotated[str | None, typer.Option(help="The node's name. [default: this host's name]")]
+Devices = Annotated[
+    str | None,
+    typer.Option(
+        help="What the node has for containers that ask for it: a file, nvidia.com/gpu=/dev/nvidia0,…, or none. "
+        "[default: auto, NVIDIA's GPUs]"
+    ),
+]
 
 
 def settings(**given: Any) -> Settings:
@@ -40,6 +61,27 @@ def settings(**given: Any) -> Settings:
     # A database that is away is our own store's to tell, in a line.
     logging.getLogger("asyncpg").setLevel(logging.ERROR)
     return made
+
+
+_WHICH_API: dict[str, Any] = {"server": Server, "token_file": TokenFile, "ca_file": CaFile, "data_dir": DataDir}
+
+
+def of_an_api(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options that say which API it calls: it is given, first, the settings that they become."""
+
+    @functools.wraps(command)
+    def whole(**given: Any) -> None:
+        which = {name: given.pop(name) for name in _WHICH_API}
+        command(settings(**which, log_level="warning"), **given)
+
+    own = inspect.signature(command)
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in _WHICH_API.items()
+    ]
+    whole.__dict__["__signature__"] = own.replace(parameters=[*list(own.parameters.values())[1:], *options])
+    whole.__annotations__ = {**command.__annotations__, **_WHICH_API}
+    return whole
 
 
 def calling(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:

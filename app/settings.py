@@ -35,7 +35,10 @@ class Settings(BaseSettings):
     pids_limit: Annotated[int, Field(ge=0)] = 0  # most processes of one container of the process runtime; 0: any number
     node_name: str = ""  # empty: the host's name
     nodes: Annotated[int, Field(ge=1, le=10_000)] = 1  # of the simulated runtime
-    node_grace_seconds: Annotated[float, Field(gt=0)] = 50  # without a lease renewal for so long, a node counts as lost
+    devices: str = "auto"  # of the node: auto (NVIDIA's GPUs), none, a file, or nvidia.com/gpu=/dev/nvidia0,...
+    lease_seconds: Annotated[int, Field(ge=5, le=86400)] = 40  # of an agent's lease, which it renews four times as often
+    # Without a lease renewal for so long, a node counts as lost; never before its agent's lease is over and ten seconds more.
+    node_grace_seconds: Annotated[float, Field(gt=0)] = 50
     history_hours: Annotated[float, Field(ge=0)] = 24  # how long old versions can be read and watched from
     event_ttl_seconds: Annotated[float, Field(gt=0)] = 3600  # how long an event is kept after it last happened
     log_ttl_hours: Annotated[float, Field(gt=0)] = 168  # how long a log is kept after its container has ended

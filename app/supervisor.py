@@ -80,6 +80,7 @@ class Supervisor:
             "JOBPLANE_DATA_DIR": str(self._settings.data_dir),
             "JOBPLANE_TLS": str(self._settings.tls),
             "JOBPLANE_FEATURE_GATES": self._settings.feature_gates,
+            "JOBPLANE_DEVICES": self._settings.devices,
             PARENT: str(os.getpid()),
         }
 

@@ -7,27 +7,33 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
 
 from app.agent.clock import Clock, WallClock
+from app.agent.device_sources import EMPTY, Inventory
+from app.agent.devices import Devices
 from app.agent.environment import Lookup
+from app.agent.fences import Fences, Silence
 from app.agent.hosts import Hosts
 from app.agent.lease import Leases
 from app.agent.logs import Logs
-from app.agent.node import Facts, Nodes, address_towards, allocatable
+from app.agent.node import Facts, Nodes, address_towards, allocatable, existing
 from app.agent.pods import Pods
+from app.agent.pressure import THRESHOLDS, Pressures, Thresholds
 from app.agent.reports import Reports
 from app.agent.setup import Host
+from app.agent.shutdown import Graces, shut_down
 from app.agent.streams import Streams
+from app.agent.upkeep import Upkeep
 from app.agent.usage import Usages
-from app.agent.volume_upkeep import VolumeUpkeep
 from app.agent.volumes import Volumes
+from app.agent.watching import Watches
 from app.client.api import Api
 from app.kinds.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
 from app.kinds.base import O, Quantity
@@ -54,7 +60,10 @@ class AgentSettings:
     capacity:   overrides what the machine has, such as {"cpu": "8", "pods": "500"}.
     address:    the nodes' InternalIP; found by itself if empty.
     starts:     how many pods may be starting at once; 0: two a core.
-    lease:      how long a node is trusted without word; then its pods are stopped.
+    lease:      how long a node is trusted without word; after that its pods are stopped when what they bear is over.
+    devices:    what the node has for containers that ask for it.
+    shutdown:   what `shut_down` may take.
+    thresholds: what must stay free, or pods have to go.
     """
 
     server: str
@@ -67,6 +76,13 @@ class AgentSettings:
     address: str = ""
     starts: int = 0
     lease: timedelta = timedelta(seconds=40)
+    devices: Inventory = EMPTY
+    shutdown: Graces = field(default_factory=Graces)
+    thresholds: Thresholds = field(default_factory=lambda: THRESHOLDS)
+
+
+class RevokedError(Exception):
+    """The agent's credential is no longer good; the text says what to do."""
 
 
 class Agent:
@@ -78,14 +94,32 @@ class Agent:
         self._settings, self._runtime = settings, runtime
         self._api = api or Api(settings.server, settings.token, settings.ca_file)
         self._clock = clock or WallClock()
+        self._parts: tuple[Pods, Nodes] | None = None
+        self._revoked = asyncio.Event()
 
     async def run(self) -> None:
-        """For ever, until cancelled."""
+        """For ever, until cancelled. Raises RevokedError."""
         try:
             info = await self._until_it_works("the runtime", self._runtime.info)
             await self._run(info)
+        except* RevokedError as errors:
+            raise errors.exceptions[0] from None
         finally:
             await self._api.close()
+
+    async def shut_down(self) -> None:
+        """While it runs: ends the pods, within the graces that were told, and says that the node is not ready."""
+        if self._parts is not None:
+            await shut_down(*self._parts, self._settings.shutdown, self._clock)
+
+    async def _stop_when_revoked(self, pods: Pods) -> None:
+        await self._revoked.wait()
+        while pods.are_running():
+            await self._clock.sleep(AGAIN)
+        raise RevokedError(
+            f"the API no longer takes the credential of {', '.join(self._settings.node_names)}: it was revoked. "
+            "Its pods have been stopped. To join again, give a --join-token"
+        )
 
     async def _run(self, info: RuntimeInfo) -> None:
         names = self._settings.node_names
@@ -93,24 +127,32 @@ class Agent:
         reports = Reports(self._api, names, self._clock)
         host = self._host(info)
         starts = self._settings.starts or STARTS_PER_CORE * (os.cpu_count() or 1)
-        pods = Pods(host, names, reports, logs, starts)
-        leases = Leases(self._api, names, self._settings.lease, pods.cut_off, self._clock)
-        facts = Facts(
-            ip=host.ip,
-            disk=self._settings.state_dir,
-            runtime=info,
-            capacity=self._settings.capacity,
-            labels=self._settings.labels,
-        )
-        nodes = Nodes(self._api, names, facts, self._clock)
+        fences = Fences(self._settings.lease, self._clock)
+        pods = Pods(host, names, reports, logs, fences, starts)
+        watches = Watches(self._api, pods)
+
+        def silent(silence: Silence) -> None:
+            fences.silent(silence)
+            pods.silent(silence.node)
+            if silence.for_good:
+                self._revoked.set()
+
+        def heard(node: str) -> None:
+            fences.heard(node)
+            watches.anew(node)
+
+        leases = Leases(self._api, names, self._settings.lease, self._clock, silent, heard)
+        nodes = Nodes(self._api, names, self._facts(host), self._clock, pods.images.on_node if pods.images else None)
+        self._parts = pods, nodes
         usages = Usages(self._api, self._runtime, info, names, pods.node_of, self._clock)
-        upkeep = VolumeUpkeep(host.volumes, pods.all, pods.evict, self._clock)
+        upkeep = Upkeep(host, pods, self._settings.state_dir)
         streams = Streams(self._api, self._runtime, names, pods.node_of, self._clock)
         try:
             async with asyncio.TaskGroup() as group:
                 # The lease first: a node that cannot be heard must not go on with what it finds running.
                 group.create_task(self._kept("leases", leases.run))
                 group.create_task(self._kept("nodes", nodes.run))
+                group.create_task(self._stop_when_revoked(pods))
                 group.create_task(self._kept("runtime events", pods.follow_events))
                 group.create_task(self._kept("logs of the runtime", pods.follow_logs))
                 group.create_task(self._kept("logs", logs.run))
@@ -118,39 +160,51 @@ class Agent:
                 await self._until_it_works("containers that run already", pods.adopt)
                 group.create_task(self._kept("relist", pods.relist))
                 group.create_task(self._kept("usage", usages.run))
-                if info.runs_commands:
-                    group.create_task(self._kept("files of volumes", upkeep.follow_sources))
-                    group.create_task(self._kept("sizes of volumes", upkeep.follow_sizes))
+                for what, loop in upkeep.loops():
+                    group.create_task(self._kept(what, loop))
                 group.create_task(self._kept("calls", streams.run))
                 for name in names:
-                    group.create_task(self._kept(f"pods of {name}", self._watch_of(name, pods)))
+                    group.create_task(self._kept(f"pods of {name}", partial(watches.run, name)))
         finally:
             await pods.close()
+
+    def _facts(self, host: Host) -> Facts:
+        return Facts(
+            ip=host.ip,
+            disk=self._settings.state_dir,
+            runtime=host.info,
+            pressures=host.pressures,
+            capacity=self._capacity(),
+            labels={**self._settings.devices.labels, **self._settings.labels},
+        )
 
     def _host(self, info: RuntimeInfo) -> Host:
         settings = self._settings
         ip = settings.address or address_towards(settings.server)
-        gives = allocatable(settings.state_dir, settings.capacity)
+        limits = settings.thresholds if info.runs_commands else {}  # a pretended fleet runs short of nothing
+        gives = allocatable(settings.state_dir, self._capacity(), limits)
         lookup = Lookup(self._config_map, self._secret, gives, self._token, settings.server)
         volumes = Volumes(settings.state_dir / "volumes", ip, lookup, self._clock, isolated=info.images)
         hosts = Hosts(settings.state_dir / "hosts", info, ip)
         return Host(
-            runtime=self._runtime, info=info, ip=ip, lookup=lookup, volumes=volumes, hosts=hosts, clock=self._clock
+            runtime=self._runtime,
+            info=info,
+            ip=ip,
+            lookup=lookup,
+            volumes=volumes,
+            hosts=hosts,
+            clock=self._clock,
+            pressures=Pressures(existing(settings.state_dir), self._clock, limits),
+            devices=self._devices(info),
         )
 
-    def _watch_of(self, node: str, pods: Pods) -> Callable[[], Awaitable[None]]:
-        async def watch() -> None:
-            of_node = {"fieldSelector": f"spec.nodeName={node}"}
-            async with aclosing(self._api.list_and_watch("/api/v1/pods", Pod, of_node)) as events:
-                async for event in events:
-                    if event.object is None:
-                        pods.listed(node, event.items)
-                    elif event.type == "DELETED":
-                        pods.gone(event.object.metadata.uid)
-                    else:
-                        pods.seen(event.object)
+    def _devices(self, info: RuntimeInfo) -> Devices:
+        if not info.runs_commands:
+            return Devices()  # many pretended nodes may have the same
+        return Devices(self._settings.devices, self._settings.state_dir / "devices.json", isolated=info.images)
 
-        return watch
+    def _capacity(self) -> dict[str, Quantity]:
+        return {**self._settings.devices.capacity, **self._settings.capacity}
 
     async def _config_map(self, namespace: str, name: str) -> ConfigMap | None:
         return await self._read(f"/api/v1/namespaces/{namespace}/configmaps/{name}", ConfigMap)
@@ -185,6 +239,8 @@ class Agent:
         while True:
             try:
                 await loop()
+            except ConnectionError as error:
+                log.warning("%s: %s", name, error)
             except Exception:
                 log.exception("%s: trouble, and on it goes", name)
             await self._clock.sleep(AGAIN)

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any
 
 from app.agent.setup import Host
@@ -23,11 +23,19 @@ class Clearing:
         """`live` still run; `task`, if there is one, may be starting something and comes to its end first."""
         if uid not in self._uids:
             self._uids.add(uid)
+            self._host.devices.leave(uid)
             self._spawn(self._cleared(uid, live, task))
 
     def left(self) -> set[str]:
         """Pods with files here that nobody is clearing."""
-        return (self._host.volumes.uids() | self._host.hosts.uids()) - self._uids
+        host = self._host
+        return (host.volumes.uids() | host.hosts.uids() | host.devices.uids()) - self._uids
+
+    async def tidy(self, known: Collection[str]) -> None:
+        """Whatever there is of pods that are not known goes. `known` is asked last, so that it may grow meanwhile."""
+        standing = {sandbox.pod_uid for sandbox in await self._host.runtime.sandboxes()}
+        for uid in (standing | self.left()) - set(known):
+            self.clear(uid, ())
 
     async def _cleared(self, uid: str, live: Sequence[ContainerKey], task: asyncio.Task[None] | None) -> None:
         runtime = self._host.runtime
@@ -36,8 +44,11 @@ class Clearing:
                 await asyncio.wait([task])
             await asyncio.gather(*[runtime.stop_container(key, LEFTOVER_GRACE) for key in live])
             await runtime.remove_sandbox(uid)
+            self._host.devices.release(uid)
             await self._host.volumes.remove(uid)
             self._host.hosts.gone(uid)
+        except ConnectionError as error:
+            log.warning("pod %s cannot be removed yet: %s", uid, error)
         except Exception:
             log.exception("pod %s cannot be removed", uid)
         finally:

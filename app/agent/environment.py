@@ -41,7 +41,7 @@ ReadSecret = Callable[[str, str], Awaitable[Secret | None]]
 AskToken = Callable[[Pod, ServiceAccountTokenProjection], Awaitable[tuple[str, float]]]
 
 
-async def no_token(pod: Pod, asked: ServiceAccountTokenProjection) -> tuple[str, float]:  # noqa: ARG001 - an AskToken
+async def no_token(*_: object) -> tuple[str, float]:
     raise ConfigError("this node has no tokens of service accounts")
 
 

@@ -6,13 +6,13 @@ grace, from which its time is taken.
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
 
 from app.agent.checks import Answer, Checks, Target
 from app.agent.clock import Clock
 from app.agent.setup import named
+from app.agent.tasks import Tasks
 from app.agent.work import Work
 from app.kinds.container import Container
 from app.kinds.probe import LifecycleHandler
@@ -38,7 +38,7 @@ class Hooks:
     ) -> None:
         self._checks, self._clock, self._ip = checks, clock, ip
         self._tell, self._wake = tell, wake
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._before: dict[ContainerKey, asyncio.Task[None]] = {}
 
     def after_start(self, work: Work, key: Key) -> None:
@@ -47,7 +47,7 @@ class Hooks:
         handler = container.lifecycle.post_start if container.lifecycle else None
         if handler is not None:
             work.hooked.add(key)
-            self._spawn(self._after_start(work, key, container, handler))
+            self._tasks.spawn(self._after_start(work, key, container, handler))
 
     async def _after_start(self, work: Work, key: Key, container: Container, handler: LifecycleHandler) -> None:
         answer = await self._run(work, key, container, handler)
@@ -68,7 +68,7 @@ class Hooks:
         whole = ContainerKey(work.uid, *key)
         hook = self._before.get(whole)
         if hook is None:
-            hook = self._before[whole] = self._spawn(self._before_stop(work, key, container, handler))
+            hook = self._before[whole] = self._tasks.spawn(self._before_stop(work, key, container, handler))
         began = self._clock.elapsed()
         await self._within(hook, grace)
         return max(grace - timedelta(seconds=self._clock.elapsed() - began), min(LEAST_GRACE, grace))
@@ -100,14 +100,5 @@ class Hooks:
             log.exception("hook of %s", target.key)
             return Answer(False, str(error))
 
-    def _spawn(self, hook: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(hook)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     async def close(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()

@@ -15,6 +15,7 @@ import msgspec
 from app.agent.clock import Clock
 from app.agent.environment import ConfigError, Lookup
 from app.agent.setup import named
+from app.agent.tasks import Tasks
 from app.agent.work import Work
 from app.kinds.container import Container
 from app.kinds.errors import ApiError
@@ -53,7 +54,7 @@ class Images:
         self._known_at = -FRESH
         self._pulls: dict[tuple[str, Credential | None], asyncio.Task[str]] = {}
         self._turns = asyncio.Semaphore(AT_ONCE)
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
         self.used_at: dict[str, datetime] = {}
 
     async def is_ready(self, work: Work, key: Key) -> bool:
@@ -76,7 +77,7 @@ class Images:
             self._never(work, container)
             return False
         work.busy.add(key.name)
-        self._spawn(self._fetch(work, key, container, name))
+        self._tasks.spawn(self._fetch(work, key, container, name))
         return False
 
     def forget_all(self) -> None:
@@ -147,7 +148,7 @@ class Images:
     def _pull(self, name: str, login: Credential | None) -> asyncio.Task[str]:
         task = self._pulls.get((name, login))
         if task is None:
-            task = self._pulls[name, login] = self._spawn(self._pull_once(name, login))
+            task = self._pulls[name, login] = self._tasks.spawn(self._pull_once(name, login))
         return task
 
     async def _pull_once(self, name: str, login: Credential | None) -> str:
@@ -207,17 +208,8 @@ class Images:
         work.held[container.name] = Held(reason, why, self._clock.now() + RARE)
         work.changed = True
 
-    def _spawn(self, pull: Any) -> "asyncio.Task[Any]":
-        task = asyncio.get_running_loop().create_task(pull)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     async def close(self) -> None:
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
 
 
 def _names(image: Image) -> list[str]:

@@ -1,8 +1,8 @@
-"""Keeps each node's Lease, and says when one is lost: from then on nothing may run there.
+"""Keeps each node's Lease, and says when one is lost, and since when: pods of that node have to stop in time.
 
-The control plane replaces the pods of a node that it has not heard of for longer than a lease lasts. An agent that
-cannot renew must have stopped its pods by then. It judges by the time at which the last renewal that succeeded was
-sent, on a clock that nobody sets.
+The control plane replaces the pods of a node that it has not heard of for long enough. An agent that cannot renew must
+have stopped them by then (`fences`). It counts from when the last renewal that succeeded was sent, on a clock that nobody
+sets. How long its leases last it writes into them: the controllers wait for that and some more, whatever they are told.
 """
 
 import asyncio
@@ -11,63 +11,75 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from app.agent.clock import Clock
+from app.agent.fences import Silence
 from app.client.api import MERGE_PATCH, Api
 from app.kinds.errors import ApiError
 from app.kinds.lease import NODE_NAMESPACE
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NODE_NAMESPACE}/leases"
-RENEW = 10.0
-RETRY = 2.0
+RENEWALS = 4  # in the time that a lease lasts
+TRIES = 20  # in that time, if they fail
 LOOK = 1.0
 
 log = logging.getLogger(__name__)
 
 
 class Leases:
-    """`changed(node, lost)` is called whenever a node loses its lease or has it again."""
+    """While a node is without a lease `silent` is called once a second, and once it has one again `heard`."""
 
     def __init__(
         self,
         api: Api,
         nodes: Sequence[str],
         duration: timedelta,
-        changed: Callable[[str, bool], None],
         clock: Clock,
+        silent: Callable[[Silence], None],
+        heard: Callable[[str], None],
     ) -> None:
-        self._api, self._nodes, self._duration, self._changed, self._clock = api, nodes, duration, changed, clock
+        self._api, self._nodes, self._clock = api, nodes, clock
+        self._silent, self._heard = silent, heard
+        self._seconds = duration.total_seconds()
         self._renewed_at = dict.fromkeys(nodes, clock.elapsed())
         self._lost: set[str] = set()
+        self._refused: set[str] = set()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self._watch())
             for position, node in enumerate(self._nodes):
-                group.create_task(self._keep(node, RENEW * position / len(self._nodes)))
+                group.create_task(self._keep(node, self._pause * position / len(self._nodes)))
+
+    @property
+    def _pause(self) -> float:
+        return self._seconds / RENEWALS
 
     async def _keep(self, node: str, offset: float) -> None:
         await self._clock.sleep(offset)  # a fleet's renewals are spread out
         while True:
-            await self._clock.sleep(RENEW if await self._renew(node) else RETRY)
+            await self._clock.sleep(self._pause if await self._renew(node) else self._seconds / TRIES)
 
     async def _renew(self, node: str) -> bool:
         sent_at = self._clock.elapsed()
         try:
-            async with asyncio.timeout(RENEW):
+            async with asyncio.timeout(self._pause):
                 await self._write(node)
         except (ApiError, OSError) as error:
             log.warning("lease of node %s could not be renewed: %s", node, error or "no answer")
+            if isinstance(error, ApiError):
+                (self._refused.add if error.code == 401 else self._refused.discard)(node)
             return False
         self._renewed_at[node] = sent_at
+        self._refused.discard(node)
         if node in self._lost:
             log.warning("node %s has its lease again", node)
             self._lost.discard(node)
-            self._changed(node, False)
+            self._heard(node)
         return True
 
     async def _write(self, node: str) -> None:
         spec = {
             "holderIdentity": node,
-            "leaseDurationSeconds": int(self._duration.total_seconds()),
+            "leaseDurationSeconds": int(self._seconds),
             "renewTime": micro(self._clock.now()),
         }
         try:
@@ -86,12 +98,16 @@ class Leases:
     async def _watch(self) -> None:
         while True:
             await self._clock.sleep(LOOK)
-            too_old = self._clock.elapsed() - self._duration.total_seconds()
+            too_old = self._clock.elapsed() - self._seconds
             for node, renewed_at in self._renewed_at.items():
-                if renewed_at <= too_old and node not in self._lost:
-                    log.error("node %s has lost its lease: its pods are stopped", node)
-                    self._lost.add(node)
-                    self._changed(node, True)
+                if renewed_at <= too_old:
+                    self._tell(node, renewed_at)
+
+    def _tell(self, node: str, renewed_at: float) -> None:
+        if node not in self._lost:
+            log.warning("node %s has lost its lease: its pods stop when what they bear of that is over", node)
+            self._lost.add(node)
+        self._silent(Silence(node, renewed_at, for_good=node in self._refused))
 
 
 def micro(at: datetime) -> str:

@@ -130,24 +130,31 @@ class Logs:
 
     async def _once(self) -> bool:
         pieces: dict[str, list[_Piece]] = defaultdict(list)
-        size = 0
+        size, away = 0, False
         for key in list(self._due):
             if size >= MOST:
                 break
             del self._due[key]
             tail = self._tails.get(key)
-            data = await self._read(key, tail.offset, CHUNK) if tail else b""
+            try:
+                data = await self._read(key, tail.offset, CHUNK) if tail else b""
+            except ConnectionError as error:  # the rest is still there
+                log.warning("log of %s cannot be read yet: %s", key, error)
+                self._due[key], away = None, True
+                continue
             if tail and data:
                 size += len(data)
                 pieces[tail.owner.node].append(_piece(tail, data))
             elif tail and tail.done:
                 self._end(tail)
         sent = [await self._send(node, of_node) for node, of_node in pieces.items()]
-        return all(sent)
+        return all(sent) and not away
 
     async def _read(self, key: ContainerKey, offset: int, limit: int) -> bytes:
         try:
             return (await self._runtime.read_log(key, offset, limit)).data
+        except ConnectionError:
+            raise
         except Exception:  # a log that cannot be read must not hold up the others, nor the pod's status
             log.exception("log of %s cannot be read", key)
             return b""

@@ -10,7 +10,7 @@ import os
 import platform
 import shutil
 import socket
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
@@ -21,13 +21,13 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec.structs import replace
 
-from app.agent import pressure
 from app.agent.clock import Clock
+from app.agent.pressure import THRESHOLDS, Pressures, Threshold, Thresholds
 from app.client.api import MERGE_PATCH, Api
 from app.kinds import quantity
 from app.kinds.base import ObjectMeta, Quantity
 from app.kinds.errors import ApiError
-from app.kinds.node import Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo
+from app.kinds.node import ContainerImage, Node, NodeAddress, NodeCondition, NodeStatus, NodeSystemInfo
 from app.runtimes.base import RuntimeInfo
 
 log = logging.getLogger(__name__)
@@ -46,15 +46,23 @@ class Facts:
     ip: str
     disk: Path
     runtime: RuntimeInfo
+    pressures: Pressures
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-class Nodes:
-    """All nodes of one agent."""
+Images = Callable[[], Awaitable[tuple[ContainerImage, ...]]]
 
-    def __init__(self, api: Api, names: Sequence[str], facts: Facts, clock: Clock) -> None:
+
+class Nodes:
+    """All nodes of one agent. `images` tells which ones are there, if they mean anything."""
+
+    def __init__(
+        self, api: Api, names: Sequence[str], facts: Facts, clock: Clock, images: Images | None = None
+    ) -> None:
         self._api, self._names, self._facts, self._clock = api, names, facts, clock
+        self._images = images
+        self._is_ending = False
 
     async def run(self) -> None:
         period = max(CHECK, len(self._names) / CHECKS_PER_SECOND)
@@ -69,16 +77,32 @@ class Nodes:
             await self._clock.sleep(period)
             await self.check(name)
 
+    async def shut_down(self) -> None:
+        """Says that they are not ready; nothing else from now on."""
+        self._is_ending = True
+        await asyncio.gather(*map(self.check, self._names))
+
     async def check(self, name: str) -> None:
         """Registers the node if it is not there, and writes its status if that differs."""
         try:
             found = await self._find(name)
             now = self._clock.now().replace(microsecond=0)
-            status = node_status(name, self._facts, found.status, now)
+            images = await self._on_node(found.status)
+            ready = SHUTTING_DOWN if self._is_ending else READY
+            status = replace(node_status(name, self._facts, found.status, now, ready), images=images)
             if _differs(status, found.status):
                 await self._api.request("PATCH", f"{NODES}/{name}/status", {"status": status}, content_type=MERGE_PATCH)
         except (ApiError, OSError) as error:
             log.warning("node %s: %s", name, error)
+
+    async def _on_node(self, old: NodeStatus) -> tuple[ContainerImage, ...]:
+        if self._images is None:
+            return ()
+        try:
+            return await self._images()
+        except Exception as error:  # engines come and go
+            log.warning("images cannot be listed: %s", error)
+            return old.images
 
     async def _find(self, name: str) -> Node:
         labels = node_labels(name, self._facts)
@@ -104,21 +128,25 @@ def node_labels(name: str, facts: Facts) -> dict[str, str]:
     }
 
 
-def node_status(name: str, facts: Facts, old: NodeStatus, now: datetime) -> NodeStatus:
+READY = NodeCondition(type="Ready", status="True", reason="KubeletReady", message="kubelet is posting ready status")
+SHUTTING_DOWN = NodeCondition(type="Ready", status="False", reason="KubeletNotReady", message="node is shutting down")
+
+
+def node_status(name: str, facts: Facts, old: NodeStatus, now: datetime, ready: NodeCondition = READY) -> NodeStatus:
     """What is so now; what others have written into `old` stays."""
     # In the form that the API keeps, or it would seem to differ for ever.
     has = {name: quantity.canonical(each) for name, each in {**capacity(facts.disk), **facts.capacity}.items()}
-    gives = {name: quantity.canonical(each) for name, each in allocatable(facts.disk, facts.capacity).items()}
+    gives = allocatable(facts.disk, facts.capacity, facts.pressures.limits)
     ours = (
-        *pressure.conditions(pressure.read(_existing(facts.disk))),
-        NodeCondition(type="Ready", status="True", reason="KubeletReady", message="kubelet is posting ready status"),
+        *facts.pressures.conditions(),
+        ready,
     )
     types = {each.type for each in ours}
     before = {each.type: each for each in old.conditions}
     return replace(
         old,
         capacity=has,
-        allocatable=gives,
+        allocatable={name: quantity.canonical(each) for name, each in gives.items()},
         conditions=(
             *(each for each in old.conditions if each.type not in types),
             *(_timed(each, before.get(each.type), now) for each in ours),
@@ -151,12 +179,18 @@ def _undated(condition: NodeCondition) -> NodeCondition:
     return replace(condition, last_heartbeat_time=None)
 
 
-def allocatable(disk: Path, given: Mapping[str, Quantity]) -> dict[str, Quantity]:
+def allocatable(disk: Path, given: Mapping[str, Quantity], limits: Thresholds = THRESHOLDS) -> dict[str, Quantity]:
     """What pods may have: all but what must stay free, or the machine is under pressure. What was given is theirs whole."""
-    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") - pressure.MEMORY
-    storage = int(shutil.disk_usage(_existing(disk)).total * (1 - pressure.DISK))
-    left = {"memory": f"{max(0, memory) // 1024}Ki", "ephemeral-storage": f"{storage // 1024}Ki"}
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    left = {
+        "memory": _left(memory, limits.get("memory.available")),
+        "ephemeral-storage": _left(shutil.disk_usage(existing(disk)).total, limits.get("nodefs.available")),
+    }
     return {**capacity(disk), **left, **given}
+
+
+def _left(total: int, threshold: Threshold | None) -> Quantity:
+    return f"{max(0, total - (threshold.of(total) if threshold else 0)) // 1024}Ki"
 
 
 def capacity(disk: Path) -> dict[str, Quantity]:
@@ -164,12 +198,12 @@ def capacity(disk: Path) -> dict[str, Quantity]:
     return {
         "cpu": str(os.cpu_count() or 1),
         "memory": f"{memory // 1024}Ki",
-        "ephemeral-storage": f"{shutil.disk_usage(_existing(disk)).total // 1024}Ki",
+        "ephemeral-storage": f"{shutil.disk_usage(existing(disk)).total // 1024}Ki",
         "pods": "110",
     }
 
 
-def _existing(path: Path) -> Path:
+def existing(path: Path) -> Path:
     """The path, or the nearest folder above that is there."""
     return next(each for each in (path, *path.absolute().parents) if each.exists())
 

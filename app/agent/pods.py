@@ -9,17 +9,16 @@ API has taken note. What the runtime runs for pods that the API does not know is
 pods have been listed.
 """
 
-import asyncio
 import logging
 from collections import defaultdict
-from collections.abc import Coroutine, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any
 
 from msgspec.structs import replace
 
 from app.agent.checks import Checks
 from app.agent.clearing import Clearing
+from app.agent.fences import Fences
 from app.agent.hooks import Hooks
 from app.agent.images import Images
 from app.agent.last_words import last_words, wants_them
@@ -29,6 +28,7 @@ from app.agent.reports import Report, Reports
 from app.agent.setup import Host, named, run_of
 from app.agent.starts import Starts
 from app.agent.stops import Stops
+from app.agent.tasks import Tasks
 from app.agent.work import Work
 from app.kinds.pod import Pod, is_terminal
 from app.kinds.pod_state import has_ended
@@ -36,14 +36,16 @@ from app.plans import pod as pod_plan
 from app.plans import pod_events
 from app.plans.pod import Key, PodPlan
 from app.plans.pod_events import Note
-from app.plans.pod_status import Place, is_only_starting
+from app.plans.pod_status import Ousted, is_only_starting
 from app.plans.restarts import Run
 from app.runtimes.base import ContainerKey, ContainerStatus
 
 RELIST = 10.0
 STARTING_TOLD_AFTER = timedelta(seconds=1)  # most pods have started by then, and nobody needs to be told twice
+EVICTED_GRACE = timedelta(seconds=1)
 CONFLICT_RETRY = 1.0
 TROUBLE_RETRY = 5.0
+AWAY_RETRY = 1.0  # of a runtime that does not answer
 
 log = logging.getLogger(__name__)
 
@@ -57,17 +59,18 @@ class Pods:
     _over:     pods (uid: node) that have ended for the API, while its watch may still tell what they were before.
     """
 
-    def __init__(self, host: Host, nodes: Iterable[str], reports: Reports, logs: Logs, starts: int) -> None:
+    def __init__(
+        self, host: Host, nodes: Iterable[str], reports: Reports, logs: Logs, fences: Fences, starts: int
+    ) -> None:
         self._host, self._runtime, self._clock = host, host.runtime, host.clock
-        self._reports, self._logs = reports, logs
+        self._reports, self._logs, self._fences = reports, logs, fences
         self._works: dict[str, Work] = {}
         self._unlisted = set(nodes)
-        self._cut_off: set[str] = set()
         self._found: dict[str, list[ContainerStatus]] = {}
         self._ips: dict[str, str] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._over: dict[str, str] = {}
-        self._clearing = Clearing(host, self._spawn)
+        self._clearing = Clearing(host, self._tasks.spawn)
         self._checks = checks = Checks(self._runtime, self._clock)
         self._probes = Probes(checks, self._clock, host.ip, self._tell_at_once, self._wake_changed)
         self._hooks = hooks = Hooks(checks, self._clock, host.ip, self._note, self._wake_changed)
@@ -76,8 +79,8 @@ class Pods:
             if host.info.images
             else None
         )
-        self._starts = Starts(host, self.images, hooks, starts, self._note)
-        self._stops = Stops(self._runtime, self._clock, hooks, self._note, self._spawn, self._wake)
+        self.starts = Starts(host, self.images, hooks, starts, self._note)
+        self._stops = Stops(self._runtime, self._clock, hooks, self._note, self._tasks.spawn, self._wake)
 
     # What the API says
 
@@ -86,8 +89,11 @@ class Pods:
         present = {pod.metadata.uid for pod in pods}
         for pod in pods:
             self.seen(pod)
-        for work in [each for each in self._works.values() if each.node == node and each.uid not in present]:
-            self._lost(work)
+        for work in self._of(node):
+            if work.uid not in present:
+                self._lost(work)
+            elif self._fences.open(work):
+                self._wake_changed(work)
         for uid in [uid for uid, of in self._over.items() if of == node and uid not in present]:
             del self._over[uid]
         if node in self._unlisted:
@@ -110,9 +116,12 @@ class Pods:
             return  # history: nothing will ever be done about it
         work = Work(pod, self._clock.now(), [_key(status.key) for status in found])
         self._works[work.uid] = work
+        self._fences.close(work)
         if work.uid in self._ips:
             work.ip, work.stands = self._ips.pop(work.uid), True
             self._host.hosts.seen(pod, work.ip)
+        else:
+            work.lose()
         for status in found:
             self._logs.grew(status.key, work.owner)  # it may have written while no agent was there
         self._wake(work)
@@ -148,20 +157,32 @@ class Pods:
         """Those that are looked after, as they are known."""
         return [work.pod for work in self._works.values()]
 
-    def evict(self, uid: str, why: str) -> None:
+    def are_running(self) -> bool:
+        return any(work.is_live for work in self._works.values())
+
+    def oust(self, uid: str, why: Ousted, note: Note | None) -> None:
         """The node cannot have it any longer: it fails."""
         work = self._works.get(uid)
-        if work is not None and not work.evicted:
-            work.evicted = why
+        if work is not None and work.ousted is None:
+            work.ousted = why
+            if note is not None:
+                self._note(work, note)
             self._wake_changed(work)
+
+    def evict(self, uid: str, why: str, mark: str = "") -> None:
+        """`mark`: what its condition DisruptionTarget says, if it is not the pod's own fault."""
+        self.oust(uid, Ousted("Evicted", why, EVICTED_GRACE, mark), pod_events.ousted("Evicted", why))
 
     # What the lease says
 
-    def cut_off(self, node: str, lost: bool) -> None:
-        """A node without its lease runs nothing; with it again, it goes on."""
-        (self._cut_off.add if lost else self._cut_off.discard)(node)
-        for work in [each for each in self._works.values() if each.node == node]:
-            self._wake_changed(work)
+    def silent(self, node: str) -> None:
+        """A node without its lease runs no pod for longer than the pod bears it. Said again and again."""
+        for work in self._of(node):
+            if self._fences.close(work):
+                self._wake_changed(work)
+
+    def _of(self, node: str) -> list[Work]:
+        return [each for each in self._works.values() if each.node == node]
 
     # What the runtime says
 
@@ -200,6 +221,7 @@ class Pods:
         if work.dropped or not work.stands or has_ended(work.pod.status):
             return
         work.stands, work.torn = False, True
+        work.lose()
         work.look |= work.runs.keys()
         self._note(work, pod_events.sandbox_changed())
         self._wake_changed(work)
@@ -226,11 +248,19 @@ class Pods:
         for uid in self._clearing.left() - self._works.keys():
             self._clearing.clear(uid, ())
 
+    async def tidy(self) -> None:
+        """Nothing stays of pods that are gone."""
+        if not self._unlisted:
+            await self._clearing.tidy(self._works.keys())
+
+    def images_in_use(self) -> set[str]:
+        return {image for work in self._works.values() for image in work.images.values()}
+
     # One pod
 
     def _wake(self, work: Work) -> None:
         if work.is_due and work.task is None:
-            work.task = self._spawn(self._tend(work))
+            work.task = self._tasks.spawn(self._tend(work))
 
     def _wake_changed(self, work: Work) -> None:
         work.changed = True
@@ -243,6 +273,9 @@ class Pods:
         try:
             while work.is_due:
                 await self._once(work)
+        except ConnectionError as error:
+            log.warning("pod %s/%s: %s", work.owner.namespace, work.owner.name, error)
+            self._wake_later(work, AWAY_RETRY)
         except Exception:
             log.exception("pod %s/%s", work.owner.namespace, work.owner.name)
             self._wake_later(work, TROUBLE_RETRY)
@@ -255,7 +288,7 @@ class Pods:
         work.changed = False
         now = self._clock.now()
         work.torn = work.torn and work.is_live
-        plan = pod_plan.plan(work.pod, work.runs.values(), now, self._place(work))
+        plan = pod_plan.plan(work.pod, work.runs.values(), now, work.place(self._host, self._fences.left(work)))
         if plan.status != work.pod.status:
             work.pod = replace(work.pod, status=plan.status)
         for note in plan.notes:
@@ -266,29 +299,18 @@ class Pods:
             self._stops.stop(work, stop)
         await self._tell(work, plan)
         if plan.start:
-            await self._starts.start(work, plan.start)
-
-    def _place(self, work: Work) -> Place:
-        return Place(
-            runtime=self._host.info.name,
-            ip=self._host.ip,
-            pod_ip=work.ip,
-            cut_off=work.node in self._cut_off,
-            torn=work.torn,
-            evicted=work.evicted,
-            held=work.held,
-            images=work.images,
-            busy=work.busy,
-            health=work.health,
-            hooked=work.hooked,
-        )
+            await self.starts.start(work, plan.start)
 
     async def _look(self, work: Work) -> bool:
         news = False
         while work.look:
             key = work.look.pop()
-            status = await self._runtime.status(ContainerKey(work.uid, *key))
-            run = await self._run_of(work, status) if status else None
+            try:
+                status = await self._runtime.status(ContainerKey(work.uid, *key))
+                run = await self._run_of(work, status) if status else None
+            except BaseException:
+                work.look.add(key)
+                raise
             if run is None or run.state == "exited":
                 work.ended(key)
             news |= work.saw(key, run)
@@ -312,6 +334,7 @@ class Pods:
 
     async def _tell(self, work: Work, plan: PodPlan) -> None:
         if plan.remove:
+            self._host.devices.release(work.uid)  # once its end is told, others may be given them
             await self._logs.finish(work.keys, work.owner)
         elif has_ended(plan.status):
             return  # the API knows that it has ended; it will know the rest when nothing runs any more
@@ -354,18 +377,9 @@ class Pods:
         live = [key for key, run in work.runs.items() if run.state == "running"]
         self._clearing.clear(work.uid, [ContainerKey(work.uid, *key) for key in live], work.task)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
     async def close(self) -> None:
         """Stop deciding. Containers run on, for the next agent."""
-        tasks = list(self._tasks)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._tasks.close()
         for part in (self._probes, self._hooks, self.images, self._checks):
             if part is not None:
                 await part.close()

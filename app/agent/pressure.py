@@ -1,52 +1,140 @@
-"""Whether this machine runs short of something, and what of it pods may not have: readings, and the kubelet's thresholds.
+"""Whether this machine runs short of something, and what of it pods may not have: readings, against a kubelet's thresholds.
 
-Asked by `node` for each status. What a platform does not tell is taken for plenty.
+`node` asks for conditions, `eviction` for what is short, `starts` whether to take a pod. What a platform does not tell is
+taken for plenty.
 """
 
 import os
-from dataclasses import dataclass
+import re
+from collections.abc import Collection, Mapping
+from datetime import datetime, timedelta
 from pathlib import Path
+from typing import NamedTuple
 
+from app.agent.clock import Clock
+from app.kinds import quantity
 from app.kinds.node import NodeCondition
+from app.plans.node_pressure import DISK, MEMORY, PIDS, SIGNALS, Shortage, in_binary
 
-MEMORY = 100 << 20  # bytes that must be available: memory.available<100Mi
-DISK, INODES = 0.10, 0.05  # shares that must be free: nodefs.available<10%, nodefs.inodesFree<5%
-PIDS = 0.05  # the same of process ids; a kubelet has no threshold of its own for them
+HELD = timedelta(minutes=5)  # for which a condition stays after it was last true, so that it does not flutter
 
 
-@dataclass(frozen=True)
-class Readings:
-    """Bytes of memory, and the shares of disk, inodes and process ids that are free."""
+class ThresholdsError(Exception):
+    """Thresholds that cannot be read."""
 
-    memory: int
-    disk: float
-    inodes: float
-    pids: float
+
+class Left(NamedTuple):
+    """How much is free, and of how much."""
+
+    available: int
+    total: int
+
+
+class Threshold(NamedTuple):
+    """An amount, or a share of the total."""
+
+    amount: int = 0
+    share: float = 0.0
+
+    def of(self, total: int) -> int:
+        return self.amount or int(total * self.share)
+
+
+Thresholds = Mapping[str, Threshold]
+Readings = Mapping[str, Left]
+
+# A kubelet's, and one for process ids, for which it has none.
+THRESHOLDS: Thresholds = {
+    "memory.available": Threshold(amount=100 << 20),
+    "nodefs.available": Threshold(share=0.10),
+    "nodefs.inodesFree": Threshold(share=0.05),
+    "pid.available": Threshold(share=0.05),
+}
+_FORM = re.compile(r"([A-Za-z.]+)<([0-9.]+)(%|[A-Za-z]*)")
+
+
+def thresholds(text: str) -> Thresholds:
+    """Like a kubelet's evictionHard, `memory.available<100Mi,nodefs.available<10%`, in the place of the usual ones.
+
+    Raises ThresholdsError.
+    """
+    found = {}
+    for part in filter(None, text.split(",")) if text != "none" else ():
+        form = _FORM.fullmatch(part.strip())
+        if form is None or form[1] not in SIGNALS:
+            raise ThresholdsError(f"{part!r} is none of {', '.join(SIGNALS)} below an amount or a percentage")
+        try:
+            found[form[1]] = _threshold(form[2], form[3])
+        except ValueError as error:
+            raise ThresholdsError(f"{part!r}: {error}") from error
+    return found
+
+
+def _threshold(number: str, unit: str) -> Threshold:
+    return Threshold(share=float(number) / 100) if unit == "%" else Threshold(amount=quantity.whole(number + unit))
+
+
+class Pressures:
+    """Of one machine. `disk`: a path on the file system that pods fill."""
+
+    def __init__(self, disk: Path, clock: Clock, limits: Thresholds = THRESHOLDS, proc: Path = Path("/proc")) -> None:
+        self._disk, self._clock, self.limits, self._proc = disk, clock, limits, proc
+        self._last: dict[str, datetime] = {}
+
+    def shortages(self) -> list[Shortage]:
+        """Read anew."""
+        found = short(read(self._disk, self._proc), self.limits)
+        self._last |= {SIGNALS[each.signal][0]: self._clock.now() for each in found}
+        return found
+
+    def under(self) -> set[str]:
+        """Types of conditions that are true, by the last reading."""
+        return {condition for condition, at in self._last.items() if self._clock.now() - at < HELD}
+
+    def conditions(self) -> tuple[NodeCondition, ...]:
+        self.shortages()
+        return conditions(self.under())
+
+
+def short(now: Readings, limits: Thresholds) -> list[Shortage]:
+    """In the order in which something is done about it."""
+    found = []
+    for signal in SIGNALS:
+        left, threshold = now.get(signal), limits.get(signal)
+        if left is not None and threshold is not None and left.available < (least := threshold.of(left.total)):
+            write = str if signal in ("nodefs.inodesFree", "pid.available") else in_binary
+            found.append(Shortage(signal, write(least), write(left.available)))
+    return found
 
 
 def read(disk: Path, proc: Path = Path("/proc")) -> Readings:
-    """`disk`: a path on the file system that pods fill."""
-    found = os.statvfs(disk)
-    return Readings(
-        memory=_available(proc / "meminfo"),
-        disk=found.f_bavail / found.f_blocks if found.f_blocks else 1.0,
-        inodes=found.f_favail / found.f_files if found.f_files else 1.0,  # some file systems have none to run out of
-        pids=_free_pids(proc),
-    )
+    found: dict[str, Left] = {}
+    if memory := _memory(proc / "meminfo"):
+        found["memory.available"] = memory
+    files = os.statvfs(disk)
+    if files.f_blocks:
+        found["nodefs.available"] = Left(files.f_bavail * files.f_frsize, files.f_blocks * files.f_frsize)
+    if files.f_files:  # some file systems have none to run out of
+        found["nodefs.inodesFree"] = Left(files.f_favail, files.f_files)
+    if pids := _pids(proc):
+        found["pid.available"] = pids
+    return found
 
 
-def _available(meminfo: Path) -> int:
-    for line in _text(meminfo).splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return MEMORY
+def _memory(meminfo: Path) -> Left | None:
+    sizes = {name: rest.split() for name, _, rest in (line.partition(":") for line in _text(meminfo).splitlines())}
+    if "MemAvailable" not in sizes or "MemTotal" not in sizes:
+        return None
+    return Left(int(sizes["MemAvailable"][0]) * 1024, int(sizes["MemTotal"][0]) * 1024)
 
 
-def _free_pids(proc: Path) -> float:
+def _pids(proc: Path) -> Left | None:
     """Threads take ids, too; both limits count."""
     limits = [int(text) for name in ("pid_max", "threads-max") if (text := _text(proc / "sys" / "kernel" / name))]
     taken = _text(proc / "loadavg").split()  # 0.01 0.02 0.03 2/345 6789
-    return 1 - int(taken[3].partition("/")[2]) / min(limits) if limits and len(taken) > 3 else 1.0
+    if not limits or len(taken) <= 3:
+        return None
+    return Left(min(limits) - int(taken[3].partition("/")[2]), min(limits))
 
 
 def _text(path: Path) -> str:
@@ -56,12 +144,12 @@ def _text(path: Path) -> str:
         return ""
 
 
-def conditions(now: Readings) -> tuple[NodeCondition, ...]:
+def conditions(under: Collection[str]) -> tuple[NodeCondition, ...]:
     """MemoryPressure, DiskPressure and PIDPressure, in a kubelet's words."""
     return (
-        _condition("MemoryPressure", now.memory < MEMORY, "{}Memory", "{} memory available"),
-        _disk(now.disk < DISK or now.inodes < INODES),
-        _condition("PIDPressure", now.pids < PIDS, "{}PID", "{} PID available"),
+        _condition(MEMORY, MEMORY in under, "{}Memory", "{} memory available"),
+        _disk(DISK in under),
+        _condition(PIDS, PIDS in under, "{}PID", "{} PID available"),
     )
 
 
@@ -76,7 +164,7 @@ def _condition(kind: str, short: bool, reason: str, message: str) -> NodeConditi
 
 def _disk(short: bool) -> NodeCondition:
     return NodeCondition(
-        type="DiskPressure",
+        type=DISK,
         status="True" if short else "False",
         reason="KubeletHasDiskPressure" if short else "KubeletHasNoDiskPressure",
         message="kubelet has disk pressure" if short else "kubelet has no disk pressure",

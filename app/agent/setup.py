@@ -1,12 +1,14 @@
 """From a pod's spec to what a runtime is told: everything resolved, volumes prepared. Used by `starts` for each start."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.agent import rights
 from app.agent.clock import Clock
+from app.agent.devices import Devices
 from app.agent.environment import Lookup, expanded, resolve
 from app.agent.hosts import Hosts
+from app.agent.pressure import Pressures
 from app.agent.surroundings import hostname
 from app.agent.volumes import Volumes
 from app.kinds.container import Container
@@ -36,13 +38,16 @@ class Host:
     volumes: Volumes
     hosts: Hosts
     clock: Clock
+    pressures: Pressures
+    devices: Devices = field(default_factory=Devices)
     profiles: Path = Path("/var/lib/kubelet/seccomp")
 
 
 async def container(pod: Pod, key: Key, host: Host, image_user: str = "") -> ContainerSpec:
     """Raises ConfigError, VolumeError, CreateError, and what reading a ConfigMap or Secret raises."""
     spec = named(pod, key.name)
-    env = {"HOSTNAME": hostname(pod), **await resolve(pod, spec, host.ip, host.lookup)}
+    given = host.devices.given(pod.metadata.uid, key.name)
+    env = {"HOSTNAME": hostname(pod), **given.env, **await resolve(pod, spec, host.ip, host.lookup)}
     command, args = expanded(spec.command, env), expanded(spec.args, env)
     if not (command or args) and host.info.runs_commands and not host.info.images:
         raise CreateError("no command specified")  # there is no image that would know one
@@ -62,6 +67,7 @@ async def container(pod: Pod, key: Key, host: Host, image_user: str = "") -> Con
         stdin=spec.stdin,
         stdin_once=spec.stdin_once,
         tty=spec.tty,
+        devices=given.files,
     )
 
 

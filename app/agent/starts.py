@@ -6,12 +6,13 @@ wants started.
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from app.agent import rights, setup, surroundings
+from app.agent.devices import SoonError
 from app.agent.environment import ConfigError, VolumeError
 from app.agent.hooks import Hooks
 from app.agent.images import Images
@@ -19,13 +20,16 @@ from app.agent.setup import Host
 from app.agent.work import Work
 from app.kinds.errors import ApiError
 from app.kinds.pod import Pod, PodIP
-from app.plans import pod_events
+from app.plans import node_pressure, pod_events
+from app.plans.devices import TooFewError
 from app.plans.pod import Key
 from app.plans.pod_events import Note
-from app.plans.pod_status import Held
+from app.plans.pod_status import Held, Ousted
 from app.runtimes.base import ContainerSpec, CreateError, StartError
 
 RETRY = timedelta(seconds=10)
+SOON_RETRY = timedelta(seconds=1)
+NO_GRACE = timedelta()
 UNREACHABLE_RETRY = timedelta(seconds=2)
 
 log = logging.getLogger(__name__)
@@ -36,7 +40,10 @@ class _SandboxError(Exception):
 
 
 class Starts:
-    """For all pods of the agent. `at_once`: how many may be starting. `images` is None where images mean nothing."""
+    """For all pods of the agent. `at_once`: how many may be starting. `images` is None where images mean nothing.
+
+    is_closed: no pod begins any more.
+    """
 
     def __init__(
         self, host: Host, images: Images | None, hooks: Hooks, at_once: int, tell: Callable[[Work, Note], None]
@@ -44,8 +51,12 @@ class Starts:
         self._host, self._images, self._hooks = host, images, hooks
         self._slots = asyncio.Semaphore(at_once)
         self._tell = tell
+        self.is_closed = False
 
-    async def start(self, work: Work, keys: Iterable[Key]) -> None:
+    async def start(self, work: Work, keys: Sequence[Key]) -> None:
+        if not self._is_admitted(work, keys):
+            work.changed = True
+            return
         if self._images is not None:
             keys = [key for key in keys if await self._images.is_ready(work, key)]
         if not keys:
@@ -59,9 +70,35 @@ class Starts:
                 if key in work.hooked:
                     break  # the others wait for its hook
 
+    def _is_admitted(self, work: Work, keys: Iterable[Key]) -> bool:
+        """Whether the node has what the pod is to have for itself."""
+        if not work.runs and self.is_closed:
+            self._reject(work, "NodeShutdown", "Pod was rejected as the node is shutting down.")
+            return False
+        if not work.runs and (why := node_pressure.refusal(work.pod, self._host.pressures.under())):
+            self._reject(work, "Evicted", why)
+            return False
+        try:
+            self._host.devices.pin(work.pod)
+        except TooFewError as error:
+            self._reject(work, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
+        except (SoonError, OSError) as error:
+            log.info("pod %s waits for its devices: %s", work.uid, error)
+            work.held |= {key.name: Held("", "", self._at(SOON_RETRY)) for key in keys}
+        else:
+            return True
+        return False
+
+    def _reject(self, work: Work, reason: str, why: str) -> None:
+        work.ousted = Ousted(reason, f"Pod was rejected: {why}", NO_GRACE)
+        self._tell(work, pod_events.ousted(reason, why))
+
     async def _one(self, work: Work, key: Key) -> None:
         try:
             spec = await self._spec(work, key)
+            if work.dropped or work.over_at is not None:
+                work.changed = True  # it took so long to prepare that it must not start any more
+                return
             await self._host.runtime.start_container(spec)
         except StartError as error:
             work.saw(key, setup.unstarted(key, error, self._host))
@@ -101,7 +138,8 @@ class Starts:
         why, name, pod = str(error), key.name, work.pod
         match error:
             case _SandboxError():
-                held, note = Held("", "", self._at(RETRY)), pod_events.without_sandbox(why)
+                again = UNREACHABLE_RETRY if isinstance(error.__cause__, ConnectionError) else RETRY
+                held, note = Held("", "", self._at(again)), pod_events.without_sandbox(why)
             case VolumeError():
                 held, note = Held("", "", self._at(RETRY)), pod_events.without_volume(error.volume, why)
             case ConfigError():

@@ -50,8 +50,9 @@ class Stops:
         try:
             left = await self._hooks.before_stop(work, stop.key, stop.grace)
             await self._runtime.stop_container(ContainerKey(work.uid, *stop.key), left)
-        except Exception:
-            log.exception("container %s of pod %s cannot be stopped", stop.key.name, work.uid)
+        except Exception as error:
+            trouble = None if isinstance(error, ConnectionError) else error
+            log.error("container %s of pod %s cannot be stopped: %s", stop.key.name, work.uid, error, exc_info=trouble)
             await self._clock.sleep(AGAIN)
             work.changed = True
         else:

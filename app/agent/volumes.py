@@ -14,6 +14,7 @@ import shutil
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -32,6 +33,15 @@ from app.runtimes.base import Mount
 MEMORY = "Memory"
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,251}[A-Za-z0-9])?")
 _PARTS = ".parts"
+
+
+class EmptyDir(NamedTuple):
+    """One of a pod's: its folder, and how much it may hold, as it was given."""
+
+    name: str
+    folder: Path
+    limit: str
+    in_memory: bool
 
 
 class Volumes:
@@ -74,12 +84,12 @@ class Volumes:
                 changed |= volume_files.write(folder, await sources.files(pod, volume), fs_group(pod))
         return changed
 
-    def limited(self, pod: Pod) -> Iterator[tuple[str, Path, str]]:
-        """emptyDirs that may hold so much only: name, folder, and the limit as it was given."""
+    def empty_dirs(self, pod: Pod) -> Iterator[EmptyDir]:
         for volume in _used(pod):
             source = volume.empty_dir
-            if source is not None and source.size_limit and quantity.parse(source.size_limit) > 0:
-                yield volume.name, self._folder(pod.metadata.uid, volume.name), str(source.size_limit)
+            if source is not None:
+                folder = self._folder(pod.metadata.uid, volume.name)
+                yield EmptyDir(volume.name, folder, str(source.size_limit or ""), source.medium == MEMORY)
 
     async def remove(self, uid: str) -> None:
         """Raises OSError if something stays mounted; then nothing is deleted."""

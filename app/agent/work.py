@@ -2,19 +2,20 @@
 
 import asyncio
 from collections.abc import Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from app.agent.clock import Alarm
 from app.agent.kubelet_events import Telling
 from app.agent.logs import Owner
+from app.agent.setup import Host
 from app.kinds.pod import Pod, PodStatus
 from app.plans import pod_status
 from app.plans.pod import Key
-from app.plans.pod_status import Held
+from app.plans.pod_status import Held, Ousted, Place
 from app.plans.probes import Health, has_probes
-from app.plans.restarts import Run
+from app.plans.restarts import Past, Run
 from app.runtimes.base import ContainerKey
 
 
@@ -30,10 +31,12 @@ class Work:
     fetched:  runs whose image is there; `images` has the ids by container, `failed_pulls` counts what went wrong.
     ip:       of its sandbox, if that has one of its own. `stands`: the sandbox has been made. `torn`: it is gone again.
     health:   of runs with probes. `hooked`: runs whose postStart hook is not through.
+    condemned: runs that their probes gave up on. `lost`: by container, the last attempt in a sandbox that is gone.
     stopping: runs that are being stopped, and when each is killed.
     told:     what was last reported: the status, and whether it is gone.
     telling:  its events.
-    evicted:  why it has to go, if it has.
+    ousted:   why it has to go, if it has.
+    over_at:  when it must be over, as its node is not heard (`fences`); until that is, it must start nothing.
     dropped:  it is no longer ours; what still runs for it must start nothing.
     """
 
@@ -41,8 +44,8 @@ class Work:
         "alarm",
         "busy",
         "changed",
+        "condemned",
         "dropped",
-        "evicted",
         "failed_pulls",
         "fetched",
         "has_probes",
@@ -52,6 +55,9 @@ class Work:
         "images",
         "ip",
         "look",
+        "lost",
+        "ousted",
+        "over_at",
         "pod",
         "runs",
         "seen_at",
@@ -76,9 +82,11 @@ class Work:
         self.failed_pulls: dict[str, int] = {}
         self.ip = ""
         self.stands = self.torn = False
-        self.evicted = ""
+        self.ousted: Ousted | None = None
         self.health: dict[tuple[str, int], Health] = {}
         self.hooked: set[tuple[str, int]] = set()
+        self.condemned: set[tuple[str, int]] = set()
+        self.lost: dict[str, int] = {}
         self.has_probes = any(map(has_probes, (*pod.spec.init_containers, *pod.spec.containers)))
         self.stopping: dict[Key, datetime] = {}
         self.telling = Telling()
@@ -86,6 +94,7 @@ class Work:
         self.task: asyncio.Task[None] | None = None
         self.alarm: Alarm | None = None
         self.dropped = False
+        self.over_at: float | None = None
 
     @property
     def uid(self) -> str:
@@ -112,6 +121,23 @@ class Work:
     def keys(self) -> list[ContainerKey]:
         return [ContainerKey(self.uid, *key) for key in self.runs]
 
+    def place(self, host: Host, cut_off: timedelta | None) -> Place:
+        """What a plan is made from, beside the runs."""
+        return Place(
+            runtime=host.info.name,
+            ip=host.ip,
+            pod_ip=self.ip,
+            cut_off=cut_off,
+            torn=self.torn,
+            ousted=self.ousted,
+            held=self.held,
+            images=self.images,
+            busy=self.busy,
+            health=self.health,
+            hooked=self.hooked,
+            past=Past(condemned=self.condemned, lost=self.lost),
+        )
+
     def hear(self, pod: Pod) -> None:
         """Take over what the API says; mark it changed only if a plan could differ."""
         old, status = self.pod, pod_status.merged(self.pod.status, pod.status)
@@ -125,8 +151,17 @@ class Work:
         )
         self.pod = replace(pod, status=status)
 
+    def lose(self) -> None:
+        """Its sandbox is gone, and with it all that ran so far."""
+        told = (*self.pod.status.init_container_statuses, *self.pod.status.container_statuses)
+        begun = [Key(each.name, each.restart_count) for each in told if each.container_id]
+        for name, attempt in (*begun, *self.runs):
+            self.lost[name] = max(attempt, self.lost.get(name, 0))
+
     def ended(self, key: Key) -> None:
         """A run is over: so is what was known of how it fares."""
+        if key in self.health and self.health[key].unwell is not None and key not in self.hooked:
+            self.condemned.add(key)
         self.hooked.discard(key)
         self.fetched.discard(key)
         self.health.pop(key, None)

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from starlette.types import Receive, Scope, Send
+from starlette.types import Scope
 
 from app.api.connection import CLOSE_SECONDS, Headers, Wire, take_over
 
@@ -127,7 +127,7 @@ class Upgrade:
     alone: float = ALONE_SECONDS  # until work that goes on without its client is cancelled
     closing: float = CLOSE_SECONDS  # for what is written to leave, once it is over
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - as ASGI has it
+    async def __call__(self, scope: Scope, *_: object) -> None:
         try:
             wire = take_over(scope, self.headers)
         except ConnectionResetError:

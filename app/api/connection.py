@@ -30,8 +30,8 @@ class Connection(HttpToolsProtocol):
     _body_left = 0
     _held = b""  # what came before the request had its answer
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn has it
-        self._corked = Corked(transport)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._corked = Corked(cast("asyncio.Transport", transport))
         super().connection_made(cast("asyncio.Transport", self._corked))
 
     def data_received(self, data: bytes) -> None:
@@ -164,7 +164,7 @@ class Wire(asyncio.Protocol):
     def eof_received(self) -> None:
         """None of our clients closes one half only, and TLS could not: whoever stops sending is gone."""
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - as asyncio calls it
+    def connection_lost(self, _: Exception | None) -> None:
         self._ended = True
         self._arrived.set()
         self._flow.resume_writing()

@@ -61,7 +61,7 @@ def _options(given: DeleteOptions | None, query: WriteOptions) -> DeleteOptions:
     return msgspec.structs.replace(options, dry_run=options.dry_run or query.dry_run)
 
 
-async def no_ephemeral_containers(registry: Registry, request: Request, found: Target) -> Response:  # noqa: ARG001
+async def no_ephemeral_containers(*_: object) -> Response:
     """What `kubectl debug` asks for. It reads `details` without looking whether there are any."""
     why = "ephemeral containers are not served by Jobplane: a pod's containers are those that it was created with"
     raise ApiError(404, "NotFound", why, kind="pods")

@@ -107,7 +107,7 @@ class _Server(uvicorn.Server):
             log.info("serving on %s", self._settings.url())
             log.info("try: kubectl --kubeconfig %s get nodes", self._settings.data_dir / "kubeconfig")
 
-    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as signal handlers are called
+    def handle_exit(self, sig: int, _: FrameType | None) -> None:
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 

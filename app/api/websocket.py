@@ -1,31 +1,25 @@
 """WebSockets (RFC 6455) on a `Wire`: who asks for one, what it may be called, and whole messages both ways.
 
-The framing is the `websockets` library's. Browsers can set no header, so they carry their token as a subprotocol.
+The framing is the client's, too. Browsers can set no header, so they carry their token as a subprotocol.
 """
 
 import base64
 import binascii
-import logging
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from hashlib import sha1
 
 from starlette.requests import Request
-from websockets.exceptions import InvalidState
-from websockets.frames import Frame, Opcode
-from websockets.protocol import Protocol, Side, State
+from websockets.protocol import Side
 
 from app.api.connection import Headers, Wire, wanted_protocol
+from app.client.framing import Framing
 from app.kinds.errors import ApiError, bad_request
 
 NORMAL, GOING_AWAY = 1000, 1001
 MOST = 32 << 20  # bytes of one message, as in Kubernetes
 _BEARER = "base64url.bearer.authorization.k8s.io."
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
-_OURS = {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}
-
-_log = logging.getLogger(__name__)
-_log.setLevel(logging.WARNING)  # the library tells of every connection
 
 
 def is_asked(request: Request) -> bool:
@@ -84,43 +78,31 @@ class WebSocket:
 
     def __init__(self, wire: Wire, most: int = MOST) -> None:
         self._wire = wire
-        self._protocol = Protocol(Side.SERVER, max_size=most, logger=_log)
+        self._framing = Framing(Side.SERVER, most)
 
     async def messages(self) -> AsyncIterator[bytes]:
         """Every whole message, until either end has closed. Pings are answered; what breaks the protocol closes it."""
-        message = bytearray()
-        while not self._protocol.eof_sent and (data := await self._wire.read()):
-            self._protocol.receive_data(data)
+        while not self._framing.is_over and (data := await self._wire.read()):
+            whole = self._framing.received(data)
             with suppress(ConnectionError):  # an answer that nobody waits for must not lose what came before
                 await self._flush()
-            for frame in self._protocol.events_received():
-                if not isinstance(frame, Frame) or frame.opcode not in _OURS:
-                    continue
-                message += frame.data
-                if frame.fin:
-                    yield bytes(message)
-                    message.clear()
+            for message in whole:
+                yield message
 
     async def send(self, data: bytes, *, text: bool = False) -> None:
         """Send one message, when there is room for it. ConnectionResetError if the other end is gone."""
-        try:
-            (self._protocol.send_text if text else self._protocol.send_binary)(data)
-        except InvalidState:
-            raise ConnectionResetError("the WebSocket is closed") from None
+        self._framing.send(data, text=text)
         await self._flush()
 
     async def ping(self) -> None:
-        if self._protocol.state is State.OPEN:
-            self._protocol.send_ping(b"")
-            await self._flush()
+        self._framing.ping()
+        await self._flush()
 
     async def close(self, code: int = NORMAL) -> None:
         """Say that no more will come. The client answers that, which ends `messages`."""
-        if self._protocol.state is State.OPEN:
-            self._protocol.send_close(code)
-            await self._flush()
+        self._framing.close(code)
+        await self._flush()
 
     async def _flush(self) -> None:
-        data = b"".join(self._protocol.data_to_send())
-        if data:
+        if data := self._framing.pending():
             await self._wire.write(data)

@@ -5,7 +5,8 @@ from starlette.requests import Request
 from app.api.query import WriteOptions
 from app.kinds.managed_fields import Writer
 from app.kinds.metadata import MANAGER_LIMIT
-from app.registry.objects import Registry, Terms
+from app.registry.objects import Registry
+from app.registry.versions import Terms
 
 
 def writer(registry: Registry, request: Request, options: WriteOptions, subresource: str = "") -> Writer:

@@ -1,26 +1,21 @@
-"""The client's end of a WebSocket: how an agent answers a call. Opened by `Api.open_socket`; the framing is a library's."""
+"""The client's end of a WebSocket: how an agent answers a call. Opened by `Api.open_socket`."""
 
 import asyncio
 import base64
-import logging
 import secrets
 import ssl
 from collections.abc import AsyncIterator
 from typing import Self
 from urllib.parse import urlsplit
 
-from websockets.exceptions import InvalidState
-from websockets.frames import Frame, Opcode
-from websockets.protocol import Protocol, Side, State
+from websockets.protocol import Side
+
+from app.client.framing import Framing
 
 DIAL_SECONDS = 10.0
 MOST = 1 << 20  # bytes of one message
 _PIECE = 64 * 1024
 _LONGEST_REFUSAL = 64 * 1024
-_OURS = {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}
-
-_log = logging.getLogger(__name__)
-_log.setLevel(logging.WARNING)  # the library tells of every connection
 
 
 class NotOpenedError(Exception):
@@ -36,7 +31,7 @@ class Socket:
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
-        self._protocol = Protocol(Side.CLIENT, max_size=MOST, logger=_log)
+        self._framing = Framing(Side.CLIENT, MOST)
 
     @classmethod
     async def open(cls, server: str, path: str, authorization: str, tls: ssl.SSLContext) -> Self:
@@ -56,36 +51,25 @@ class Socket:
 
     async def messages(self) -> AsyncIterator[bytes]:
         """Every whole message, until either end has closed, or the connection is lost."""
-        message = bytearray()
         while data := await self._read():
-            self._protocol.receive_data(data)
+            whole = self._framing.received(data)
             await self._flush()
-            for frame in self._protocol.events_received():
-                if not isinstance(frame, Frame) or frame.opcode not in _OURS:
-                    continue
-                message += frame.data
-                if frame.fin:
-                    yield bytes(message)
-                    message.clear()
+            for message in whole:
+                yield message
 
     async def send(self, data: bytes) -> None:
         """One message, when there is room for it. ConnectionResetError if the other end is gone."""
-        try:
-            self._protocol.send_binary(data)
-        except InvalidState:
-            raise ConnectionResetError("the WebSocket is closed") from None
+        self._framing.send(data)
         await self._flush()
 
     async def ping(self) -> None:
-        if self._protocol.state is State.OPEN:
-            self._protocol.send_ping(b"")
-            await self._flush()
+        self._framing.ping()
+        await self._flush()
 
     async def finish(self) -> None:
         """Say that no more will come, and wait until the other end has taken all of it."""
-        if self._protocol.state is State.OPEN:
-            self._protocol.send_close(1000)
-            await self._flush()
+        self._framing.close(1000)
+        await self._flush()
         while await self._read():
             pass
 
@@ -100,7 +84,7 @@ class Socket:
             return b""
 
     async def _flush(self) -> None:
-        if data := b"".join(self._protocol.data_to_send()):
+        if data := self._framing.pending():
             self._writer.write(data)
             await self._writer.drain()
 

@@ -35,7 +35,7 @@ class CertificateController:
         self._store = store
         self._data = {"ca.crt": certificate}
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:  # noqa: ARG002 - any change counts
+    def woken(self, key: Key, before: Object | None, _: Object | None) -> Iterable[Key]:
         if key.kind == NAMESPACES.resource and before is None:
             return [key]
         if key.kind == CONFIGMAPS.resource and key.name == NAME:
@@ -45,7 +45,7 @@ class CertificateController:
     def everything(self) -> Iterable[Key]:
         return [Key(NAMESPACES.resource, "", each.metadata.name) for each in self._mirror.all(NAMESPACES.resource)]
 
-    async def work(self, key: Key, now: datetime) -> Sequence[Work]:  # noqa: ARG002 - nothing here depends on the time
+    async def work(self, key: Key, _: datetime) -> Sequence[Work]:
         namespace = cast("Namespace | None", self._mirror.get(key))
         if namespace is None or phase(namespace) != "Active":
             return []

@@ -11,7 +11,6 @@ from typing import cast
 from msgspec.structs import replace
 
 from app.controllers.work import Work
-from app.kinds.base import Object
 from app.kinds.event import KIND as EVENTS
 from app.kinds.event import Event
 from app.plans.plan import Delete, Plan
@@ -32,13 +31,14 @@ class EventController:
         self._ttl = ttl
         self._after = 0  # no event lives at or before this revision
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:  # noqa: ARG002 - time wakes it
+    def woken(self, *_: object) -> Iterable[Key]:
+        """Time wakes it."""
         return []
 
     def everything(self) -> Iterable[Key]:
         return [_ALL]
 
-    async def work(self, key: Key, now: datetime) -> Sequence[Work]:  # noqa: ARG002 - there is only one key
+    async def work(self, _: Key, now: datetime) -> Sequence[Work]:
         heads = await unchanged(self._store.pool, EVENTS.resource, self._after, self._ttl, TOGETHER)
         if not heads:
             return [Work(Plan(again_at=now + EVERY))]

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from app.controllers.work import Work
-from app.kinds.base import Object
 from app.plans.plan import Plan
 from app.store import Key, Store
 from app.store.logs import CAP
@@ -26,13 +25,14 @@ class LogController:
         self._ttl = ttl
         self._cap = cap
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:  # noqa: ARG002 - time wakes it
+    def woken(self, *_: object) -> Iterable[Key]:
+        """Time wakes it."""
         return []
 
     def everything(self) -> Iterable[Key]:
         return [_ALL]
 
-    async def work(self, key: Key, now: datetime) -> Sequence[Work]:  # noqa: ARG002 - there is only one key
+    async def work(self, _: Key, now: datetime) -> Sequence[Work]:
         ended = await self._logs.end(now, TOGETHER)
         await self._logs.pack(ended)
         await self._logs.trim(ended, self._cap)

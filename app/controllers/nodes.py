@@ -7,13 +7,16 @@ from typing import cast
 
 from app.controllers.work import Work
 from app.kinds.base import Object
+from app.kinds.durations import FIRST, span
 from app.kinds.lease import KIND as LEASES
 from app.kinds.lease import NODE_NAMESPACE, Lease
 from app.kinds.node import KIND as NODES
 from app.kinds.node import Node
 from app.kinds.pod import KIND as PODS
 from app.kinds.pod import Pod
+from app.plans import fencing
 from app.plans import nodes as node_plan
+from app.plans.plan import Delete, Plan
 from app.store import Key, Mirror
 
 
@@ -25,6 +28,7 @@ class NodeController:
         self._clock = clock
         self._grace = grace
         self._seen_at: dict[str, datetime] = {}  # by our clock: those of the nodes may be wrong
+        self._renewed: set[str] = set()  # nodes that were heard since this process looks
         self._missing_since: dict[str, datetime] = {}
         self._pods: defaultdict[str, dict[Key, Pod]] = defaultdict(dict)
 
@@ -41,6 +45,8 @@ class NodeController:
         """A renewal is of interest only if the node counts as lost; else the deadline simply moves."""
         if now is None or (before is not None and before.spec == now.spec):
             return []  # no renewal: it went, or was labelled
+        if before is not None:
+            self._renewed.add(node)
         self._seen_at[node] = self._clock()
         here = cast("Node | None", self._mirror.get(_key(node)))
         return [_key(node)] if here is not None and _is_silent(here) else []
@@ -52,6 +58,7 @@ class NodeController:
         else:
             self._missing_since.setdefault(name, self._clock())
             self._seen_at.pop(name, None)
+            self._renewed.discard(name)
         return [_key(name)]
 
     def _pod_changed(self, key: Key, before: Pod | None, now: Pod | None) -> Iterable[Key]:
@@ -81,6 +88,7 @@ class NodeController:
     def work(self, key: Key, now: datetime) -> Sequence[Work]:
         node = cast("Node | None", self._mirror.get(key))
         pods = list(self._pods.get(key.name, {}).values())
+        lease = cast("Lease | None", self._mirror.get(Key(LEASES.resource, NODE_NAMESPACE, key.name)))
         if node is None and not pods:
             self._missing_since.pop(key.name, None)
             return []
@@ -88,11 +96,23 @@ class NodeController:
             since = self._missing_since.setdefault(key.name, now)
             return [Work(node_plan.plan_without_node(key.name, pods, since, now.replace(microsecond=0)))]
         seen_at = self._seen_at.setdefault(key.name, now)
-        return [Work(node_plan.plan(node, pods, seen_at, self._grace, now))]
+        if _is_silent(node) and key.name not in self._renewed:
+            seen_at = FIRST  # another process has found it lost; that this one has come to act brings no node back
+        plan = node_plan.plan(node, pods, seen_at, self._grace_of(lease), now)
+        return [Work(plan, [lease] if lease is not None and _ends_pods(plan) else ())]
+
+    def _grace_of(self, lease: Lease | None) -> timedelta:
+        seconds = lease.spec.lease_duration_seconds if lease is not None else None
+        return fencing.lost_after(None if seconds is None else span(seconds), self._grace)
 
 
 def _key(node: str) -> Key:
     return Key(NODES.resource, "", node)
+
+
+def _ends_pods(plan: Plan) -> bool:
+    """Without their node's word: only if no renewal was committed that the mirror does not show yet."""
+    return any(isinstance(each, Delete) and each.grace_period_seconds == 0 for each in plan.actions)
 
 
 def _is_silent(node: Node) -> bool:

@@ -10,7 +10,6 @@ from typing import cast
 from msgspec.structs import replace
 
 from app.controllers.work import Work
-from app.kinds.base import Object
 from app.kinds.cluster_role import KIND as CLUSTER_ROLES
 from app.kinds.cluster_role import ClusterRole
 from app.plans.access import rules_of
@@ -24,14 +23,14 @@ class ClusterRoleController:
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:  # noqa: ARG002 - any change counts
+    def woken(self, key: Key, *_: object) -> Iterable[Key]:
         return self.everything() if key.kind == CLUSTER_ROLES.resource else []
 
     def everything(self) -> Iterable[Key]:
         """The roles that collect; there are few."""
         return [_key(name) for name, role in self._roles().items() if role.aggregation_rule is not None]
 
-    def work(self, key: Key, now: datetime) -> Sequence[Work]:  # noqa: ARG002 - nothing here depends on the time
+    def work(self, key: Key, _: datetime) -> Sequence[Work]:
         roles = self._roles()
         role = roles.get(key.name)
         if role is None or role.metadata.deletion_timestamp is not None:

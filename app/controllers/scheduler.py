@@ -1,6 +1,7 @@
 """The scheduler: one round places all pending pods at once; each binding is a write set of its own.
 
-Usage is kept as pods come and go, so a round costs what changed and the nodes, never all pods.
+`app.plans.scheduling` decides, on a cluster that is kept up to date here as nodes and pods come and go. What a round has
+placed counts from then on, before it is committed: so no two rounds give away the same room.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,11 +15,10 @@ from app.kinds.node import KIND as NODES
 from app.kinds.node import Node
 from app.kinds.pod import KIND as PODS
 from app.kinds.pod import Pod, condition, is_terminal
-from app.kinds.pod_resources import requests
-from app.plans import schedule
 from app.plans.plan import Emit, Plan, Update
-from app.plans.schedule import Room, Wish
+from app.plans.scheduling import DEFAULT, Cluster, Outcome, Pending, Settings, Wish, Wishes, schedule
 from app.registry.binding import bound, with_condition
+from app.registry.codec import NAMESPACES
 from app.store import Key, Mirror
 
 TOGETHER = 64  # bindings of one write set
@@ -30,70 +30,93 @@ MOST = 2_000  # pods of one round
 class Scheduler:
     component = "default-scheduler"
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: Mirror, settings: Settings = DEFAULT) -> None:
         self._mirror = mirror
-        self._pending: dict[Key, tuple[Pod, Wish]] = {}
-        self._rooms: dict[str, Room] = {}
-        self._placed: dict[Key, tuple[str, dict[str, int]]] = {}
+        self._wishes = Wishes()
+        self._cluster = Cluster(settings)
+        self._pending: dict[Key, Pending] = {}
+        self._assumed: set[str] = (
+            set()
+        )  # UIDs of pods that were placed by the last round, and not yet seen on their nodes
         self._in_vain = 0  # pods looked at since anything changed, all without a place
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         keys: Iterable[Key] = []
         if key.kind == NODES.resource:
-            keys = self._node_changed(key.name, cast("Node | None", before), cast("Node | None", now))
+            keys = self._node_changed(key.name, cast("Node | None", now))
         if key.kind == PODS.resource:
-            keys = self._pod_changed(key, cast("Pod | None", now))
+            keys = self._pod_changed(key, cast("Pod | None", before), cast("Pod | None", now))
+        if key.kind == NAMESPACES:
+            keys = self._namespace_changed(key.name, now)
         if keys:
             self._in_vain = 0
         return keys
 
-    def _node_changed(self, name: str, before: Node | None, now: Node | None) -> Iterable[Key]:
-        if now is None:
-            self._rooms.pop(name, None)
-            return []
-        if before is not None and name in self._rooms and _offers_the_same(before, now):
-            self._rooms[name].node = now
-            return []
-        self._rooms[name] = schedule.room(now)
-        for node, needs in self._placed.values():
-            if node == name:
-                schedule.take(self._rooms, name, needs)
-        return [ROUND] if self._pending else []
+    def _node_changed(self, name: str, now: Node | None) -> Iterable[Key]:
+        changed = self._cluster.set_node(now) if now is not None else self._cluster.remove_node(name)
+        return [ROUND] if changed and self._pending else []
 
-    def _pod_changed(self, key: Key, pod: Pod | None) -> Iterable[Key]:
-        placed = self._placed.pop(key, None)
-        if placed:
-            schedule.take(self._rooms, *placed, sign=-1)
-        freed = placed is not None and (pod is None or is_terminal(pod))
-        if pod is not None and pod.spec.node_name and not is_terminal(pod):
-            self._placed[key] = (pod.spec.node_name, placed[1] if placed else requests(pod))
-            schedule.take(self._rooms, *self._placed[key])
-        if pod is not None and _is_pending(pod):
-            known = self._pending.get(key)
-            same = known is not None and known[0].spec == pod.spec
-            self._pending[key] = (pod, known[1] if known and same else schedule.wish(pod))
-            return [] if same else [ROUND]
-        self._pending.pop(key, None)
+    def _namespace_changed(self, name: str, now: Object | None) -> Iterable[Key]:
+        changed = self._cluster.set_namespace(name, now.metadata.labels if now is not None else None)
+        return [ROUND] if changed and self._pending else []
+
+    def _pod_changed(self, key: Key, before: Pod | None, now: Pod | None) -> Iterable[Key]:
+        if before is not None and (now is None or now.metadata.uid != before.metadata.uid):
+            self._pending.pop(key, None)
+            freed = self._is_gone(before.metadata.uid)
+        else:
+            freed = now is not None and is_terminal(now) and self._is_gone(now.metadata.uid)
+        if now is not None and _is_pending(now):
+            return self._waits(key, now)
+        waited = self._pending.pop(key, None)
+        if now is not None and now.spec.node_name and not is_terminal(now):
+            self._assumed.discard(now.metadata.uid)
+            self._cluster.place(now, now.spec.node_name, self._wish_of(now, waited))
         return [ROUND] if freed and self._pending else []
 
+    def _is_gone(self, uid: str) -> bool:
+        """Take a pod from its node; True if it was on one."""
+        self._assumed.discard(uid)
+        return self._cluster.unplace(uid) is not None
+
+    def _waits(self, key: Key, pod: Pod) -> Iterable[Key]:
+        known = self._pending.get(key)
+        same = known is not None and known[0].spec == pod.spec and known[0].metadata.labels == pod.metadata.labels
+        self._pending[key] = (pod, known[1] if known and same else self._wishes.of(pod))
+        return [] if same else [ROUND]
+
+    def _wish_of(self, pod: Pod, waited: Pending | None) -> Wish:
+        placed = self._cluster.placed.get(pod.metadata.uid)
+        if placed is not None:
+            return placed.wish
+        return waited[1] if waited is not None else self._wishes.of(pod)
+
     def everything(self) -> Iterable[Key]:
-        for kind in (NODES.resource, PODS.resource):
+        for kind in (NAMESPACES, NODES.resource, PODS.resource):
             for each in list(self._mirror.all(kind)):
                 self.woken(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
         return [ROUND]
 
-    def work(self, key: Key, now: datetime) -> Sequence[Work]:  # noqa: ARG002 - there is only one key
+    def work(self, _: Key, now: datetime) -> Sequence[Work]:
+        self._forget_assumed()
         pods = list(islice(self._pending.values(), MOST))
         if not pods:
             return []
-        rooms = {name: Room(each.node, dict(each.free), each.size) for name, each in self._rooms.items()}
-        outcome = schedule.schedule(pods, rooms)
+        outcome = schedule(pods, self._cluster)
+        self._cluster.forget()
+        self._assumed.update(pod.metadata.uid for pod, _ in outcome.bound)
         stamp = now.replace(microsecond=0)
         works = [_binding(outcome.bound[n : n + TOGETHER], stamp) for n in range(0, len(outcome.bound), TOGETHER)]
-        works += [each for pod, why in outcome.unbound if (each := _told(pod, why, stamp))]
+        works += [each for pod, why in outcome.unbound if (each := _told(pod, why.text(), stamp))]
         return [*works, *self._next_turn(len(pods), outcome, now)]
 
-    def _next_turn(self, looked_at: int, outcome: schedule.Outcome, now: datetime) -> Iterable[Work]:
+    def _forget_assumed(self) -> None:
+        """All of the last round is committed or refused, and what was committed has been seen: the rest did not happen."""
+        for uid in self._assumed:
+            self._cluster.unplace(uid)
+        self._assumed.clear()
+
+    def _next_turn(self, looked_at: int, outcome: Outcome, now: datetime) -> Iterable[Work]:
         """If more wait than one round looks at: those without a place go to the end of the queue, so that all have a turn."""
         if len(self._pending) <= looked_at:
             return
@@ -103,14 +126,6 @@ class Scheduler:
         self._in_vain = 0 if outcome.bound else self._in_vain + looked_at
         if self._in_vain < len(self._pending):
             yield Work(Plan(again_at=now))
-
-
-def _offers_the_same(before: Node, now: Node) -> bool:
-    return (
-        before.spec == now.spec
-        and before.status.allocatable == now.status.allocatable
-        and before.metadata.labels == now.metadata.labels
-    )
 
 
 def _is_pending(pod: Pod) -> bool:

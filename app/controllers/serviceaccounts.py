@@ -32,7 +32,7 @@ class ServiceAccountController:
     def everything(self) -> Iterable[Key]:
         return [Key(NAMESPACES.resource, "", each.metadata.name) for each in self._mirror.all(NAMESPACES.resource)]
 
-    def work(self, key: Key, now: datetime) -> Sequence[Work]:  # noqa: ARG002 - nothing here depends on the time
+    def work(self, key: Key, _: datetime) -> Sequence[Work]:
         namespace = cast("Namespace | None", self._mirror.get(key))
         there = self._mirror.get(Key(ACCOUNTS.resource, key.name, NAME))
         if there is not None or namespace is None or phase(namespace) != "Active":

@@ -22,7 +22,7 @@ class ScheduleError(ValueError):
 
 
 class Schedule(Protocol):
-    def next_after(self, moment: datetime, zone: tzinfo) -> datetime | None:
+    def next_after(self, moment: datetime, zone: tzinfo, /) -> datetime | None:
         """The first moment of the schedule after `moment`, in UTC; None if there is none for years.
 
         `zone` is the one whose clocks count, unless the schedule names its own.
@@ -162,7 +162,7 @@ class Cron:
     weekday: Field
     zone: tzinfo | None = None
 
-    def next_after(self, moment: datetime, zone: tzinfo) -> datetime | None:
+    def next_after(self, moment: datetime, zone: tzinfo, /) -> datetime | None:
         if not (self.minute.values and self.hour.values and self.month.values):
             return None  # a field of nothing but commas
         try:
@@ -297,7 +297,7 @@ class Every:
 
     delay: timedelta
 
-    def next_after(self, moment: datetime, zone: tzinfo) -> datetime | None:  # noqa: ARG002 - the same everywhere
+    def next_after(self, moment: datetime, _: tzinfo, /) -> datetime | None:
         try:
             return moment.astimezone(UTC).replace(microsecond=0) + self.delay
         except OverflowError:

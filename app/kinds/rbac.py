@@ -160,7 +160,7 @@ ROLE_COLUMNS = (
 )
 
 
-def role_row(role: Object, now: datetime) -> list[Any]:  # noqa: ARG001 - as rows are called
+def role_row(role: Object, _: datetime) -> list[Any]:
     created = role.metadata.creation_timestamp
     return [role.metadata.name, f"{created.astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if created else "<unknown>"]
 

@@ -13,11 +13,7 @@ import yaml
 
 from app.kinds.errors import ApiError, bad_request
 
-try:
-    from yaml import CSafeLoader as Loader
-except ImportError:  # PyYAML was built without libyaml
-    from yaml import SafeLoader as Loader  # type: ignore[assignment]  # the same interface, in Python
-
+Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # PyYAML may be built without libyaml
 DEEPEST = 100
 MOST_NODES = 100_000  # takes about half a second
 MOST_REPEATED = 64 * 1024  # bytes that all aliases together may stand for

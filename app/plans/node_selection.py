@@ -7,10 +7,10 @@ from app.kinds.node import Node
 
 
 def selects(selector: NodeSelector, node: Node) -> bool:
-    return any(_term(term, node) for term in selector.node_selector_terms)
+    return any(selects_term(term, node) for term in selector.node_selector_terms)
 
 
-def _term(term: NodeSelectorTerm, node: Node) -> bool:
+def selects_term(term: NodeSelectorTerm, node: Node) -> bool:
     """An empty term selects nothing (core/v1)."""
     if not term.match_expressions and not term.match_fields:
         return False

@@ -17,11 +17,8 @@ from app.plans.pod_status import Place
 from app.plans.restarts import Member, Run, roster
 
 DEFAULT_GRACE = timedelta(seconds=30)
-CUT_OFF_GRACE = timedelta(seconds=10)  # a pod is over before a replacement may start elsewhere
 LEAST_GRACE = timedelta(seconds=2)  # of a container that comes to its turn when the pod's grace is over
 LEFTOVER_GRACE = timedelta(seconds=2)  # of what runs although its pod has ended
-
-EVICTED_GRACE = timedelta(seconds=1)
 
 OVERDUE = "Pod was active on the node longer than the specified deadline"
 
@@ -71,7 +68,7 @@ class _Ending:
 
 def plan(pod: Pod, observed: Iterable[Run], now: datetime, place: Place = pod_status.NOWHERE) -> PodPlan:
     """`observed`: every run that the runtime lists for this pod, ended ones included."""
-    members = _seen_from(place, pod, roster(pod, observed, now))
+    members = _seen_from(place, pod, roster(pod, observed, now, place.past))
     if is_terminal(pod):
         stop = _stops(members, LEFTOVER_GRACE)
         return PodPlan(status=pod.status, stop=stop, remove=not stop)
@@ -79,9 +76,9 @@ def plan(pod: Pod, observed: Iterable[Run], now: datetime, place: Place = pod_st
     ending = _ending(pod, members, started_at, now, place)
     if ending:
         return _end(pod, members, ending, now, place)
-    if place.cut_off:
+    if place.cut_off is not None:
         status = pod_status.written(pod, members, _phase(members), now, place)
-        return PodPlan(status=status, stop=_stops(members, min(_grace(pod), CUT_OFF_GRACE)))
+        return PodPlan(status=status, stop=_stops(members, min(_grace(pod), place.cut_off)))
     return _continue(pod, members, started_at, now, place)
 
 
@@ -136,19 +133,21 @@ def _end(pod: Pod, members: Sequence[Member], ending: _Ending, now: datetime, pl
     status = pod_status.written(pod, members, _phase(members) if live else ending.phase, now, place)
     if not live:
         status = pod_status.closed(status, ending.reason, ending.message, now, place)
-    grace = min(ending.grace, CUT_OFF_GRACE) if place.cut_off else ending.grace
-    if first and first[0].role == "sidecar" and ending.since is not None:
+    grace = ending.grace
+    if place.cut_off is not None:
+        first, grace = live, min(grace, place.cut_off)  # there is no time for one after the other
+    elif first and first[0].role == "sidecar" and ending.since is not None:
         # All of the pod share the grace; whoever comes last still gets a moment.
         grace = min(grace, max(grace - (now - ending.since), LEAST_GRACE))
-    told = {"DeadlineExceeded": pod_events.overdue, "Evicted": pod_events.evicted}.get(ending.reason)
-    notes = (told(ending.message),) if told else ()
+    notes = (pod_events.overdue(ending.message),) if ending.reason == "DeadlineExceeded" else ()
     return PodPlan(status=status, stop=_stops(first, grace), remove=not live, notes=notes)
 
 
 def _ending(pod: Pod, members: Sequence[Member], started_at: datetime, now: datetime, place: Place) -> _Ending | None:
     grace = _grace(pod)
-    if place.evicted:
-        return _Ending(phase="Failed", grace=EVICTED_GRACE, since=None, reason="Evicted", message=place.evicted)
+    if place.ousted:
+        reason, message, longest, _ = place.ousted
+        return _Ending(phase="Failed", grace=min(grace, longest), since=None, reason=reason, message=message)
     if _is_overdue(pod, members, started_at, now):
         since = after(started_at, pod.spec.active_deadline_seconds or 0)
         return _Ending(phase="Failed", grace=grace, since=since, reason="DeadlineExceeded", message=OVERDUE)
@@ -226,11 +225,11 @@ def _blocks(member: Member, *, begun: bool) -> bool:
         return not member.has_succeeded
     if member.role != "sidecar" or (begun and member.has_started):
         return False
-    return not (member.has_started if member.container.startup_probe is None else member.is_started)
+    return not (member.has_started if member.container.startup_probe is None else member.is_started) or member.stale
 
 
 def _has_begun(members: Iterable[Member]) -> bool:
-    return any(member.role == "app" and member.runs for member in members)
+    return any(member.role == "app" and member.runs and not member.stale for member in members)
 
 
 def _phase(members: Sequence[Member]) -> str:

@@ -110,8 +110,9 @@ def overdue(why: str) -> Note:
     return Note("Normal", "DeadlineExceeded", why, "", "deadline")
 
 
-def evicted(why: str) -> Note:
-    return Note("Warning", "Evicted", why)
+def ousted(reason: str, why: str) -> Note:
+    """By its node."""
+    return Note("Warning", reason, why)
 
 
 # Probes and hooks

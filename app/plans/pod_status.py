@@ -20,8 +20,9 @@ from app.kinds.container import (
 from app.kinds.pod import HostIP, Pod, PodIP, PodStatus
 from app.kinds.pod_state import TERMINAL, has_ended
 from app.plans.probes import Health
-from app.plans.restarts import UNKNOWN_EXIT, Member, Run, failed
+from app.plans.restarts import NO_PAST, UNKNOWN_EXIT, Member, Past, Run, failed
 
+LOST_CONTACT = "The node lost contact with the API server and stopped its pods"
 OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
@@ -33,32 +34,43 @@ class Held(NamedTuple):
     until: datetime
 
 
+class Ousted(NamedTuple):
+    """Why its node has a pod end, and within which grace. `mark`: what its condition DisruptionTarget says, if it gets one."""
+
+    reason: str
+    message: str
+    grace: timedelta
+    mark: str = ""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
     """Where a pod runs, and what is known of it there.
 
     ip:       the node's.
     pod_ip:   the pod's own, if it has one.
-    cut_off:  the node has lost its lease, so nothing may run.
+    cut_off:  the node has not been heard for so long that the pod must not run: within this it has to be over.
     torn:     its sandbox is gone: what runs in it must make way for a new one.
-    evicted:  why it has to go, such as a volume that is too large.
+    ousted:   why it has to go, such as a volume that is too large.
     held, images: by container name; images are ids.
     busy:     names of containers for which something is under way already, such as a pull.
     health:   of runs with probes, by name and attempt.
     hooked:   runs whose postStart hook is not through.
+    past:     of its runs, what they do not tell themselves.
     """
 
     runtime: str = ""
     ip: str = ""
     pod_ip: str = ""
-    cut_off: bool = False
+    cut_off: timedelta | None = None
     torn: bool = False
-    evicted: str = ""
+    ousted: Ousted | None = None
     held: Mapping[str, Held] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)
     busy: Container[str] = ()
     health: Mapping[tuple[str, int], Health] = field(default_factory=dict)
     hooked: Container[tuple[str, int]] = ()
+    past: Past = NO_PAST
 
 
 NOWHERE = Place()
@@ -98,8 +110,9 @@ def written(pod: Pod, members: Sequence[Member], phase: str, now: datetime, plac
 
 def closed(status: PodStatus, reason: str, message: str, now: datetime, place: Place) -> PodStatus:
     """The status of a pod that has just ended, with why, and with a mark if it is not its own fault."""
-    if place.cut_off and status.phase == "Failed":
-        status = replace(status, conditions=with_condition(status.conditions, _disrupted(now)))
+    mark = place.ousted.mark if place.ousted else LOST_CONTACT if place.cut_off is not None else ""
+    if mark and status.phase == "Failed":
+        status = replace(status, conditions=with_condition(status.conditions, _disrupted(mark, now)))
     return replace(status, reason=reason or status.reason, message=message or status.message)
 
 
@@ -156,7 +169,7 @@ def _state(pod: Pod, member: Member, phase: str, now: datetime, place: Place) ->
         if last is not None and member.next_at is not None and member.next_at > now:
             return _waiting("CrashLoopBackOff", _backing_off(pod, member))
     begun = [run for run in member.runs if run.state == "exited"]
-    if begun:
+    if begun and not (member.role == "init" and member.stale and member.next_at):
         return ContainerState(terminated=_terminated(begun[-1], place))
     return _about_to_start(pod)
 
@@ -285,12 +298,12 @@ def _condition(kind: str, names: Sequence[str], reason: str, what: str) -> Condi
     return Condition(type=kind, status="False", reason=reason, message=f"containers with {what}: [{' '.join(names)}]")
 
 
-def _disrupted(now: datetime) -> Condition:
+def _disrupted(why: str, now: datetime) -> Condition:
     return Condition(
         type="DisruptionTarget",
         status="True",
         reason="TerminationByKubelet",
-        message="The node lost contact with the API server and stopped its pods",
+        message=why,
         last_transition_time=now.replace(microsecond=0),
     )
 

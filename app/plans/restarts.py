@@ -5,7 +5,9 @@ forgotten is read back from the pod's own status.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Container as Having
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
 
@@ -45,6 +47,7 @@ class Member(NamedTuple):
     policy:  Always, OnFailure or Never, as it holds for this container.
     health:  of its last run, as far as that goes on.
     hooked:  its last run goes on, but its postStart hook is not through: so it has not really started.
+    stale:   its last run was in a sandbox that the pod has lost since.
     """
 
     container: Container
@@ -54,6 +57,7 @@ class Member(NamedTuple):
     policy: str = "Always"
     health: Health = WELL
     hooked: bool = False
+    stale: bool = False
 
     @property
     def last(self) -> Run | None:
@@ -95,15 +99,45 @@ def failed(run: Run) -> bool:
     return run.state == "exited" and run.exit_code != 0
 
 
-def roster(pod: Pod, observed: Iterable[Run], now: datetime) -> tuple[Member, ...]:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Past:
+    """What runs do not tell of themselves.
+
+    condemned: those that their probes gave up on, which another follows whatever they ended with.
+    lost:      by container, the last attempt that was in a sandbox that is gone.
+    """
+
+    condemned: Having[tuple[str, int]] = ()
+    lost: Mapping[str, int] = field(default_factory=dict)
+
+
+NO_PAST = Past()
+
+
+def roster(pod: Pod, observed: Iterable[Run], now: datetime, past: Past = NO_PAST) -> tuple[Member, ...]:
     """Every container of the pod with all that is known of its runs: init containers first, in order."""
     runs = _recalled(pod.status, observed, now)
-    return tuple(
-        Member(container, role, known, _next_at(policy, known), policy)
-        for container, role in _roles(pod)
-        for policy in (_policy(pod, container, role),)
-        for known in (runs.get(container.name, ()),)
-    )
+    members = []
+    begun_again: datetime | None = None  # when the last init container did that was begun again
+    for container, role in _roles(pod):
+        known, policy = runs.get(container.name, ()), _policy(pod, container, role)
+        stale = bool(known) and _is_stale(known[-1], past, begun_again)
+        members.append(Member(container, role, known, _next_at(role, policy, known, past, stale), policy, stale=stale))
+        if role == "init" and known and known[-1].attempt and not stale:
+            begun_again = max(filter(None, (begun_again, known[-1].started_at)), default=None)
+    return tuple(members)
+
+
+def _is_stale(last: Run, past: Past, begun_again: datetime | None) -> bool:
+    """Also if nobody remembers the loss: then what comes before it has begun after it."""
+    if last.attempt <= past.lost.get(last.name, -1):
+        return True
+    return begun_again is not None and last.started_at is not None and _second(last.started_at) < _second(begun_again)
+
+
+def _second(at: datetime) -> datetime:
+    """As precise as a pod's status is."""
+    return at.replace(microsecond=0)
 
 
 def _roles(pod: Pod) -> Iterator[tuple[Container, Role]]:
@@ -119,11 +153,13 @@ def _policy(pod: Pod, container: Container, role: Role) -> str:
     return "OnFailure" if role == "init" and policy == "Always" else policy
 
 
-def _next_at(policy: str, runs: Sequence[Run]) -> datetime | None:
+def _next_at(role: Role, policy: str, runs: Sequence[Run], past: Past, stale: bool) -> datetime | None:
     if not runs or runs[-1].state != "exited" or policy == "Never":
         return None
     last = runs[-1]
-    if policy == "OnFailure" and not failed(last):
+    if role == "init" and stale:  # a new sandbox begins with all of them, at once
+        return last.finished_at or last.started_at
+    if policy == "OnFailure" and not failed(last) and (last.name, last.attempt) not in past.condemned:
         return None
     ended_at = last.finished_at or last.started_at
     return ended_at + backoff(runs) if ended_at else None

@@ -5,7 +5,8 @@ from collections.abc import Awaitable, Callable
 from app.kinds import errors
 from app.kinds.base import Kind, Object
 from app.kinds.errors import ApiError
-from app.registry.objects import Answer, Registry, Terms, create, edit
+from app.registry.objects import Answer, Registry, create, edit
+from app.registry.versions import Terms
 
 _TRIES = 8
 Change = Callable[[Object | None], Object]

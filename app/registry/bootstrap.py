@@ -17,7 +17,8 @@ from app.plans.access import beyond
 from app.registry import default_roles
 from app.registry.actions import kind_of
 from app.registry.codec import decode, key_of, write_of
-from app.registry.objects import Registry, new
+from app.registry.objects import Registry
+from app.registry.versions import new
 from app.store import Conflict, Head, Key, Write
 
 _TRIES = 8

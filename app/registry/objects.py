@@ -8,33 +8,28 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from secrets import choice
-from typing import Any, cast
-from uuid import uuid4
 
 import msgspec
 
 from app.kinds import errors
-from app.kinds.base import Kind, Object, ObjectMeta
+from app.kinds.base import Kind, Object
 from app.kinds.errors import ApiError, Cause
 from app.kinds.features import USUAL, Features
-from app.kinds.managed_fields import Writer, after_create, after_update, is_same, with_entries
-from app.kinds.metadata import validate_metadata, validate_metadata_update
+from app.kinds.managed_fields import Writer
 from app.kinds.namespace import KIND as NAMESPACE
 from app.kinds.pod import Pod
-from app.kinds.pod_defaults import as_sent
 from app.kinds.resourcequota import KIND as QUOTA
-from app.plans.admission import NO_RULES, Rules, completed, judged
+from app.plans.admission import judged
 from app.plans.plan import Update
 from app.registry import deletion
 from app.registry.admission import Admission
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
 from app.registry.gangs import Gangs
 from app.registry.policy import Policy
+from app.registry.versions import USUAL_TERMS, Terms, check_identity, new, revised
 from app.store import Conflict, Head, Key, Store, Write, guard
 from app.store.feed import versioned
 
-_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: Kubernetes' own choice
 _TRIES = 8
 Edit = Callable[[Object], Object]
 
@@ -69,11 +64,6 @@ class Answer:
 
     body: bytes
     warnings: tuple[str, ...] = ()
-
-
-def random_name(prefix: str) -> str:
-    """What generateName asks for: the prefix, cut to 58 characters, and five random ones."""
-    return prefix[:58] + "".join(choice(_ALPHABET) for _ in range(5))
 
 
 async def find(registry: Registry, kind: Kind, namespace: str, name: str) -> Head:
@@ -130,55 +120,11 @@ async def _admitted(
     return made, judged(kind.resource, made, rules)
 
 
-def new(
-    kind: Kind, namespace: str, obj: Object, now: datetime, rules: Rules = NO_RULES, by: Writer | None = None
-) -> Object:
-    """The object as it will be stored, or a 422 with every cause."""
-    if obj.metadata.resource_version:
-        raise errors.bad_request("resourceVersion should not be set on objects to be created")
-    _check_namespace(kind, namespace, obj.metadata)
-    given = obj
-    if isinstance(obj, Pod):
-        obj = completed(_within(obj, namespace), rules)
-    sent = obj.metadata
-    metadata = msgspec.structs.replace(
-        sent,
-        name=sent.name or (random_name(sent.generate_name) if sent.generate_name else ""),
-        namespace=namespace if kind.namespaced else "",
-        uid=str(uuid4()),
-        creation_timestamp=now,
-        deletion_timestamp=None,
-        deletion_grace_period_seconds=None,
-        generation=0,
-        self_link="",
-        managed_fields=None,
-    )
-    drafted = kind.prepare(msgspec.structs.replace(obj, metadata=metadata))
-    made: Object = kind.on_create(drafted, now)
-    if by is not None:  # owns what it sent and its defaults, not what admission and the kind have added
-        own = as_sent(kind.prepare(given), given) if isinstance(given, Pod) else drafted
-        made = with_entries(made, after_create(kind, own, given.metadata.managed_fields, by))
-    causes = validate_metadata(made.metadata, namespaced=kind.namespaced, name_format=kind.name_format)
-    _refuse(kind, made, causes + kind.validate(made))
-    return made
-
-
-def _check_namespace(kind: Kind, namespace: str, sent: ObjectMeta) -> None:
-    if kind.namespaced and sent.namespace and sent.namespace != namespace:
-        raise errors.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-
-
 def _as_asked(made: Object, given: Object) -> Object:
     """What to warn its client of: not of what admission has added to a pod."""
     if isinstance(made, Pod) and isinstance(given, Pod):
         return msgspec.structs.replace(made, spec=given.spec)
     return made
-
-
-def _within(pod: Pod, namespace: str) -> Pod:
-    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))
 
 
 async def _store_new(registry: Registry, kind: Kind, obj: Object, charged: Sequence[Update], dry_run: bool) -> bytes:
@@ -247,21 +193,8 @@ async def update(
     return await edit(registry, kind, namespace, name, lambda _: sent, terms)
 
 
-@dataclass(frozen=True, kw_only=True)
-class Terms:
-    """Whether an edit is of the status, who is on record for it, which object it is for, and whether it is only for show.
-
-    A `uid` that is not the object's is a conflict. One that the edit itself would set is a change that is not allowed.
-    """
-
-    status: bool = False
-    by: Writer | None = None
-    uid: str = ""
-    dry_run: bool = False
-
-
 async def edit(
-    registry: Registry, kind: Kind, namespace: str, name: str, change: Edit, terms: Terms = Terms()
+    registry: Registry, kind: Kind, namespace: str, name: str, change: Edit, terms: Terms = USUAL_TERMS
 ) -> Answer:
     """Apply `change` to the newest version. If what it returns names no resourceVersion, a conflict is tried again."""
     for _ in range(_TRIES):
@@ -269,76 +202,16 @@ async def edit(
         old = decode(kind, head)
         check_preconditions(kind, old, Preconditions(uid=terms.uid))
         sent = await registry.gangs.fitted(namespace, change(old), old)
-        _check_identity(kind, sent, old)
+        check_identity(kind, sent, old)
         try:
             made = revised(kind, sent, old, terms)
             await registry.gangs.check_update(made, old)
             await registry.admission.check_update(made)
             body = await _store_next(registry, kind, old, made, terms.dry_run)
             return Answer(body, () if terms.status else tuple(kind.warnings(made, old)))
-        except Conflict:  # somebody was quicker; a client that pinned a version is told by _check_identity
+        except Conflict:  # somebody was quicker; a client that pinned a version is told by check_identity
             continue
     raise errors.conflict(kind.resource, name)
-
-
-def _check_identity(kind: Kind, sent: Object, old: Object) -> None:
-    meta = sent.metadata
-    if meta.name and meta.name != old.metadata.name:
-        raise errors.bad_request(
-            f"the name of the object ({meta.name}) does not match the name on the URL ({old.metadata.name})"
-        )
-    if meta.namespace and meta.namespace != old.metadata.namespace:
-        raise errors.bad_request(
-            "the namespace of the provided object does not match the namespace sent on the request"
-        )
-    if meta.resource_version and meta.resource_version != old.metadata.resource_version:
-        raise errors.conflict(kind.resource, old.metadata.name)
-
-
-def revised(kind: Kind, sent: Object, old: Object, terms: Terms) -> Object:
-    """The next version of `old`, or a 422 with every cause."""
-    entries = sent.metadata.managed_fields
-    meta = _next_metadata(sent.metadata, old.metadata)
-    sent = kind.prepare(msgspec.structs.replace(sent, metadata=meta))
-    made: Object = _next_status(sent, old) if terms.status else kind.on_update(sent, old)
-    if terms.by is not None:
-        touched = made if terms.status else _without_status(kind, sent, old)
-        entries = after_update(kind, touched, old, entries, terms.by)
-        made = made if made == old and is_same(entries, old.metadata.managed_fields) else with_entries(made, entries)
-    causes = validate_metadata(made.metadata, namespaced=kind.namespaced, name_format=kind.name_format)
-    causes += validate_metadata_update(made.metadata, old.metadata)
-    causes += kind.validate_status(made, old) if terms.status else kind.validate(made) + kind.validate_update(made, old)
-    _refuse(kind, made, causes)
-    return made
-
-
-def _next_metadata(sent: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
-    """What the server owns stays; what the client left out of its identity is filled in."""
-    return msgspec.structs.replace(
-        sent,
-        name=old.name,
-        namespace=old.namespace,
-        uid=sent.uid or old.uid,
-        generate_name=old.generate_name,
-        creation_timestamp=sent.creation_timestamp or old.creation_timestamp,
-        deletion_timestamp=old.deletion_timestamp,
-        deletion_grace_period_seconds=old.deletion_grace_period_seconds,
-        generation=old.generation,
-        resource_version=old.resource_version,
-        self_link="",
-        managed_fields=old.managed_fields,
-    )
-
-
-def _next_status(sent: Object, old: Object) -> Object:
-    """A status write keeps labels and annotations, and everything else as it was."""
-    meta = msgspec.structs.replace(old.metadata, labels=sent.metadata.labels, annotations=sent.metadata.annotations)
-    return msgspec.structs.replace(old, metadata=meta, status=cast("Any", sent).status)  # only kinds with one come here
-
-
-def _without_status(kind: Kind, sent: Object, old: Object) -> Object:
-    """What was sent, but for a status that an update does not touch."""
-    return msgspec.structs.replace(sent, status=cast("Any", old).status) if kind.has_status else sent
 
 
 async def _store_next(registry: Registry, kind: Kind, old: Object, made: Object, dry_run: bool) -> bytes:
@@ -348,11 +221,6 @@ async def _store_next(registry: Registry, kind: Kind, old: Object, made: Object,
         return versioned(write.body, write.expected)
     revision = (await registry.store.commit([write]))[0]
     return versioned(write.body, revision)
-
-
-def _refuse(kind: Kind, obj: Object, causes: list[Cause]) -> None:
-    if causes:
-        raise errors.unprocessable(kind.name, kind.group, obj.metadata.name, causes)
 
 
 async def rewrite(registry: Registry, kind: Kind, namespace: str, name: str, change: Edit) -> Answer:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from app.runtimes.base import Runtime
 
-RuntimeName = Literal["process", "cri", "simulated"]
+RuntimeName = Literal["process", "cri", "docker", "simulated"]
 CONTAINERD = "unix:///run/containerd/containerd.sock"
 
 
@@ -35,6 +35,10 @@ def make_runtime(
         from app.runtimes.cri import CriRuntime
 
         return CriRuntime(endpoint or CONTAINERD, state_dir / "cri", node)
+    if name == "docker":
+        from app.runtimes.docker import DockerRuntime, usual_endpoint
+
+        return DockerRuntime(endpoint or usual_endpoint(), state_dir / "docker", node)
     from app.runtimes import cgroup_roots
     from app.runtimes.process import ProcessRuntime
 

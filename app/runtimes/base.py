@@ -149,11 +149,15 @@ class ContainerStatus:
 
 
 class ContainerUsage(NamedTuple):
-    """What a running container uses: CPU time in nanoseconds since it started, and bytes of memory now."""
+    """What a running container uses: CPU time in nanoseconds since it started, and bytes of memory and disk now.
+
+    Of disk what it has written outside of volumes, log included, as far as that is known cheaply.
+    """
 
     key: ContainerKey
     cpu: int
     memory: int
+    disk: int = 0
 
 
 class LogChunk(NamedTuple):
@@ -243,7 +247,10 @@ class Pipe(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeInfo:
-    """What a runtime is and can do; `name` and `version` end up in the Node's containerRuntimeVersion."""
+    """What a runtime is and can do; `name` and `version` end up in the Node's containerRuntimeVersion.
+
+    `store`: a folder on the disk that images fill, if it is told.
+    """
 
     name: str
     version: str
@@ -256,6 +263,7 @@ class RuntimeInfo:
     security: bool = False  # users, capabilities, a read-only root
     seccomp: bool = False  # seccomp profiles, a default one among them
     terminals: bool = False  # `tty` works
+    store: str = ""
 
 
 class Runtime(Protocol):

@@ -12,11 +12,13 @@ from weakref import WeakValueDictionary
 
 from cri_api.v1 import api_pb2 as pb
 
-from app.runtimes import cri_config, exec_processes
-from app.runtimes.base import ContainerKey, StartError, Unsupported
+from app.runtimes import engine_config, exec_processes
+from app.runtimes.base import ContainerKey, Session, StartError, Unsupported
+from app.runtimes.cri_attach import DivertedSession
 from app.runtimes.cri_containers import Containers
-from app.runtimes.cri_engine import Engine, EngineError
+from app.runtimes.cri_engine import Engine
 from app.runtimes.cri_streams import StreamSession, connect
+from app.runtimes.engine_errors import EngineError
 
 KILLED_WITHIN = (0.0, 0.05, 0.1, 0.2, 0.4)  # seconds between looks for a process that is only about to begin
 
@@ -52,20 +54,21 @@ class Commands:
         session.hang_up = lambda: self._kill(begun, known.id)
         return session
 
-    async def attach(self, key: ContainerKey) -> StreamSession:
+    async def attach(self, key: ContainerKey) -> Session:
         known = await self._containers.find(key)
         if known is None:
             raise Unsupported(f'container "{key.name}" is not there')
         try:
             found = (await self._containers.ask(known.id)).status
-            tty, stdin = (found.annotations.get(name) == "True" for name in (cri_config.TTY, cri_config.STDIN))
+            tty, stdin = (found.annotations.get(name) == "True" for name in (engine_config.TTY, engine_config.STDIN))
             request = pb.AttachRequest(container_id=known.id, tty=tty, stdin=stdin, stdout=True, stderr=not tty)
             url = (await self._engine.ask(request, pb.AttachResponse)).url
         except EngineError as error:
             raise Unsupported(error.details) from error
         session = await connect(url, stdin=stdin, tty=tty)
         session.ended_with = lambda: self._code(key)
-        return session
+        outputs = self._containers.outputs
+        return DivertedSession(session, outputs.folder(key)) if outputs.is_diverted(key) else session
 
     async def _code(self, key: ContainerKey) -> int:
         status = await self._containers.ended(key)

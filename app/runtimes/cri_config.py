@@ -1,19 +1,11 @@
-"""What an engine is told about a pod and a container, from what the agent tells the cri runtime. Nothing is asked here.
-
-Labels say which agent, pod and container it is: any later agent of the node finds all that its predecessors made.
-"""
+"""What an engine is told about a pod and a container, from what the agent tells the cri runtime. Nothing is asked here."""
 
 from pathlib import Path
 
 from cri_api.v1 import api_pb2 as pb
 
 from app.runtimes.base import ContainerKey, ContainerSpec, Limits, SandboxSpec, Security
-
-NODE, POD, CONTAINER = "jobplane.dev/node", "jobplane.dev/pod-uid", "jobplane.dev/container"
-TTY, STDIN = "jobplane.dev/tty", "jobplane.dev/stdin"
-PERIOD = 100_000  # microseconds over which CPU time is shared out
-LEAST_QUOTA, LEAST_SHARES = 1000, 2  # what the kernel takes
-ENDS_FIRST = 1000  # the oom_score_adj of what asks for nothing, as Kubernetes has it for BestEffort pods
+from app.runtimes.engine_config import CONTAINER, ENDS_FIRST, NODE, PERIOD, POD, STDIN, TTY, quota, shares
 
 # What no container but a privileged one sees, or writes to; Kubernetes' own list.
 MASKED = (
@@ -88,8 +80,8 @@ def key(labels: dict[str, str], attempt: int) -> ContainerKey:
 def resources(limits: Limits) -> pb.LinuxContainerResources:
     found = pb.LinuxContainerResources(memory_limit_in_bytes=limits.memory or 0)
     if limits.cpu is not None:
-        found.cpu_period, found.cpu_quota = PERIOD, max(LEAST_QUOTA, limits.cpu * PERIOD // 1000)
-    found.cpu_shares = max(LEAST_SHARES, (limits.cpu_request or 0) * 1024 // 1000)
+        found.cpu_period, found.cpu_quota = PERIOD, quota(limits.cpu)
+    found.cpu_shares = shares(limits)
     if limits == Limits():
         found.oom_score_adj = ENDS_FIRST
     return found

@@ -5,19 +5,26 @@ EngineError with the words that a kubelet would show.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from typing import TypeVar
 
+import grpc
 import grpc.aio
 from google.protobuf.message import Message
 
+from app.runtimes.cri_line import Line
+from app.runtimes.engine_errors import EngineError
+
 TIMEOUT = 120.0  # seconds for what should take less than one; an engine under load takes its time
-AT_ONCE = 16  # questions of one sort, at a time
 _SERVICE = "/runtime.v1."
 _OF_IMAGES = frozenset({"ListImages", "ImageStatus", "PullImage", "RemoveImage", "ImageFsInfo"})
 _AWAY = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
-_STARTING = "server is not initialized yet"  # as containerd puts it in its first second
+_LATER = (  # as containerd puts it
+    "server is not initialized yet",  # in its first second
+    "is reserved for",  # an agent that died had asked for the same
+    "in starting state",  # likewise
+)
 _OPTIONS = (
     ("grpc.max_receive_message_length", 16 * 1024 * 1024),  # thousands of containers in a list
     ("grpc.initial_reconnect_backoff_ms", 100),
@@ -28,15 +35,6 @@ _OPTIONS = (
 )
 
 M = TypeVar("M", bound=Message)
-T = TypeVar("T")
-
-
-class EngineError(Exception):
-    """What the engine refused: `code` as Go names it, such as NotFound, and `details` in its own words."""
-
-    def __init__(self, code: str, details: str) -> None:
-        super().__init__(f"rpc error: code = {code} desc = {details}")
-        self.code, self.details = code, details
 
 
 class Engine:
@@ -45,6 +43,8 @@ class Engine:
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint if "://" in endpoint else f"unix://{endpoint}"
         self._channel = grpc.aio.insecure_channel(self.endpoint, options=_OPTIONS)
+        self._line = Line(self.endpoint.removeprefix("unix:"))
+        self._holding = asyncio.get_running_loop().create_task(self._hold())
 
     async def ask(self, request: Message, answer: type[M], timeout: float | None = TIMEOUT) -> M:  # noqa: ASYNC109 - a deadline that the engine is told
         """The method is named by the request. Raises ConnectionError, EngineError."""
@@ -72,31 +72,26 @@ class Engine:
         finally:
             call.cancel()
 
-    async def each(self, questions: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-        """The answers to many questions, some at a time."""
-        slots = asyncio.Semaphore(AT_ONCE)
-
-        async def one(question: Coroutine[Any, Any, T]) -> T:
-            async with slots:
-                return await question
-
-        return await asyncio.gather(*map(one, questions))
-
     async def close(self) -> None:
+        self._holding.cancel()
+        await asyncio.gather(self._holding, return_exceptions=True)
+        self._line.close()
         await self._channel.close()
+
+    async def _hold(self) -> None:
+        """Each connection, as soon as there is one."""
+        while True:
+            state = self._channel.get_state()
+            if state is grpc.ChannelConnectivity.READY:
+                with suppress(OSError):  # it is gone again, or no socket of this machine
+                    self._line.hold()
+            await self._channel.wait_for_state_change(state)
 
     def _meaning(self, error: grpc.aio.AioRpcError) -> Exception:
         code, details = error.code().name, error.details() or ""
-        if code in _AWAY or _STARTING in details:
+        if code in _AWAY:
             return ConnectionError(f"the container engine at {self.endpoint} does not answer: {details}")
-        return EngineError(code.title().replace("_", ""), details)
-
-
-@contextmanager
-def unless_gone() -> Iterator[None]:
-    """What no longer exists needs nothing done to it."""
-    try:
-        yield
-    except EngineError as error:
-        if error.code != "NotFound":
-            raise
+        if any(text in details for text in _LATER):
+            return ConnectionError(f"the container engine at {self.endpoint} cannot do it yet: {details}")
+        code = code.title().replace("_", "")
+        return EngineError(code, details, f"rpc error: code = {code} desc = {details}")

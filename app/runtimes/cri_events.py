@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 from cri_api.v1 import api_pb2 as pb
 
 from app.runtimes.base import Unsupported
-from app.runtimes.cri_engine import Engine, EngineError
+from app.runtimes.cri_engine import Engine
+from app.runtimes.engine_errors import EngineError
 
 _BY_CRI = "/runtime.v1.RuntimeService/GetContainerEvents"
 _BY_CONTAINERD = "/containerd.services.events.v1.Events/Subscribe"

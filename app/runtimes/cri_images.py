@@ -6,7 +6,8 @@ import re
 from cri_api.v1 import api_pb2 as pb
 
 from app.runtimes.base import Image, Login, PullError
-from app.runtimes.cri_engine import Engine, EngineError
+from app.runtimes.cri_engine import Engine
+from app.runtimes.engine_errors import EngineError
 
 _PATH = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
 _HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:]+\])(?::\d+)?"
@@ -20,6 +21,12 @@ _REASONS = ("RegistryUnavailable", "SignatureValidationFailed")
 async def images(engine: Engine) -> list[Image]:
     found = await engine.ask(pb.ListImagesRequest(), pb.ListImagesResponse)
     return [Image(each.id, (*each.repo_tags, *each.repo_digests), each.size, _user(each)) for each in found.images]
+
+
+async def store(engine: Engine) -> str:
+    """The folder of the disk that images fill; empty if the engine does not tell."""
+    found = await engine.ask(pb.ImageFsInfoRequest(), pb.ImageFsInfoResponse)
+    return next((each.fs_id.mountpoint for each in found.image_filesystems), "")
 
 
 async def pull(engine: Engine, image: str, login: Login | None) -> str:

@@ -9,9 +9,11 @@ from cri_api.v1 import api_pb2 as pb
 
 from app.runtimes import cri_config
 from app.runtimes.base import CreateError, Sandbox, SandboxSpec, Unsupported
-from app.runtimes.cri_config import NODE, POD
-from app.runtimes.cri_engine import Engine, EngineError, unless_gone
-from app.runtimes.cri_files import Files
+from app.runtimes.cri_engine import Engine
+from app.runtimes.engine_config import NODE, POD
+from app.runtimes.engine_containers import answers
+from app.runtimes.engine_errors import GONE, EngineError, unless_gone
+from app.runtimes.engine_files import Files
 
 
 class Sandboxes:
@@ -46,9 +48,9 @@ class Sandboxes:
         return made.pod_sandbox_id
 
     async def standing(self) -> list[Sandbox]:
-        found = [each for each in await self._list({}) if each.state == pb.SANDBOX_READY]
-        ips = await self._engine.each([self._ip(each.id) for each in found])
-        return [Sandbox(each.labels[POD], ip) for each, ip in zip(found, ips, strict=True)]
+        found = [one for one in await self._list({}) if one.state == pb.SANDBOX_READY]
+        ips = await answers([self._ip(one.id) for one in found])
+        return [Sandbox(one.labels[POD], ip) for one, ip in zip(found, ips, strict=True)]
 
     async def uids(self) -> set[str]:
         """Pods that have a sandbox, be it a dead one."""
@@ -97,7 +99,7 @@ class Sandboxes:
         try:
             found = (await self._status(id_)).status
         except EngineError as error:
-            if error.code != "NotFound":
+            if error.code != GONE:
                 raise
             return ""
         return "" if _shares_network(found) else found.network.ip

@@ -6,28 +6,24 @@ from typing import Literal
 from cri_api.v1 import api_pb2 as pb
 
 from app.runtimes.base import ContainerKey, ContainerStatus
+from app.runtimes.engine_status import LOST, UNKNOWN, start_code
 
-UNKNOWN = "ContainerStatusUnknown"
-LOST = "the container engine does not know how the container ended"
-MISSING, NOT_EXECUTABLE, NOT_STARTED = 127, 126, 128
-_MISSING = ("executable file not found", "no such file or directory")
-_NOT_EXECUTABLE = ("permission denied", "exec format error", "is a directory")
+_UNMADE = "failed to create containerd task"  # and what was not made was not started
+# By an end of containerd or of its client.
+_CUT_SHORT = ("already exists", "context canceled", "signal: killed", "ttrpc: closed")
 
 
-def start_code(message: str) -> int:
-    """The exit code of what could not be started, by what the engine says about it."""
-    if any(text in message for text in _MISSING):
-        return MISSING
-    if any(text in message for text in _NOT_EXECUTABLE):
-        return NOT_EXECUTABLE
-    return NOT_STARTED
+def never_began(message: str) -> bool:
+    """Whether a container could not be started for a reason that is the engine's alone, and so may be made anew."""
+    return _UNMADE in message and any(text in message for text in _CUT_SHORT)
 
 
 def status_of(key: ContainerKey, found: pb.ContainerStatus, last_words: str) -> ContainerStatus:
     """`last_words`: its termination message."""
     state: Literal["created", "running", "exited"] = "exited"
-    if found.state in (pb.CONTAINER_CREATED, pb.CONTAINER_RUNNING):
-        state = "created" if found.state == pb.CONTAINER_CREATED else "running"
+    may_begin = found.state == pb.CONTAINER_CREATED or (found.reason == "StartError" and never_began(found.message))
+    if may_begin or found.state == pb.CONTAINER_RUNNING:
+        state = "created" if may_begin else "running"
         return ContainerStatus(key=key, state=state, id=found.id, started_at=moment(found.started_at))
     reason, message = _reason(found), found.message
     if reason == UNKNOWN:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from app.runtimes.base import StartError, Unsupported
-from app.runtimes.cri_status import start_code
+from app.runtimes.engine_status import start_code
 from app.runtimes.spdy import Data, Decoder, Encoder, GoAway, Ping, Reset
 
 PROTOCOL = "v4.channel.k8s.io"

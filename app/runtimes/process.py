@@ -13,14 +13,13 @@ PWD to the environment; where /bin/sh is bash, also `_` and SHLVL.
 """
 
 import asyncio
-import fcntl
 import logging
 import os
 import shutil
 import signal
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -52,35 +51,15 @@ from app.runtimes.base import (
 from app.runtimes.cgroup import Cgroups
 from app.runtimes.hints import Hints
 from app.runtimes.process_attach import Attached
+from app.runtimes.process_container import NOT_YET, Container
 from app.runtimes.process_files import Folder, checked
-from app.runtimes.process_launch import Launch
 from app.runtimes.process_logs import SHARE, Follower, Log
-from app.runtimes.process_table import Identity, Process
+from app.runtimes.process_table import Identity
 
 VERSION = "1.0"
 HOME = ".home"  # a pod's own folder; no container can have a name with a dot in front
-KILL_AGAIN = 1.0  # seconds between one SIGKILL and the next
-_NOT_YET = 0.005  # seconds between looks for the first signs of a process that was just started
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(eq=False, kw_only=True, slots=True)
-class _Container:
-    folder: Folder
-    log: Log
-    status: ContainerStatus
-    shim: Identity | None = None
-    pidfd: int = -1
-    ended: asyncio.Event = field(default_factory=asyncio.Event)
-    process: Process | None = None
-    cgroups: Sequence[Path] = ()
-    commands: "set[process_sessions.Command]" = field(default_factory=set)
-
-    def first(self) -> Process | None:
-        """The container's first process, once it has said who it is; looked up once."""
-        self.process = self.process or self.folder.main()
-        return self.process
 
 
 class ProcessRuntime(Imageless):
@@ -94,13 +73,13 @@ class ProcessRuntime(Imageless):
         self._loop = asyncio.get_running_loop()
         self._root = root.resolve()
         self._cgroups = cgroups
-        self._setsid = _found("setsid")
+        self._setsid = process_launch.program("setsid")
         self._bubblewrap = bubblewrap
         self._agent = process_rights.Agent.here()
         self._boot = process_table.boot_id()
-        self._pods: dict[str, dict[ContainerKey, _Container]] = {}
+        self._pods: dict[str, dict[ContainerKey, Container]] = {}
         self._events, self._logged = Hints(), Hints()
-        self._lock = _lock(self._root)
+        self._lock = process_files.lock(self._root)
         process_launch.keep_files_private()
         self._follower = Follower(self._logged.add)
         for name in os.listdir(self._root):
@@ -156,8 +135,8 @@ class ProcessRuntime(Imageless):
 
     async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool = False) -> Session:
         container = self._running(key)
-        main = await self._main(container)
-        target = await self._target(container, main)
+        main = await container.main()
+        target = await container.target(main)
         if main is None or target is None or container.shim is None:
             raise StartError("the container is not running")
         if target != main.pid:
@@ -181,23 +160,14 @@ class ProcessRuntime(Imageless):
         container = self._container(key)
         if container is None or container.ended.is_set():
             return
-        if grace > timedelta():
-            main = await self._main(container)
-            target = await self._target(container, main)
-            if target:
-                process_table.kill(target, signal.SIGTERM)
-            if await _ends(container, grace.total_seconds()):
-                if main:
-                    process_table.kill_session(main.pid)
-                return
-        await self._kill(container)
+        await container.stop(grace)
 
     async def remove_sandbox(self, pod_uid: str) -> None:
         pod = self._pods.get(pod_uid)
         if pod is None:
             return
         while alive := [container for container in pod.values() if not container.ended.is_set()]:
-            await asyncio.gather(*map(self._kill, alive))
+            await asyncio.gather(*(container.kill() for container in alive))
         self._pods.pop(pod_uid, None)
         gone = self._root / f".gone-{pod_uid}"
         with suppress(FileNotFoundError):
@@ -216,7 +186,7 @@ class ProcessRuntime(Imageless):
 
     async def usage(self) -> Sequence[ContainerUsage]:
         running = [
-            process_usage.Running(container.folder.key, main.pid, container.cgroups)
+            process_usage.Running(container.folder.key, main.pid, container.cgroups, container.folder.path)
             for pod in self._pods.values()
             for container in pod.values()
             if not container.ended.is_set() and (main := container.first())
@@ -261,14 +231,22 @@ class ProcessRuntime(Imageless):
         """Takes over pods that are on disk but not known, and forgets known ones that are not on disk."""
         found = set(process_files.pods(self._root))
         for pod_uid in found - self._pods.keys():
-            keys = process_files.containers(self._root, pod_uid)
-            self._pods[pod_uid] = {key: self._adopted(Folder(self._root, key)) for key in keys}
+            folders = [Folder(self._root, key) for key in process_files.containers(self._root, pod_uid)]
+            self._pods[pod_uid] = {folder.key: self._adopted(folder) for folder in folders if self._was_let_go(folder)}
         for pod_uid in self._pods.keys() - found:
             for container in self._pods.pop(pod_uid).values():
                 self._unwatch(container)
                 container.ended.set()
 
-    def _adopted(self, folder: Folder) -> _Container:
+    def _was_let_go(self, folder: Folder) -> bool:
+        """If not, an agent died while it was starting this one, and nothing is left: the next start is the first."""
+        if folder.was_let_go():
+            return True
+        shutil.rmtree(folder.path, ignore_errors=True)
+        cgroup.remove(self._cgroups_of(folder))
+        return False
+
+    def _adopted(self, folder: Folder) -> Container:
         process_sessions.end_leftovers(folder)
         shim = folder.shim()
         pidfd = self._held(shim) if shim else -1  # before the code is read: a code may come at any time
@@ -301,7 +279,7 @@ class ProcessRuntime(Imageless):
 
     # Starts and ends
 
-    def _start(self, folder: Folder, spec: ContainerSpec) -> _Container:
+    def _start(self, folder: Folder, spec: ContainerSpec) -> Container:
         """Raises StartError; then nothing runs."""
         home = self._root / spec.key.pod_uid / HOME
         shims: list[tuple[Identity, int]] = []
@@ -310,7 +288,7 @@ class ProcessRuntime(Imageless):
             pidfd = os.pidfd_open(pid)
             process = process_table.look(pid)
             shims.append((Identity(pid, process.start if process else 0, self._boot), pidfd))
-            folder.record(_recorded(spec, launch), shims[0][0])
+            folder.record(process_launch.recorded(spec, launch), shims[0][0])
 
         try:
             launch = process_launch.resolve(spec, folder, home, self._usable_bubblewrap, self._agent)
@@ -323,9 +301,9 @@ class ProcessRuntime(Imageless):
             raise StartError(f'exec: "{spec.argv[0] if spec.argv else ""}": {error}') from error
         return self._watched(folder, *shims[0])
 
-    def _watched(self, folder: Folder, shim: Identity | None, pidfd: int) -> _Container:
+    def _watched(self, folder: Folder, shim: Identity | None, pidfd: int) -> Container:
         log = Log(folder)
-        container = _Container(
+        container = Container(
             folder=folder,
             log=log,
             status=process_status.running(folder),
@@ -337,12 +315,12 @@ class ProcessRuntime(Imageless):
         self._follower.follow(folder, log)
         return container
 
-    def _ended_container(self, folder: Folder, status: ContainerStatus) -> _Container:
-        container = _Container(folder=folder, log=Log(folder), status=status, cgroups=self._cgroups_of(folder))
+    def _ended_container(self, folder: Folder, status: ContainerStatus) -> Container:
+        container = Container(folder=folder, log=Log(folder), status=status, cgroups=self._cgroups_of(folder))
         container.ended.set()
         return container
 
-    def _shim_ended(self, container: _Container) -> None:
+    def _shim_ended(self, container: Container) -> None:
         folder = container.folder
         process_launch.reap(container.pidfd)
         for command in container.commands:
@@ -356,7 +334,7 @@ class ProcessRuntime(Imageless):
         container.ended.set()
         self._events.add(folder.key)
 
-    def _finish(self, container: _Container) -> None:
+    def _finish(self, container: Container) -> None:
         folder = container.folder
         container.status = process_status.ended(folder) or self._lost(folder)
         with suppress(OSError):
@@ -367,60 +345,22 @@ class ProcessRuntime(Imageless):
         """As recorded; where nothing was, as they would be."""
         return folder.cgroups() or (self._cgroups.paths(folder.key) if self._cgroups else [])
 
-    def _unwatch(self, container: _Container) -> None:
+    def _unwatch(self, container: Container) -> None:
         self._follower.forget(container.folder.key)
         if container.pidfd >= 0:
             self._loop.remove_reader(container.pidfd)
             os.close(container.pidfd)
             container.pidfd = -1
 
-    # Signals
-
-    async def _kill(self, container: _Container) -> None:
-        """SIGKILL to the container's whole session, until it has ended."""
-        session = 0
-        while not container.ended.is_set():
-            main = await self._main(container)
-            if main:
-                session = main.pid
-                process_table.kill(main.pid, signal.SIGKILL)
-                process_table.kill_group(main.pid)
-            if not await _ends(container, KILL_AGAIN) and main is None and container.shim:
-                logger.warning("the shim of %s hangs and is killed", container.folder.path)
-                process_table.kill(container.shim.pid, signal.SIGKILL)
-        if session:
-            process_table.kill_session(session)
-
-    async def _main(self, container: _Container) -> Process | None:
-        """The container's process, once it has said who it is; None if it has ended."""
-        while not container.ended.is_set():
-            if main := container.folder.main():
-                now = process_table.look(main.pid)
-                return main if now and now.start == main.start else None
-            await _ends(container, _NOT_YET)
-        return None
-
-    async def _target(self, container: _Container, main: Process | None) -> int | None:
-        """The process that a signal is meant for: the command itself, not bubblewrap around it."""
-        while main and not container.ended.is_set():
-            inside = container.folder.inside()
-            if inside is None:
-                return main.pid
-            process = process_table.look(inside) if inside else None
-            if process and process.parent == main.pid:
-                return inside
-            await _ends(container, _NOT_YET)
-        return None
-
     async def _remove_cgroups(self, folders: Sequence[Path]) -> None:
         for _ in range(100):
             if cgroup.remove(folders):
                 return
             cgroup.kill_all(folders)
-            await asyncio.sleep(_NOT_YET)
+            await asyncio.sleep(NOT_YET)
         logger.warning("cgroups %s cannot be removed", ", ".join(map(str, folders)))
 
-    def _running(self, key: ContainerKey) -> _Container:
+    def _running(self, key: ContainerKey) -> Container:
         container = self._container(key)
         if container is None or container.ended.is_set():
             raise StartError("the container is not running")
@@ -436,7 +376,7 @@ class ProcessRuntime(Imageless):
         cgroups = [str(each) for each in self._cgroups_of(folder)]
         return process_sessions.Place(folder=folder, pid=pid, env=env, working_dir=working_dir, cgroups=cgroups)
 
-    def _container(self, key: ContainerKey) -> _Container | None:
+    def _container(self, key: ContainerKey) -> Container | None:
         return self._pods.get(key.pod_uid, {}).get(key)
 
     def _usable_bubblewrap(self) -> str:
@@ -445,40 +385,3 @@ class ProcessRuntime(Imageless):
             program = shutil.which("bwrap") or ""
             self._bubblewrap = program if program and process_mounts.usable(program) else ""
         return self._bubblewrap
-
-
-async def _ends(container: _Container, seconds: float) -> bool:
-    with suppress(TimeoutError):
-        async with asyncio.timeout(seconds):
-            await container.ended.wait()
-    return container.ended.is_set()
-
-
-def _recorded(spec: ContainerSpec, launch: Launch) -> dict[str, object]:
-    return {
-        "key": spec.key._asdict(),
-        "image": spec.image,
-        "command": spec.argv,
-        "workingDir": launch.directory,
-        "keeps": launch.keeps,
-        "cgroups": [str(each) for each in launch.cgroups],
-        "mounts": [{"source": str(mount.source), "target": mount.target} for mount in spec.mounts],
-    }
-
-
-def _found(program: str) -> str:
-    path = shutil.which(program)
-    if path is None:
-        raise RuntimeError(f"the process runtime needs the program {program} (package util-linux or busybox)")
-    return path
-
-
-def _lock(root: Path) -> int:
-    root.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fd = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        os.close(fd)
-        raise RuntimeError(f"another agent uses {root}") from error
-    return fd

@@ -16,6 +16,7 @@ The container can write here, so every file is opened without following links, a
 """
 
 import errno
+import fcntl
 import os
 import re
 import stat
@@ -58,6 +59,18 @@ def open_ordinary(name: str, flags: int, folder: int) -> int:
     raise OSError(errno.ELOOP, "not an ordinary file", name)
 
 
+def lock(root: Path) -> int:
+    """A descriptor that holds the root for one agent alone. Makes the root. RuntimeError if another has it."""
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fd = os.open(root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(fd)
+        raise RuntimeError(f"another agent uses {root}") from error
+    return fd
+
+
 class Folder:
     """The files of one run of one container."""
 
@@ -77,6 +90,10 @@ class Folder:
         except FileExistsError:
             return False
         return True
+
+    def was_let_go(self) -> bool:
+        """Whether it may have run, or was refused. Until `spec.json` is written the shim waits, and ends with the agent."""
+        return any(os.path.lexists(self.path / name) for name in ("spec.json", "main", "rc", "verdict.json"))
 
     @contextmanager
     def opened(self) -> Iterator[int]:

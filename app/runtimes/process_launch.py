@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -165,6 +166,26 @@ def _pair(keeps: str) -> list[int]:
     finally:
         for fd in opened:
             os.close(fd)
+
+
+def recorded(spec: ContainerSpec, launch: Launch) -> dict[str, object]:
+    """What `spec.json` keeps of it."""
+    return {
+        "key": spec.key._asdict(),
+        "image": spec.image,
+        "command": spec.argv,
+        "workingDir": launch.directory,
+        "keeps": launch.keeps,
+        "cgroups": [str(each) for each in launch.cgroups],
+        "mounts": [{"source": str(mount.source), "target": mount.target} for mount in spec.mounts],
+    }
+
+
+def program(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        raise RuntimeError(f"the process runtime needs the program {name} (package util-linux or busybox)")
+    return path
 
 
 def keep_files_private() -> None:

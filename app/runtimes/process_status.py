@@ -51,7 +51,7 @@ def conclude(folder: Folder, verdict: Verdict) -> ContainerStatus:
 
 
 def lost(folder: Folder) -> ContainerStatus:
-    """The shim is dead and left no code. Without the file `main` the command cannot have been reached."""
+    """The shim is dead and left no code. Without the file `main` the command was not reached, as far as can be told."""
     if folder.main() is None:
         return conclude(folder, Verdict(128, "StartError", NEVER_RAN))
     return conclude(folder, Verdict(None, "ContainerStatusUnknown", LOST))

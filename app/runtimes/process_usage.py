@@ -33,23 +33,33 @@ class Process(NamedTuple):
 
 
 class Running(NamedTuple):
-    """A container, the pid of its first process, and its cgroups."""
+    """A container, the pid of its first process, its cgroups, and the folder with its output."""
 
     key: ContainerKey
     pid: int
     cgroups: Sequence[Path]
+    folder: Path
 
 
 def of_containers(running: Sequence[Running]) -> Sequence[ContainerUsage]:
     """Where there are cgroups that count, they are believed."""
     found = of_sessions(each.pid for each in running)
     used = []
-    for key, pid, cgroups in running:
+    for key, pid, cgroups, folder in running:
         if pid in found:
             cpu, memory = cgroup.usage(cgroups)
             each = found[pid]
-            used.append(ContainerUsage(key, cpu or each.cpu, memory or each.memory))
+            used.append(ContainerUsage(key, cpu or each.cpu, memory or each.memory, _disk(folder)))
     return used
+
+
+def _disk(folder: Path) -> int:
+    """Of the files in it; containers have no folders there."""
+    try:
+        with os.scandir(folder) as entries:
+            return sum(each.stat(follow_symlinks=False).st_blocks * 512 for each in entries)
+    except OSError:  # it has just gone
+        return 0
 
 
 def of_sessions(sessions: Iterable[int]) -> dict[int, Used]:

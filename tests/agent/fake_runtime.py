@@ -39,6 +39,7 @@ class FakeRuntime(Imageless, Streamless):
         self.capabilities = RuntimeInfo(name="fake", version="1", survives_agent=True)
         self.ips: dict[str, str] = {}
         self.have: list[Image] = []
+        self.kept: set[str] = set()
         self.pulls: list[tuple[str, Login | None]] = []
         self.unpullable: dict[str, PullError] = {}
         self.sandbox_specs: dict[str, SandboxSpec] = {}
@@ -47,7 +48,7 @@ class FakeRuntime(Imageless, Streamless):
         self.stubborn: set[str] = set()
         self._events: list[asyncio.Queue[ContainerKey]] = []
         self._logged: list[asyncio.Queue[ContainerKey]] = []
-        self._ended = asyncio.Condition()
+        self._ended = asyncio.Event()
 
     # What a test does
 
@@ -57,6 +58,8 @@ class FakeRuntime(Imageless, Streamless):
     def exit(self, code: int | None, name: str = "main", attempt: int = 0, uid: str = "u-1") -> None:
         key = self.key(name, attempt, uid)
         self.containers[key] = replace(self.containers[key], state="exited", exit_code=code, finished_at=self._now())
+        self._ended.set()
+        self._ended = asyncio.Event()
         self._hint(self._events, key)
 
     def write(self, data: bytes, name: str = "main", attempt: int = 0, uid: str = "u-1") -> None:
@@ -92,6 +95,9 @@ class FakeRuntime(Imageless, Streamless):
         self.have.append(Image(f"sha256:{len(self.have):064}", (image,), 1000))
         return self.have[-1].id
 
+    async def remove_image(self, image_id: str) -> None:
+        self.have = [each for each in self.have if each.id != image_id or each.id in self.kept]
+
     async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool = False) -> "FakeSession":
         self.executed.append((key, tuple(argv)))
         return self.answers.setdefault(tuple(argv), FakeSession(0))
@@ -112,8 +118,8 @@ class FakeRuntime(Imageless, Streamless):
         self.stops.append((key, grace))
         if key in self.containers and self.containers[key].state == "running" and key.name not in self.stubborn:
             self.exit(143, key.name, key.attempt, key.pod_uid)
-        async with self._ended:
-            await self._ended.wait_for(lambda: key not in self.containers or self.containers[key].state == "exited")
+        while key in self.containers and self.containers[key].state != "exited":
+            await self._ended.wait()
 
     async def remove_sandbox(self, pod_uid: str) -> None:
         self.standing.discard(pod_uid)

@@ -3,6 +3,7 @@
 import asyncio
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from app.agent.agent import Agent, AgentSettings
 from app.client.api import Api
@@ -20,9 +21,10 @@ class Scene:
         self._folder = folder
         self._agent: asyncio.Task[None] | None = None
 
-    def start_agent(self, *nodes: str, starts: int = 0, address: str = "10.0.0.1") -> None:
+    def start_agent(self, *nodes: str, **told: Any) -> None:
         settings = AgentSettings(
-            server="http://api", node_names=nodes or ("n1",), state_dir=self._folder, address=address, starts=starts
+            **{"server": "http://api", "node_names": nodes or ("n1",), "state_dir": self._folder, "address": "10.0.0.1"}
+            | told
         )
         agent = Agent(settings, self.runtime, Api("http://api", transport=self.api), self.clock)
         self._agent = asyncio.create_task(agent.run())

@@ -379,7 +379,11 @@ class TestFencing:
 
         await scene.api.until(lambda: scene.runtime.stops, scene.tick)
 
-        assert scene.runtime.stops == [(scene.runtime.key(), timedelta(seconds=10))]
+        ((key, grace),) = scene.runtime.stops
+        assert key == scene.runtime.key()
+        assert (
+            timedelta(seconds=6) < grace < timedelta(seconds=8)
+        )  # it ends before the 50th second, whatever it is asked
 
     async def test_back_again_it_reports_and_goes_on(self, scene: Scene) -> None:
         scene.start_agent()

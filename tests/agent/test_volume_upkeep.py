@@ -1,4 +1,4 @@
-"""While pods run: files follow what they are made of, tokens stay fresh, and what is too large is told."""
+"""While pods run: files follow what they are made of, and tokens stay fresh."""
 
 import os
 from pathlib import Path
@@ -8,13 +8,12 @@ from msgspec.structs import replace
 
 from app.agent import volume_files
 from app.agent.volume_files import File
-from app.agent.volume_upkeep import VolumeUpkeep, size
+from app.agent.volume_upkeep import VolumeUpkeep
 from app.kinds.pod import Pod
 from app.kinds.volume import (
     ConfigMapVolumeSource,
     DownwardAPIVolumeFile,
     DownwardAPIVolumeSource,
-    EmptyDirVolumeSource,
     ObjectFieldSelector,
     ProjectedVolumeSource,
     ServiceAccountTokenProjection,
@@ -27,12 +26,11 @@ SCRIPTS = Volume(name="v", config_map=ConfigMapVolumeSource(name="scripts"))
 
 
 class Kept:
-    """Pods that are looked after, and what becomes of them."""
+    """Pods that are looked after."""
 
     def __init__(self, node: VolumeLab, *pods: Pod) -> None:
         self.pods = pods
-        self.evicted: dict[str, str] = {}
-        self.upkeep = VolumeUpkeep(node.volumes, lambda: self.pods, self.evicted.__setitem__, node.clock)
+        self.upkeep = VolumeUpkeep(node.volumes, lambda: self.pods, node.clock)
 
 
 def a_token(**asked: object) -> Volume:
@@ -116,31 +114,6 @@ async def test_a_token_is_read_by(node: VolumeLab, rights: dict, mode: int, owne
     found = (await node.folder(a_token(), **rights) / "token").stat()
 
     assert (found.st_mode & 0o777, (found.st_uid, found.st_gid)) == (mode, owner)
-
-
-async def test_an_empty_dir_that_is_too_large_ends_its_pod(node: VolumeLab) -> None:
-    volume = Volume(name="scratch", empty_dir=EmptyDirVolumeSource(size_limit="1Mi"))
-    folder = await node.folder(volume)
-    kept = Kept(node, node.pod(volume))
-    await kept.upkeep.measure()
-    assert kept.evicted == {}
-    (folder / "file").write_bytes(b"x" * ((1 << 20) + 1))
-    (folder / "same").hardlink_to(folder / "file")
-    await kept.upkeep.measure()
-
-    assert kept.evicted == {"u-1": 'Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". '}
-
-
-def test_a_file_with_two_names_counts_once_and_what_links_lead_to_not_at_all(tmp_path: Path) -> None:
-    folder = tmp_path / "folder"
-    (folder / "inner").mkdir(parents=True)
-    empty = size(folder)
-    (folder / "file").write_bytes(b"x" * 8192)
-    (folder / "inner/same").hardlink_to(folder / "file")
-    (tmp_path / "large").write_bytes(b"x" * 100_000)
-    (folder / "link").symlink_to(tmp_path / "large")
-
-    assert empty < size(folder) < empty + 8192 + 50_000
 
 
 def test_files_of_one_folder_become_others(tmp_path: Path) -> None:

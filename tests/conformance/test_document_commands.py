@@ -13,7 +13,7 @@ import yaml
 from tests.conformance import documents
 from tests.conformance.documents import pi
 from tests.e2e.cluster import Cluster, until
-from tests.e2e.kubectl import COMPLETE, SECONDS, Kubectl, everywhere, found, on_every_version, rows, words
+from tests.e2e.kubectl import COMPLETE, SECONDS, Kubectl, everywhere, of_every_version, on_every_version, rows, words
 
 PI = str(documents.HERE / "given" / "pi.yaml")
 PER_INDEX = "job-backoff-limit-per-index-example"
@@ -38,14 +38,8 @@ UID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 @pytest.fixture(scope="module")
 def kubectls(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Kubectl]]:
     """Every version found, each in a namespace of its own."""
-    paths = found()
-    if not paths:
-        pytest.skip("no kubectl: none on PATH, and JOBPLANE_KUBECTLS names none")
-    made = [Kubectl.at(path, cluster, tmp_path_factory.mktemp("home")) for path in paths]
-    everywhere(made, lambda each: each("create", "namespace", each.namespace))
-    yield made
-    for each in made:
-        each.api.close()
+    with of_every_version(cluster, tmp_path_factory) as made:
+        yield made
 
 
 @pytest.fixture(scope="module", autouse=True)

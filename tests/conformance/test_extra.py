@@ -16,7 +16,8 @@ from app.kinds.job import JobStatus
 from app.plans.cronjob import SCHEDULED_AT
 from app.plans.tracking import TRACKING
 from app.registry import objects
-from app.registry.objects import Registry, Terms
+from app.registry.objects import Registry
+from app.registry.versions import Terms
 from tests.conformance.played import COMPLETE, FAILED, Play, Running
 from tests.controllers.running import events, every, running, settled, until
 from tests.registry.examples import JOBS, create, get

@@ -13,7 +13,8 @@ from app.plans import scaling
 from app.plans.template import owner_reference
 from app.plans.tracking import TRACKING
 from app.registry import objects
-from app.registry.objects import Registry, Terms
+from app.registry.objects import Registry
+from app.registry.versions import Terms
 from tests.conformance.played import FAILED, Play
 from tests.controllers.running import every, held_copy, until
 from tests.registry.examples import JOBS, PODS, a_pod, create

@@ -43,9 +43,10 @@ async def joins(registry: Registry, node: Node) -> None:
     await create(registry, LEASES, Lease(metadata=meta, spec=LeaseSpec(renew_time=micro(registry.clock()))))
 
 
-async def renews(registry: Registry, name: str = "n1") -> None:
+async def renews(registry: Registry, name: str = "n1", lasts: int | None = None) -> None:
     def change(lease: Any) -> Lease:
-        return replace(lease, spec=replace(lease.spec, renew_time=micro(registry.clock())))
+        spec = replace(lease.spec, renew_time=micro(registry.clock()), lease_duration_seconds=lasts)
+        return replace(lease, spec=spec)
 
     await objects.edit(registry, LEASES, LEASE_NAMESPACE, name, change)
 

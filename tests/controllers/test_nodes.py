@@ -166,6 +166,54 @@ async def test_a_node_that_returns_in_time_keeps_its_pods(registry: Registry) ->
     assert (await get(registry, PODS, "p")).status.phase == "Pending"
 
 
+async def test_a_renewal_that_the_controller_has_not_seen_yet_keeps_the_pods(registry: Registry) -> None:
+    await joins(registry, a_node())
+    await create(registry, PODS, a_pod(node_name="n1", tolerations=(UNREACHABLE,)))
+    async with running(registry, NodeController) as controllers:
+        await lost(registry, controllers)
+        await still(registry)
+        controllers.mirror.held_back = True
+        await renews(registry)
+        controllers.move(seconds=300)
+        await still(registry)
+        assert (await get(registry, PODS, "p")).metadata.deletion_timestamp is None
+
+        controllers.mirror.held_back = False
+        await is_ready(registry, "True")
+        await still(registry)
+
+    assert (await get(registry, PODS, "p")).metadata.deletion_timestamp is None
+
+
+async def test_another_process_that_comes_to_act_brings_no_lost_node_back(registry: Registry) -> None:
+    await joins(registry, a_node())
+    await create(registry, PODS, a_pod(node_name="n1", tolerations=(UNREACHABLE,)))
+    async with running(registry, NodeController) as controllers:
+        await lost(registry, controllers)
+    before = await node(registry)
+    async with running(registry, NodeController) as controllers:
+        controllers.move(seconds=299)
+        await still(registry)
+        assert await node(registry) == before
+
+        controllers.move(seconds=1)
+        await has_ended(registry)
+        await renews(registry)
+        await is_ready(registry, "True")
+
+
+async def test_a_lease_that_lasts_longer_is_waited_for(registry: Registry) -> None:
+    await joins(registry, a_node())
+    await renews(registry, lasts=100)
+    async with running(registry, NodeController) as controllers:
+        controllers.move(seconds=109)
+        await still(registry)
+        assert ready(await node(registry)) == "True"
+
+        controllers.move(seconds=1)
+        await is_ready(registry, "Unknown")
+
+
 async def test_a_pod_that_tolerates_for_ever_stays(registry: Registry) -> None:
     await joins(registry, a_node())
     for_ever = replace(UNREACHABLE, toleration_seconds=None)
@@ -178,16 +226,17 @@ async def test_a_pod_that_tolerates_for_ever_stays(registry: Registry) -> None:
     assert (await get(registry, PODS, "p")).metadata.deletion_timestamp is None
 
 
-async def test_a_pod_that_was_being_deleted_on_a_lost_node_goes_when_its_grace_is_over(registry: Registry) -> None:
+async def test_a_pod_that_was_deleted_on_a_lost_node_goes_when_its_toleration_is_over(registry: Registry) -> None:
     await joins(registry, a_node())
-    await create(registry, PODS, a_pod(node_name="n1", tolerations=(replace(UNREACHABLE, toleration_seconds=None),)))
+    await create(registry, PODS, a_pod(node_name="n1", tolerations=(UNREACHABLE,)))
     async with running(registry, NodeController) as controllers:
         await lost(registry, controllers)
         await objects.delete(registry, PODS, "default", "p", Demand())
+        controllers.move(seconds=299)
         await still(registry)
         assert await get(registry, PODS, "p")
 
-        controllers.move(seconds=30)
+        controllers.move(seconds=1)
         await has_ended(registry)
 
 
@@ -196,11 +245,18 @@ async def test_a_no_execute_taint_ends_who_does_not_tolerate_it(registry: Regist
     await create(registry, PODS, a_pod("p", node_name="n1"))
     bears = Toleration(key="maintenance", operator="Exists")
     await create(registry, PODS, a_pod("stays", node_name="n1", tolerations=(bears,)))
-    async with running(registry, NodeController):
+    async with running(registry, NodeController) as controllers:
         await alter(registry, "n1", taints=(Taint(key="maintenance", effect="NoExecute"),))
-        await has_ended(registry)
 
-    assert await get(registry, PODS, "stays")
+        async def is_going() -> bool:
+            return (await get(registry, PODS, "p")).metadata.deletion_timestamp is not None
+
+        await until(registry, is_going)
+        controllers.move(seconds=GRACE.total_seconds() - 1)
+        await still(registry)
+
+    assert (await get(registry, PODS, "p")).status.phase == "Pending"  # its node has yet to say that it has ended
+    assert (await get(registry, PODS, "stays")).metadata.deletion_timestamp is None
     assert taints(await node(registry)) == ["maintenance:NoExecute"]
 
 

@@ -47,15 +47,18 @@ def environment(**more: str) -> dict[str, str]:
 
 
 class Cluster:
-    """One `jobplane up`. As a context manager it starts, and at the end proves that nothing stays behind."""
+    """One `jobplane up`. As a context manager it starts, and at the end proves that nothing stays behind.
 
-    def __init__(self, folder: Path, *arguments: str, nodes: int = 1) -> None:
+    `settings` are variables, such as JOBPLANE_NODE_GRACE_SECONDS="20".
+    """
+
+    def __init__(self, folder: Path, *arguments: str, nodes: int = 1, **settings: str) -> None:
         self.folder = folder
         self.nodes = nodes
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.log = folder.with_name(f"{folder.name}.log")
-        self._arguments = arguments
+        self._arguments, self._settings = arguments, settings
         self._up: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -91,7 +94,7 @@ class Cluster:
                 [*command, *self._arguments],
                 stdout=log,
                 stderr=log,
-                env=environment(),
+                env=environment(**self._settings),
                 start_new_session=True,
             )
         until(self.is_usable, READY_SECONDS, f"ready; see {self.log}")
@@ -168,6 +171,10 @@ class Cluster:
         until(lambda: self.containers() == [], 20, f"containers are gone: {self.containers()}")
 
     def surprises(self) -> str:
-        """What the log says from the first error on that nobody foresaw; nothing if there is none."""
-        found = UNEXPECTED.search(said := self.log.read_text())
-        return said[found.start() :][:4000] if found else ""
+        return surprises(self.log)
+
+
+def surprises(log: Path) -> str:
+    """What a log says from the first error on that nobody foresaw; nothing if there is none."""
+    found = UNEXPECTED.search(said := log.read_text())
+    return said[found.start() :][:4000] if found else ""

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import Cluster
-from tests.e2e.kubectl import Kubectl, everywhere, found
+from tests.e2e.kubectl import Kubectl, of_every_version
 
 HERE = Path(__file__).parent
 
@@ -41,11 +41,5 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 @pytest.fixture(scope="session")
 def kubectls(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Kubectl]]:
     """Every version found, each with a home and a namespace of its own, so that they do not see each other's objects."""
-    paths = found()
-    if not paths:
-        pytest.skip("no kubectl: none on PATH, and JOBPLANE_KUBECTLS names none")
-    made = [Kubectl.at(path, cluster, tmp_path_factory.mktemp("home")) for path in paths]
-    everywhere(made, lambda each: each("create", "namespace", each.namespace))
-    yield made
-    for each in made:
-        each.api.close()
+    with of_every_version(cluster, tmp_path_factory) as made:
+        yield made

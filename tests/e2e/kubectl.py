@@ -19,6 +19,7 @@ from queue import Empty, Queue
 from typing import Any, Self
 
 import httpx
+import pytest
 import yaml
 
 from tests.e2e.cluster import Cluster
@@ -174,6 +175,19 @@ def everywhere(kubectls: Sequence[Kubectl], act: Callable[[Kubectl], object]) ->
             failures.append(error)
     if failures:
         raise ExceptionGroup(f"{len(failures)} of {len(kubectls)} versions", failures)
+
+
+@contextmanager
+def of_every_version(cluster: Cluster, folders: pytest.TempPathFactory) -> Iterator[list[Kubectl]]:
+    """Each version found, with a home and a namespace of its own; the test is skipped if there is none."""
+    paths = found()
+    if not paths:
+        pytest.skip("no kubectl: none on PATH, and JOBPLANE_KUBECTLS names none")
+    made = [Kubectl.at(path, cluster, folders.mktemp("home")) for path in paths]
+    everywhere(made, lambda each: each("create", "namespace", each.namespace))
+    yield made
+    for each in made:
+        each.api.close()
 
 
 def on_every_version(test: Callable[[Kubectl], None]) -> Callable[[list[Kubectl]], None]:

@@ -3,13 +3,17 @@
 It knows whatever the processes of Jobplane forget, and tells how far a Job has come whichever of them is dead.
 """
 
+import asyncio
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import httpx
 
+from app.client.api import Api
 from app.kinds.job import Job, condition
+from tests.e2e.cluster import until
 from tests.e2e.manifests import a_job, from_field
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -23,11 +27,13 @@ class Ledger:
         self.path = path
         path.touch()
 
-    def job(self, name: str, mode: str, *, pods: int, at_once: int) -> dict[str, Any]:
-        """A Job of many short pods that keep this ledger."""
+    def job(
+        self, name: str, mode: str, *, pods: int, at_once: int, work: str = "sleep 0.2", last: str = ":"
+    ) -> dict[str, Any]:
+        """A Job of many short pods that keep this ledger: `work` while they do, `last` once they have said that they end."""
         line = f'echo "$POD $INDEX %s" >> {self.path}'
         env = [from_field("POD", "metadata.uid"), *([from_field("INDEX", _INDEX)] if mode == "Indexed" else [])]
-        script = f"{line % 'begins'}; sleep 0.2; {line % 'ends'}"
+        script = f"{line % 'begins'}; {work}; {line % 'ends'}; {last}"
         return a_job(name, script, env=env, completions=pods, parallelism=at_once, completionMode=mode)
 
     def lines(self, word: str) -> list[tuple[str, str]]:
@@ -40,10 +46,37 @@ class Ledger:
         return len(self.lines("begins"))
 
 
+async def completed(api: Api, job: dict[str, Any], meanwhile: Callable[[], None], seconds: float) -> Job:
+    """The Job once it is over. `meanwhile` is called when it has been made."""
+    try:
+        await api.request("POST", JOBS, job)
+        done = asyncio.create_task(_finished(api, job["metadata"]["name"]))
+        async with asyncio.timeout(seconds):
+            await asyncio.to_thread(meanwhile)
+            return await done
+    finally:
+        await api.close()
+
+
+async def _finished(api: Api, name: str) -> Job:
+    """The Job once it is over; the watch goes on through any trouble."""
+    async for event in api.list_and_watch(JOBS, Job, {"fieldSelector": f"metadata.name={name}"}):
+        for job in event.items if event.object is None else [event.object]:
+            if condition(job, "Complete") or condition(job, "Failed"):
+                return job
+    raise AssertionError("the watch has ended")
+
+
 def pods_of(client: httpx.Client, job: Job) -> list[dict[str, Any]]:
     labels = {"labelSelector": f"batch.kubernetes.io/controller-uid={job.metadata.uid}"}
     found: list[dict[str, Any]] = client.get("/api/v1/pods", params=labels).raise_for_status().json()["items"]
     return found
+
+
+def delete(client: httpx.Client, job: Job, seconds: float) -> None:
+    """With its pods, which take their time."""
+    client.request("DELETE", f"{JOBS}/{job.metadata.name}", json={"propagationPolicy": "Background"}).raise_for_status()
+    until(lambda: not pods_of(client, job), seconds, "the pods go with their Job")
 
 
 def is_exact(job: Job, pods: list[dict[str, Any]], ledger: Ledger) -> bool:

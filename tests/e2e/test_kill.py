@@ -3,7 +3,6 @@
 The ledger that the containers keep tells what really ran.
 """
 
-import asyncio
 import random
 import secrets
 import time
@@ -14,11 +13,9 @@ from typing import Any
 
 import pytest
 
-from app.client.api import Api
-from app.kinds.job import Job, condition
 from tests.e2e import processes
 from tests.e2e.cluster import Cluster, until
-from tests.e2e.ledger import JOBS, Ledger, is_exact, pods_of
+from tests.e2e.ledger import Ledger, completed, delete, is_exact, pods_of
 
 PODS = 200
 AT_ONCE = 20
@@ -64,32 +61,15 @@ async def test_a_job_completes_exactly_once_despite_kills(
     print(f"seed {seed}: {mode}, kill {', '.join(names)}")
     ledger = Ledger(tmp_path / "ledger")
     job = ledger.job(f"killed-{number}", mode, pods=PODS, at_once=AT_ONCE)
-    api = cluster.api()
-    try:
-        await api.request("POST", JOBS, job)
-        done = asyncio.create_task(_finished(api, job["metadata"]["name"]))
-        async with asyncio.timeout(DONE_SECONDS):
-            await asyncio.to_thread(_kill, cluster, ledger, names, random.Random(seed))
-            finished = await done
-    finally:
-        await api.close()
+    chance = random.Random(seed)
+    finished = await completed(cluster.api(), job, lambda: _kill(cluster, ledger, names, chance), DONE_SECONDS)
     with cluster.client() as client:
         pods = pods_of(client, finished)
         assert is_exact(finished, pods, ledger)
         assert _were_cut_short([pod for pod in pods if pod["status"]["phase"] == "Failed"])
         assert cluster.containers() == []
-        client.request("DELETE", f"{JOBS}/{finished.metadata.name}", json={"propagationPolicy": "Background"})
-        until(lambda: not pods_of(client, finished), GONE_SECONDS, "the pods go with their Job")
+        delete(client, finished, GONE_SECONDS)
     until(lambda: not _kept(cluster), GONE_SECONDS, "the agent forgets the pods")
-
-
-async def _finished(api: Api, name: str) -> Job:
-    """The Job once it is over; the watch goes on through any trouble."""
-    async for event in api.list_and_watch(JOBS, Job, {"fieldSelector": f"metadata.name={name}"}):
-        for job in event.items if event.object is None else [event.object]:
-            if condition(job, "Complete") or condition(job, "Failed"):
-                return job
-    raise AssertionError("the watch has ended")
 
 
 def _kill(cluster: Cluster, ledger: Ledger, names: tuple[str, ...], chance: random.Random) -> None:

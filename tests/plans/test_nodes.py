@@ -12,7 +12,7 @@ from app.kinds.affinity import Toleration
 from app.kinds.base import ObjectMeta
 from app.kinds.node import Node, NodeCondition, NodeSpec, NodeStatus, Taint
 from app.kinds.pod import Pod
-from app.plans.nodes import evict_at, judged, plan, plan_without_node
+from app.plans.nodes import OUT_OF_SERVICE, evict_at, judged, over_without_word_at, plan, plan_without_node
 from app.plans.plan import Delete, Emit, Plan, Update
 from tests.build import NOW, a_pod
 
@@ -42,8 +42,8 @@ def said(result: Plan) -> str:
             case Update(Node() as node):
                 ready = next(each.status for each in node.status.conditions if each.type == "Ready")
                 parts.append(f"ready {ready}, taints {len(node.spec.taints)}")
-            case Delete(Pod() as pod):
-                parts.append(f"end {pod.metadata.name}")
+            case Delete(Pod() as pod, grace_period_seconds=grace):
+                parts.append(f"{'evict' if grace is None else 'end'} {pod.metadata.name}")
             case Emit(_, reason):
                 parts.append(reason)
     return "; ".join(parts) or "nothing"
@@ -92,6 +92,13 @@ def test_back_it_is_what_it_was_but_for_the_reason() -> None:
     assert back.spec.taints == ()
 
 
+MAINTENANCE = Taint(key="maintenance", effect="NoExecute", time_added=NOW)
+
+
+def over_at(pod: Pod, node: Node, lost_at: datetime = NOW - timedelta(hours=1)) -> datetime | None:
+    return over_without_word_at(pod, node, lost_at)
+
+
 def tolerating(*tolerations: Toleration) -> Pod:
     return a_pod(tolerations=tolerations)
 
@@ -113,13 +120,13 @@ def seconds(count: int | None, key: str = UNREACHABLE) -> Toleration:
     ],
 )
 def test_a_pod_of_a_lost_node_ends(pod: Pod, after: int | None) -> None:
-    moment = evict_at(pod, lost_since(0))
+    moment = over_at(pod, lost_since(0))
 
     assert moment == (None if after is None else NOW + timedelta(seconds=after))
 
 
 def test_a_toleration_without_measure_is_as_good_as_for_ever() -> None:
-    moment = evict_at(tolerating(seconds(2**63 - 1)), lost_since(0))
+    moment = over_at(tolerating(seconds(2**63 - 1)), lost_since(0))
 
     assert moment
     assert moment > NOW + timedelta(days=100_000)
@@ -130,11 +137,56 @@ def test_a_pod_of_a_healthy_node_stays() -> None:
     assert evict_at(tolerating(), a_node("True", Taint(key="x", effect="NoSchedule"))) is None
 
 
-def test_a_deleted_pod_of_a_lost_node_ends_with_its_grace() -> None:
-    pod = a_pod(deleted_at=NOW + timedelta(seconds=30), tolerations=(seconds(None),))
+@pytest.mark.parametrize(
+    ("count", "after"),
+    [pytest.param(300, 300, id="when its toleration is over"), pytest.param(None, None, id="never, if it has no end")],
+)
+def test_a_deleted_pod_of_a_lost_node_ends(count: int | None, after: int | None) -> None:
+    pod = a_pod(deleted_at=NOW + timedelta(seconds=30), tolerations=(seconds(count),))
 
-    assert evict_at(pod, lost_since(0)) == NOW + timedelta(seconds=30)
-    assert evict_at(pod, a_node()) is None
+    assert over_at(pod, lost_since(0)) == (None if after is None else NOW + timedelta(seconds=after))
+    assert over_at(pod, a_node()) is None
+    assert evict_at(pod, lost_since(0)) is None
+
+
+def test_the_taint_of_a_clock_that_was_behind_counts_for_no_more_than_this_one_s() -> None:
+    assert over_at(tolerating(seconds(300)), lost_since(1000), lost_at=ago(10)) == NOW + timedelta(seconds=290)
+
+
+def test_another_taint_says_nothing_of_what_a_lost_node_runs() -> None:
+    node = lost_since(100)
+    tainted = replace(node, spec=replace(node.spec, taints=(*node.spec.taints, MAINTENANCE)))
+
+    assert said(plan(tainted, [tolerating(seconds(300))], ago(200), GRACE, NOW)) == "nothing"
+
+
+@pytest.mark.parametrize(
+    ("node", "expected"),
+    [
+        pytest.param(lost_since(100), "end pi-0", id="ends its pods, whatever else they tolerate"),
+        pytest.param(a_node(), "evict pi-0", id="while the node is heard, is a taint like others"),
+    ],
+)
+def test_the_word_that_a_machine_is_off(node: Node, expected: str) -> None:
+    off = Taint(key=OUT_OF_SERVICE, value="nodeshutdown", effect="NoExecute")
+    node = replace(node, spec=replace(node.spec, taints=(*node.spec.taints, off)))
+
+    silent = 200 if expected.startswith("end") else 0
+    assert said(plan(node, [tolerating(seconds(None))], ago(silent), GRACE, NOW)).startswith(expected)
+
+
+def test_a_pod_that_does_not_tolerate_a_taint_is_deleted_with_its_grace() -> None:
+    bears = tolerating(Toleration(key="maintenance", operator="Exists"))
+    others = replace(bears, metadata=replace(bears.metadata, name="bears"))
+
+    result = plan(a_node("True", MAINTENANCE), [tolerating(), others], ago(0), GRACE, NOW)
+
+    assert said(result) == "evict pi-0; TaintManagerEviction"
+    pod = result.actions[0].object
+    assert [(each.type, each.reason) for each in pod.status.conditions] == [
+        ("DisruptionTarget", "DeletionByTaintManager")
+    ]
+    assert pod.status.phase == a_pod().status.phase
 
 
 def test_pods_that_have_ended_are_left_alone() -> None:
@@ -208,3 +260,25 @@ def test_what_is_planned_is_done_at_once_and_keeps_what_is_not_ours(
     assert plan(after, [], ago(silent), GRACE, NOW).actions == ()
     assert [each for each in after.spec.taints if each.key in others] == list(theirs)
     assert first.again_at is None or first.again_at > NOW
+
+
+@pytest.mark.parametrize(
+    ("condition", "status", "expected"),
+    [
+        pytest.param("MemoryPressure", "True", ["memory-pressure"], id="short of memory"),
+        pytest.param("DiskPressure", "True", ["disk-pressure"], id="short of disk"),
+        pytest.param("PIDPressure", "True", ["pid-pressure"], id="short of process ids"),
+        pytest.param("NetworkUnavailable", "True", ["network-unavailable"], id="without its network"),
+        pytest.param("MemoryPressure", "False", [], id="with plenty"),
+        pytest.param("MemoryPressure", "Unknown", [], id="nobody knows"),
+    ],
+)
+def test_a_node_under_pressure_takes_no_new_pods(condition: str, status: str, expected: list[str]) -> None:
+    node = a_node()
+    conditions = (*node.status.conditions, NodeCondition(type=condition, status=status))
+    found = judged(replace(node, status=replace(node.status, conditions=conditions)), lost=False, now=NOW)
+
+    assert [(each.key, each.effect) for each in found.spec.taints] == [
+        (f"node.kubernetes.io/{each}", "NoSchedule") for each in expected
+    ]
+    assert judged(replace(found, status=node.status), lost=False, now=NOW).spec.taints == ()

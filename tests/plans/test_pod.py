@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from app.kinds.base import ObjectMeta
 from app.kinds.container import Container
 from app.kinds.pod import Pod, PodSpec, PodStatus
-from app.plans.pod import CUT_OFF_GRACE, Key, PodPlan, plan
+from app.plans.pod import Key, PodPlan, plan
 from app.plans.pod_status import Held, Place
 from app.plans.restarts import Run
 
@@ -212,12 +212,27 @@ class TestDeadline:
 
 
 class TestCutOff:
-    AWAY = Place(runtime="process", ip="10.0.0.1", cut_off=True)
+    AWAY = Place(runtime="process", ip="10.0.0.1", cut_off=timedelta(seconds=7))
 
-    def test_stops_what_runs_quickly(self) -> None:
-        result = plan(a_pod("OnFailure", grace=600), runs("m0+"), NOW, self.AWAY)
+    @pytest.mark.parametrize(
+        ("grace", "expected"),
+        [
+            pytest.param(600, "stop m0 in 7, Running", id="within what is left"),
+            pytest.param(3, "stop m0 in 3, Running", id="within its grace if that is shorter"),
+        ],
+    )
+    def test_stops_what_runs(self, grace: int, expected: str) -> None:
+        assert said(plan(a_pod("OnFailure", grace=grace), runs("m0+"), NOW, self.AWAY)) == expected
 
-        assert said(result) == f"stop m0 in {int(CUT_OFF_GRACE.total_seconds())}, Running"
+    def test_stops_it_even_if_there_is_no_time_left(self) -> None:
+        late = Place(runtime="process", ip="10.0.0.1", cut_off=timedelta())
+
+        assert said(plan(a_pod("OnFailure"), runs("m0+"), NOW, late)) == "stop m0 in 0, Running"
+
+    def test_has_no_time_to_stop_sidecars_last(self) -> None:
+        result = plan(a_pod(deleted=True, sidecars="s"), runs("s0+ m0+"), NOW, self.AWAY)
+
+        assert said(result) == "stop s0 in 7, stop m0 in 7, Running"
 
     @pytest.mark.parametrize("seen", ["", "m0=1"])
     def test_starts_nothing(self, seen: str) -> None:

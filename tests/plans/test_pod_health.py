@@ -11,6 +11,7 @@ from app.kinds.probe import ExecAction, Probe
 from app.plans.pod import LEAST_GRACE, Key, PodPlan, plan
 from app.plans.pod_status import Held, Place
 from app.plans.probes import Health, Tally, Unwell, verdict
+from app.plans.restarts import Past, Run
 from tests.plans.test_pod import NOW, a_pod, runs, said, waiting
 
 PROBE = Probe(exec=ExecAction(command=("ok?",)), success_threshold=2, failure_threshold=3)
@@ -43,6 +44,55 @@ def status_of(result: PodPlan, name: str = "m"):
         pytest.param({}, "m0+", {"health": {("m", 1): ILL}}, "Running", id="does not mind another run's health"),
         pytest.param({}, "m0+", {"torn": True}, "stop m0 in 2, Running", id="stops what is in a torn sandbox"),
         pytest.param({"restart": "Always"}, "m0=1", {"torn": True}, "Running", id="starts nothing in a torn sandbox"),
+        pytest.param(
+            {"restart": "OnFailure"},
+            "m0=0",
+            {"past": Past(condemned={("m", 0)})},
+            "start m1, Running",
+            id="starts again who was not alive, even if it ends well",
+        ),
+        pytest.param(
+            {"restart": "Never"},
+            "m0=0",
+            {"past": Past(condemned={("m", 0)})},
+            "remove, Succeeded",
+            id="starts nobody again that never is",
+        ),
+        pytest.param(
+            {"restart": "OnFailure", "inits": "ab"},
+            "a0=0 b0=0 m0=1",
+            {"past": Past(lost={"a": 0, "b": 0, "m": 0})},
+            "start a1, Pending",
+            id="begins with the init containers in a new sandbox",
+        ),
+        pytest.param(
+            {"restart": "OnFailure", "inits": "ab"},
+            "a1=0 b0=0 m0=1",
+            {"past": Past(lost={"a": 0, "b": 0, "m": 0})},
+            "start b1, Pending",
+            id="goes on with the next of them",
+        ),
+        pytest.param(
+            {"restart": "OnFailure", "inits": "ab"},
+            "a1=0 b1=0 m0=1",
+            {"past": Past(lost={"a": 0, "b": 0, "m": 0})},
+            "start m1, Running",
+            id="and then with the others",
+        ),
+        pytest.param(
+            {"restart": "OnFailure", "inits": "a"},
+            "a0=0 m0=0",
+            {"past": Past(lost={"a": 0, "m": 0})},
+            "remove, Succeeded",
+            id="begins nothing where all has been done",
+        ),
+        pytest.param(
+            {"restart": "Always", "inits": "a", "sidecars": "s"},
+            "a1=0 s0=137 m0=137",
+            {"past": Past(lost={"a": 0, "s": 0, "m": 0})},
+            "start s1, Pending",
+            id="has its sidecars again first",
+        ),
         pytest.param({"apps": "mn"}, "m0+", {"hooked": {("m", 0)}}, "Pending", id="waits for a hook before the next"),
         pytest.param({"apps": "mn"}, "", {"busy": {"m"}}, "start n0, Pending", id="does not wait for a pull"),
         pytest.param({"inits": "a"}, "", {"busy": {"a"}}, "Pending", id="waits for an init container's pull"),
@@ -51,6 +101,17 @@ def status_of(result: PodPlan, name: str = "m"):
 def test_plan(pod: dict, seen: str, known: dict, expected: str) -> None:
     restart = pod.pop("restart", "Never")
     assert said(plan(probed(a_pod(restart, **pod), liveness_probe=PROBE), runs(seen), NOW, here(**known))) == expected
+
+
+def test_which_init_containers_ran_in_a_lost_sandbox_is_seen_without_memory() -> None:
+    seen = [
+        Run("a", 1, "exited", "a1", NOW - timedelta(seconds=4), NOW, 0),
+        Run("b", 0, "exited", "b0", NOW - timedelta(seconds=60), NOW - timedelta(seconds=59), 0),
+        Run("m", 0, "exited", "m0", NOW - timedelta(seconds=58), NOW - timedelta(seconds=30), 137),
+    ]
+    assert said(plan(a_pod("OnFailure", inits="ab"), seen, NOW, here())) == "start b1, Pending"
+    again = Run("b", 1, "exited", "b1", NOW - timedelta(seconds=3), NOW, 0)
+    assert said(plan(a_pod("OnFailure", inits="ab"), [*seen, again], NOW, here())) == "start m1, Running"
 
 
 def test_a_probe_may_shorten_the_grace() -> None:

@@ -8,7 +8,8 @@ from app.plans.job import plan
 from app.plans.plan import Create, Emit, SetStatus
 from app.registry import objects
 from app.registry.actions import write_set
-from app.registry.objects import Registry, random_name
+from app.registry.objects import Registry
+from app.registry.versions import random_name
 from app.store import Conflict
 from tests.build import stored
 from tests.controllers.running import every

@@ -16,7 +16,8 @@ from app.kinds.managed_fields import Writer, with_entries
 from app.kinds.node import KIND as NODES
 from app.registry import objects
 from app.registry.applications import apply
-from app.registry.objects import Registry, Terms
+from app.registry.objects import Registry
+from app.registry.versions import Terms
 from tests.conftest import Clock
 from tests.registry.examples import JOBS, PODS, a_job, a_pod, example, get, named, read
 

@@ -26,7 +26,8 @@ from app.runtimes.base import (
     Session,
 )
 from app.runtimes.process import ProcessRuntime
-from tests.runtimes import engines
+from tests.runtimes import dockers, engines
+from tests.runtimes.dockers import Dockerd
 from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
 
@@ -180,6 +181,11 @@ def containerd() -> Iterator[Containerd]:
     yield from engines.containerd()
 
 
+@pytest.fixture(scope="session")
+def dockerd() -> Iterator[Dockerd]:
+    yield from dockers.dockerd()
+
+
 def _declared(name: RuntimeName) -> set[str]:
     """What a runtime without an engine can do on this machine."""
 
@@ -193,9 +199,12 @@ def _declared(name: RuntimeName) -> set[str]:
     return asyncio.run(ask())
 
 
+ENGINES: dict[RuntimeName, str] = {"cri": "containerd", "docker": "dockerd"}  # their fixtures
+ALL = {field.name for field in fields(RuntimeInfo) if field.name not in {"name", "version"}}
 CAPABILITIES: dict[RuntimeName, set[str]] = {
     "process": _declared("process"),
-    "cri": {field.name for field in fields(RuntimeInfo) if field.name not in {"name", "version"}},
+    "cri": ALL,
+    "docker": ALL,
     "simulated": _declared("simulated"),
 }
 
@@ -217,9 +226,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
     """How each runtime is made, in turn."""
-    if request.param == "cri":
-        engine: Containerd = request.getfixturevalue("containerd")
-        return Made("cri", tmp_path / "state", engine.endpoint, uuid.uuid4().hex)
+    if fixture := ENGINES.get(request.param):
+        endpoint = request.getfixturevalue(fixture).endpoint
+        return Made(request.param, tmp_path / "state", endpoint, uuid.uuid4().hex)
     return Made(request.param, tmp_path / "state")
 
 
@@ -234,6 +243,13 @@ async def lab(made: Made) -> AsyncIterator[Lab]:
 @pytest.fixture
 async def cri(containerd: Containerd, tmp_path: Path) -> AsyncIterator[Lab]:
     lab = Lab(Made("cri", tmp_path / "state", containerd.endpoint, uuid.uuid4().hex))
+    yield lab
+    await lab.close()
+
+
+@pytest.fixture
+async def docker(dockerd: Dockerd, tmp_path: Path) -> AsyncIterator[Lab]:
+    lab = Lab(Made("docker", tmp_path / "state", dockerd.endpoint, uuid.uuid4().hex))
     yield lab
     await lab.close()
 

@@ -21,6 +21,7 @@ from tests.runtimes.images import BUSYBOX, IMAGE, PAUSE, built, pause, write_ima
 
 STARTED_WITHIN = 30  # seconds
 PLUGINS = Path("/usr/lib/cni")
+RESULTS = Path("/var/lib/cni/results")  # what the plugins remember of the networks that they made
 CONFIG = """
 version = 2
 root = "{folder}/root"
@@ -33,6 +34,7 @@ state = "{folder}/state"
   [plugins."io.containerd.grpc.v1.cri"]
     sandbox_image = "{pause}"
     restrict_oom_score_adj = true
+    netns_mounts_under_state_dir = true
     stream_server_address = "127.0.0.1"
     stream_server_port = "0"
     [plugins."io.containerd.grpc.v1.cri".cni]
@@ -62,7 +64,8 @@ class Containerd:
         self._process: subprocess.Popen[bytes] | None = None
         number = os.getpid() % 4096  # two at a time on one machine do not meet
         self._bridge = f"jptest{number}"
-        self._network(f"10.{64 + number // 64}.{number % 64 * 4}.0/22")
+        self.subnet = f"10.{64 + number // 64}.{number % 64 * 4}"
+        self._network(f"{self.subnet}.0/22")
         config = CONFIG.format(folder=folder, pause=PAUSE, plugins=PLUGINS)
         (folder / "config.toml").write_text(config, encoding="utf-8")
 
@@ -121,6 +124,22 @@ class Containerd:
         """Mounts below its folder, and how many shims it has."""
         mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
         return sorted(each for each in mounts if each.startswith(f"{self.folder}/")), len(self._shims())
+
+    def pods(self) -> list[str]:
+        """Whatever it has of pods: sandboxes, containers, their folders, and addresses that are given out."""
+        found = self._ctr("-n", "k8s.io", "containers", "ls", "-q").stdout.split()
+        found += self._ctr("-n", "k8s.io", "tasks", "ls", "-q").stdout.split()
+        cri = "io.containerd.grpc.v1.cri"
+        for folders in (
+            f"root/{cri}/containers",
+            f"root/{cri}/sandboxes",
+            f"state/{cri}/containers",
+            f"state/{cri}/sandboxes",
+        ):
+            found += map(str, self.folder.glob(f"{folders}/*"))
+        found += map(str, self.folder.glob("state/io.containerd.runtime.v2.task/k8s.io/*"))
+        found += map(str, self.folder.glob(f"addresses/{self._bridge}/*.*"))
+        return found + [str(each) for each in RESULTS.glob("*") if str(self.folder) in each.read_text(encoding="utf-8")]
 
     def close(self) -> None:
         """Ends whatever is left, containers first: they would go on without an engine."""

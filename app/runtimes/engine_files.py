@@ -1,6 +1,6 @@
-"""What the cri runtime keeps on disk, `<root>/<pod uid>/<container>/<attempt>.*`, for the engine and for itself.
+"""What the runtimes with engines keep on disk, `<root>/<pod uid>/<container>/<attempt>.*`, for the engine and for themselves.
 
-.log        what the container writes, as the engine notes it down
+.log        what the container writes, if the engine can be told where to note it down
 .message    its termination message, mounted into it
 .failed     the engine's words if it could not be started
 """
@@ -21,7 +21,7 @@ class Files:
     """All pods'. Only the engine writes logs here, and a container nothing but its message."""
 
     def __init__(self, root: Path) -> None:
-        self._root = root.resolve()
+        self._root = self.root = root.resolve()
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def pod(self, pod_uid: str) -> Path:

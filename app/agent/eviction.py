@@ -1,0 +1,111 @@
+"""Makes room on the node: evicts pods that use more disk than they may, and others when the machine runs short.
+
+Every ten seconds it looks. When the disk is short, images go first; of pods one at a time goes, and the next one only when
+that one is gone or half a minute is over. `app.plans.node_pressure` says which and why.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from app.agent import storage
+from app.agent.clock import Clock
+from app.agent.pressure import Pressures
+from app.agent.volumes import Volumes
+from app.kinds.pod import Pod
+from app.kinds.pod_state import has_ended
+from app.plans import node_pressure
+from app.plans.node_pressure import DISK, SIGNALS, Measured, Shortage, Volume
+from app.runtimes.base import ContainerUsage
+
+PERIOD = 10.0
+SHARE = 0.1  # of the time that is spent looking at sizes, at most
+CLEANUP = timedelta(seconds=30)
+
+log = logging.getLogger(__name__)
+
+
+class Pods(Protocol):
+    """Those that run here."""
+
+    def all(self) -> Sequence[Pod]: ...
+
+    def evict(self, uid: str, why: str, mark: str = "") -> None: ...
+
+
+class Eviction:
+    """`usage` is the runtime's; `free_images` throws images away, and tells how many bytes that gave."""
+
+    def __init__(
+        self,
+        pods: Pods,
+        usage: Callable[[], Awaitable[Iterable[ContainerUsage]]],
+        volumes: Volumes,
+        pressures: Pressures,
+        free_images: Callable[[], Awaitable[int]],
+        clock: Clock,
+    ) -> None:
+        self._pods, self._usage, self._volumes, self._pressures = pods, usage, volumes, pressures
+        self._free_images, self._clock = free_images, clock
+        self._last: tuple[str, datetime] | None = None
+
+    async def follow(self) -> None:
+        while True:
+            began = self._clock.elapsed()
+            await self.look()
+            took = self._clock.elapsed() - began
+            await self._clock.sleep(max(PERIOD, took / SHARE))
+
+    async def look(self) -> None:
+        """Once."""
+        measured = await self._measured()
+        kept = [each for each in measured if not self._is_over(each)]
+        shortages = self._pressures.shortages()
+        if any(SIGNALS[each.signal][0] == DISK for each in shortages) and await self._free_images():
+            shortages = self._pressures.shortages()
+        if shortages and not self._is_waiting():
+            self._evict(kept, shortages[0])
+
+    def _is_over(self, measured: Measured) -> bool:
+        why = node_pressure.over_limit(measured)
+        if why:
+            self._pods.evict(measured.pod.metadata.uid, why)
+        return bool(why)
+
+    def _evict(self, pods: Sequence[Measured], shortage: Shortage) -> None:
+        victim = node_pressure.first_to_go(pods, shortage)
+        if victim is None:
+            log.warning("the node is short of %s, and no pod can go", SIGNALS[shortage.signal][1])
+            return
+        why, uid = node_pressure.why_evicted(victim, shortage), victim.pod.metadata.uid
+        log.warning("pod %s/%s is evicted: %s", victim.pod.metadata.namespace, victim.pod.metadata.name, why)
+        self._last = uid, self._clock.now()
+        self._pods.evict(uid, why, mark=why)
+
+    def _is_waiting(self) -> bool:
+        """For the last one that was evicted to be gone."""
+        if self._last is None or self._clock.now() - self._last[1] >= CLEANUP:
+            return False
+        return any(pod.metadata.uid == self._last[0] for pod in self._pods.all())
+
+    async def _measured(self) -> list[Measured]:
+        memory: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        disk: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for each in await self._usage():
+            memory[each.key.pod_uid][each.key.name] = each.memory
+            disk[each.key.pod_uid][each.key.name] = each.disk
+        pods = [pod for pod in self._pods.all() if not has_ended(pod.status)]
+        return [Measured(pod, memory[pod.metadata.uid], disk[pod.metadata.uid], await self._sizes(pod)) for pod in pods]
+
+    async def _sizes(self, pod: Pod) -> tuple[Volume, ...]:
+        if not pod.spec.volumes:
+            return ()
+        return tuple(
+            [
+                Volume(each.name, await asyncio.to_thread(storage.size, each.folder), each.limit, each.in_memory)
+                for each in self._volumes.empty_dirs(pod)
+            ]
+        )

@@ -1,0 +1,42 @@
+"""What a node does for itself while pods run: follows what volumes are made of, throws away, and makes room.
+
+Put together here, for the agent to run; each part is a module of its own.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
+from pathlib import Path
+
+from app.agent import garbage
+from app.agent.eviction import Eviction
+from app.agent.garbage import Garbage
+from app.agent.pods import Pods
+from app.agent.setup import Host
+from app.agent.volume_upkeep import VolumeUpkeep
+
+Loop = Callable[[], Awaitable[None]]
+
+
+class Upkeep:
+    """`state`: the agent's folder, on the disk that pods fill."""
+
+    def __init__(self, host: Host, pods: Pods, state: Path) -> None:
+        self._host = host
+        self._volumes = VolumeUpkeep(host.volumes, pods.all, host.clock)
+        store = Path(host.info.store) if host.info.store and Path(host.info.store).exists() else state
+        self._garbage = Garbage(
+            host.runtime, pods.images, pods.images_in_use, pods.tidy, partial(garbage.disk, store), host.clock
+        )
+
+        self._eviction = Eviction(pods, host.runtime.usage, host.volumes, host.pressures, self._free_images, host.clock)
+
+    async def _free_images(self) -> int:
+        return await self._garbage.collect(now=True)
+
+    def loops(self) -> Iterator[tuple[str, Loop]]:
+        """Where nothing really runs there is nothing to do."""
+        if self._host.info.runs_commands:
+            yield "files of volumes", self._volumes.follow_sources
+            yield "eviction", self._eviction.follow
+            yield "images that nobody uses", self._garbage.follow_images
+            yield "what is left of pods", self._garbage.follow_leftovers

@@ -1,0 +1,66 @@
+"""What the commands share that run until they are told to end: signals, the parent to end with, garbage collection."""
+
+import asyncio
+import ctypes
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import typer
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def run_fast(main: Coroutine[Any, Any, None]) -> None:
+    """On uvloop, for processes that serve."""
+    import uvloop
+
+    look_for_cycles_seldom()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
+
+
+def look_for_cycles_seldom() -> None:
+    """Requests and pods leave hardly any behind, and to look for them costs a tenth of the time."""
+    gc.set_threshold(20_000, 20, 50)
+
+
+async def until_told(work: Coroutine[Any, Any, None]) -> None:
+    """Run until it ends by itself or a signal ends it."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    except asyncio.CancelledError:
+        logging.getLogger(__name__).info("stopping")
+
+
+def follow_parent() -> None:
+    """End with the supervisor, even if it is killed. Linux tells; elsewhere a child of `up` may outlive it."""
+    if not has_parent():
+        return
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
+    if os.getppid() != int(os.environ["JOBPLANE_PARENT"]):
+        raise typer.Exit(1)
+
+
+def has_parent() -> bool:
+    """Whether it is a part of `up`."""
+    return bool(os.environ.get("JOBPLANE_PARENT"))
+
+
+async def appears(path: Path | None) -> None:
+    """`up` starts the agent and the controllers before the API has written its files."""
+    while path is not None and not path.exists():  # noqa: ASYNC110 - a file announces itself to nobody
+        await asyncio.sleep(0.05)

@@ -1,0 +1,272 @@
+"""The nodes in order of how well they suit one class of pods, kept up to date by what has changed since the last look.
+
+Nodes that differ only in load are in one group: a heap by score. Where a class cares about other pods, there is a group for
+each combination of the places that it cares about, and a heap of groups; a placement then changes the groups in its places.
+"""
+
+import heapq
+from collections import defaultdict
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from app.kinds.pod import Pod
+from app.plans.scheduling import filters, scores
+from app.plans.scheduling.affinity import NOT_NEAR
+from app.plans.scheduling.explain import Refusal
+from app.plans.scheduling.room import Room
+from app.plans.scheduling.rules import Place, Rules, Values
+from app.plans.scheduling.spread import NO_PLACE
+from app.plans.scheduling.tally import Bond, Tally
+from app.plans.scheduling.wish import Wish
+
+if TYPE_CHECKING:
+    from app.plans.scheduling.cluster import Cluster
+
+_HOPELESS = frozenset({NOT_NEAR, NO_PLACE})  # what stays so when pods go
+_SPARE = 64  # entries of a heap that are out of date and do not matter
+_Entry = tuple[float, str, int]
+"""Points below nothing, so that the best is the least; a node; when it was touched."""
+
+
+class _Group:
+    """Nodes in the same places."""
+
+    __slots__ = ("heap", "judged_at", "refusal", "top", "values")
+
+    def __init__(self, values: Values) -> None:
+        self.values = values
+        self.heap: list[_Entry] = []
+        self.refusal = ""
+        self.judged_at = 0
+        self.top: _Entry | None = None  # the best node, when it was judged
+
+
+class Ranking:
+    def __init__(
+        self,
+        cluster: "Cluster",
+        pod: Pod,
+        wish: Wish,
+        concerning: Collection[tuple[Bond, Tally]],
+        images: frozenset[str],
+    ) -> None:
+        self.wish = wish
+        self._cluster = cluster
+        self._pod = pod
+        self._images = images
+        self._needs = tuple(wish.needs.items())
+        self._ports = wish.ports
+        self._likes_load = cluster.settings.likes_load
+        self._rules = Rules(cluster, pod, wish, concerning)
+        self._is_plain = not self._rules
+        # What has only got fuller has got worse: that is found out when it comes up.
+        self._is_lazy = self._is_plain and not self._likes_load
+        self._barred: dict[str, str] = {}
+        self._fixed: dict[str, float] = {}  # points that load does not change, of nodes that are not barred
+        self._groups: dict[Values, _Group] = {}
+        self._of_place: defaultdict[Place, dict[Values, _Group]] = defaultdict(dict)
+        self._best: list[tuple[float, str, int, _Group]] = []
+        self._dirty: dict[Values, _Group] = {}
+        self._at_large: object = None
+        self._judgements = 0
+        self._seen_at = 0
+        self._look_at_all()
+
+    def close(self) -> None:
+        """Nobody asks any more."""
+        self._rules.close()
+
+    # Looking
+
+    def best(self) -> str | None:
+        """The node that suits best now; None if none does."""
+        self._catch_up()
+        if self._is_plain:
+            top = self._top(self._groups[()])
+            return top[1] if top else None
+        while self._best:
+            _, name, judged_at, group = self._best[0]
+            if group.judged_at == judged_at:
+                if self._top(group) is group.top:
+                    return name
+                self._judge_group(group)
+            else:
+                heapq.heappop(self._best)
+        return None
+
+    def reasons(self, name: str) -> tuple[str, ...]:
+        """Why a node does not do, by the first filter that it does not pass; nothing if it does."""
+        self._catch_up()
+        return self._reasons(name)
+
+    def _reasons(self, name: str) -> tuple[str, ...]:
+        room = self._cluster.rooms[name]
+        if why := self._barred.get(name):
+            return (why,)
+        if self.wish.ports and filters.are_taken(self.wish.ports, room.ports):
+            return (filters.NO_PORTS,)
+        if short := filters.lacking(room.free, self.wish.needs):
+            return tuple(map(filters.insufficient, short))
+        why = "" if self._is_plain else self._groups[self._rules.values(room.node)].refusal
+        return (why,) if why else ()
+
+    def refusal(self) -> Refusal:
+        self._catch_up()
+        reasons = {name: self._reasons(name) for name in self._cluster.rooms}
+        return Refusal(reasons, frozenset(name for name in reasons if self._is_hopeless(name)))
+
+    def _is_hopeless(self, name: str) -> bool:
+        """It would not do either if there were no pods on it, or fewer."""
+        room = self._cluster.rooms[name]
+        if name in self._barred or filters.lacking(room.size, self.wish.needs):
+            return True
+        return not self._is_plain and self._groups[self._rules.values(room.node)].refusal in _HOPELESS
+
+    # Following the cluster
+
+    def _catch_up(self) -> None:
+        then, self._seen_at = self._seen_at, self._cluster.now
+        if then == self._seen_at:
+            return
+        touched = self._cluster.touched_since(then)
+        if touched is None:
+            self._look_at_all()
+            return
+        if self._is_lazy:
+            rooms = self._cluster.rooms
+            touched = [name for name in touched if (room := rooms.get(name)) is None or room.eased_at > then]
+        for name in dict.fromkeys(touched):
+            self._look_at(name, then)
+        if not self._is_plain:
+            self._judge()
+
+    def _look_at_all(self) -> None:
+        self._seen_at = self._cluster.now
+        for known in (self._barred, self._fixed, self._groups, self._of_place, self._dirty):
+            known.clear()
+        self._best.clear()
+        self._rules.forget()
+        if self._is_plain:
+            self._groups[()] = _Group(())
+        for name in self._cluster.rooms:
+            self._look_at(name, -1)
+        if not self._is_plain:
+            self._judge()
+
+    def _look_at(self, name: str, then: int) -> None:
+        room = self._cluster.rooms.get(name)
+        if room is None or room.shaped_at > then:
+            self._forget(name)
+            if room is None:
+                return
+            self._learn(name, room)
+        else:
+            if not self._is_plain:
+                self._note(self._rules.update(name))
+            if room.eased_at <= then and not self._likes_load:
+                return
+        if name in self._fixed:
+            self._push(name, room)
+
+    def _learn(self, name: str, room: Room) -> None:
+        """A node is new, or not what it was."""
+        if why := filters.barred(self._pod, room.node):
+            self._barred[name] = why
+        else:
+            self._fixed[name] = scores.of_node(self._pod, room.node, self._images)
+        if self._is_plain:
+            return
+        self._note(self._rules.learn(room.node))
+        values = self._rules.values(room.node)
+        if values not in self._groups:
+            group = self._groups[values] = self._dirty[values] = _Group(values)
+            for place in zip(self._rules.keys, values, strict=True):
+                self._of_place[place][values] = group
+
+    def _forget(self, name: str) -> None:
+        self._barred.pop(name, None)
+        self._fixed.pop(name, None)
+        if not self._is_plain:
+            self._note(self._rules.drop(name))
+
+    def _note(self, places: Iterable[Place]) -> None:
+        """These have changed."""
+        for place in places:
+            self._dirty.update(self._of_place.get(place, {}))
+
+    def _push(self, name: str, room: Room) -> None:
+        group = self._groups[() if self._is_plain else self._rules.values(room.node)]
+        points = self._points(name, room)
+        if points is None:
+            return
+        heapq.heappush(group.heap, (points, name, room.touched_at))
+        if len(group.heap) > _SPARE + 2 * len(self._fixed):
+            self._tidy(group)
+        if not self._is_plain:
+            self._dirty[group.values] = group
+
+    def _points(self, name: str, room: Room) -> float | None:
+        """Below nothing, so that the best is the least; None if there is no room."""
+        free = room.free
+        for resource, count in self._needs:
+            if free.get(resource, 0) < count:
+                return None
+        if self._ports and filters.are_taken(self._ports, room.ports):
+            return None
+        return -self._fixed[name] - scores.of_room(room, self.wish, likes_load=self._likes_load)
+
+    def _tidy(self, group: _Group) -> None:
+        """One entry for each node."""
+        names = dict.fromkeys(name for _, name, _ in group.heap)
+        group.heap = []
+        for name in names:
+            room = self._cluster.rooms.get(name)
+            if room is not None and name in self._fixed and self._is_in(group, room):
+                points = self._points(name, room)
+                if points is not None:
+                    group.heap.append((points, name, room.touched_at))
+        heapq.heapify(group.heap)
+
+    def _is_in(self, group: _Group, room: Room) -> bool:
+        return self._is_plain or self._rules.values(room.node) == group.values
+
+    def _top(self, group: _Group) -> _Entry | None:
+        """The best node of a group. An entry that is out of date is never too bad: what has got better was entered anew."""
+        heap, rooms = group.heap, self._cluster.rooms
+        while heap:
+            top = heap[0]
+            _, name, touched_at = top
+            room = rooms.get(name)
+            if room is None or name not in self._fixed or not self._is_in(group, room):
+                heapq.heappop(heap)
+                continue
+            if room.touched_at == touched_at:
+                return top
+            points = self._points(name, room)
+            if points is None:
+                heapq.heappop(heap)
+            else:
+                heapq.heapreplace(heap, (points, name, room.touched_at))
+        return None
+
+    def _judge(self) -> None:
+        """Judge the groups anew that have changed; all, if what all depend on has."""
+        at_large = self._rules.at_large()
+        if at_large != self._at_large:
+            self._at_large = at_large
+            self._dirty = dict(self._groups)
+        for group in self._dirty.values():
+            self._judge_group(group)
+        self._dirty = {}
+        if len(self._best) > _SPARE + 2 * len(self._groups):
+            self._best = [each for each in self._best if each[3].judged_at == each[2]]
+            heapq.heapify(self._best)
+
+    def _judge_group(self, group: _Group) -> None:
+        self._judgements += 1
+        group.judged_at = self._judgements
+        group.refusal = self._rules.refusal(group.values)
+        group.top = None if group.refusal else self._top(group)
+        if group.top is not None:
+            points, name, _ = group.top
+            heapq.heappush(self._best, (points - self._rules.score(group.values), name, group.judged_at, group))

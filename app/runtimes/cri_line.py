@@ -1,0 +1,74 @@
+"""Keeps the connection to a container engine for a while after this process was killed. The cri runtime's engine has one.
+
+containerd gives up what it is doing for a client that hangs up: of a container that is being started then, nobody could say
+whether it ever ran. So another process, a shell that does nothing, holds the same connection, and ends a while after us.
+"""
+
+import os
+import signal
+import socket
+from contextlib import suppress
+
+SECONDS = 30  # for what had been asked when we were killed
+_SCRIPT = f"cd /; read -r _; exec sleep {SECONDS}"  # nothing is ever written for it to read: it ends with us
+_HELD = 3
+
+
+class Line:
+    """`path`: the engine's socket."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self._pid = 0
+        self._end = -1
+
+    def hold(self) -> None:
+        """The connection that there is now. Raises OSError if there is none."""
+        self.close()
+        connection = _connected_to(self._path)
+        reading, self._end = os.pipe()
+        try:
+            self._pid = os.posix_spawn(
+                "/bin/sh",
+                ["/bin/sh", "-c", _SCRIPT],
+                {"PATH": os.environ.get("PATH", os.defpath)},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, connection.fileno(), _HELD),
+                    (os.POSIX_SPAWN_DUP2, reading, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setsid=True,
+            )
+        finally:
+            os.close(reading)
+            connection.close()
+
+    def close(self) -> None:
+        """Nothing that we have asked for is wanted any more, or it is over."""
+        if self._pid:
+            with suppress(ProcessLookupError, ChildProcessError):
+                os.kill(self._pid, signal.SIGKILL)
+                os.waitpid(self._pid, 0)
+            os.close(self._end)
+            self._pid = 0
+
+
+def _connected_to(path: str) -> socket.socket:
+    """One more descriptor of it."""
+    for name in os.listdir("/proc/self/fd"):
+        with suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
+                found = socket.socket(fileno=os.dup(int(name)))
+                if found.family == socket.AF_UNIX and _is_peer(found, path):
+                    return found
+                found.close()
+    raise OSError(f"there is no connection to {path}")
+
+
+def _is_peer(found: socket.socket, path: str) -> bool:
+    try:
+        peer = found.getpeername()
+    except OSError:  # it listens, or is not connected yet
+        return False
+    return isinstance(peer, str) and bool(peer) and os.path.realpath(peer) == os.path.realpath(path)

@@ -1,0 +1,161 @@
+"""Runs containers by a Docker Engine, or by Podman as far as its socket goes.
+
+A pod is a container that holds its network and other namespaces, and those that join it. Only with `live-restore` on do
+containers outlive a restart of the engine itself; whatever became of them is told when it is back. Logs are read from
+the engine's own files, so the agent is on the same machine, as root.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from app.runtimes import docker_config, docker_images
+from app.runtimes.base import (
+    ContainerKey,
+    ContainerSpec,
+    ContainerUsage,
+    CreateError,
+    Image,
+    Login,
+    RuntimeInfo,
+    StartError,
+)
+from app.runtimes.docker_commands import Commands
+from app.runtimes.docker_containers import Containers
+from app.runtimes.docker_engine import Engine
+from app.runtimes.docker_images import Images
+from app.runtimes.docker_logs import Logs
+from app.runtimes.docker_sandboxes import Sandboxes
+from app.runtimes.engine import EngineRuntime
+from app.runtimes.engine_containers import Known, answers
+from app.runtimes.engine_errors import EngineError, unless_gone
+from app.runtimes.engine_files import Files
+
+SOCKET = "unix:///var/run/docker.sock"
+
+logger = logging.getLogger(__name__)
+
+
+def usual_endpoint() -> str:
+    return os.environ.get("DOCKER_HOST") or SOCKET
+
+
+class DockerRuntime(EngineRuntime):
+    """`node`: tells this agent's pods from others' on one engine."""
+
+    def __init__(self, endpoint: str, root: Path, node: str) -> None:
+        self._engine, self._node = Engine(endpoint), node
+        self._logs, self._images = Logs(self._engine), Images(self._engine)
+        self._sandboxes = Sandboxes(self._engine, node)
+        files = Files(root)
+        self._containers = Containers(self._engine, files, self._logs, node, self._sandboxes.fresh)
+        super().__init__(files, self._sandboxes, self._containers, Commands(self._engine, self._containers))
+
+    async def info(self) -> RuntimeInfo:
+        found = await self._engine.ask("version")
+        podman = await self._engine.is_podman()
+        if not podman and not (await self._engine.ask("info")).get("LiveRestoreEnabled"):
+            logger.warning("Docker is without live-restore: it kills all containers when it is restarted itself")
+        return RuntimeInfo(
+            name="podman" if podman else "docker",
+            version=found["Version"],
+            survives_agent=True,
+            images=True,
+            pod_network=True,
+            limits=True,
+            security=True,
+            seccomp=True,
+            terminals=True,
+        )
+
+    async def _create(self, spec: ContainerSpec) -> Known:
+        sandbox = await self._sandboxes.of(spec.key.pod_uid)
+        if sandbox is None:
+            raise StartError(f'pod "{spec.key.pod_uid}" has no sandbox')
+        await asyncio.to_thread(self._files.make, spec.key)
+        try:
+            user = ""
+            if spec.security.user is None and spec.security.group is not None:
+                user = await self._images.user(spec.image)
+            body = docker_config.container(spec, *sandbox, self._files.message(spec.key), user)
+            name = docker_config.name(self._node, *spec.key)
+            if await self._engine.is_podman():
+                body["HostConfig"]["LogConfig"] = docker_config.PODMAN_LOG
+            made = await self._engine.ask("containers/create", "POST", body, name=name)
+        except EngineError as error:
+            raise CreateError(error.details) from error
+        except OSError as error:
+            if isinstance(error, ConnectionError):
+                raise
+            raise CreateError(str(error)) from error  # its seccomp profile cannot be read
+        return self._containers.note(spec.key, made["Id"])
+
+    async def _begin(self, key: ContainerKey, known: Known) -> None:
+        await self._engine.ask(f"containers/{known.id}/start", "POST")
+        await self._containers.look(key)
+
+    async def _end(self, known: Known, grace: timedelta) -> None:
+        seconds = max(0.0, grace.total_seconds())
+        with unless_gone():
+            if seconds:
+                about = await self._containers.ask(known.id)
+                await self._signal(known, (about["Config"].get("StopSignal") or "SIGTERM"))
+                try:
+                    async with asyncio.timeout(seconds):
+                        await self._gone(known)
+                        return
+                except TimeoutError:
+                    pass
+            await self._signal(known, "SIGKILL")
+            await self._gone(known)
+
+    async def _signal(self, known: Known, signal: str) -> None:
+        try:
+            await self._engine.ask(f"containers/{known.id}/kill", "POST", signal=signal)
+        except EngineError as error:
+            if error.code != "FailedPrecondition":  # it does not run
+                raise
+
+    async def _gone(self, known: Known) -> None:
+        await self._engine.ask(f"containers/{known.id}/wait", "POST", for_ever=True)
+
+    async def usage(self) -> Sequence[ContainerUsage]:
+        running = [row for row in await self._containers.rows() if row.is_running]
+        found = await answers([self._used(row.key, row.id) for row in running])
+        return [one for one in found if one]
+
+    async def _used(self, key: ContainerKey, id_: str) -> ContainerUsage | None:
+        try:
+            found: Mapping[str, Any] = await self._engine.ask(f"containers/{id_}/stats?stream=0&one-shot=1")
+        except EngineError:
+            return None
+        memory = found.get("memory_stats") or {}
+        details = memory.get("stats") or {}
+        idle = details.get("total_inactive_file", details.get("inactive_file", 0))
+        cpu = found["cpu_stats"]["cpu_usage"]["total_usage"]
+        return ContainerUsage(key, cpu, max(0, memory["usage"] - idle)) if "usage" in memory else None
+
+    async def images(self) -> Sequence[Image]:
+        return await self._images.all()
+
+    async def pull(self, image: str, login: Login | None = None) -> str:
+        return await docker_images.pull(self._engine, image, login)
+
+    async def remove_image(self, image_id: str) -> None:
+        await self._images.remove(image_id)
+
+    async def _read(self, key: ContainerKey, offset: int, limit: int) -> bytes:
+        known = await self._containers.find(key)
+        if known is None:
+            return b""
+        if self._logs.path(known.id) is None:
+            await self._containers.look(key)
+        return self._logs.read(known.id, offset, limit)
+
+    async def close(self) -> None:
+        await super().close()
+        await self._engine.close()

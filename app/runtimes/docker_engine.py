@@ -1,0 +1,133 @@
+"""Calls to a Docker Engine (or Podman, as far as it speaks the same) over its socket. The docker runtime makes them all here.
+
+An engine that is away is a ConnectionError, whatever is asked of it; it may be asked again. What it refuses is an
+EngineError with the words that `docker` would show.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+from urllib.parse import urlsplit
+
+import aiohttp
+from aiodocker import Docker, DockerError
+
+from app.runtimes.engine_errors import GONE, EngineError
+
+TIMEOUT = 120.0  # seconds for what should take less than one; an engine under load takes its time
+_CODES = {400: "InvalidArgument", 401: "Unauthenticated", 403: "PermissionDenied", 404: GONE, 409: "FailedPrecondition"}
+_FOR_EVER = aiohttp.ClientTimeout(total=None, sock_connect=10)
+_HEAD = 64 * 1024
+_UNREACHABLE = 900  # aiodocker's status where there was no answer
+
+Params = Mapping[str, str | int]
+
+
+class Engine(Docker):
+    """As many connections as there are questions to one engine, which may die and come back. Made inside an event loop."""
+
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint if "://" in endpoint else f"unix://{endpoint}"
+        where = urlsplit(self.endpoint)
+        self._path, self._address = where.path, (where.hostname or "", where.port or 2375)
+        if where.scheme == "unix":
+            connector: aiohttp.BaseConnector = aiohttp.UnixConnector(where.path, limit=0)
+        elif where.scheme in ("tcp", "http"):
+            connector = aiohttp.TCPConnector(limit=0)
+        else:
+            raise ValueError(f"the container engine at {self.endpoint}: only unix:// and plain tcp:// are spoken here")
+        host = "docker" if where.scheme == "unix" else where.netloc
+        self._connector_made = connector
+        self._podman: bool | None = None
+        super().__init__(f"http://{host}", connector, timeout=aiohttp.ClientTimeout(total=TIMEOUT))
+
+    async def ask(
+        self, path: str, method: str = "GET", body: object = None, *, for_ever: bool = False, **params: str | int
+    ) -> Any:
+        """The answer's JSON. Raises ConnectionError, EngineError."""
+        timeout = _FOR_EVER if for_ever else None
+        try:
+            more: dict[str, Any] = {"timeout": timeout} if timeout else {}
+            return await self._query_json(path, method, params=params, data=body, **more)
+        except (DockerError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._meaning(error) from error
+
+    async def follow(
+        self, path: str, method: str = "GET", headers: Mapping[str, str] | None = None, **params: str | int
+    ) -> AsyncIterator[Any]:
+        """Each JSON line of an answer that goes on. Raises ConnectionError, EngineError."""
+        try:
+            async with self._query(path, method, params=params, headers=headers, timeout=_FOR_EVER) as answer, answer:
+                async for line in answer.content:
+                    if line.strip():
+                        yield json.loads(line)
+        except (DockerError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._meaning(error) from error
+
+    async def is_podman(self) -> bool:
+        if self._podman is None:
+            parts = (await self.ask("version")).get("Components") or ()
+            self._podman = any("podman" in part["Name"].lower() for part in parts)
+        return self._podman
+
+    async def upgraded(self, path: str, body: object = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """The connection itself, after a question that makes the engine give it away. Raises ConnectionError, EngineError.
+
+        aiodocker has such streams, too, but none that can end its input and go on reading.
+        """
+        content = json.dumps(body).encode() if body is not None else b""
+        try:
+            await self._check_version()
+            reader, writer = await self._connected()
+        except (DockerError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._meaning(error) from error
+        try:
+            writer.write(
+                f"POST /{self.api_version}/{path} HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
+                f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n".encode()
+                + content
+            )
+            head = await reader.readuntil(b"\r\n\r\n")
+            status = int(head.split(None, 2)[1])
+            if status not in (101, 200):
+                raise _refused(status, await reader.read(_HEAD))
+        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
+            writer.close()
+            raise ConnectionError(f"the container engine's streams: {error}") from error
+        except EngineError:
+            writer.close()
+            raise
+        return reader, writer
+
+    async def close(self) -> None:
+        await super().close()
+        await self._connector_made.close()
+
+    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        if self._path:
+            return await asyncio.open_unix_connection(self._path)
+        return await asyncio.open_connection(*self._address)
+
+    def _meaning(self, error: Exception) -> Exception:
+        if isinstance(error, DockerError) and error.status != _UNREACHABLE:
+            return _error(error.status, error.message)
+        return ConnectionError(f"the container engine at {self.endpoint} does not answer: {error or 'too late'}")
+
+
+def filters(**wanted: Sequence[str]) -> str:
+    """As the engine's lists take them."""
+    return json.dumps({name: [*values] for name, values in wanted.items()})
+
+
+def _refused(status: int, answer: bytes) -> EngineError:
+    text = answer.decode(errors="replace").strip()
+    start, end = text.find("{"), text.rfind("}")
+    with suppress(ValueError, KeyError, TypeError):
+        text = str(json.loads(text[start : end + 1])["message"])
+    return _error(status, text)
+
+
+def _error(status: int, text: str) -> EngineError:
+    return EngineError(_CODES.get(status, "Unknown"), text, f"Error response from daemon: {text}")

@@ -1,0 +1,59 @@
+"""How a container fares, from a Docker Engine's word to ours."""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from app.runtimes.base import ContainerKey, ContainerStatus
+from app.runtimes.engine_status import LOST, UNKNOWN, start_code
+
+_NEVER = "0001-01-01"
+_RUNS = ("running", "paused", "restarting")
+
+
+def status_of(key: ContainerKey, found: Mapping[str, Any], failure: str, last_words: str) -> ContainerStatus:
+    """`failure`: what was said when it was started in vain; `last_words`: its termination message."""
+    state, id_ = found["State"], str(found["Id"])
+    began, ended = moment(state.get("StartedAt", "")), moment(state.get("FinishedAt", ""))
+    if state["Status"] in _RUNS:
+        return ContainerStatus(key=key, state="running", id=id_, started_at=began)
+    if failure:
+        made = moment(found.get("Created", ""))
+        return ContainerStatus(
+            key=key,
+            state="exited",
+            id=id_,
+            finished_at=made,
+            exit_code=start_code(failure),
+            reason="StartError",
+            message=failure,
+        )
+    if began is None:  # neither is what the engine itself failed to start, and no agent has heard of
+        return ContainerStatus(key=key, state="created", id=id_)
+    reason = _reason(state)
+    return ContainerStatus(
+        key=key,
+        state="exited",
+        id=id_,
+        started_at=began,
+        finished_at=max(began, ended) if ended else None,
+        exit_code=None if reason == UNKNOWN else int(state["ExitCode"]),
+        reason=reason,
+        message=LOST if reason == UNKNOWN else "",
+        termination_message=last_words,
+    )
+
+
+def _reason(state: Mapping[str, Any]) -> str:
+    if moment(state.get("FinishedAt", "")) is None:
+        return UNKNOWN  # it was gone when the engine came back
+    if state.get("OOMKilled"):
+        return "OOMKilled"
+    return "Error" if state["ExitCode"] else "Completed"
+
+
+def moment(text: str) -> datetime | None:
+    """In whole seconds; None for never."""
+    if not text or text.startswith(_NEVER):
+        return None
+    return datetime.fromisoformat(text).astimezone(UTC).replace(microsecond=0)

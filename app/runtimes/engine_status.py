@@ -1,0 +1,16 @@
+"""What engines' words about a container that did not start, or was lost, mean to Kubernetes."""
+
+UNKNOWN = "ContainerStatusUnknown"
+LOST = "the container engine does not know how the container ended"
+MISSING, NOT_EXECUTABLE, NOT_STARTED = 127, 126, 128
+_MISSING = ("executable file not found", "no such file or directory")
+_NOT_EXECUTABLE = ("permission denied", "exec format error", "is a directory")
+
+
+def start_code(message: str) -> int:
+    """The exit code of what could not be started, by what the engine says about it."""
+    if any(text in message for text in _MISSING):
+        return MISSING
+    if any(text in message for text in _NOT_EXECUTABLE):
+        return NOT_EXECUTABLE
+    return NOT_STARTED

@@ -1,0 +1,98 @@
+"""A Jobplane on container engines, with kubectl: Jobs run, are looked into, and outlive their agent."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e import processes
+from tests.e2e.cluster import Cluster, until
+from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, found
+from tests.e2e.manifests import FOREVER, a_job
+from tests.runtimes import dockers, engines
+from tests.runtimes.dockers import Dockerd
+from tests.runtimes.engines import Containerd
+from tests.runtimes.images import IMAGE
+
+KUBECTLS = found()
+pytestmark = pytest.mark.skipif(not KUBECTLS, reason="kubectl is not installed")
+COUNT = "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo line $i; sleep 0.02; done; exit 7"
+
+
+@pytest.fixture(scope="module")
+def containerd() -> Iterator[Containerd]:
+    yield from engines.containerd()
+
+
+@pytest.fixture(scope="module")
+def dockerd() -> Iterator[Dockerd]:
+    yield from dockers.dockerd()
+
+
+@pytest.fixture(scope="module", params=["cri", "docker"])
+def cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    engine = request.getfixturevalue({"cri": "containerd", "docker": "dockerd"}[request.param])
+    folder = tmp_path_factory.mktemp(request.param) / "data"
+    with Cluster(folder, "--runtime", request.param, "--runtime-endpoint", engine.endpoint) as running:
+        yield running
+    assert running.surprises() == ""
+
+
+@pytest.fixture(scope="module")
+def kubectl(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    made = Kubectl.at(KUBECTLS[-1], cluster, tmp_path_factory.mktemp("home"))
+    made("create", "namespace", made.namespace)
+    yield made
+    made.api.close()
+
+
+def in_image(name: str, script: str, **spec: Any) -> dict[str, Any]:
+    job = a_job(name, script, **spec)
+    job["spec"]["template"]["spec"]["containers"][0]["image"] = IMAGE
+    return job
+
+
+def test_a_job_s_pods_have_addresses_and_logs(kubectl: Kubectl) -> None:
+    kubectl.run_to_its_end(in_image("speak", "echo said; hostname", completions=3, parallelism=3))
+    pods = [kubectl.stored("pod", name) for name in kubectl.pods("speak")]
+
+    assert len({pod["status"]["podIP"] for pod in pods}) == 3
+    for pod in pods:
+        name = pod["metadata"]["name"]
+        assert kubectl("logs", name) == f"said\n{name}\n"
+        (status,) = pod["status"]["containerStatuses"]
+        assert status["state"]["terminated"]["reason"] == "Completed"
+        assert status["imageID"].startswith("sha256:")
+
+
+def test_a_container_is_looked_into(kubectl: Kubectl) -> None:
+    (pod,) = kubectl.bring_up(in_image("stay", FOREVER))
+
+    assert kubectl("exec", pod, "--", "sh", "-c", "echo $((6 * 7)); exit 3", code=3).startswith("42\n")
+    assert kubectl("exec", "-i", pod, "--", "cat", stdin="through\n") == "through\n"
+    kubectl("delete", "job", "stay", "--grace-period=1")
+
+
+def test_an_agent_that_is_killed_adopts_what_runs(cluster: Cluster, kubectl: Kubectl) -> None:
+    (pod,) = kubectl.bring_up(in_image("count", COUNT, backoffLimit=0))
+    name = pod.removeprefix("pod/")
+    before = kubectl.stored("pod", name)["status"]["containerStatuses"][0]
+    until(lambda: "line 20\n" in kubectl("logs", pod), SECONDS, "it speaks")
+    processes.kill(cluster.pid_of("agent"))
+    kubectl("wait", "--for=condition=failed", "job/count", TIMEOUT)
+
+    (after,) = kubectl.stored("pod", name)["status"]["containerStatuses"]
+    assert (after["containerID"], after["restartCount"]) == (before["containerID"], 0)
+    assert after["state"]["terminated"]["exitCode"] == 7
+    assert kubectl("logs", pod) == "".join(f"line {number}\n" for number in range(1, 201))
+
+
+def test_what_uses_too_much_memory_is_told(kubectl: Kubectl) -> None:
+    job = in_image("greedy", "tail /dev/zero", backoffLimit=0)
+    job["spec"]["template"]["spec"]["containers"][0]["resources"] = {"limits": {"memory": "32Mi"}}
+    kubectl.submit(job)
+    kubectl("wait", "--for=condition=failed", "job/greedy", TIMEOUT)
+
+    (pod,) = kubectl.pods("greedy")
+    (status,) = kubectl.stored("pod", pod)["status"]["containerStatuses"]
+    assert status["state"]["terminated"]["reason"] == "OOMKilled"

@@ -1,0 +1,81 @@
+"""What a node does by itself, as kubectl shows it: devices for those that ask, and no more room than was asked for."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, found, words
+from tests.e2e.manifests import FOREVER
+
+GPU = "nvidia.com/gpu"
+DEVICES = {
+    "devices": {GPU: [{"id": "GPU-a", "files": ["/dev/null"]}, {"id": "GPU-b", "files": ["/dev/zero"]}]},
+    "labels": {f"{GPU}.product": "Pretended"},
+}
+
+
+@pytest.fixture(scope="module")
+def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    """For a node with two devices."""
+    if not (paths := found()):
+        pytest.skip("no kubectl: none on PATH, and JOBPLANE_KUBECTLS names none")
+    folder = tmp_path_factory.mktemp("alone")
+    (folder / "devices.json").write_text(json.dumps(DEVICES))
+    with Cluster(folder / "data", "--devices", str(folder / "devices.json")) as cluster:
+        made = Kubectl.at(paths[-1], cluster, tmp_path_factory.mktemp("home"))
+        made("create", "namespace", made.namespace)
+        yield made
+        made.api.close()
+    assert cluster.surprises() == ""
+
+
+def a_pod(name: str, script: str, **spec: Any) -> dict[str, Any]:
+    container = {"name": "main", "image": "busybox", "command": ["sh", "-c", script], **spec.pop("container", {})}
+    usual = {"restartPolicy": "Never", "terminationGracePeriodSeconds": 1, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {**usual, **spec}}
+
+
+def asking(name: str) -> dict[str, Any]:
+    container = {"resources": {"limits": {GPU: "1"}}}
+    return a_pod(name, f"echo $NVIDIA_VISIBLE_DEVICES $CUDA_VISIBLE_DEVICES; {FOREVER}", container=container)
+
+
+def test_two_pods_have_a_gpu_each_and_the_third_waits_for_one(kubectl: Kubectl) -> None:
+    kubectl.send("apply", *(asking(name) for name in ("one", "two")))
+    kubectl("wait", "--for=condition=Ready", "pod/one", "pod/two", TIMEOUT)
+    kubectl.send("apply", asking("three"))
+    kubectl("wait", "--for=condition=PodScheduled=false", "pod/three", TIMEOUT)
+
+    node = words(kubectl("describe", "node", kubectl.node()))
+    assert f"{GPU}.product=Pretended" in node
+    assert f"{GPU}: 2\n" in node
+    assert f"{GPU} 2 2\n" in node
+    assert f"1 Insufficient {GPU}" in kubectl("describe", "pod", "three")
+    seen = {line for name in ("one", "two") for line in kubectl("logs", name).splitlines() if line != "ready"}
+    assert seen == {"GPU-a GPU-a", "GPU-b GPU-b"}
+
+    kubectl("delete", "pod", "one")
+    kubectl("wait", "--for=condition=Ready", "pod/three", TIMEOUT)
+    kubectl("delete", "pod", "two", "three")
+
+
+def test_a_pod_that_fills_an_empty_dir_is_evicted(kubectl: Kubectl) -> None:
+    scratch = kubectl.home / "scratch"
+    scratch.mkdir()
+    fills = f"dd if=/dev/zero of={scratch}/large bs=1024 count=3000; {FOREVER}"
+    pod = a_pod(
+        "greedy",
+        fills,
+        volumes=[{"name": "scratch", "emptyDir": {"sizeLimit": "1Mi"}}],
+        container={"volumeMounts": [{"name": "scratch", "mountPath": str(scratch)}]},
+    )
+    kubectl.send("apply", pod)
+    kubectl("wait", "--for=jsonpath={.status.phase}=Failed", "pod/greedy", f"--timeout={SECONDS}s")
+
+    status = kubectl.stored("pod", "greedy")["status"]
+    why = 'Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". '
+    assert (status["reason"], status["message"]) == ("Evicted", why)
+    assert why.strip() in kubectl("describe", "pod", "greedy")

@@ -1,0 +1,184 @@
+"""kill -9 of agents and of container engines, fifty times, in the middle of Jobs of a hundred pods.
+
+Every pod runs once, every line that it wrote is kept once, and nothing is left on the node. JOBPLANE_NODE_KILLS=10 makes ten
+rounds of it, JOBPLANE_NODE_KILLS_SEED repeats one.
+"""
+
+import os
+import random
+import secrets
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import httpx
+import pytest
+
+from tests.e2e import processes
+from tests.e2e.cluster import Cluster, environment, surprises, until
+from tests.e2e.ledger import Ledger, completed, delete, is_exact, pods_of
+from tests.runtimes import engines
+from tests.runtimes.engines import Containerd
+from tests.runtimes.images import IMAGE
+
+PODS = 100
+DONE_SECONDS = 180
+GONE_SECONDS = 60
+ROUNDS = int(os.environ.get("JOBPLANE_NODE_KILLS", "1"))
+SEED = os.environ.get("JOBPLANE_NODE_KILLS_SEED")
+
+SLOW, LINES = 8, 60  # lines written one by one, and all of them, the others at the very end
+PAUSE = "0.$((0x${POD%%-*} % 90 + 10))"  # seconds, by the pod's uid: the Job does not move in step
+WORK = f'i=0; while [ $i -lt {SLOW} ]; do i=$((i+1)); echo "line $i"; sleep 0.05; done; sleep {PAUSE}'
+LAST = f'while [ $i -lt {LINES} ]; do i=$((i+1)); echo "line $i"; done'
+WRITTEN = "".join(f"line {number}\n" for number in range(1, LINES + 1))
+
+AGENT, ENGINE = "agent", "engine"
+NAME = "killed"
+
+
+class Plan(NamedTuple):
+    """What is killed on a node of one kind; `jobs`: for each Job, the one after the other. `at_once`: pods of a Job."""
+
+    at_once: int
+    jobs: tuple[tuple[str, ...], ...]
+
+
+PLANS = {
+    "process": Plan(20, ((AGENT,) * 12, (AGENT,) * 12)),
+    "cri": Plan(12, ((AGENT, ENGINE) * 6 + (ENGINE,), (ENGINE, ENGINE, AGENT) * 4 + (ENGINE,))),
+}
+
+
+def test_the_plans_kill_fifty_times() -> None:
+    times = Counter(part for plan in PLANS.values() for job in plan.jobs for part in job)
+    assert sum(times.values()) >= 50
+    assert min(times[AGENT], times[ENGINE]) >= 10
+
+
+class Node:
+    """A machine of a Jobplane: its agent, its container engine, and what pods may leave behind on it."""
+
+    def __init__(self, runtime: str, cluster: Cluster, folder: Path, engine: Containerd | None) -> None:
+        self.plan, self.cluster, self.folder, self._engine = PLANS[runtime], cluster, folder, engine
+        self._before = engine.traces() if engine else None
+        self._command = [sys.executable, "-m", "app.cli", "agent", "--server", cluster.url, "--node-name", NAME]
+        self._command += ["--token-file", str(cluster.folder / "agent.token"), "--data-dir", str(folder)]
+        self._command += ["--ca-file", str(cluster.folder / "tls" / "ca.crt"), "--runtime", runtime]
+        self._command += ["--runtime-endpoint", engine.endpoint] if engine else []
+        self._start()
+
+    def _start(self) -> None:
+        with (self.folder / "agent.log").open("ab") as log:
+            self._agent = subprocess.Popen(self._command, stdout=log, stderr=log, env=environment())
+
+    def kill(self, part: str, chance: random.Random) -> None:
+        """What is killed comes back: the agent at once, the engine after a while."""
+        if part == AGENT:
+            self._agent.kill()
+            self._agent.wait()
+            self._start()
+        else:
+            assert self._engine
+            self._engine.kill()
+            time.sleep(chance.uniform(0, 0.5))
+            self._engine.start()
+
+    def stop(self) -> None:
+        self._agent.terminate()
+        assert self._agent.wait(30) == 0
+
+    def place(self, spec: dict[str, Any]) -> None:
+        """Has a pod run here, with an image that is here and a ledger that it can write to."""
+        spec["nodeSelector"] = {"kubernetes.io/hostname": NAME}
+        if self._engine:
+            folder = str(self.folder)
+            spec["volumes"] = [{"name": "ledger", "hostPath": {"path": folder}}]
+            spec["containers"][0] |= {"image": IMAGE, "volumeMounts": [{"name": "ledger", "mountPath": folder}]}
+
+    def left(self) -> list[str]:
+        """Processes, files, networks, mounts and whatever else there is of pods."""
+        agent = self.folder / "agent"
+        folders = [agent / name for name in ("containers", "cri", "volumes", "hosts")]
+        found = [
+            str(path) for folder in folders if folder.exists() for path in folder.iterdir() if path.name != ".lock"
+        ]
+        found += map(str, processes.naming(f"{agent}/"))
+        if self._engine:
+            found += self._engine.pods()
+            found += [str(self._engine.traces())] if self._engine.traces() != self._before else []
+        return found
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with Cluster(tmp_path_factory.mktemp("kills") / "data") as running:
+        yield running
+    assert running.surprises() == ""
+
+
+@pytest.fixture(scope="module", params=PLANS)
+def node(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
+    """One on an engine of its own: neither is treated well."""
+    engine = request.getfixturevalue("containerd") if request.param == "cri" else None
+    made = Node(request.param, cluster, tmp_path_factory.mktemp(request.param), engine)
+    yield made
+    made.stop()
+    assert surprises(made.folder / "agent.log") == ""
+
+
+@pytest.fixture(scope="module")
+def containerd() -> Iterator[Containerd]:
+    yield from engines.containerd()
+
+
+@pytest.mark.parametrize("number", range(2 * ROUNDS))
+async def test_every_pod_runs_once_and_every_line_is_kept_once(node: Node, tmp_path: Path, number: int) -> None:
+    mode, parts = ("Indexed", "NonIndexed")[number % 2], node.plan.jobs[number % 2]
+    seed = int(SEED) if SEED else secrets.randbits(32)
+    print(f"JOBPLANE_NODE_KILLS_SEED={seed}: {mode}")
+    ledger = Ledger(node.folder / f"ledger-{number}")
+    job = ledger.job(f"killed-{number}", mode, pods=PODS, at_once=node.plan.at_once, work=WORK, last=LAST)
+    node.place(job["spec"]["template"]["spec"])
+    chance = random.Random(seed)
+    over = await completed(node.cluster.api(), job, lambda: _kill(node, ledger, parts, chance), DONE_SECONDS)
+    with node.cluster.client() as client:
+        pods = pods_of(client, over)
+        failed = [_end(pod) for pod in pods if pod["status"]["phase"] == "Failed"]
+        assert failed == [], failed
+        assert is_exact(over, pods, ledger)
+        assert _broken_logs(client, pods, "/api/v1/namespaces/default/pods/{}/log") == {}
+        delete(client, over, GONE_SECONDS)
+        assert _broken_logs(client, pods, "/apis/logs.jobplane.dev/v1/namespaces/default/logs/{}") == {}
+    until(lambda: not node.left(), GONE_SECONDS, f"nothing is left: {node.left()}")
+
+
+def _kill(node: Node, ledger: Ledger, parts: tuple[str, ...], chance: random.Random) -> None:
+    """One after the other, each a moment after so many pods have begun."""
+    moments = sorted(chance.sample(range(1, PODS - node.plan.at_once), len(parts)))
+    for part, moment in zip(parts, moments, strict=True):
+        until(lambda moment=moment: ledger.begun() >= moment, DONE_SECONDS, f"{moment} pods")
+        time.sleep(chance.uniform(0, 0.3))
+        print(f"kill -9 {part} after {ledger.begun()} pods have begun")
+        node.kill(part, chance)
+
+
+def _end(pod: dict[str, Any]) -> tuple[Any, ...]:
+    status = pod["status"]
+    return status.get("reason"), [each["state"] for each in status.get("containerStatuses", [])]
+
+
+def _broken_logs(client: httpx.Client, pods: list[dict[str, Any]], path: str) -> dict[str, str]:
+    """Logs that are not exactly what was written, by the pod's name."""
+
+    def log(pod: dict[str, Any]) -> tuple[str, str]:
+        name = pod["metadata"]["name"]
+        return name, client.get(path.format(name)).text
+
+    with ThreadPoolExecutor(4) as readers:
+        return {name: text for name, text in readers.map(log, pods) if text != WRITTEN}

@@ -1,0 +1,106 @@
+"""Docker Engines for tests, each on a containerd of its own, with folders, a socket and a bridge of its own."""
+
+import contextlib
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Generator
+from pathlib import Path
+
+from app.runtimes.docker_config import PAUSE
+from tests.runtimes.engines import STARTED_WITHIN, Containerd, needed
+from tests.runtimes.images import BUSYBOX, IMAGE, Built, built, pause, write_image
+
+
+class Dockerd:
+    """A dockerd with `live-restore`, which may be killed and started again. `endpoint`: where it is reached."""
+
+    def __init__(self, folder: Path) -> None:
+        self._below = Containerd(folder)
+        self._folder = folder
+        self.endpoint = f"unix://{folder}/docker.sock"
+        self._process: subprocess.Popen[bytes] | None = None
+        self._bridge = f"jpdock{os.getpid() % 4096}"
+
+    def start(self) -> None:
+        if not Path(f"/sys/class/net/{self._bridge}").exists():
+            for words in (
+                ["link", "add", self._bridge, "type", "bridge"],
+                ["address", "add", f"{self._below.subnet}.1/22", "dev", self._bridge],
+                ["link", "set", self._bridge, "up"],
+            ):
+                subprocess.run(["ip", *words], check=True)
+        self._below.ensure()
+        folders = [f"--{name}={self._folder}/docker-{name}" for name in ("data-root", "exec-root", "pidfile")]
+        plain = [f"--{name}=false" for name in ("iptables", "ip6tables", "ip-forward", "ip-masq", "userland-proxy")]
+        own = ["-H", self.endpoint, f"--containerd={self._folder}/containerd.sock", f"--bridge={self._bridge}"]
+        with (self._folder / "docker-log").open("ab") as log:
+            command = ["dockerd", "--live-restore", *own, *folders, *plain]
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
+        until = time.monotonic() + STARTED_WITHIN
+        while self("version").returncode:
+            assert time.monotonic() < until, (self._folder / "docker-log").read_text(encoding="utf-8")[-2000:]
+            time.sleep(0.05)
+
+    def load(self, name: str, image: Built) -> None:
+        write_image(self._folder / "image.tar", name, image)
+        done = self("load", "-i", str(self._folder / "image.tar"))
+        assert done.returncode == 0, done.stderr
+
+    def kill(self, *, with_containerd: bool = False) -> None:
+        """As a crash would. Containers go on."""
+        assert self._process
+        self._process.kill()
+        self._process.wait()
+        if with_containerd:
+            self._below.kill()
+
+    def ensure(self) -> None:
+        """It runs, whatever a test did to it."""
+        if self._process is None or self._process.poll() is not None:
+            self.start()
+
+    def end_sandboxes(self) -> None:
+        """Kills what holds pods' namespaces, as a crash of it would."""
+        for each in self("ps", "-q", "--filter", f"ancestor={PAUSE}").stdout.split():
+            self("kill", each)
+
+    def pods(self) -> list[str]:
+        """Whatever it has of pods: containers, running or not, and their folders."""
+        folders = ("docker-data-root/containers/*", "docker-exec-root/containerd/daemon/*")
+        found = [str(path) for pattern in folders for path in self._folder.glob(pattern)]
+        return [*self("ps", "-aq").stdout.split(), *found]
+
+    def traces(self) -> tuple[list[str], int]:
+        """Mounts below its folder, and how many shims it has."""
+        return self._below.traces()
+
+    def close(self) -> None:
+        assert self._process
+        self.ensure()
+        for each in self("ps", "-aq").stdout.split():
+            self("rm", "-f", "-v", each)
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(10)
+        self._process.kill()
+        self._below.close()
+        subprocess.run(["ip", "link", "delete", self._bridge], capture_output=True, check=False)
+
+    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["docker", "-H", self.endpoint, *words], capture_output=True, text=True, check=False)
+
+
+def dockerd() -> Generator[Dockerd, None, None]:
+    """One that has the images of the tests."""
+    needed("dockerd", "docker", "containerd", "ctr", "runc", "ip", BUSYBOX)
+    with tempfile.TemporaryDirectory(prefix="jobplane-docker-", ignore_cleanup_errors=True) as folder:
+        engine = Dockerd(Path(folder))
+        engine.start()
+        try:
+            engine.load(IMAGE, built())
+            engine.load(PAUSE, pause())
+            yield engine
+        finally:
+            engine.close()
