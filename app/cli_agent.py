@@ -1,20 +1,14 @@
 """`jobplane agent`: makes the machine that it runs on a node. Settings become what the agent is told."""
 
-import asyncio
-import os
-import sys
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from app.agent_process import Orders, become
+from app.cli_nodes import span
 from app.cli_options import CaFile, DataDir, Devices, NodeName, Nodes, Runtime, RuntimeEndpoint, settings
-from app.cli_process import appears, follow_parent, look_for_cycles_seldom, now, run_fast, until_told
-from app.settings import Settings
-
-if TYPE_CHECKING:
-    from app.agent.device_sources import Inventory
 
 
 def agent(
@@ -36,6 +30,22 @@ def agent(
     nodes: Nodes = None,
     node_name: NodeName = None,
     devices: Devices = None,
+    eviction_hard: Annotated[
+        str | None,
+        typer.Option(
+            help="What must stay free, or pods have to go: none, or like memory.available<100Mi. "
+            "[default: as a kubelet's]"
+        ),
+    ] = None,
+    shutdown_grace_period: Annotated[
+        str | None, typer.Option(help="On SIGTERM, end the pods within this time, such as 60s. [default: they go on]")
+    ] = None,
+    shutdown_grace_period_critical_pods: Annotated[
+        str | None, typer.Option(help="How much of that is for critical pods, which go last. [default: 0s]")
+    ] = None,
+    tls_name: Annotated[
+        str | None, typer.Option(help="Whom the API's certificate is for. [default: the host in --server]")
+    ] = None,
 ) -> None:
     """Make this machine a node. It only dials out; ending the agent leaves its pods running.
 
@@ -54,85 +64,36 @@ def agent(
         nodes=nodes,
         node_name=node_name,
         devices=devices,
+        eviction_hard=eviction_hard,
+        shutdown_grace_period=shutdown_grace_period,
+        shutdown_grace_period_critical_pods=shutdown_grace_period_critical_pods,
+        tls_name=tls_name,
     )
-    follow_parent()
-    if made.runtime == "process":  # which uvloop would start three times slower
-        look_for_cycles_seldom()
-        asyncio.run(until_told(_agent(made)))
-    else:
-        run_fast(until_told(_agent(made)))
-
-
-async def _agent(made: Settings) -> None:
-    from app.agent.agent import Agent, AgentSettings
-    from app.runtimes import make_runtime
-
-    state = made.data_dir / "agent"
-    state.mkdir(parents=True, exist_ok=True)
-    for needed in (made.token_file, made.ca_file):
-        await appears(needed)
-    simulated = made.runtime == "simulated"
-    names = _node_names(made, simulated)
-    try:
-        runtime = make_runtime(
-            made.runtime, state, now, made.runtime_endpoint, names[0], cgroup=made.cgroup, pids=made.pids_limit
+    become(
+        Orders(
+            server=made.server or made.url(),
+            token_file=_text(made.token_file),
+            join_token=made.join_token.get_secret_value(),
+            join_token_file=_text(made.join_token_file),
+            ca_file=_text(made.ca_file),
+            ca_hash=made.ca_hash,
+            tls_name=made.tls_name,
+            data_dir=str(made.data_dir),
+            runtime=made.runtime,
+            runtime_endpoint=made.runtime_endpoint,
+            cgroup=made.cgroup,
+            pids_limit=made.pids_limit,
+            nodes=made.nodes,
+            node_name=made.node_name,
+            devices=made.devices,
+            eviction_hard=made.eviction_hard,
+            shutdown=span(made.shutdown_grace_period, "--shutdown-grace-period"),
+            shutdown_critical=span(made.shutdown_grace_period_critical_pods, "--shutdown-grace-period-critical-pods"),
+            lease=timedelta(seconds=made.lease_seconds),
+            log_level=made.log_level,
         )
-    except ModuleNotFoundError as error:
-        sys.exit(f"--runtime {made.runtime} needs more: pip install 'jobplane[{made.runtime}]' ({error})")
-    inventory = _inventory(made, simulated)
-    token, ca_file = await _credential(made, state, names)
-    told = AgentSettings(
-        server=made.server or made.url(),
-        token=token,
-        ca_file=ca_file,
-        node_names=names,
-        state_dir=state,
-        capacity={"cpu": "64", "memory": "256Gi", "pods": "1000"} if simulated else {},
-        devices=inventory,
-        lease=timedelta(seconds=made.lease_seconds),
     )
-    try:
-        await Agent(told, runtime).run()
-    finally:
-        await runtime.close()
 
 
-def _inventory(made: Settings, simulated: bool) -> "Inventory":
-    from app.agent.device_sources import AUTO, NONE, DevicesError, inventory
-
-    try:
-        return inventory(NONE if simulated and made.devices == AUTO else made.devices)
-    except DevicesError as error:
-        sys.exit(f"--devices: {error}")
-
-
-async def _credential(made: Settings, state: Path, names: tuple[str, ...]) -> tuple[str, Path | None]:
-    """The agent's token, and the authority to trust: given, or got by joining."""
-    from app.agent.join import JoinError, Terms, has_joined, join
-
-    join_token = made.join_token.get_secret_value()
-    if made.join_token_file:
-        join_token = made.join_token_file.read_text().strip()
-    if not join_token and (made.token_file or not has_joined(state)):
-        return made.token_file.read_text().strip() if made.token_file else "", made.ca_file
-    if len(names) > 1:
-        sys.exit("a join token is good for one node, not for a fleet")
-    terms = Terms(
-        server=made.server or made.url(),
-        node=names[0],
-        state=state,
-        join_token=join_token,
-        ca_file=made.ca_file,
-        ca_hash=made.ca_hash,
-    )
-    try:
-        joined = await join(terms)
-    except JoinError as error:
-        sys.exit(str(error))
-    return joined.token, joined.ca_file
-
-
-def _node_names(made: Settings, simulated: bool) -> tuple[str, ...]:
-    if simulated:
-        return tuple(f"simulated-{number}" for number in range(made.nodes))
-    return (made.node_name or os.uname().nodename.lower(),)
+def _text(path: Path | None) -> str | None:
+    return str(path) if path else None

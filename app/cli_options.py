@@ -3,7 +3,6 @@
 import asyncio
 import functools
 import inspect
-import logging
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import typer
 from pydantic import ValidationError
 
+from app.cli_process import log_from
 from app.runtimes import RuntimeName
 from app.settings import Settings
 
@@ -55,11 +55,7 @@ def settings(**given: Any) -> Settings:
             where = f"--{name.replace('_', '-')} or JOBPLANE_{name.upper()}: " if name else ""
             typer.echo(where + each["msg"].removeprefix("Value error, "), err=True)
         raise typer.Exit(2) from None
-    logging.basicConfig(level=made.log_level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for noisy in ("alembic", "httpx", "httpcore"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    # A database that is away is our own store's to tell, in a line.
-    logging.getLogger("asyncpg").setLevel(logging.ERROR)
+    log_from(made.log_level)
     return made
 
 

@@ -7,16 +7,23 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import typer
-
 
 def now() -> datetime:
     return datetime.now(UTC)
+
+
+def log_from(level: str) -> None:
+    """Begin to log, from that level up."""
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for noisy in ("alembic", "httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    # A database that is away is our own store's to tell, in a line.
+    logging.getLogger("asyncpg").setLevel(logging.ERROR)
 
 
 def run_fast(main: Coroutine[Any, Any, None]) -> None:
@@ -33,12 +40,26 @@ def look_for_cycles_seldom() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
-async def until_told(work: Coroutine[Any, Any, None]) -> None:
-    """Run until it ends by itself or a signal ends it."""
+async def until_told(work: Coroutine[Any, Any, None], first: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Run until it ends by itself or a signal ends it. On the first SIGTERM `first` is done before that."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
+    ending: list[asyncio.Task[None]] = []
+
+    async def end() -> None:
+        try:
+            await first() if first else None
+        finally:
+            task.cancel()
+
+    def terminate() -> None:
+        if ending:
+            ending[0].cancel()
+        else:
+            ending.append(loop.create_task(end()))
+
+    loop.add_signal_handler(signal.SIGINT, task.cancel)
+    loop.add_signal_handler(signal.SIGTERM, terminate)
     try:
         await task
     except asyncio.CancelledError:
@@ -52,7 +73,7 @@ def follow_parent() -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
     if os.getppid() != int(os.environ["JOBPLANE_PARENT"]):
-        raise typer.Exit(1)
+        raise SystemExit(1)
 
 
 def has_parent() -> bool:

@@ -35,8 +35,14 @@ class Settings(BaseSettings):
     pids_limit: Annotated[int, Field(ge=0)] = 0  # most processes of one container of the process runtime; 0: any number
     node_name: str = ""  # empty: the host's name
     nodes: Annotated[int, Field(ge=1, le=10_000)] = 1  # of the simulated runtime
+    eviction_hard: str = ""  # what of the node must stay free: like memory.available<100Mi; none; empty: as a kubelet's
+    shutdown_grace_period: str = "0s"  # in which an agent ends its pods on SIGTERM; 0s: they go on
+    shutdown_grace_period_critical_pods: str = "0s"  # how much of it is for those with a priority of 2 billion and more
+    tls_name: str = ""  # whom the API's certificate is for; empty: the host of `server`
     devices: str = "auto"  # of the node: auto (NVIDIA's GPUs), none, a file, or nvidia.com/gpu=/dev/nvidia0,...
-    lease_seconds: Annotated[int, Field(ge=5, le=86400)] = 40  # of an agent's lease, which it renews four times as often
+    lease_seconds: Annotated[int, Field(ge=5, le=86400)] = (
+        40  # of an agent's lease, which it renews four times as often
+    )
     # Without a lease renewal for so long, a node counts as lost; never before its agent's lease is over and ten seconds more.
     node_grace_seconds: Annotated[float, Field(gt=0)] = 50
     history_hours: Annotated[float, Field(ge=0)] = 24  # how long old versions can be read and watched from

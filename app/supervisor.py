@@ -81,6 +81,7 @@ class Supervisor:
             "JOBPLANE_TLS": str(self._settings.tls),
             "JOBPLANE_FEATURE_GATES": self._settings.feature_gates,
             "JOBPLANE_DEVICES": self._settings.devices,
+            "JOBPLANE_TLS_NAME": "",  # it is our own, on this machine
             PARENT: str(os.getpid()),
         }
 

@@ -56,6 +56,7 @@ log = logging.getLogger(__name__)
 class AgentSettings:
     """All that an agent is told.
 
+    tls_name:   whom the API's certificate is for, if not for the host in `server`.
     node_names: one, or the many of a pretended fleet.
     capacity:   overrides what the machine has, such as {"cpu": "8", "pods": "500"}.
     address:    the nodes' InternalIP; found by itself if empty.
@@ -69,6 +70,7 @@ class AgentSettings:
     server: str
     token: str = ""
     ca_file: Path | None = None
+    tls_name: str = ""
     node_names: tuple[str, ...]
     state_dir: Path
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
@@ -92,7 +94,7 @@ class Agent:
         self, settings: AgentSettings, runtime: Runtime, api: Api | None = None, clock: Clock | None = None
     ) -> None:
         self._settings, self._runtime = settings, runtime
-        self._api = api or Api(settings.server, settings.token, settings.ca_file)
+        self._api = api or Api(settings.server, settings.token, settings.ca_file, tls_name=settings.tls_name)
         self._clock = clock or WallClock()
         self._parts: tuple[Pods, Nodes] | None = None
         self._revoked = asyncio.Event()
@@ -108,13 +110,13 @@ class Agent:
             await self._api.close()
 
     async def shut_down(self) -> None:
-        """While it runs: ends the pods, within the graces that were told, and says that the node is not ready."""
-        if self._parts is not None:
+        """While it runs: ends the pods within the graces that were told, if any, and says that the node is not ready."""
+        if self._parts is not None and self._settings.shutdown.whole:
             await shut_down(*self._parts, self._settings.shutdown, self._clock)
 
     async def _stop_when_revoked(self, pods: Pods) -> None:
         await self._revoked.wait()
-        while pods.are_running():
+        while any(work.is_live for work in pods.works()):
             await self._clock.sleep(AGAIN)
         raise RevokedError(
             f"the API no longer takes the credential of {', '.join(self._settings.node_names)}: it was revoked. "
@@ -249,6 +251,8 @@ class Agent:
         while True:
             try:
                 return await once()
+            except ConnectionError as error:
+                log.warning("%s cannot be asked yet: %s", name, error)
             except Exception:
                 log.exception("%s cannot be asked yet", name)
             await self._clock.sleep(AGAIN)

@@ -17,12 +17,15 @@ from app.agent.pressure import Pressures
 from app.agent.volumes import Volumes
 from app.kinds.pod import Pod
 from app.kinds.pod_state import has_ended
-from app.plans import node_pressure
+from app.plans import node_pressure, pod_events
 from app.plans.node_pressure import DISK, SIGNALS, Measured, Shortage, Volume
+from app.plans.pod_events import Note
+from app.plans.pod_status import Ousted
 from app.runtimes.base import ContainerUsage
 
 PERIOD = 10.0
 SHARE = 0.1  # of the time that is spent looking at sizes, at most
+GRACE = timedelta(seconds=1)
 CLEANUP = timedelta(seconds=30)
 
 log = logging.getLogger(__name__)
@@ -33,7 +36,7 @@ class Pods(Protocol):
 
     def all(self) -> Sequence[Pod]: ...
 
-    def evict(self, uid: str, why: str, mark: str = "") -> None: ...
+    def oust(self, uid: str, why: Ousted, note: Note | None) -> None: ...
 
 
 class Eviction:
@@ -61,18 +64,18 @@ class Eviction:
 
     async def look(self) -> None:
         """Once."""
-        measured = await self._measured()
-        kept = [each for each in measured if not self._is_over(each)]
         shortages = self._pressures.shortages()
         if any(SIGNALS[each.signal][0] == DISK for each in shortages) and await self._free_images():
             shortages = self._pressures.shortages()
+        measured = await self._measured(all_of_them=bool(shortages))
+        kept = [each for each in measured if not self._is_over(each)]
         if shortages and not self._is_waiting():
             self._evict(kept, shortages[0])
 
     def _is_over(self, measured: Measured) -> bool:
         why = node_pressure.over_limit(measured)
         if why:
-            self._pods.evict(measured.pod.metadata.uid, why)
+            self._oust(measured.pod, why)
         return bool(why)
 
     def _evict(self, pods: Sequence[Measured], shortage: Shortage) -> None:
@@ -80,10 +83,14 @@ class Eviction:
         if victim is None:
             log.warning("the node is short of %s, and no pod can go", SIGNALS[shortage.signal][1])
             return
-        why, uid = node_pressure.why_evicted(victim, shortage), victim.pod.metadata.uid
+        why = node_pressure.why_evicted(victim, shortage)
         log.warning("pod %s/%s is evicted: %s", victim.pod.metadata.namespace, victim.pod.metadata.name, why)
-        self._last = uid, self._clock.now()
-        self._pods.evict(uid, why, mark=why)
+        self._last = victim.pod.metadata.uid, self._clock.now()
+        self._oust(victim.pod, why, mark=why)
+
+    def _oust(self, pod: Pod, why: str, mark: str = "") -> None:
+        """`mark`: what its condition DisruptionTarget says, if it is not the pod's own fault."""
+        self._pods.oust(pod.metadata.uid, Ousted("Evicted", why, GRACE, mark), pod_events.ousted("Evicted", why))
 
     def _is_waiting(self) -> bool:
         """For the last one that was evicted to be gone."""
@@ -91,21 +98,26 @@ class Eviction:
             return False
         return any(pod.metadata.uid == self._last[0] for pod in self._pods.all())
 
-    async def _measured(self) -> list[Measured]:
+    async def _measured(self, *, all_of_them: bool) -> list[Measured]:
+        """Every pod as far as it has limits, if not more is wanted: to look into folders takes its time."""
+        pods = [pod for pod in self._pods.all() if not has_ended(pod.status)]
+        whole = {pod.metadata.uid for pod in pods if all_of_them or node_pressure.limits_storage(pod)}
         memory: defaultdict[str, dict[str, int]] = defaultdict(dict)
         disk: defaultdict[str, dict[str, int]] = defaultdict(dict)
-        for each in await self._usage():
+        for each in await self._usage() if whole else ():
             memory[each.key.pod_uid][each.key.name] = each.memory
             disk[each.key.pod_uid][each.key.name] = each.disk
-        pods = [pod for pod in self._pods.all() if not has_ended(pod.status)]
-        return [Measured(pod, memory[pod.metadata.uid], disk[pod.metadata.uid], await self._sizes(pod)) for pod in pods]
+        return [
+            Measured(pod, memory[uid], disk[uid], await self._sizes(pod, all_of_them=uid in whole))
+            for pod in pods
+            for uid in (pod.metadata.uid,)
+        ]
 
-    async def _sizes(self, pod: Pod) -> tuple[Volume, ...]:
+    async def _sizes(self, pod: Pod, *, all_of_them: bool) -> tuple[Volume, ...]:
         if not pod.spec.volumes:
             return ()
+        wanted = [each for each in self._volumes.empty_dirs(pod) if all_of_them or each.limit]
+        sizes = [await asyncio.to_thread(storage.size, each.folder) for each in wanted]
         return tuple(
-            [
-                Volume(each.name, await asyncio.to_thread(storage.size, each.folder), each.limit, each.in_memory)
-                for each in self._volumes.empty_dirs(pod)
-            ]
+            Volume(each.name, size, each.limit, each.in_memory) for each, size in zip(wanted, sizes, strict=True)
         )

@@ -86,7 +86,7 @@ class Images:
 
     async def on_node(self) -> tuple[ContainerImage, ...]:
         """For the node's status: the largest ones first, as the kubelet lists them."""
-        images = sorted(await self._runtime.images(), key=lambda each: -each.size)[:MOST_TOLD]
+        images = sorted(await self._runtime.images(), key=lambda each: (-each.size, each.id))[:MOST_TOLD]
         return tuple(ContainerImage(names=tuple(each.names[:MOST_NAMES]), size_bytes=each.size) for each in images)
 
     def user_of(self, image_id: str) -> str:

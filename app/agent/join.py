@@ -28,7 +28,9 @@ class JoinError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:
-    """What an agent is told. `ca_hash`: of the authority to trust, if its file is not at hand."""
+    """What an agent is told. `ca_hash`: of the authority to trust, if its file is not at hand.
+    `tls_name`: whom the API's certificate is for, if not for the host in `server`.
+    """
 
     server: str
     node: str
@@ -36,6 +38,7 @@ class Terms:
     join_token: str = ""
     ca_file: Path | None = None
     ca_hash: str = ""
+    tls_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -93,7 +96,7 @@ async def _authority(terms: Terms) -> Path | None:
 
 async def _is_good(terms: Terms, ca_file: Path | None, token: str) -> bool:
     """Whether the API knows it, and as this node's. If it cannot be asked, nothing speaks against it."""
-    api = Api(terms.server, token, ca_file)
+    api = Api(terms.server, token, ca_file, tls_name=terms.tls_name)
     try:
         await api.request("GET", f"/api/v1/nodes/{terms.node}")
     except ApiError as error:
@@ -120,7 +123,7 @@ def _made_up(path: Path) -> str:
 
 async def _exchange(terms: Terms, ca_file: Path | None, token: str) -> None:
     body = {"node": terms.node, "digest": hashlib.sha256(token.encode()).hexdigest()}
-    api, pause = Api(terms.server, terms.join_token, ca_file), PAUSE
+    api, pause = Api(terms.server, terms.join_token, ca_file, tls_name=terms.tls_name), PAUSE
     try:
         while True:
             try:

@@ -184,6 +184,7 @@ class Logs:
             return
         tail.refused = 0 if answer.next > piece.offset else tail.refused + 1
         tail.offset = answer.next
+        self._runtime.log_taken(key, answer.next)
         if answer.code not in (200, 409) or tail.refused >= PATIENCE:
             log.info("the API takes no more of the log of %s", key)
             self._end(tail)

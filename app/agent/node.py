@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from functools import cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -91,7 +92,8 @@ class Nodes:
             ready = SHUTTING_DOWN if self._is_ending else READY
             status = replace(node_status(name, self._facts, found.status, now, ready), images=images)
             if _differs(status, found.status):
-                await self._api.request("PATCH", f"{NODES}/{name}/status", {"status": status}, content_type=MERGE_PATCH)
+                body = {"status": _change(status, found.status)}
+                await self._api.request("PATCH", f"{NODES}/{name}/status", body, content_type=MERGE_PATCH)
         except (ApiError, OSError) as error:
             log.warning("node %s: %s", name, error)
 
@@ -169,6 +171,14 @@ def _differs(new: NodeStatus, old: NodeStatus) -> bool:
         or any(_is_stale(each.last_heartbeat_time, fresh[each.type]) for each in old.conditions if each.type in fresh)
         or [_undated(each) for each in new.conditions] != [_undated(each) for each in old.conditions]
     )
+
+
+def _change(new: NodeStatus, old: NodeStatus) -> dict[str, Any]:
+    """What a merge patch says to make the new status of the old: what is no longer there has to be named."""
+    body: dict[str, Any] = msgspec.to_builtins(new)
+    for part in ("capacity", "allocatable"):
+        body[part] = dict.fromkeys(getattr(old, part), None) | body.get(part, {})
+    return body | {"images": body.get("images", [])}
 
 
 def _is_stale(old: datetime | None, new: datetime | None) -> bool:

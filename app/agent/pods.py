@@ -32,8 +32,8 @@ from app.agent.tasks import Tasks
 from app.agent.work import Work
 from app.kinds.pod import Pod, is_terminal
 from app.kinds.pod_state import has_ended
+from app.plans import node_garbage, pod_events
 from app.plans import pod as pod_plan
-from app.plans import pod_events
 from app.plans.pod import Key, PodPlan
 from app.plans.pod_events import Note
 from app.plans.pod_status import Ousted, is_only_starting
@@ -42,7 +42,6 @@ from app.runtimes.base import ContainerKey, ContainerStatus
 
 RELIST = 10.0
 STARTING_TOLD_AFTER = timedelta(seconds=1)  # most pods have started by then, and nobody needs to be told twice
-EVICTED_GRACE = timedelta(seconds=1)
 CONFLICT_RETRY = 1.0
 TROUBLE_RETRY = 5.0
 AWAY_RETRY = 1.0  # of a runtime that does not answer
@@ -157,8 +156,8 @@ class Pods:
         """Those that are looked after, as they are known."""
         return [work.pod for work in self._works.values()]
 
-    def are_running(self) -> bool:
-        return any(work.is_live for work in self._works.values())
+    def works(self) -> list[Work]:
+        return list(self._works.values())
 
     def oust(self, uid: str, why: Ousted, note: Note | None) -> None:
         """The node cannot have it any longer: it fails."""
@@ -168,10 +167,6 @@ class Pods:
             if note is not None:
                 self._note(work, note)
             self._wake_changed(work)
-
-    def evict(self, uid: str, why: str, mark: str = "") -> None:
-        """`mark`: what its condition DisruptionTarget says, if it is not the pod's own fault."""
-        self.oust(uid, Ousted("Evicted", why, EVICTED_GRACE, mark), pod_events.ousted("Evicted", why))
 
     # What the lease says
 
@@ -249,12 +244,19 @@ class Pods:
             self._clearing.clear(uid, ())
 
     async def tidy(self) -> None:
-        """Nothing stays of pods that are gone."""
+        """Nothing stays of pods that are gone, and little of runs that others have followed."""
         if not self._unlisted:
             await self._clearing.tidy(self._works.keys())
+            for work in self.works():
+                await self._thin(work)
 
-    def images_in_use(self) -> set[str]:
-        return {image for work in self._works.values() for image in work.images.values()}
+    async def _thin(self, work: Work) -> None:
+        for run in list(node_garbage.dead(work.runs.values())):
+            key = ContainerKey(work.uid, run.name, run.attempt)
+            await self._logs.finish([key], work.owner)
+            await self._runtime.remove_container(key)
+            work.look.add(_key(key))
+        self._wake(work)
 
     # One pod
 

@@ -51,8 +51,10 @@ class Stops:
             left = await self._hooks.before_stop(work, stop.key, stop.grace)
             await self._runtime.stop_container(ContainerKey(work.uid, *stop.key), left)
         except Exception as error:
-            trouble = None if isinstance(error, ConnectionError) else error
-            log.error("container %s of pod %s cannot be stopped: %s", stop.key.name, work.uid, error, exc_info=trouble)
+            if isinstance(error, ConnectionError):
+                log.warning("container %s of pod %s cannot be stopped yet: %s", stop.key.name, work.uid, error)
+            else:
+                log.exception("container %s of pod %s cannot be stopped", stop.key.name, work.uid)
             await self._clock.sleep(AGAIN)
             work.changed = True
         else:

@@ -21,14 +21,17 @@ class Upkeep:
     """`state`: the agent's folder, on the disk that pods fill."""
 
     def __init__(self, host: Host, pods: Pods, state: Path) -> None:
-        self._host = host
+        self._host, self._pods = host, pods
         self._volumes = VolumeUpkeep(host.volumes, pods.all, host.clock)
         store = Path(host.info.store) if host.info.store and Path(host.info.store).exists() else state
         self._garbage = Garbage(
-            host.runtime, pods.images, pods.images_in_use, pods.tidy, partial(garbage.disk, store), host.clock
+            host.runtime, pods.images, self._images_in_use, pods.tidy, partial(garbage.disk, store), host.clock
         )
 
         self._eviction = Eviction(pods, host.runtime.usage, host.volumes, host.pressures, self._free_images, host.clock)
+
+    def _images_in_use(self) -> set[str]:
+        return {image for work in self._pods.works() for image in work.images.values()}
 
     async def _free_images(self) -> int:
         return await self._garbage.collect(now=True)

@@ -14,9 +14,11 @@ from typing import Any, Protocol
 from starlette.types import Scope
 
 from app.api.connection import CLOSE_SECONDS, Headers, Wire, take_over
+from app.kinds.errors import ApiError
 
 HELD = 64 * 1024  # bytes that a channel takes before its reader does; then the whole connection waits
 PIECE = 32 * 1024  # bytes sent at a time, so that channels take turns
+RIGHTS_SECONDS = 2.0  # between looks at whether the client still may
 PING_SECONDS = 10.0  # writing to it is the only way to learn that the other end of a silent connection has died
 GOODBYE_SECONDS = 2.0  # for a client to answer the end of the conversation
 STOPPING_SECONDS = 0.5  # the same, when the whole server waits for it
@@ -135,17 +137,27 @@ class Upgrade:
         wire.patience = self.patience
         link, work = self.start(wire)
         try:
-            await _converse(link, asyncio.create_task(work), scope["app"].state.streams, self.alone)
+            watching = _until_refused(scope.get("state", {}).get("still_may"))
+            await _converse(link, asyncio.create_task(work), watching, scope["app"].state.streams, self.alone)
         finally:
             wire.close(self.closing)
 
 
-async def _converse(link: Link, work: asyncio.Task[None], streams: set[asyncio.Task[None]], alone: float) -> None:
+async def _converse(
+    link: Link,
+    work: asyncio.Task[None],
+    watching: Coroutine[Any, Any, None],
+    streams: set[asyncio.Task[None]],
+    alone: float,
+) -> None:
+    """Until the work is done, its client is gone, or `watching` ends because that may do so no longer."""
     receiving = asyncio.create_task(link.receive())
-    pinging = asyncio.create_task(_ping(link))
+    pinging, refused = asyncio.create_task(_ping(link)), asyncio.create_task(watching)
     streams.add(work)
     try:
-        await asyncio.wait((receiving, work, pinging), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((receiving, work, pinging, refused), return_when=asyncio.FIRST_COMPLETED)
+        if refused.done():
+            await _ended(work)
         if pinging.done():  # the client is dead, which `receiving` cannot see while what it has read waits for a reader
             receiving.cancel()
             await asyncio.wait((receiving,))
@@ -159,7 +171,21 @@ async def _converse(link: Link, work: asyncio.Task[None], streams: set[asyncio.T
                 await receiving
     finally:
         streams.discard(work)
-        await _ended(work, receiving, pinging)
+        await _ended(work, receiving, pinging, refused)
+
+
+async def _until_refused(still_may: Callable[[], Awaitable[None]] | None) -> None:
+    """Returns once the client has lost the right to what it does. That this cannot be found out is no reason to end it."""
+    while True:
+        await asyncio.sleep(RIGHTS_SECONDS)
+        try:
+            await still_may() if still_may else None
+        except ApiError as error:
+            if error.code in (401, 403):
+                log.info("a stream ends, as its client may no longer: %s", error.message)
+                return
+        except Exception as error:
+            log.info("rights cannot be looked at: %s", error)
 
 
 async def _ping(link: Link) -> None:

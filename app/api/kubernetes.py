@@ -5,6 +5,7 @@ A dict and a few string splits stand in for hundreds of routes, which would cost
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -55,15 +56,15 @@ class Kubernetes:
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
-        known = await self.authenticator.user(websocket.authorization(request))
+        user = await self._asking(request)
         _check_text(request)
-        user = await impersonation.acting(self.registry, known, request.headers)
         found = target(request.scope["path"])
         if found is None or _is_no_part(found):
             return await self._virtual(request, user)
         verb = _verb(request, found)
         await _authorize(self.registry, user, verb, found, request)
         if found.subresource not in _SUBRESOURCES:
+            request.state.still_may = partial(self._check_again, request, verb, found)
             return await self._subresource(request, found)
         if found.subresource == "status" and not found.kind.has_status:
             raise errors.no_such_path()
@@ -73,6 +74,14 @@ class Kubernetes:
         if found.name:
             return await item.answer(self.registry, request, found, verb)
         return await collection.answer(self.registry, request, found, verb)
+
+    async def _asking(self, request: Request) -> User:
+        known = await self.authenticator.user(websocket.authorization(request))
+        return await impersonation.acting(self.registry, known, request.headers)
+
+    async def _check_again(self, request: Request, verb: str, found: Target) -> None:
+        """While a stream goes on. ApiError once its client may no longer, or is nobody any more."""
+        await _authorize(self.registry, await self._asking(request), verb, found, request)
 
     async def _virtual(self, request: Request, user: User) -> Response:
         """What is answered on the spot and never stored."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 import msgspec
 
+from app.client.tls import context
 from app.client.watch import Event, follow
 from app.kinds.base import O
 from app.kinds.errors import ApiError
@@ -42,7 +43,8 @@ class _Status(msgspec.Struct):
 
 
 class Api:
-    """`server` is the base address; with `ca_file` only that authority is trusted. `transport` is for tests."""
+    """`server` is the base address; with `ca_file` only that authority is trusted, and `tls_name` is whom its certificate
+    has to be for. `transport` is for tests."""
 
     def __init__(
         self,
@@ -50,9 +52,10 @@ class Api:
         token: str = "",
         ca_file: Path | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
+        tls_name: str = "",
     ) -> None:
         # A watch keeps its connection for hours, and the pool looks at every connection for each request: so two pools.
-        tls = ssl.create_default_context(cafile=str(ca_file) if ca_file else None)
+        tls = context(ca_file, tls_name)
         self._requests = _client(server, token, transport or _transport(tls, connections=16), TIMEOUT)
         self._streams = _client(server, token, transport or _transport(tls, connections=None), STREAM_TIMEOUT)
         self._tls = tls

@@ -1,29 +1,36 @@
-"""The scheduler: one round places all pending pods at once; each binding is a write set of its own.
+"""The scheduler: one round places all pending pods whose turn it is; some bindings are one write set, those of a gang all.
 
 `app.plans.scheduling` decides, on a cluster that is kept up to date here as nodes and pods come and go. What a round has
 placed counts from then on, before it is committed: so no two rounds give away the same room.
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime, timedelta
-from itertools import islice
+from datetime import datetime
 from typing import cast
 
+from app.controllers.gang_writes import attempted, bindings
+from app.controllers.preempting import told
 from app.controllers.work import Work
-from app.kinds.base import Condition, Object
+from app.kinds.base import Object
 from app.kinds.node import KIND as NODES
 from app.kinds.node import Node
 from app.kinds.pod import KIND as PODS
-from app.kinds.pod import Pod, condition, is_terminal
-from app.plans.plan import Emit, Plan, Update
-from app.plans.scheduling import DEFAULT, Cluster, Outcome, Pending, Settings, Wish, Wishes, schedule
-from app.registry.binding import bound, with_condition
+from app.kinds.pod import Pod, is_terminal
+from app.kinds.poddisruptionbudget import KIND as BUDGETS
+from app.kinds.poddisruptionbudget import PodDisruptionBudget
+from app.kinds.podgroup import KIND as POD_GROUPS
+from app.kinds.podgroup import PodGroup
+from app.plans.plan import Plan
+from app.plans.scheduling import DEFAULT, Cluster, Pending, Settings, Wish, Wishes
+from app.plans.scheduling.gangs import Groups, Whole
+from app.plans.scheduling.preemption import Lowest, Search, Verdict
+from app.plans.scheduling.queue import Queue
+from app.plans.scheduling.tiers import Tiered, in_tiers
 from app.registry.codec import NAMESPACES
 from app.store import Key, Mirror
 
-TOGETHER = 64  # bindings of one write set
+TOGETHER = 250  # bindings of one write set
 ROUND = Key("scheduler", "", "round")
-SAY_AGAIN = timedelta(seconds=15)  # how often a pod that stays pending is told a changed reason
 MOST = 2_000  # pods of one round
 
 
@@ -34,56 +41,98 @@ class Scheduler:
         self._mirror = mirror
         self._wishes = Wishes()
         self._cluster = Cluster(settings)
+        self._lowest = Lowest(self._cluster)
+        self._groups = Groups()
+        self._queue = Queue(self._cluster, self._groups)
         self._pending: dict[Key, Pending] = {}
-        self._assumed: set[str] = (
-            set()
-        )  # UIDs of pods that were placed by the last round, and not yet seen on their nodes
-        self._in_vain = 0  # pods looked at since anything changed, all without a place
+        # What the last round did, which may have been refused: UIDs of pods that it placed, and what pods were told.
+        self._assumed: set[str] = set()
+        self._told: list[Verdict] = []
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
-        keys: Iterable[Key] = []
-        if key.kind == NODES.resource:
-            keys = self._node_changed(key.name, cast("Node | None", now))
         if key.kind == PODS.resource:
-            keys = self._pod_changed(key, cast("Pod | None", before), cast("Pod | None", now))
+            return self._pod_changed(key, cast("Pod | None", before), cast("Pod | None", now))
+        if key.kind == NODES.resource:
+            return self._node_changed(key.name, cast("Node | None", now))
         if key.kind == NAMESPACES:
-            keys = self._namespace_changed(key.name, now)
-        if keys:
-            self._in_vain = 0
-        return keys
+            return self._namespace_changed(key.name, now)
+        if key.kind == POD_GROUPS.resource:
+            return self._group_changed(key, cast("PodGroup | None", now))
+        return []
 
     def _node_changed(self, name: str, now: Node | None) -> Iterable[Key]:
         changed = self._cluster.set_node(now) if now is not None else self._cluster.remove_node(name)
-        return [ROUND] if changed and self._pending else []
+        return self._eased(name) if changed else []
 
     def _namespace_changed(self, name: str, now: Object | None) -> Iterable[Key]:
         changed = self._cluster.set_namespace(name, now.metadata.labels if now is not None else None)
-        return [ROUND] if changed and self._pending else []
+        return self._eased(None) if changed else []
+
+    def _group_changed(self, key: Key, now: PodGroup | None) -> Iterable[Key]:
+        helped = self._groups.set((key.namespace, key.name), now)
+        self._queue.again(helped)
+        return [ROUND] if helped else []
+
+    def _eased(self, node: str | None) -> Iterable[Key]:
+        self._queue.ease(node)
+        return [ROUND] if self._pending else []
 
     def _pod_changed(self, key: Key, before: Pod | None, now: Pod | None) -> Iterable[Key]:
+        keys: list[Key] = []
         if before is not None and (now is None or now.metadata.uid != before.metadata.uid):
-            self._pending.pop(key, None)
-            freed = self._is_gone(before.metadata.uid)
-        else:
-            freed = now is not None and is_terminal(now) and self._is_gone(now.metadata.uid)
+            keys += self._ends(key, before, None)
+        if now is not None and is_terminal(now):
+            keys += self._ends(key, now, now)
+        if kept := _lets_room_go(before, now):
+            keys += self._eased(kept)
         if now is not None and _is_pending(now):
-            return self._waits(key, now)
-        waited = self._pending.pop(key, None)
-        if now is not None and now.spec.node_name and not is_terminal(now):
-            self._assumed.discard(now.metadata.uid)
-            self._cluster.place(now, now.spec.node_name, self._wish_of(now, waited))
-        return [ROUND] if freed and self._pending else []
+            keys += self._waits(key, now)
+        elif now is not None and not is_terminal(now):
+            keys += self._is_placed(key, before, now)
+        return keys
 
-    def _is_gone(self, uid: str) -> bool:
-        """Take a pod from its node; True if it was on one."""
-        self._assumed.discard(uid)
-        return self._cluster.unplace(uid) is not None
+    def _ends(self, key: Key, pod: Pod, now: Pod | None) -> Iterable[Key]:
+        """A pod is gone, or has come to its end."""
+        self._no_longer_waits(key)
+        self._note_member(pod, now, None)
+        self._assumed.discard(pod.metadata.uid)
+        placed = self._cluster.unplace(pod.metadata.uid)
+        return self._eased(placed.node) if placed is not None else []
 
     def _waits(self, key: Key, pod: Pod) -> Iterable[Key]:
         known = self._pending.get(key)
-        same = known is not None and known[0].spec == pod.spec and known[0].metadata.labels == pod.metadata.labels
-        self._pending[key] = (pod, known[1] if known and same else self._wishes.of(pod))
-        return [] if same else [ROUND]
+        if known is not None and known[0].spec == pod.spec and known[0].metadata.labels == pod.metadata.labels:
+            self._pending[key] = pod, known[1]
+            self._note_member(pod, pod, self._pending[key])
+            self._queue.renew(pod)
+            return []
+        self._pending[key] = pod, self._wishes.of(pod)
+        self._note_member(pod, pod, self._pending[key])
+        self._queue.put(*self._pending[key])
+        return [ROUND]
+
+    def _is_placed(self, key: Key, before: Pod | None, now: Pod) -> Iterable[Key]:
+        """A pod is on a node; or it is not to be placed, for it goes, or is gated, or somebody else's."""
+        waited = self._no_longer_waits(key)
+        self._note_member(now, now, None)
+        if not now.spec.node_name:
+            return []
+        self._assumed.discard(now.metadata.uid)
+        self._cluster.place(now, now.spec.node_name, self._wish_of(now, waited))
+        if before is not None and _looks_the_same(before, now):
+            return []
+        self._queue.move()
+        return [ROUND] if self._queue.choosy else []
+
+    def _no_longer_waits(self, key: Key) -> Pending | None:
+        waited = self._pending.pop(key, None)
+        if waited is not None:
+            self._queue.remove(waited[0].metadata.uid)
+        return waited
+
+    def _note_member(self, pod: Pod, now: Pod | None, pending: Pending | None) -> None:
+        if pod.spec.scheduling_group is not None:
+            self._queue.again(self._groups.note(pod, now, pending))
 
     def _wish_of(self, pod: Pod, waited: Pending | None) -> Wish:
         placed = self._cluster.placed.get(pod.metadata.uid)
@@ -92,40 +141,74 @@ class Scheduler:
         return waited[1] if waited is not None else self._wishes.of(pod)
 
     def everything(self) -> Iterable[Key]:
-        for kind in (NAMESPACES, NODES.resource, PODS.resource):
+        for kind in (NAMESPACES, NODES.resource, POD_GROUPS.resource, PODS.resource):
             for each in list(self._mirror.all(kind)):
                 self.woken(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
         return [ROUND]
 
     def work(self, _: Key, now: datetime) -> Sequence[Work]:
-        self._forget_assumed()
-        pods = list(islice(self._pending.values(), MOST))
-        if not pods:
-            return []
-        outcome = schedule(pods, self._cluster)
-        self._cluster.forget()
-        self._assumed.update(pod.metadata.uid for pod, _ in outcome.bound)
-        stamp = now.replace(microsecond=0)
-        works = [_binding(outcome.bound[n : n + TOGETHER], stamp) for n in range(0, len(outcome.bound), TOGETHER)]
-        works += [each for pod, why in outcome.unbound if (each := _told(pod, why.text(), stamp))]
-        return [*works, *self._next_turn(len(pods), outcome, now)]
+        self._take_back()
+        pods = self._queue.turn(now, MOST)
+        works: list[Work] = []
+        if pods:
+            whole = Whole(self._groups)
+            search = Search(self._cluster, self._lowest, self._budgets(), self._is_of_whole)
+            outcome = in_tiers(pods, self._queue.nominated(), self._cluster, search, whole)
+            self._cluster.forget()
+            self._settle(outcome, now)
+            works = self._writes(outcome, whole, now.replace(microsecond=0))
+        again_at = self._queue.again_at(now)
+        return [*works, Work(Plan(again_at=again_at))] if again_at is not None else works
 
-    def _forget_assumed(self) -> None:
+    def _settle(self, outcome: Tiered, now: datetime) -> None:
+        self._assumed.update(pod.metadata.uid for pod, _ in outcome.bound)
+        decided = {verdict.pod.metadata.uid for verdict in outcome.verdicts}
+        left = [pod for pod, _ in outcome.unbound if pod.metadata.uid not in decided]
+        self._queue.settle((pod for pod, _ in outcome.bound), (each.pod for each in outcome.verdicts), now, left)
+
+    def _writes(self, outcome: Tiered, whole: Whole, now: datetime) -> list[Work]:
+        works = [work for attempt in whole.attempts for work in attempted(attempt, now)]
+        together = {pod.metadata.uid for attempt in whole.attempts for pod, _ in attempt.bound}
+        alone = [each for each in outcome.bound if each[0].metadata.uid not in together] if together else outcome.bound
+        works += [Work(Plan(bindings(alone[n : n + TOGETHER], now))) for n in range(0, len(alone), TOGETHER)]
+        for verdict in outcome.verdicts:
+            if work := told(verdict, now):
+                works.append(work)
+                self._told.append(verdict)
+        return works
+
+    def _is_of_whole(self, pod: Pod) -> bool:
+        return pod.spec.scheduling_group is not None and self._groups.whole(pod) is not None
+
+    def _budgets(self) -> list[PodDisruptionBudget]:
+        return [cast("PodDisruptionBudget", each) for each in self._mirror.all(BUDGETS.resource)]
+
+    def _take_back(self) -> None:
         """All of the last round is committed or refused, and what was committed has been seen: the rest did not happen."""
         for uid in self._assumed:
-            self._cluster.unplace(uid)
+            placed = self._cluster.unplace(uid)
+            if placed is not None:
+                self._queue.ease(placed.node)
         self._assumed.clear()
+        for verdict in self._told:
+            meta = verdict.pod.metadata
+            known = self._pending.get(Key(PODS.resource, meta.namespace, meta.name))
+            if known is not None and known[0].metadata.resource_version == meta.resource_version:
+                self._queue.put(*known)
+        self._told.clear()
 
-    def _next_turn(self, looked_at: int, outcome: Outcome, now: datetime) -> Iterable[Work]:
-        """If more wait than one round looks at: those without a place go to the end of the queue, so that all have a turn."""
-        if len(self._pending) <= looked_at:
-            return
-        for pod, _ in outcome.unbound:
-            key = Key(PODS.resource, pod.metadata.namespace, pod.metadata.name)
-            self._pending[key] = self._pending.pop(key)
-        self._in_vain = 0 if outcome.bound else self._in_vain + looked_at
-        if self._in_vain < len(self._pending):
-            yield Work(Plan(again_at=now))
+
+def _lets_room_go(before: Pod | None, now: Pod | None) -> str:
+    """The node where room was kept for the pod, and is no more."""
+    kept = before.status.nominated_node_name if before is not None else ""
+    return "" if now is not None and now.status.nominated_node_name == kept else kept
+
+
+def _looks_the_same(before: Pod, now: Pod) -> bool:
+    """To pods that are to be near it, or not too many in a place with it."""
+    old, new = before.metadata, now.metadata
+    is_going = old.deletion_timestamp is None, new.deletion_timestamp is None
+    return before.spec.node_name == now.spec.node_name and old.labels == new.labels and is_going[0] == is_going[1]
 
 
 def _is_pending(pod: Pod) -> bool:
@@ -136,33 +219,3 @@ def _is_pending(pod: Pod) -> bool:
         and not pod.spec.scheduling_gates
         and pod.spec.scheduler_name in ("", "default-scheduler")
     )
-
-
-def _binding(pairs: Sequence[tuple[Pod, str]], now: datetime) -> Work:
-    """Some bindings as one write set. If one pod has changed meanwhile all are tried again, which is rare and cheap."""
-    updates = [Update(bound(pod, node, now), pod) for pod, node in pairs]
-    return Work(Plan((*updates, *(_scheduled(pod, node) for pod, node in pairs))))
-
-
-def _scheduled(pod: Pod, node: str) -> Emit:
-    name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-    return Emit("Normal", "Scheduled", f"Successfully assigned {name} to {node}", pod)
-
-
-def _told(pod: Pod, why: str, now: datetime) -> Work | None:
-    """Say why a pod stays pending: at once, and again when the reason has changed for a while."""
-    said = condition(pod.status.conditions, "PodScheduled")
-    if said is not None and said.status == "False":
-        since = said.last_probe_time or said.last_transition_time
-        if said.message == why or (since is not None and now - since < SAY_AGAIN):
-            return None
-    since = said.last_transition_time if said is not None and said.status == "False" else now
-    unschedulable = Condition(
-        type="PodScheduled",
-        status="False",
-        reason="Unschedulable",
-        message=why,
-        last_probe_time=now,
-        last_transition_time=since,
-    )
-    return Work(Plan((Update(with_condition(pod, unschedulable), pod), Emit("Warning", "FailedScheduling", why, pod))))

@@ -13,7 +13,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from app.kinds import yaml_document
 from app.kinds.errors import ApiError, bad_request
 
 ContentType = Literal["json", "yaml"]
@@ -35,6 +34,8 @@ def malformed(why: object) -> ApiError:
 def json_of(body: bytes, content_type: ContentType) -> bytes:
     """The body as checked JSON. Whether it is well-formed is left to those who parse it."""
     if content_type == "yaml":
+        from app.kinds import yaml_document  # agents never need it, and it takes a megabyte
+
         body = encoded(yaml_document.load(_text(body)))
     elif not body.isascii():
         _text(body)

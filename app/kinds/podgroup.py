@@ -107,7 +107,6 @@ def warnings(new: PodGroup, old: PodGroup | None) -> list[str]:
 def warnings_of_terms(terms: PodGroupSpec | PodGroupTemplate, path: str) -> list[str]:
     """One text for each field that nobody acts on yet."""
     inert = {
-        "schedulingConstraints": terms.scheduling_constraints,
         "resourceClaims": terms.resource_claims,
         "disruptionMode": terms.disruption_mode,
         "priorityClassName": terms.priority_class_name,

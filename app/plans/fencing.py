@@ -11,7 +11,7 @@ from datetime import timedelta
 from app.kinds.durations import span
 from app.kinds.node import UNREACHABLE, Taint
 from app.kinds.pod import Pod
-from app.plans.scheduling.tolerations import tolerates
+from app.plans.tolerations import tolerates
 
 SLACK = timedelta(
     seconds=10

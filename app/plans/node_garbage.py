@@ -1,4 +1,4 @@
-"""Which images a node throws away when its disk fills up. Pure; the agent's `garbage` asks, and carries it out.
+"""Which images a node throws away when its disk fills up, and which runs of containers. Pure; the agent carries it out.
 
 The kubelet's rules: from 85 % on, until 80 %; least recently used ones first, none that is in use or has just come.
 """
@@ -6,6 +6,8 @@ The kubelet's rules: from 85 % on, until 80 %; least recently used ones first, n
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from typing import NamedTuple
+
+from app.plans.restarts import Run, was_healthy
 
 HIGH, LOW = 0.85, 0.80
 LEAST_AGE = timedelta(minutes=2)
@@ -37,6 +39,18 @@ def unneeded(images: Iterable[Stored], in_use: Collection[str], now: datetime) -
     """What may go, the first first."""
     may_go = [each for each in images if each.id not in in_use and now - each.seen_at >= LEAST_AGE]
     return iter(sorted(may_go, key=lambda each: (each.used_at or each.seen_at, each.seen_at, each.id)))
+
+
+def dead(runs: Iterable[Run]) -> Iterator[Run]:
+    """Ended runs that nothing more is wanted of: of each container one stays, and the last that was well, for its back-off."""
+    kept: set[tuple[str, bool]] = set()
+    for run in sorted(runs, key=lambda each: -each.attempt):
+        if run.state != "exited":
+            continue
+        marks = {(run.name, False), (run.name, was_healthy(run))}
+        if marks <= kept:
+            yield run
+        kept |= marks
 
 
 def seen(before: Mapping[str, datetime], images: Collection[str], now: datetime) -> dict[str, datetime]:

@@ -14,7 +14,7 @@ from app.kinds.node import Taint
 from app.kinds.pod import Pod
 from app.kinds.pod_resources import amount, qos_class, requests
 from app.plans import pod_amounts
-from app.plans.scheduling.tolerations import tolerates
+from app.plans.tolerations import tolerates
 
 MEMORY, DISK, PIDS = "MemoryPressure", "DiskPressure", "PIDPressure"
 STORAGE = "ephemeral-storage"
@@ -112,6 +112,10 @@ def _containers(pod: Pod) -> tuple[Container, ...]:
 
 
 # What is more than a pod may have
+
+
+def limits_storage(pod: Pod) -> bool:
+    return any(STORAGE in (each.resources or _NONE).limits for each in _containers(pod))
 
 
 def over_limit(measured: Measured) -> str:

@@ -15,7 +15,7 @@ from app.kinds.durations import FIRST, after
 from app.kinds.node import NOT_READY, UNREACHABLE, UNSCHEDULABLE, Node, NodeCondition, Taint
 from app.kinds.pod import Pod, is_terminal
 from app.plans.plan import Action, Delete, Emit, Plan, Update, earliest
-from app.plans.scheduling.tolerations import tolerates
+from app.plans.tolerations import tolerates
 
 MISSING_GRACE = timedelta(seconds=50)
 OUT_OF_SERVICE = "node.kubernetes.io/out-of-service"  # its machine is off: an operator's word

@@ -165,11 +165,15 @@ def _next_at(role: Role, policy: str, runs: Sequence[Run], past: Past, stale: bo
     return ended_at + backoff(runs) if ended_at else None
 
 
+def was_healthy(run: Run) -> bool:
+    return bool(run.started_at and run.finished_at and run.finished_at - run.started_at >= HEALTHY)
+
+
 def backoff(runs: Sequence[Run]) -> timedelta:
     """How long to wait after the last run: nothing after the first crash, then 10 s, doubling up to 5 minutes."""
     crashes = runs[-1].attempt
     for run in runs:
-        if run.started_at and run.finished_at and run.finished_at - run.started_at >= HEALTHY:
+        if was_healthy(run):
             crashes = runs[-1].attempt - run.attempt
     if crashes == 0:
         return timedelta()

@@ -10,11 +10,13 @@ from app.kinds.pod import Pod
 
 
 def bound(pod: Pod, node: str, now: datetime) -> Pod:
-    """The pod as it is once bound: its node, and the condition PodScheduled."""
+    """The pod as it is once bound: its node, and the condition PodScheduled. No node is kept for it any more."""
     scheduled = Condition(type="PodScheduled", status="True", last_transition_time=now)
-    return with_condition(
-        msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, node_name=node)), scheduled
-    )
+    spec = msgspec.structs.replace(pod.spec, node_name=node)
+    status = pod.status
+    if status.nominated_node_name:
+        status = msgspec.structs.replace(status, nominated_node_name="")
+    return with_condition(msgspec.structs.replace(pod, spec=spec, status=status), scheduled)
 
 
 def with_condition(pod: Pod, condition: Condition) -> Pod:

@@ -304,6 +304,9 @@ class Runtime(Protocol):
     async def stop_container(self, key: ContainerKey, grace: timedelta) -> None:
         """SIGTERM, and SIGKILL after `grace`. Returns when it has ended; fine if it has, or never was."""
 
+    async def remove_container(self, key: ContainerKey) -> None:
+        """Forget one that has ended, with its log and files; its pod lives on. Fine if it is gone; one that runs is kept."""
+
     async def remove_sandbox(self, pod_uid: str) -> None:
         """Kill what still runs and forget the pod: its containers, their logs and files."""
 
@@ -330,6 +333,9 @@ class Runtime(Protocol):
 
         Of a container that `list` or `status` has called exited, empty data means that the log is complete.
         """
+
+    def log_taken(self, key: ContainerKey, offset: int) -> None:
+        """Nobody asks for what is before `offset` any more: it may give its room back."""
 
     async def close(self) -> None:
         """Let go of what this process holds. Containers stay."""

@@ -5,6 +5,8 @@ The process runtime makes one for each start in the folders that `cgroup_roots` 
 one in each hierarchy that has something to do. The kernel's files are all that is remembered.
 """
 
+import asyncio
+import logging
 import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +20,10 @@ from app.runtimes.process_table import kill
 PERIOD = 100_000  # microseconds over which CPU time is shared out
 LEAST_QUOTA, LEAST_SHARES, MOST_SHARES = 1000, 2, 262_144  # what the kernel takes
 LIMITING = ("memory", "cpu")  # without these no limits are kept
+TRIES, PAUSE = 100, 0.005  # seconds: to remove one whose processes were killed
 KILLING = ("pids", "freezer", "cpu", "memory")  # of version 1: the first that is there holds who has no limits
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,6 +196,16 @@ def remove(folders: Iterable[Path]) -> bool:
     """False while somebody is in one."""
     left = [folder for folder in folders if not _removed(folder)]
     return not left
+
+
+async def removed(folders: Sequence[Path]) -> None:
+    """Soon, whoever still is in them."""
+    for _ in range(TRIES):
+        if remove(folders):
+            return
+        kill_all(folders)
+        await asyncio.sleep(PAUSE)
+    logger.warning("cgroups %s cannot be removed", ", ".join(map(str, folders)))
 
 
 def _removed(folder: Path) -> bool:

@@ -5,6 +5,7 @@ cannot be shared with it: it would end our pods as strangers.
 """
 
 import asyncio
+import logging
 import math
 from collections.abc import Sequence
 from datetime import timedelta
@@ -12,10 +13,11 @@ from pathlib import Path
 
 from cri_api.v1 import api_pb2 as pb
 
-from app.runtimes import cri_config, cri_images, log_files
+from app.runtimes import cri_config, cri_images, cri_shims, cri_status, log_files
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
+    ContainerStatus,
     ContainerUsage,
     CreateError,
     Image,
@@ -32,6 +34,12 @@ from app.runtimes.engine_config import CONTAINER, NODE
 from app.runtimes.engine_containers import Known
 from app.runtimes.engine_errors import EngineError, unless_gone
 from app.runtimes.engine_files import Files
+
+logger = logging.getLogger(__name__)
+
+
+class CutShort(Exception):
+    """A start by an end of the engine."""
 
 
 class CriRuntime(EngineRuntime):
@@ -79,24 +87,45 @@ class CriRuntime(EngineRuntime):
 
     async def _begin(self, key: ContainerKey, known: Known) -> None:
         outputs = self._containers.outputs
-        with outputs.diverted(key, await outputs.places(known.id)):
-            self._containers.follow_log(key)
-            try:
-                await self._engine.ask(pb.StartContainerRequest(container_id=known.id), pb.StartContainerResponse)
-            except ConnectionError:  # an agent that died may have asked for it: meanwhile it stays diverted
-                if not await self._containers.begins(key):
-                    raise
-            except EngineError as error:
-                if not await self._containers.never_began(key, error):
-                    raise
-                await self._containers.remove(key, known)
-                raise ConnectionError(f"the container engine was cut short: {error.details}") from error
+        try:
+            if key in self._containers.void:
+                raise CutShort
+            places = await outputs.places(known.id)
+            self._files.begin(key)
+            with outputs.diverted(key, places):
+                self._containers.follow_log(key)
+                await self._ask_to_start(key, known)
+        except CutShort as error:
+            await self._containers.remove(key, known)
+            raise ConnectionError(
+                "the container engine was killed, and what it was making has to be made anew"
+            ) from error
+
+    async def _ask_to_start(self, key: ContainerKey, known: Known) -> None:
+        try:
+            await self._engine.ask(pb.StartContainerRequest(container_id=known.id), pb.StartContainerResponse)
+        except ConnectionError:  # an agent that died may have asked for it: meanwhile it stays diverted
+            if not await self._containers.begins(key):
+                raise
+        except EngineError as error:
+            if cri_status.never_began(error.details):
+                raise CutShort from error
+            raise
 
     async def _end(self, known: Known, grace: timedelta) -> None:
         seconds = max(0, math.ceil(grace.total_seconds()))  # the engine counts whole ones
         request = pb.StopContainerRequest(container_id=known.id, timeout=seconds)
         with unless_gone():
             await self._engine.ask(request, pb.StopContainerResponse, timeout=seconds + TIMEOUT)
+
+    async def list(self) -> list[ContainerStatus]:
+        found = await super().list()
+        process, path = self._engine.process
+        if process:
+            known = await self._sandboxes.ids() | await self._containers.ids()
+            if lost := await asyncio.to_thread(cri_shims.end_lost, process, path, known):
+                logger.warning("ended %d shims that the container engine had lost track of when it was killed", lost)
+        return found
 
     async def usage(self) -> Sequence[ContainerUsage]:
         wanted = pb.ContainerStatsFilter(label_selector={NODE: self._node})
@@ -124,6 +153,9 @@ class CriRuntime(EngineRuntime):
     async def _read(self, key: ContainerKey, offset: int, limit: int) -> bytes:
         data = self._containers.outputs.read(key, offset, limit, over=self._containers.is_over(key))
         return log_files.read(self._files.log(key), offset, limit) if data is None else data
+
+    def log_taken(self, key: ContainerKey, offset: int) -> None:
+        self._containers.outputs.taken(key, offset)
 
     async def close(self) -> None:
         await super().close()

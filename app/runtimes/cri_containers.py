@@ -15,7 +15,7 @@ from app.runtimes.engine_containers import CHASE, Known, Row
 from app.runtimes.engine_errors import GONE, EngineError, unless_gone
 from app.runtimes.engine_files import Files
 
-_OVER = "CONTAINER_EXITED"
+MAY_BE_UNBEGUN = (None, 137)  # exit codes; a restarted containerd kills what it had made and not started
 
 
 class Containers(engine_containers.Containers):
@@ -24,6 +24,7 @@ class Containers(engine_containers.Containers):
     def __init__(self, engine: Engine, files: Files, node: str, whole: set[str]) -> None:
         super().__init__(whole)
         self._engine, self._files, self._node = engine, files, node
+        self.void: set[ContainerKey] = set()  # those that have to be made anew before they can be started
         self._logs.close()
         self._logs = self.outputs = Outputs(engine, files.root, self.logged.add)
 
@@ -35,6 +36,11 @@ class Containers(engine_containers.Containers):
             Row(cri_config.key(dict(one.labels), one.metadata.attempt), one.id, one.state == pb.CONTAINER_RUNNING)
             for one in found.containers
         ]
+
+    async def ids(self) -> set[str]:
+        """Of all containers of the engine, whoever's they are."""
+        found = await self._engine.ask(pb.ListContainersRequest(), pb.ListContainersResponse)
+        return {one.id for one in found.containers}
 
     async def ask(self, id_: str, *, verbose: bool = False) -> pb.ContainerStatusResponse:
         request = pb.ContainerStatusRequest(container_id=id_, verbose=verbose)
@@ -50,7 +56,20 @@ class Containers(engine_containers.Containers):
         if found.state == pb.CONTAINER_CREATED and (words := self._files.failure(key)):
             found.state, found.reason, found.message = pb.CONTAINER_EXITED, "StartError", words
             found.finished_at = found.created_at
-        return cri_status.status_of(key, found, self._files.last_words(key))
+        if self._is_void(key, found):
+            self.void.add(key)
+            found = pb.ContainerStatus(id=id_, state=pb.CONTAINER_CREATED)
+        code = self._files.exit_code(key)
+        if found.state == pb.CONTAINER_CREATED and (code not in MAY_BE_UNBEGUN or self.outputs.has_some(key)):
+            found.state = pb.CONTAINER_UNKNOWN  # it ran, whatever a restarted engine says
+        status = cri_status.status_of(key, found, self._files.last_words(key))
+        return cri_status.with_code(status, code)
+
+    def _is_void(self, key: ContainerKey, found: pb.ContainerStatus) -> bool:
+        """Whether it is of no use any more, and never ran: the engine was killed while it made or started it."""
+        if found.state == pb.CONTAINER_UNKNOWN:
+            return not self._files.has_begun(key)
+        return found.reason == "StartError" and cri_status.never_began(found.message)
 
     async def begins(self, key: ContainerKey) -> bool:
         """Whether it goes on from being made, in a while. Raises ConnectionError, EngineError."""
@@ -66,22 +85,25 @@ class Containers(engine_containers.Containers):
         known = self._known.get(key)
         return bool(known and known.over)
 
-    async def never_began(self, key: ContainerKey, error: EngineError) -> bool:
-        """Whether it may be made anew: it is over for the engine, before it began, by the engine's fault."""
-        if cri_status.never_began(error.details):
-            return True
-        status = await self.look(key) if _OVER in error.details else None
-        return status is not None and status.state == "created"
-
     async def remove(self, key: ContainerKey, known: Known) -> None:
         """Raises ConnectionError, EngineError."""
         request = pb.RemoveContainerRequest(container_id=known.id)
         with unless_gone():
             await self._engine.ask(request, pb.RemoveContainerResponse)
+        self._files.forget_start(key)
         self.forget(key)
 
-    def ends(self) -> AsyncIterator[str]:
-        return cri_events.ended(self._engine)
+    def forget(self, key: ContainerKey) -> None:
+        super().forget(key)
+        self.void.discard(key)
+
+    async def ends(self) -> AsyncIterator[str]:
+        """Exit codes are kept at once: an engine that is killed soon after forgets them."""
+        async for end in cri_events.ended(self._engine):
+            key = self._keys.get(end.container_id)
+            if key and end.code is not None:
+                self._files.exited(key, end.code)
+            yield end.container_id
 
     def log_path(self, key: ContainerKey) -> Path:
         return self._files.log(key)

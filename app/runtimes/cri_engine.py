@@ -43,7 +43,8 @@ class Engine:
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint if "://" in endpoint else f"unix://{endpoint}"
         self._channel = grpc.aio.insecure_channel(self.endpoint, options=_OPTIONS)
-        self._line = Line(self.endpoint.removeprefix("unix:"))
+        self._path = self.endpoint.removeprefix("unix:")
+        self._line = Line(self._path)
         self._holding = asyncio.get_running_loop().create_task(self._hold())
 
     async def ask(self, request: Message, answer: type[M], timeout: float | None = TIMEOUT) -> M:  # noqa: ASYNC109 - a deadline that the engine is told
@@ -77,6 +78,11 @@ class Engine:
         await asyncio.gather(self._holding, return_exceptions=True)
         self._line.close()
         await self._channel.close()
+
+    @property
+    def process(self) -> tuple[int, str]:
+        """The engine's process, 0 if it is not known, and the path of its socket."""
+        return self._line.peer, self._path
 
     async def _hold(self) -> None:
         """Each connection, as soon as there is one."""

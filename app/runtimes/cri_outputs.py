@@ -68,6 +68,11 @@ class Outputs(LogFiles):
     def is_diverted(self, key: ContainerKey) -> bool:
         return os.path.isdir(self.folder(key).path)
 
+    def has_some(self, key: ContainerKey) -> bool:
+        """Whether anything was written."""
+        folder = self.folder(key).path
+        return any((folder / name).exists() and (folder / name).stat().st_size for name in FILES.values())
+
     def read(self, key: ContainerKey, offset: int, limit: int, *, over: bool) -> bytes | None:
         """None if it was not diverted. Raises OSError."""
         log = self._log(key)
@@ -77,6 +82,11 @@ class Outputs(LogFiles):
         if not data and log.drain(SHARE, last=over):
             data = log.read(offset, limit)
         return data
+
+    def taken(self, key: ContainerKey, offset: int) -> None:
+        log = self._log(key)
+        with suppress(OSError):
+            log.taken(offset) if log else None
 
     async def places(self, id_: str) -> list[Path]:
         """The FIFOs of a container that was made; none if it has a terminal, or if they are out of reach."""

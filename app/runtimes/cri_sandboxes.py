@@ -56,6 +56,11 @@ class Sandboxes:
         """Pods that have a sandbox, be it a dead one."""
         return {each.labels[POD] for each in await self._list({})}
 
+    async def ids(self) -> set[str]:
+        """Of all sandboxes of the engine, whoever's they are."""
+        found = await self._engine.ask(pb.ListPodSandboxRequest(), pb.ListPodSandboxResponse)
+        return {one.id for one in found.items}
+
     async def of(self, pod_uid: str) -> tuple[str, pb.PodSandboxConfig] | None:
         """A pod's sandbox, its id and what the engine was told for it; perhaps by an earlier agent."""
         if pod_uid not in self._standing:

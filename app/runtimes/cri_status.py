@@ -1,5 +1,6 @@
 """How a container fares, from an engine's word to ours."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
 
@@ -10,7 +11,7 @@ from app.runtimes.engine_status import LOST, UNKNOWN, start_code
 
 _UNMADE = "failed to create containerd task"  # and what was not made was not started
 # By an end of containerd or of its client.
-_CUT_SHORT = ("already exists", "context canceled", "signal: killed", "ttrpc: closed")
+_CUT_SHORT = ("already exists", "failed to start io pipe copy", "context canceled", "signal: killed", "ttrpc: closed")
 
 
 def never_began(message: str) -> bool:
@@ -21,9 +22,8 @@ def never_began(message: str) -> bool:
 def status_of(key: ContainerKey, found: pb.ContainerStatus, last_words: str) -> ContainerStatus:
     """`last_words`: its termination message."""
     state: Literal["created", "running", "exited"] = "exited"
-    may_begin = found.state == pb.CONTAINER_CREATED or (found.reason == "StartError" and never_began(found.message))
-    if may_begin or found.state == pb.CONTAINER_RUNNING:
-        state = "created" if may_begin else "running"
+    if found.state in (pb.CONTAINER_CREATED, pb.CONTAINER_RUNNING):
+        state = "created" if found.state == pb.CONTAINER_CREATED else "running"
         return ContainerStatus(key=key, state=state, id=found.id, started_at=moment(found.started_at))
     reason, message = _reason(found), found.message
     if reason == UNKNOWN:
@@ -41,6 +41,13 @@ def status_of(key: ContainerKey, found: pb.ContainerStatus, last_words: str) -> 
         message=message,
         termination_message=last_words,
     )
+
+
+def with_code(status: ContainerStatus, code: int | None) -> ContainerStatus:
+    """If the engine does not know how it ended, and we heard it."""
+    if status.reason != UNKNOWN or code is None:
+        return status
+    return replace(status, exit_code=code, reason="Error" if code else "Completed", message="")
 
 
 def _reason(found: pb.ContainerStatus) -> str:

@@ -1,19 +1,20 @@
 """Runs containers by a Docker Engine, or by Podman as far as its socket goes.
 
 A pod is a container that holds its network and other namespaces, and those that join it. Only with `live-restore` on do
-containers outlive a restart of the engine itself; whatever became of them is told when it is back. Logs are read from
-the engine's own files, so the agent is on the same machine, as root.
+containers outlive a restart of the engine itself; whatever became of them is told when it is back. What a pod mounts is
+on the engine's machine, so the agent is there, too.
 """
 
 import asyncio
 import logging
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from app.runtimes import docker_config, docker_images
+from app.runtimes import docker_config, docker_images, docker_strays
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
@@ -32,7 +33,7 @@ from app.runtimes.docker_logs import Logs
 from app.runtimes.docker_sandboxes import Sandboxes
 from app.runtimes.engine import EngineRuntime
 from app.runtimes.engine_containers import Known, answers
-from app.runtimes.engine_errors import EngineError, unless_gone
+from app.runtimes.engine_errors import GONE, EngineError, unless_gone
 from app.runtimes.engine_files import Files
 
 SOCKET = "unix:///var/run/docker.sock"
@@ -49,9 +50,9 @@ class DockerRuntime(EngineRuntime):
 
     def __init__(self, endpoint: str, root: Path, node: str) -> None:
         self._engine, self._node = Engine(endpoint), node
-        self._logs, self._images = Logs(self._engine), Images(self._engine)
-        self._sandboxes = Sandboxes(self._engine, node)
         files = Files(root)
+        self._logs, self._images = Logs(self._engine, files), Images(self._engine)
+        self._sandboxes = Sandboxes(self._engine, node)
         self._containers = Containers(self._engine, files, self._logs, node, self._sandboxes.fresh)
         super().__init__(files, self._sandboxes, self._containers, Commands(self._engine, self._containers))
 
@@ -63,6 +64,7 @@ class DockerRuntime(EngineRuntime):
         return RuntimeInfo(
             name="podman" if podman else "docker",
             version=found["Version"],
+            store=str(await self._logs.root()),
             survives_agent=True,
             images=True,
             pod_network=True,
@@ -95,7 +97,11 @@ class DockerRuntime(EngineRuntime):
         return self._containers.note(spec.key, made["Id"])
 
     async def _begin(self, key: ContainerKey, known: Known) -> None:
-        await self._engine.ask(f"containers/{known.id}/start", "POST")
+        try:
+            await self._engine.ask(f"containers/{known.id}/start", "POST")
+        except EngineError:  # perhaps since it had begun when the engine died, and the engine does not know
+            await asyncio.to_thread(docker_strays.kill, known.id)
+            raise
         await self._containers.look(key)
 
     async def _end(self, known: Known, grace: timedelta) -> None:
@@ -103,41 +109,42 @@ class DockerRuntime(EngineRuntime):
         with unless_gone():
             if seconds:
                 about = await self._containers.ask(known.id)
-                await self._signal(known, (about["Config"].get("StopSignal") or "SIGTERM"))
-                try:
+                await self._signal(known, about["Config"].get("StopSignal") or "SIGTERM")
+                with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
-                        await self._gone(known)
+                        await self._containers.until_over(known.key)
                         return
-                except TimeoutError:
-                    pass
             await self._signal(known, "SIGKILL")
-            await self._gone(known)
+            await self._containers.until_over(known.key)
 
     async def _signal(self, known: Known, signal: str) -> None:
+        """Fine if it does not run any more; Podman has no code of its own for that."""
         try:
             await self._engine.ask(f"containers/{known.id}/kill", "POST", signal=signal)
         except EngineError as error:
-            if error.code != "FailedPrecondition":  # it does not run
+            if error.code == GONE or (await self._containers.ask(known.id))["State"]["Running"]:
                 raise
 
-    async def _gone(self, known: Known) -> None:
-        await self._engine.ask(f"containers/{known.id}/wait", "POST", for_ever=True)
-
     async def usage(self) -> Sequence[ContainerUsage]:
-        running = [row for row in await self._containers.rows() if row.is_running]
-        found = await answers([self._used(row.key, row.id) for row in running])
+        try:
+            running = await self._containers.running()
+        except EngineError as error:  # of a container that goes at this moment
+            raise ConnectionError(str(error)) from error
+        found = await answers([self._used(*one) for one in running])
         return [one for one in found if one]
 
-    async def _used(self, key: ContainerKey, id_: str) -> ContainerUsage | None:
+    async def _used(self, key: ContainerKey, id_: str, disk: int) -> ContainerUsage | None:
         try:
-            found: Mapping[str, Any] = await self._engine.ask(f"containers/{id_}/stats?stream=0&one-shot=1")
+            found: Mapping[str, Any] = await self._engine.ask(f"containers/{id_}/stats?stream=0&one-shot=1") or {}
         except EngineError:
             return None
         memory = found.get("memory_stats") or {}
         details = memory.get("stats") or {}
         idle = details.get("total_inactive_file", details.get("inactive_file", 0))
+        if "usage" not in memory:
+            return None
         cpu = found["cpu_stats"]["cpu_usage"]["total_usage"]
-        return ContainerUsage(key, cpu, max(0, memory["usage"] - idle)) if "usage" in memory else None
+        return ContainerUsage(key, cpu, max(0, memory["usage"] - idle), disk)
 
     async def images(self) -> Sequence[Image]:
         return await self._images.all()
@@ -158,4 +165,5 @@ class DockerRuntime(EngineRuntime):
 
     async def close(self) -> None:
         await super().close()
+        self._logs.close()
         await self._engine.close()

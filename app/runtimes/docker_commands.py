@@ -13,6 +13,7 @@ from app.runtimes import process_table
 from app.runtimes.base import ContainerKey, StartError, Unsupported
 from app.runtimes.docker_containers import Containers
 from app.runtimes.docker_engine import Engine
+from app.runtimes.docker_strays import is_of
 from app.runtimes.docker_streams import StreamSession
 from app.runtimes.engine_containers import CHASE
 from app.runtimes.engine_errors import EngineError
@@ -49,7 +50,7 @@ class Commands:
         session = StreamSession(*streams, tty=tty)
         session.resized = lambda width, height: self._resize(path, width, height)
         session.ended_with = lambda failure: self._exit_code(path, failure)
-        session.hang_up = lambda: self._kill(path)
+        session.hang_up = lambda: self._kill(path, known.id)
         return session
 
     async def attach(self, key: ContainerKey) -> StreamSession:
@@ -101,7 +102,7 @@ class Commands:
         status = await self._containers.ended(key)
         return (status.exit_code or 0) if status else 0
 
-    async def _kill(self, path: str) -> None:
+    async def _kill(self, path: str, container_id: str) -> None:
         for pause in CHASE:
             await asyncio.sleep(pause)
             try:
@@ -109,13 +110,16 @@ class Commands:
             except (EngineError, ConnectionError):
                 return  # with the container its commands have ended, or there is nobody to ask
             if pid := found.get("Pid"):
-                await asyncio.to_thread(_kill, pid)
+                await asyncio.to_thread(_kill, pid, container_id)
             if pid or not found["Running"]:
                 return
 
 
-def _kill(pid: int) -> None:
+def _kill(pid: int, container_id: str) -> None:
+    """Unless the number means another process here: the engine may be in a machine of its own."""
     process = process_table.look(pid)
+    if not is_of(pid, container_id):
+        return
     process_table.kill(pid, signal.SIGKILL)
     if process and process.session == pid:
         process_table.kill_session(pid)

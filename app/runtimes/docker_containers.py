@@ -1,6 +1,7 @@
 """The containers at a Docker Engine: how it is asked for them, and for their ends. The docker runtime asks."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,12 @@ from app.runtimes.base import ContainerKey, ContainerStatus
 from app.runtimes.docker_engine import Engine, filters
 from app.runtimes.docker_logs import Logs
 from app.runtimes.engine_config import CONTAINER, NODE, POD
-from app.runtimes.engine_containers import Row
-from app.runtimes.engine_errors import GONE, EngineError
+from app.runtimes.engine_containers import Known, Row
+from app.runtimes.engine_errors import GONE, EngineError, unless_gone
 from app.runtimes.engine_files import Files
+
+LOST_CODE = 255
+MARGIN = timedelta(seconds=2)  # what an engine notes down last may be a moment old when it dies
 
 
 class Containers(engine_containers.Containers):
@@ -20,11 +24,30 @@ class Containers(engine_containers.Containers):
     def __init__(self, engine: Engine, files: Files, logs: Logs, node: str, whole: set[str]) -> None:
         super().__init__(whole)
         self._engine, self._files, self._of_engine, self._node = engine, files, logs, node
+        self._told: set[str] = set()  # ids of those whose end was told as it came
+        self._lost_at: datetime | None = None  # when the engine was last heard before it went away
+        self._is_away = False
 
     async def rows(self, pod_uid: str = "") -> Sequence[Row]:
-        wanted = [f"{NODE}={self._node}", CONTAINER, *([f"{POD}={pod_uid}"] if pod_uid else [])]
-        found = await self._engine.ask("containers/json", all=1, filters=filters(label=wanted))
+        found = await self._list(pod_uid)
+        self._is_away = False
         return [Row(docker_config.key(one["Labels"]), one["Id"], one["State"] == "running") for one in found]
+
+    async def running(self) -> list[tuple[ContainerKey, str, int]]:
+        """Key and id of each that runs, and the bytes that it has written: outside of volumes, and as its log."""
+        found = await self._list(sizes=True)
+        return [
+            (docker_config.key(one["Labels"]), one["Id"], one.get("SizeRw", 0) + self._of_engine.size(one["Id"]))
+            for one in found
+        ]
+
+    async def _list(self, pod_uid: str = "", *, sizes: bool = False) -> Sequence[Mapping[str, Any]]:
+        """All, or with `sizes` those that run."""
+        wanted = [f"{NODE}={self._node}", CONTAINER, *([f"{POD}={pod_uid}"] if pod_uid else [])]
+        found: Sequence[Mapping[str, Any]] = await self._engine.ask(
+            "containers/json", filters=filters(label=wanted), all=int(not sizes), size=int(sizes)
+        )
+        return found
 
     async def ask(self, id_: str) -> Mapping[str, Any]:
         """All that the engine knows of it."""
@@ -39,12 +62,35 @@ class Containers(engine_containers.Containers):
                 raise
             return None
         await self._of_engine.find(found)
-        return docker_status.status_of(key, found, self._files.failure(key), self._files.last_words(key))
+        status = docker_status.status_of(key, found, self._files.failure(key), self._files.last_words(key))
+        return docker_status.unknown(status) if self._is_lost(status) else status
+
+    def _is_lost(self, status: ContainerStatus) -> bool:
+        """255 is also what the engine says of what ended while it was away, and could not be asked how."""
+        if (
+            status.exit_code != LOST_CODE
+            or status.reason != "Error"
+            or self._lost_at is None
+            or status.id in self._told
+        ):
+            return False
+        began, ended = status.started_at, status.finished_at
+        return bool(began and ended and began <= self._lost_at and ended >= self._lost_at - MARGIN)
+
+    async def remove(self, key: ContainerKey, known: Known) -> None:
+        with unless_gone():
+            await self._engine.ask(f"containers/{known.id}", "DELETE", v=1)
+        self.forget(key)
 
     async def ends(self) -> AsyncIterator[str]:
         wanted = filters(type=["container"], event=["die"], label=[f"{NODE}={self._node}", CONTAINER])
-        async for event in self._engine.follow("events", filters=wanted):
-            yield event["Actor"]["ID"]
+        try:
+            async for event in self._engine.follow("events", filters=wanted):
+                self._told.add(event["Actor"]["ID"])
+                yield event["Actor"]["ID"]
+        finally:
+            if not self._is_away:
+                self._is_away, self._lost_at = True, datetime.now(UTC)
         raise ConnectionError("the container engine tells no more events")
 
     def log_path(self, key: ContainerKey) -> Path | None:
@@ -55,4 +101,5 @@ class Containers(engine_containers.Containers):
         known = self._known.get(key)
         if known:
             self._of_engine.forget(known.id)
+            self._told.discard(known.id)
         super().forget(key)

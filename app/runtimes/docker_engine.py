@@ -22,8 +22,6 @@ _FOR_EVER = aiohttp.ClientTimeout(total=None, sock_connect=10)
 _HEAD = 64 * 1024
 _UNREACHABLE = 900  # aiodocker's status where there was no answer
 
-Params = Mapping[str, str | int]
-
 
 class Engine(Docker):
     """As many connections as there are questions to one engine, which may die and come back. Made inside an event loop."""
@@ -43,15 +41,11 @@ class Engine(Docker):
         self._podman: bool | None = None
         super().__init__(f"http://{host}", connector, timeout=aiohttp.ClientTimeout(total=TIMEOUT))
 
-    async def ask(
-        self, path: str, method: str = "GET", body: object = None, *, for_ever: bool = False, **params: str | int
-    ) -> Any:
+    async def ask(self, path: str, method: str = "GET", body: object = None, **params: str | int) -> Any:
         """The answer's JSON. Raises ConnectionError, EngineError."""
-        timeout = _FOR_EVER if for_ever else None
         try:
-            more: dict[str, Any] = {"timeout": timeout} if timeout else {}
-            return await self._query_json(path, method, params=params, data=body, **more)
-        except (DockerError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            return await self._query_json(path, method, params=params, data=body)
+        except (DockerError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:  # it died as it spoke
             raise self._meaning(error) from error
 
     async def follow(
@@ -63,6 +57,15 @@ class Engine(Docker):
                 async for line in answer.content:
                     if line.strip():
                         yield json.loads(line)
+        except (DockerError, aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._meaning(error) from error
+
+    async def bytes_of(self, path: str, **params: str | int) -> AsyncIterator[bytes]:
+        """An answer that goes on, as it comes. Raises ConnectionError, EngineError."""
+        try:
+            async with self._query(path, params=params, timeout=_FOR_EVER) as answer, answer:
+                async for data in answer.content.iter_any():
+                    yield data
         except (DockerError, aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._meaning(error) from error
 

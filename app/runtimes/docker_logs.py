@@ -3,17 +3,22 @@
 Of Docker's drivers this one keeps bytes as they were written. Its file is a row of entries, each between its length and
 its length again, big-endian; an entry is protobuf: 1 the stream, 2 the time in nanoseconds, 3 the line without its end,
 4 whether it is a piece of a longer one, 5 about that piece: 1 whether it is the last. It only grows, and so what is at an
-offset of ours is the same for ever. Nothing but the file is needed, the engine may be away.
+offset of ours is the same for ever. Nothing but the file is needed, the engine may be away. Of an engine whose folder cannot
+be seen from here, copies of the logs are made.
 """
 
+import os
 import struct
 from bisect import bisect_right
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from app.runtimes import log_files
+from app.runtimes.docker_copies import Copies
 from app.runtimes.docker_engine import Engine
+from app.runtimes.engine_files import Files
 from app.runtimes.log_format import moment
 
 _LENGTH = struct.Struct(">I")
@@ -112,7 +117,7 @@ def _bytes(value: int | bytes | None) -> bytes:
 
 
 class PlainLog:
-    """One that the engine writes in Kubernetes' format, as Podman does."""
+    """One that is in Kubernetes' format already, as Podman writes it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -124,26 +129,42 @@ class PlainLog:
 class Logs:
     """Those of an engine's containers, by its ids."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, files: Files) -> None:
+        self._engine, self._copies = engine, Copies(engine, files)
         self._root: Path | None = None
         self._found: dict[str, LocalLog | PlainLog] = {}
+        self._copied: set[str] = set()
 
-    async def find(self, found: Mapping[str, Any]) -> None:
-        """`found`: what the engine tells of a container."""
-        id_ = str(found["Id"])
-        if id_ in self._found:
-            return
-        if found.get("LogPath"):
-            self._found[id_] = PlainLog(Path(found["LogPath"]))
-            return
+    async def root(self) -> Path:
+        """The engine's folder."""
         if self._root is None:
             self._root = Path((await self._engine.ask("info"))["DockerRootDir"])
-        self._found[id_] = LocalLog(self._root / "containers" / id_ / "local-logs" / "container.log")
+        return self._root
+
+    async def find(self, found: Mapping[str, Any]) -> None:
+        """`found`: what the engine tells of a container. Of one that has ended, all is there afterwards."""
+        id_ = str(found["Id"])
+        if id_ in self._copied:
+            await self._copies.take(found)
+        elif id_ not in self._found:
+            folder = await self.root() / "containers" / id_
+            path = Path(found.get("LogPath") or folder / "local-logs" / "container.log")
+            if is_seen(path.parent if found.get("LogPath") else folder.parent):
+                self._found[id_] = PlainLog(path) if found.get("LogPath") else LocalLog(path)
+            elif found["State"]["Status"] != "created":
+                self._copied.add(id_)
+                self._found[id_] = PlainLog(await self._copies.take(found))
 
     def path(self, id_: str) -> Path | None:
         found = self._found.get(id_)
         return found.path if found else None
+
+    def size(self, id_: str) -> int:
+        """Bytes on disk."""
+        path = self.path(id_)
+        with suppress(OSError):
+            return path.stat().st_size if path else 0
+        return 0
 
     def read(self, id_: str, offset: int, limit: int) -> bytes:
         found = self._found.get(id_)
@@ -151,3 +172,13 @@ class Logs:
 
     def forget(self, id_: str) -> None:
         self._found.pop(id_, None)
+        self._copied.discard(id_)
+        self._copies.forget(id_)
+
+    def close(self) -> None:
+        self._copies.close()
+
+
+def is_seen(folder: Path) -> bool:
+    """Whether the engine's folder is on this machine, and open to this user."""
+    return os.access(folder, os.R_OK | os.X_OK)

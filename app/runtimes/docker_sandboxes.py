@@ -3,13 +3,15 @@
 They are found by their labels. The docker runtime asks, for one pod one thing at a time.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from app.runtimes import docker_config, docker_images
-from app.runtimes.base import CreateError, PullError, Sandbox, SandboxSpec
+from app.runtimes import docker_config, docker_images, docker_strays
+from app.runtimes.base import CreateError, PullError, Sandbox, SandboxSpec, Unsupported
 from app.runtimes.docker_config import ATTEMPT, PAUSE
 from app.runtimes.docker_engine import Engine, filters
+from app.runtimes.docker_strays import is_of
 from app.runtimes.engine_config import CONTAINER, NODE, POD
 from app.runtimes.engine_errors import GONE, EngineError, unless_gone
 
@@ -82,18 +84,23 @@ class Sandboxes:
         for one in sorted(await self._list(pod_uid), key=lambda one: CONTAINER not in one["Labels"]):
             with unless_gone():
                 await self._engine.ask(f"containers/{one['Id']}", "DELETE", force=1, v=1)
+            if one["State"] == "created":
+                await asyncio.to_thread(docker_strays.kill, one["Id"])
         self._standing.pop(pod_uid, None)
         self.fresh.discard(pod_uid)
 
     async def network(self, pod_uid: str) -> str:
-        """The path of a pod's network namespace; empty if it is the node's. Raises ConnectionError."""
+        """The path of a pod's network namespace; empty if it is the node's. Raises ConnectionError, Unsupported."""
         for one in await self._list(pod_uid):
             if CONTAINER not in one["Labels"] and _stands(one):
                 if one["HostConfig"]["NetworkMode"] == "host":
                     return ""
                 with unless_gone():
                     found = await self._engine.ask(f"containers/{one['Id']}/json")
-                    return f"/proc/{found['State']['Pid']}/ns/net"
+                    pid = found["State"]["Pid"]
+                    if not is_of(pid, one["Id"]):
+                        raise Unsupported("the container engine's processes are not seen from here")
+                    return f"/proc/{pid}/ns/net"
         raise ConnectionError(f'pod "{pod_uid}" has no sandbox')
 
     async def _list(self, pod_uid: str = "") -> Sequence[Row]:

@@ -1,6 +1,7 @@
 """How a container fares, from a Docker Engine's word to ours."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -42,6 +43,11 @@ def status_of(key: ContainerKey, found: Mapping[str, Any], failure: str, last_wo
         message=LOST if reason == UNKNOWN else "",
         termination_message=last_words,
     )
+
+
+def unknown(status: ContainerStatus) -> ContainerStatus:
+    """The same, but that nobody knows how it ended."""
+    return replace(status, exit_code=None, reason=UNKNOWN, message=LOST)
 
 
 def _reason(state: Mapping[str, Any]) -> str:

@@ -95,6 +95,14 @@ class EngineRuntime(ABC):
             self._known.forget_pod(pod_uid)
             await asyncio.to_thread(self._files.remove, pod_uid)
 
+    async def remove_container(self, key: ContainerKey) -> None:
+        async with self._one_at_a_time(key.pod_uid):
+            status = await self._known.status(key)
+            known = await self._known.find(key)
+            if known and status and status.state == "exited":
+                await self._known.remove(key, known)
+                await asyncio.to_thread(self._files.remove_run, key)
+
     async def start_container(self, spec: ContainerSpec) -> None:
         async with self._one_at_a_time(spec.key.pod_uid):
             known = await self._known.find(spec.key)
@@ -151,6 +159,9 @@ class EngineRuntime(ABC):
         except (OSError, ValueError, EngineError) as error:
             logger.warning("log of container %s of pod %s: %s", key.name, key.pod_uid, error)
             return LogChunk(offset, b"")
+
+    def log_taken(self, key: ContainerKey, offset: int) -> None:  # noqa: ARG002 - the protocol demands them
+        return  # an engine's own files are the engine's
 
     async def close(self) -> None:
         self._watch.cancel()

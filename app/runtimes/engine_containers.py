@@ -61,6 +61,7 @@ class Row(NamedTuple):
 class Known:
     """A container, and how it was when last looked at."""
 
+    key: ContainerKey
     id: str
     status: ContainerStatus | None = None
 
@@ -92,6 +93,10 @@ class Containers(ABC):
     @abstractmethod
     async def ask_status(self, key: ContainerKey, id_: str) -> ContainerStatus | None:
         """What the engine says of it; None if it is gone."""
+
+    @abstractmethod
+    async def remove(self, key: ContainerKey, known: Known) -> None:
+        """One that does not run. Raises ConnectionError, EngineError."""
 
     @abstractmethod
     def ends(self) -> AsyncIterator[str]:
@@ -144,10 +149,19 @@ class Containers(ABC):
                 break
         return status
 
+    async def until_over(self, key: ContainerKey) -> None:
+        """Returns when it has ended or is gone. Events tell; one that is missed costs a moment."""
+        hints = self.events.read()
+        while (status := await self.status(key)) and status.state != "exited":
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LATEST):
+                    while await anext(hints) != key:
+                        pass
+
     def note(self, key: ContainerKey, id_: str) -> Known:
         known = self._known.get(key)
         if known is None or known.id != id_:
-            known = self._known[key] = Known(id_)
+            known = self._known[key] = Known(key, id_)
             self._keys[id_] = key
         return known
 

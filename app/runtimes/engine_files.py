@@ -2,6 +2,8 @@
 
 .log        what the container writes, if the engine can be told where to note it down
 .message    its termination message, mounted into it
+.begun      is there once the engine was asked to start it
+.exit       its exit code, if it was heard before the engine had noted it down
 .failed     the engine's words if it could not be started
 """
 
@@ -58,6 +60,32 @@ class Files:
         with suppress(OSError):
             return self._path(key, "failed").read_text(encoding="utf-8")
         return ""
+
+    def begin(self, key: ContainerKey) -> None:
+        self._path(key, "exit").unlink(missing_ok=True)  # of a start that came to nothing
+        self._path(key, "begun").touch()
+
+    def has_begun(self, key: ContainerKey) -> bool:
+        return self._path(key, "begun").exists()
+
+    def forget_start(self, key: ContainerKey) -> None:
+        """It came to nothing, and is made anew."""
+        for kind in ("begun", "failed"):
+            self._path(key, kind).unlink(missing_ok=True)
+
+    def exited(self, key: ContainerKey, code: int) -> None:
+        with suppress(OSError):  # the pod is gone, or the disk full
+            self._path(key, "exit").write_text(f"{code}\n", encoding="ascii")
+
+    def exit_code(self, key: ContainerKey) -> int | None:
+        with suppress(OSError, ValueError):
+            return int(self._path(key, "exit").read_text(encoding="ascii"))
+        return None
+
+    def remove_run(self, key: ContainerKey) -> None:
+        """What one run of a container has left."""
+        for path in self.log(key).parent.glob(f"{int(key.attempt)}.*"):
+            path.unlink(missing_ok=True)
 
     def remove(self, pod_uid: str) -> None:
         shutil.rmtree(self.pod(pod_uid), ignore_errors=True)

@@ -51,7 +51,7 @@ from app.runtimes.base import (
 from app.runtimes.cgroup import Cgroups
 from app.runtimes.hints import Hints
 from app.runtimes.process_attach import Attached
-from app.runtimes.process_container import NOT_YET, Container
+from app.runtimes.process_container import Container
 from app.runtimes.process_files import Folder, checked
 from app.runtimes.process_logs import SHARE, Follower, Log
 from app.runtimes.process_table import Identity
@@ -162,6 +162,17 @@ class ProcessRuntime(Imageless):
             return
         await container.stop(grace)
 
+    async def remove_container(self, key: ContainerKey) -> None:
+        container = self._container(key)
+        if container is None or not container.ended.is_set():
+            return
+        del self._pods[key.pod_uid][key]
+        gone = self._root / f".gone-{key.pod_uid}-{key.name}-{key.attempt}"
+        with suppress(FileNotFoundError):
+            os.rename(container.folder.path, gone)
+            await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+        await cgroup.removed(container.cgroups)
+
     async def remove_sandbox(self, pod_uid: str) -> None:
         pod = self._pods.get(pod_uid)
         if pod is None:
@@ -174,7 +185,7 @@ class ProcessRuntime(Imageless):
             os.rename(self._root / pod_uid, gone)
             await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
         for container in pod.values():
-            await self._remove_cgroups(container.cgroups)
+            await cgroup.removed(container.cgroups)
 
     async def list(self) -> list[ContainerStatus]:
         self._adopt()
@@ -212,6 +223,11 @@ class ProcessRuntime(Imageless):
             data = b""
         return LogChunk(offset, data)
 
+    def log_taken(self, key: ContainerKey, offset: int) -> None:
+        container = self._container(key)
+        with suppress(OSError):
+            container.log.taken(offset) if container else None
+
     async def close(self) -> None:
         self._follower.close()
         for pod in self._pods.values():
@@ -240,7 +256,8 @@ class ProcessRuntime(Imageless):
 
     def _was_let_go(self, folder: Folder) -> bool:
         """If not, an agent died while it was starting this one, and nothing is left: the next start is the first."""
-        if folder.was_let_go():
+        shim = folder.shim()
+        if folder.was_let_go() or (shim and process_table.lives(shim, self._boot)):
             return True
         shutil.rmtree(folder.path, ignore_errors=True)
         cgroup.remove(self._cgroups_of(folder))
@@ -351,14 +368,6 @@ class ProcessRuntime(Imageless):
             self._loop.remove_reader(container.pidfd)
             os.close(container.pidfd)
             container.pidfd = -1
-
-    async def _remove_cgroups(self, folders: Sequence[Path]) -> None:
-        for _ in range(100):
-            if cgroup.remove(folders):
-                return
-            cgroup.kill_all(folders)
-            await asyncio.sleep(NOT_YET)
-        logger.warning("cgroups %s cannot be removed", ", ".join(map(str, folders)))
 
     def _running(self, key: ContainerKey) -> Container:
         container = self._container(key)

@@ -4,6 +4,7 @@ Made by O_EXCL (mkdir) before anything runs, so that nothing runs twice. In it:
 
     spec.json     what was asked for, without the environment (it may hold secrets), and the identity of the shim;
                   written before the shim is let go: its time is the start
+    go            is there once the shim was let go
     main          pid and stat line of the container's process; written by itself before it becomes the command
     inside        bubblewrap's report of the command's pid, if there are mounts
     out, err      raw output, written by the container
@@ -92,8 +93,8 @@ class Folder:
         return True
 
     def was_let_go(self) -> bool:
-        """Whether it may have run, or was refused. Until `spec.json` is written the shim waits, and ends with the agent."""
-        return any(os.path.lexists(self.path / name) for name in ("spec.json", "main", "rc", "verdict.json"))
+        """Whether it may have run, or was refused; if its shim is dead."""
+        return any(os.path.lexists(self.path / name) for name in ("go", "main", "rc", "verdict.json"))
 
     @contextmanager
     def opened(self) -> Iterator[int]:

@@ -4,7 +4,9 @@ The container appends to `out` and `err`, whatever becomes of the agent. The age
 `log`, which only grows: an offset in it means the same bytes for ever. `position` notes now and then how far that has
 come; from there on, the log's own records tell a restarted agent. A stamp is the time of the raw file's last write when
 it was read: exact to a few milliseconds while an agent reads; if none did, the last of what was written.
-The place where output is to be limited and rotated is `Log.drain`.
+
+Raw output that is in the log, and log that has been taken, are given back to the disk by holes in their files. Whoever
+writes faster than can be stamped loses what came first: no more than BACKLOG of it waits.
 """
 
 import asyncio
@@ -14,6 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import NamedTuple
 
+from app.runtimes import holes
 from app.runtimes.base import ContainerKey
 from app.runtimes.inotify import OVERFLOWN, Inotify
 from app.runtimes.log_format import LINE_LIMIT, STREAMS, Stream, moment, raw_bytes, stamp
@@ -24,6 +27,8 @@ NOTED_EVERY = 256 * 1024  # bytes of log that a restarted agent may have to coun
 POLL = 0.1  # seconds between looks at files that the kernel will not watch
 SHARE = 256 * 1024  # raw bytes that one container may be read in one go, each stream
 ALL_SHARES = 2 * 1024 * 1024  # raw bytes of all containers in one go, so that the loop stays responsive
+KEPT = 1024 * 1024  # raw bytes that stay although they are in the log: more than may have to be stamped again
+BACKLOG = 256 * 1024 * 1024  # raw bytes of a stream that may wait to be stamped
 FILES: dict[Stream, str] = {"stdout": "out", "stderr": "err"}
 
 logger = logging.getLogger(__name__)
@@ -54,6 +59,7 @@ class Log:
         self._folder = folder
         self._position: Position | None = None
         self._noted_size = 0
+        self._given_back = 0
 
     def read(self, offset: int, limit: int) -> bytes:
         """Stamped bytes from `offset` on; OSError if the log is gone."""
@@ -65,6 +71,15 @@ class Log:
             finally:
                 os.close(fd)
         return b""
+
+    def taken(self, offset: int) -> None:
+        """What is before `offset` may read as zeros from now on."""
+        end = (offset // KEPT - 1) * KEPT
+        if end <= self._given_back:
+            return
+        self._given_back = end
+        with self._folder.opened() as folder:
+            _punch(folder, "log", end)
 
     def drain(self, share: int, *, last: bool) -> int:
         """Stamps up to `share` raw bytes of each stream; with `last` unfinished lines too. How many it were."""
@@ -93,10 +108,17 @@ class Log:
         if not records:
             return 0
         self._append(log, b"".join(records), position)
-        truncated = position.stdout < before.stdout or position.stderr < before.stderr
-        if truncated or position.size - self._noted_size >= NOTED_EVERY:
+        jumped = any(not 0 <= position.raw(each) - before.raw(each) <= share + LINE_LIMIT for each in STREAMS)
+        self._give_back(folder, before, position)
+        if jumped or position.size - self._noted_size >= NOTED_EVERY:
             self._note(folder)
         return max(0, position.stdout - before.stdout) + max(0, position.stderr - before.stderr)
+
+    def _give_back(self, folder: int, before: Position, now: Position) -> None:
+        """Each time that another KEPT bytes are in the log."""
+        for stream in STREAMS:
+            if now.raw(stream) // KEPT > max(1, before.raw(stream) // KEPT):
+                _punch(folder, FILES[stream], (now.raw(stream) // KEPT - 1) * KEPT)
 
     def _append(self, log: int, records: bytes, position: Position) -> None:
         if os.write(log, records) < len(records):
@@ -155,8 +177,11 @@ def _take(folder: int, stream: Stream, at: int, share: int, when: bytes, *, last
     except OSError:
         return b"", at
     try:
-        if os.fstat(fd).st_size < at:
+        size = os.fstat(fd).st_size
+        if size < at:
             at = 0  # the container truncated its own output, by `> /dev/stdout`
+        if size - at > BACKLOG:
+            at = _next_line(fd, size - BACKLOG // 2)
         found, end = [], at + share
         while at < end:
             records, used = stamp(os.pread(fd, LINE_LIMIT, at), stream, when, last=last)
@@ -167,6 +192,19 @@ def _take(folder: int, stream: Stream, at: int, share: int, when: bytes, *, last
         return b"".join(found), at
     finally:
         os.close(fd)
+
+
+def _punch(folder: int, name: str, end: int) -> None:
+    with suppress(OSError):
+        fd = open_ordinary(name, os.O_WRONLY, folder)
+        try:
+            holes.punch(fd, end)
+        finally:
+            os.close(fd)
+
+
+def _next_line(fd: int, at: int) -> int:
+    return at + os.pread(fd, LINE_LIMIT, at).find(b"\n") + 1
 
 
 class Follower:

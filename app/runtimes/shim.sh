@@ -5,6 +5,7 @@
 state=$1 folder=$2 cgroups=$3 setsid=$4 keeps=$5 python=$6
 shift 6
 read -r go || exit 1 # the agent died before it knew us: nothing may run
+: >"$state/go" || exit 1 # without this file nothing has run
 exec 3>&2 2>/dev/null # what this shell says is not the container's
 cd /
 trap : HUP INT QUIT TERM # only the container's end ends us

@@ -109,6 +109,11 @@ class SimulatedRuntime(Imageless, Streamless):
         finally:
             killer.cancel()
 
+    async def remove_container(self, key: ContainerKey) -> None:
+        run = self._run(key)
+        if run is not None and run.status.state == "exited":
+            del self._pods[key.pod_uid].runs[key]
+
     async def remove_sandbox(self, pod_uid: str) -> None:
         pod = self._pods.pop(pod_uid, None)
         for run in pod.runs.values() if pod else ():
@@ -139,6 +144,9 @@ class SimulatedRuntime(Imageless, Streamless):
     async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
         run = self._run(key)
         return LogChunk(offset, run.log[offset : offset + max(0, limit)] if run else b"")
+
+    def log_taken(self, key: ContainerKey, offset: int) -> None:
+        """It takes no room."""
 
     async def close(self) -> None:
         for pod in self._pods.values():

@@ -16,6 +16,7 @@ from app.runtimes import make_runtime
 from app.runtimes.base import ContainerKey, ContainerSpec, Runtime, SandboxSpec
 from app.runtimes.cri_engine import Engine
 from benchmarks.case import Case
+from benchmarks.cases.node import agent_memory
 from benchmarks.cluster import Checkout
 from benchmarks.figures import Figure
 from benchmarks.jobs import JOBS, completions, job
@@ -24,6 +25,7 @@ from tests.runtimes.engines import Containerd, containerd
 from tests.runtimes.images import IMAGE
 
 COUNT, AT_ONCE = 60, 4
+RUNNING = 100  # pods while the agent's memory is looked at
 LOOK = 0.01  # seconds between looks at a container, where nothing tells of its end
 COMMAND = ["/bin/true"]
 
@@ -37,12 +39,13 @@ async def run(checkout: Checkout, scale: float) -> list[Figure]:
             alone = await _rate(one_pod, count)
         async with _runtime(engine) as one_pod:
             ours = await _rate(one_pod, count)
-        whole = await _job(checkout, engine, count)
+        whole, held = await _job(checkout, engine, count, scaled(RUNNING, scale))
     note = f"{AT_ONCE} at a time; own network, one container that ends at once, removed"
     return [
         Figure(name="engine alone", value=alone, unit="pods/s", higher_is_better=True, note=note),
         Figure(name="cri runtime", value=ours, unit="pods/s", target=0.8 * alone, higher_is_better=True),
         Figure(name="a Job", value=whole, unit="pods/s", target=0.8 * alone, higher_is_better=True, note="API and all"),
+        held,
     ]
 
 
@@ -123,7 +126,7 @@ async def _ended(runtime: Runtime, key: ContainerKey, events: AsyncIterator[Cont
             return
 
 
-async def _job(checkout: Checkout, engine: Containerd, count: int) -> float:
+async def _job(checkout: Checkout, engine: Containerd, count: int, standing: int) -> tuple[float, Figure]:
     containers = [{"name": "main", "image": IMAGE, "command": COMMAND}]
     async with (
         checkout.up("cri", endpoint=engine.endpoint) as cluster,
@@ -134,7 +137,9 @@ async def _job(checkout: Checkout, engine: Containerd, count: int) -> float:
         body = job("bench", pod={"containers": containers}, completions=count, parallelism=2 * AT_ONCE)
         await connection.post(JOBS, body)
         await completed.reach(1)
-        return count / ((completed.at["bench"] - began) / 1e9)
+        rate = count / ((completed.at["bench"] - began) / 1e9)
+        stands = {"name": "main", "image": IMAGE, "command": ["/bin/sleep", "300"]}
+        return rate, await agent_memory(cluster, standing, {"containers": [stands]})
 
 
 CASE = Case(name="engines", about="60 pods on containerd, 4 at a time; needs root and containerd", run=run)

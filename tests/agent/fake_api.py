@@ -32,6 +32,7 @@ class FakeApi(httpx.AsyncBaseTransport):
         self.usage: list[dict[str, Any]] = []
         self.requests: list[str] = []
         self.down = False
+        self.refusals: dict[str, int] = {}  # codes, by how the path ends
         self.hold_watches = False
         self._held: list[bytes] = []
         self._history: list[tuple[int, str, bytes]] = []
@@ -121,6 +122,8 @@ class FakeApi(httpx.AsyncBaseTransport):
             raise httpx.ConnectError("the API is away", request=request)
         path, query = request.url.path, request.url.params
         self.requests.append(f"{request.method} {path}" + (" watch" if "watch" in query else ""))
+        if code := next((code for end, code in self.refusals.items() if path.endswith(end)), 0):
+            return httpx.Response(code, json={"kind": "Status", "code": code, "message": "refused"})
         if path == "/api/v1/pods":
             return self._watch(query) if "watch" in query else self._list(query)
         body = json.loads(request.content) if request.content else None

@@ -121,6 +121,10 @@ class FakeRuntime(Imageless, Streamless):
         while key in self.containers and self.containers[key].state != "exited":
             await self._ended.wait()
 
+    async def remove_container(self, key: ContainerKey) -> None:
+        if key in self.containers and self.containers[key].state == "exited":
+            del self.containers[key]
+
     async def remove_sandbox(self, pod_uid: str) -> None:
         self.standing.discard(pod_uid)
         self.removed.append(pod_uid)
@@ -149,6 +153,9 @@ class FakeRuntime(Imageless, Streamless):
 
     async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
         return LogChunk(offset, self.logs.get(key, b"")[offset : offset + limit])
+
+    def log_taken(self, key: ContainerKey, offset: int) -> None:
+        pass
 
     async def close(self) -> None:
         pass

@@ -5,7 +5,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from app.agent.agent import Agent, AgentSettings
+from app.agent.agent import Agent, AgentSettings, RevokedError
 from app.client.api import Api
 from app.kinds.container import ContainerStatus
 from tests.agent.fake_api import FakeApi
@@ -26,15 +26,22 @@ class Scene:
             **{"server": "http://api", "node_names": nodes or ("n1",), "state_dir": self._folder, "address": "10.0.0.1"}
             | told
         )
-        agent = Agent(settings, self.runtime, Api("http://api", transport=self.api), self.clock)
-        self._agent = asyncio.create_task(agent.run())
+        self.agent = Agent(settings, self.runtime, Api("http://api", transport=self.api), self.clock)
+        self._agent = asyncio.create_task(self.agent.run())
 
     async def stop_agent(self) -> None:
         if self._agent is not None:
             self._agent.cancel()
-            with suppress(asyncio.CancelledError):
+            with suppress(asyncio.CancelledError, RevokedError):
                 await self._agent
         self._agent = None
+
+    async def ended(self) -> BaseException | None:
+        """Why the agent has ended by itself."""
+        assert self._agent
+        agent, self._agent = self._agent, None
+        await self.api.until(agent.done, self.tick)
+        return agent.exception()
 
     async def running(self, **spec) -> None:
         """One pod that runs, and the API knows."""
@@ -43,6 +50,11 @@ class Scene:
 
     def tick(self) -> None:
         self.clock.advance(1)
+
+    async def passes(self, seconds: int) -> None:
+        """Time, in steps."""
+        ends_at, step = self.clock.elapsed() + seconds, max(1, seconds // 40)
+        await self.api.until(lambda: self.clock.elapsed() >= ends_at, lambda: self.clock.advance(step))
 
     def container(self, name: str = "main") -> ContainerStatus:
         status = self.api.status()

@@ -367,48 +367,6 @@ class TestNode:
         )
 
 
-class TestFencing:
-    async def test_without_its_lease_a_node_stops_its_pods(self, scene: Scene) -> None:
-        scene.start_agent()
-        await scene.running()
-        await scene.api.until(lambda: LEASE in scene.api.objects)
-        scene.api.go_away()
-        for _ in range(39):
-            scene.tick()
-        assert scene.runtime.stops == []
-
-        await scene.api.until(lambda: scene.runtime.stops, scene.tick)
-
-        ((key, grace),) = scene.runtime.stops
-        assert key == scene.runtime.key()
-        assert (
-            timedelta(seconds=6) < grace < timedelta(seconds=8)
-        )  # it ends before the 50th second, whatever it is asked
-
-    async def test_back_again_it_reports_and_goes_on(self, scene: Scene) -> None:
-        scene.start_agent()
-        await scene.running(restart_policy="OnFailure")
-        await scene.api.until(lambda: LEASE in scene.api.objects)
-        scene.api.go_away()
-        await scene.api.until(lambda: scene.runtime.stops, scene.tick)
-        assert not scene.runtime.was_started(attempt=1)
-
-        scene.api.down = False
-        await scene.api.until(lambda: scene.runtime.was_started(attempt=1), scene.tick)
-
-    async def test_a_pod_that_was_replaced_meanwhile_is_not_started_again(self, scene: Scene) -> None:
-        scene.start_agent()
-        await scene.running(restart_policy="OnFailure")
-        await scene.api.until(lambda: LEASE in scene.api.objects)
-        scene.api.go_away()
-        await scene.api.until(lambda: scene.runtime.stops, scene.tick)
-        scene.api.delete(grace=0)
-        scene.api.down = False
-        await scene.api.until(lambda: scene.runtime.removed, scene.tick)
-
-        assert len(scene.runtime.started) == 1
-
-
 async def test_one_agent_runs_the_pods_of_many_nodes(scene: Scene) -> None:
     nodes = [f"n{number}" for number in range(20)]
     scene.start_agent(*nodes)

@@ -177,3 +177,14 @@ async def test_devices_of_a_pod_that_went_while_no_agent_was_there_are_free(scen
     scene.start_agent(devices=TWO)
     scene.api.bind("other", "u-2", containers=(asking(2),))
     await scene.api.until(lambda: scene.runtime.was_started(uid="u-2"), scene.tick)
+
+
+async def test_devices_that_a_node_no_longer_has_go_from_its_status(scene: Scene) -> None:
+    scene.start_agent(devices=TWO)
+    await scene.api.until(lambda: scene.api.objects.get("/api/v1/nodes/n1", {}).get("status"))
+    await scene.stop_agent()
+    scene.start_agent()
+    # A merge patch takes away what is null in it.
+    await scene.api.until(lambda: scene.api.objects["/api/v1/nodes/n1"]["status"]["capacity"][GPU] is None, scene.tick)
+
+    assert scene.api.objects["/api/v1/nodes/n1"]["status"]["allocatable"][GPU] is None

@@ -8,6 +8,8 @@ from app.agent.pressure import Pressures, Threshold
 from app.agent.storage import size
 from app.kinds.container import Container, ResourceRequirements
 from app.kinds.volume import EmptyDirVolumeSource, Volume, VolumeMount
+from app.plans.pod_events import Note
+from app.plans.pod_status import Ousted
 from app.runtimes.base import ContainerKey, ContainerUsage
 from tests.agent.scene import Scene
 from tests.agent.volume_lab import VolumeLab
@@ -34,9 +36,9 @@ class Lab:
     def all(self) -> list:
         return [pod for pod in self.pods if pod.metadata.uid not in self.gone]
 
-    def evict(self, uid: str, why: str, mark: str = "") -> None:
-        self.evicted[uid] = why
-        self.marks.append(mark)
+    def oust(self, uid: str, why: Ousted, note: Note) -> None:
+        self.evicted[uid] = why.message
+        self.marks.append(why.mark)
 
     async def usage(self) -> list[ContainerUsage]:
         return [ContainerUsage(ContainerKey(f"u-{number}", "main", 0), 0, number << 20, 0) for number in (1, 2)]

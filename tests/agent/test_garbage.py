@@ -94,3 +94,19 @@ async def test_a_sandbox_of_a_pod_that_nobody_knows_goes(scene: Scene) -> None:
 
     assert scene.runtime.removed == ["u-9"]
     assert scene.runtime.standing == {"u-1"}
+
+
+async def test_of_a_container_that_starts_again_and_again_one_ended_run_stays(scene: Scene) -> None:
+    scene.start_agent()
+    await scene.running(restart_policy="OnFailure")
+    for attempt in range(4):
+        await scene.api.until(lambda number=attempt: scene.runtime.was_started(attempt=number), scene.tick)
+        scene.runtime.write(b"no\n", attempt=attempt)
+        scene.runtime.exit(1, attempt=attempt)
+    await scene.api.until(lambda: scene.runtime.was_started(attempt=4), scene.tick)
+    await scene.api.until(lambda: len(scene.runtime.containers) == 2, scene.tick)
+    scene.runtime.exit(0, attempt=4)
+    await scene.api.until(lambda: scene.api.phase() == "Succeeded", scene.tick)
+
+    assert scene.container().restart_count == 4
+    assert [scene.api.logs["u-1", "main", attempt] for attempt in range(4)] == [b"no\n"] * 4

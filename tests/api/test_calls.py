@@ -260,6 +260,25 @@ async def test_a_client_that_hangs_up_ends_its_command(
 # What is refused
 
 
+async def test_who_loses_the_right_to_a_stream_loses_the_stream(
+    registry: Registry, one: Replica, balancer: Balancer, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(channels, "RIGHTS_SECONDS", 0.1)
+    async with meeting(registry, f"http://127.0.0.1:{one.port}") as people:
+        admin = await people.holder(token)
+        await cluster_role(admin, "gets", rule("get", "pods/exec"))
+        await bind_role(admin, "ClusterRole/gets", ["User:ada"], "default")
+        ada = (await people.user("ada")).headers["authorization"].removeprefix("Bearer ")
+        async with opened(one, execute("echo ready; exec cat"), ada) as websocket:
+            assert (await websocket.recv(), await websocket.recv()) == (b"\x01", b"\x01ready\n")
+            await websocket.send(b"\0more\n")
+            assert await websocket.recv() == b"\x01more\n"
+            gone = await admin.delete("/apis/rbac.authorization.k8s.io/v1/clusterroles/gets")
+            assert gone.status_code == 200
+            async with asyncio.timeout(PATIENCE):
+                await websocket.wait_closed()
+
+
 async def test_rights_are_those_of_kubernetes(registry: Registry, one: Replica, balancer: Balancer, token: str) -> None:
     """A WebSocket's GET is get, SPDY's POST is create; agents may neither."""
     url = f"http://127.0.0.1:{one.port}"

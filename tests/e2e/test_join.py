@@ -2,6 +2,7 @@
 
 import shlex
 import signal
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -9,8 +10,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.e2e.cluster import until
-from tests.e2e.machines import Network, Server, agent, jobplane, laid, ready
+from tests.e2e.cluster import environment, until
+from tests.e2e.machines import Network, Server, agent, command, jobplane, laid, ready
 
 PAGE = Path(__file__).parents[2] / "docs" / "join.md"
 NETWORK = "10.213.77"
@@ -60,6 +61,22 @@ def test_two_machines_join_by_one_command(network: Network, tmp_path: Path) -> N
         second = agents.enter_context(agent(network, "worker-2", "worker-1", given, tmp_path / "second"))
         assert second.wait(30) == 1
         assert "jobplane node reset worker-1" in (tmp_path / "second.log").read_text()
+
+        # Nor may a second one take the first one's credential, with its folder.
+        folder_of_first = tmp_path / "worker-1"
+        third = subprocess.run(
+            [
+                *network.into("worker-1"),
+                *command(*given, "--node-name", "worker-1", "--data-dir", str(folder_of_first)),
+            ],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            env=environment(),
+            check=False,
+        )
+        assert (third.returncode, "another agent runs on" in third.stderr) == (1, True)
+        assert running["worker-1"].poll() is None
 
         # Once joined, an agent needs the token no more, nor its hash.
         token = given[given.index("--join-token") + 1].partition(".")[0]

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from app.plans.node_garbage import Disk, Stored, seen, too_much, unneeded
+from app.plans.node_garbage import Disk, Stored, dead, seen, too_much, unneeded
+from app.plans.restarts import Run
 from tests.build import NOW
 
 
@@ -52,6 +53,25 @@ def test_an_image_was_first_seen_once_and_is_forgotten_when_it_has_gone() -> Non
     before = seen({}, {"a", "b"}, NOW - timedelta(hours=1))
 
     assert seen(before, {"b", "c"}, NOW) == {"b": NOW - timedelta(hours=1), "c": NOW}
+
+
+def a_run(attempt: int, state: str = "exited", minutes: float = 0, name: str = "main") -> Run:
+    return Run(name, attempt, state, started_at=NOW, finished_at=NOW + timedelta(minutes=minutes))
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        pytest.param([a_run(0)], [], id="not the last"),
+        pytest.param([a_run(0), a_run(1, "running")], [], id="not the one before that which runs"),
+        pytest.param([a_run(0), a_run(1), a_run(2)], [1, 0], id="those before the last"),
+        pytest.param([a_run(0), a_run(1, minutes=10), a_run(2), a_run(3)], [2, 0], id="but the last that was well"),
+        pytest.param([a_run(0), a_run(0, name="other")], [], id="of each container for itself"),
+        pytest.param([a_run(0, "created"), a_run(1, "created")], [], id="none that may yet run"),
+    ],
+)
+def test_which_runs_nobody_needs(runs: list[Run], expected: list[int]) -> None:
+    assert [run.attempt for run in dead(runs)] == expected
 
 
 @given(

@@ -200,7 +200,7 @@ def _declared(name: RuntimeName) -> set[str]:
 
 
 ENGINES: dict[RuntimeName, str] = {"cri": "containerd", "docker": "dockerd"}  # their fixtures
-ALL = {field.name for field in fields(RuntimeInfo) if field.name not in {"name", "version"}}
+ALL = {field.name for field in fields(RuntimeInfo) if field.type in (bool, "bool")}
 CAPABILITIES: dict[RuntimeName, set[str]] = {
     "process": _declared("process"),
     "cri": ALL,

@@ -114,6 +114,10 @@ class Containerd:
         if self._process is None or self._process.poll() is not None:
             self.start()
 
+    def forget_status(self, container_id: str) -> None:
+        """As if it had been killed before it noted down how a container is."""
+        (self.folder / "root/io.containerd.grpc.v1.cri/containers" / container_id / "status").unlink()
+
     def end_sandboxes(self) -> None:
         """Kills what holds pods' namespaces, as a crash of it would."""
         for line in self._ctr("-n", "k8s.io", "containers", "ls").stdout.splitlines():
@@ -126,7 +130,10 @@ class Containerd:
         return sorted(each for each in mounts if each.startswith(f"{self.folder}/")), len(self._shims())
 
     def pods(self) -> list[str]:
-        """Whatever it has of pods: sandboxes, containers, their folders, and addresses that are given out."""
+        """Whatever it has of pods: sandboxes, containers, their folders, and addresses that are given out.
+
+        Not what it was working on when it was killed, and leaves lying: what of that is a shim or mounted is in `traces`.
+        """
         found = self._ctr("-n", "k8s.io", "containers", "ls", "-q").stdout.split()
         found += self._ctr("-n", "k8s.io", "tasks", "ls", "-q").stdout.split()
         cri = "io.containerd.grpc.v1.cri"
@@ -137,9 +144,11 @@ class Containerd:
             f"state/{cri}/sandboxes",
         ):
             found += map(str, self.folder.glob(f"{folders}/*"))
-        found += map(str, self.folder.glob("state/io.containerd.runtime.v2.task/k8s.io/*"))
-        found += map(str, self.folder.glob(f"addresses/{self._bridge}/*.*"))
-        return found + [str(each) for each in RESULTS.glob("*") if str(self.folder) in each.read_text(encoding="utf-8")]
+        found += map(str, self.folder.glob(f"addresses/{self._bridge}/[0-9]*"))
+        for each in RESULTS.glob("*"):
+            with contextlib.suppress(FileNotFoundError):  # somebody else's, just now
+                found += [str(each)] if str(self.folder) in each.read_text(encoding="utf-8") else []
+        return found
 
     def close(self) -> None:
         """Ends whatever is left, containers first: they would go on without an engine."""

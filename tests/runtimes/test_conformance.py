@@ -77,6 +77,41 @@ async def test_times_are_whole_seconds_in_order(lab: Lab) -> None:
     assert status.started_at.utcoffset() == timedelta()
 
 
+async def test_one_that_has_ended_can_be_forgotten_and_the_others_stay(lab: Lab) -> None:
+    first, second = a_key(), a_key(attempt=1)
+    await lab.run(exits(1), first)
+    await lab.run(exits(1), second)
+    await lab.runtime.remove_container(first)
+    await lab.runtime.remove_container(first)
+
+    assert await lab.runtime.status(first) is None
+    assert [status.key for status in await lab.runtime.list()] == [second]
+    assert await lab.log(first) == b""
+
+
+@pytest.mark.needs("images")
+async def test_the_disk_of_images_is_told(lab: Lab) -> None:
+    assert Path((await lab.runtime.info()).store).is_dir()
+
+
+@pytest.mark.needs("survives_agent")
+async def test_what_was_forgotten_is_not_found_again(lab: Lab) -> None:
+    await lab.run(exits(1), a_key())
+    await lab.run(exits(1), a_key(attempt=1))
+    await lab.runtime.remove_container(a_key())
+    await lab.restart()
+
+    assert [status.key for status in await lab.runtime.list()] == [a_key(attempt=1)]
+
+
+async def test_one_that_runs_is_not_forgotten(lab: Lab) -> None:
+    key = await lab.start(FOREVER)
+    await lab.logged(key, b"ready")
+    await lab.runtime.remove_container(key)
+
+    assert (await lab.stop(key, 1000)).exit_code == 143
+
+
 async def test_stop_ends_it_by_sigterm_long_before_the_grace_is_over(lab: Lab) -> None:
     key = await lab.start(FOREVER)
     await lab.logged(key, b"ready")
@@ -238,11 +273,10 @@ async def test_log_bytes_come_back_as_they_were_written(lab: Lab, text: str) -> 
 
 
 @pytest.mark.needs("runs_commands")
-async def test_a_carriage_return_at_the_end_of_a_line_is_kept_unless_the_engine_drops_it(lab: Lab) -> None:
-    info = await lab.runtime.info()
+async def test_a_carriage_return_at_the_end_of_a_line_is_kept(lab: Lab) -> None:
     log = await lab.log((await lab.run(script(r"printf 'one\r\n'"))).key)
 
-    assert raw(log) == (b"one\n" if info.name == "containerd" else b"one\r\n")
+    assert raw(log) == b"one\r\n"
 
 
 @pytest.mark.needs("runs_commands")

@@ -18,10 +18,10 @@ async def test_an_engine_without_events_is_asked_again_and_again(cri: Lab, monke
     ("message", "expected"),
     [
         pytest.param(b"", [], id="nothing"),
-        pytest.param(b"\x0a\x01a\x10\x96\x01\x22\x02bc", [(1, b"a"), (4, b"bc")], id="texts between numbers"),
-        pytest.param(b"\x09" + bytes(8) + b"\x15" + bytes(4) + b"\x1a\x00", [(3, b"")], id="fixed numbers"),
+        pytest.param(b"\x0a\x01a\x10\x96\x01\x22\x02bc", [(1, b"a"), (2, 150), (4, b"bc")], id="texts and numbers"),
+        pytest.param(b"\x09" + bytes(8) + b"\x15" + bytes(4) + b"\x1a\x00", [(3, b"")], id="none of fixed length"),
         pytest.param(b"\x0a\x85", [(1, b"")], id="cut off"),
     ],
 )
-def test_fields_of_a_message_are_found(message: bytes, expected: list[tuple[int, bytes]]) -> None:
+def test_fields_of_a_message_are_found(message: bytes, expected: list[tuple[int, int | bytes]]) -> None:
     assert [*_fields(message)] == expected

@@ -1,5 +1,6 @@
 """What is particular to a Docker Engine: its logs on disk, its names of images, and what it is told."""
 
+import asyncio
 import struct
 from pathlib import Path
 
@@ -7,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runtimes import docker_config, docker_images, docker_status, make_runtime
-from app.runtimes.base import ContainerKey, Security
+from app.runtimes import docker_config, docker_images, docker_status, docker_strays, make_runtime
+from app.runtimes.base import ContainerKey, ContainerStatus, Security
 from app.runtimes.docker_logs import LocalLog
 from app.runtimes.docker_streams import StreamSession
-from tests.runtimes.conftest import Lab, a_key, script
+from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, raw, script
 from tests.runtimes.dockers import Dockerd
 from tests.runtimes.images import IMAGE, built
 
@@ -94,6 +95,47 @@ def test_a_large_log_is_read_where_it_was_left(tmp_path: Path) -> None:
     assert len(log._marks) == 4  # one in each megabyte
 
 
+@pytest.fixture
+async def apart(docker: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """An agent that does not see Docker's folder."""
+    monkeypatch.setattr("app.runtimes.docker_logs.is_seen", lambda _: False)
+    return docker
+
+
+@pytest.mark.parametrize("tty", [False, True], ids=["without a terminal", "with a terminal"])
+async def test_logs_of_a_folder_that_is_not_seen_are_copied(apart: Lab, tty: bool) -> None:
+    words = "printf 'a\\377\\n\\n'; head -c 40000 /dev/zero | tr '\\0' x; echo; printf end"
+    log = await apart.log((await apart.run(script(words), tty=tty)).key)
+    end = b"\r\n" if tty else b"\n"
+
+    assert raw(log) == b"a\xff" + end + end + b"x" * 40_000 + end + b"end"
+    assert max(map(len, log.split(b"\n"))) < 17_000
+
+
+async def test_a_copy_is_gone_on_with_by_the_next_agent(apart: Lab, tmp_path: Path) -> None:
+    text = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo line $i; sleep 0.01; done"
+    key = await apart.start(script(text))
+    await apart.logged(key, b"line 20\n")
+    await apart.restart()
+    await apart.logged(key, b"line 150\n")
+    await apart.restart()
+    with (tmp_path / "state/docker/pod-1/main/0.log").open("ab") as file:
+        file.write(b"half a rec")
+    await apart.ended(key)
+
+    assert raw(await apart.log(key)) == b"".join(b"line %d\n" % number for number in range(1, 301))
+
+
+async def test_a_copy_is_made_of_what_ended_without_an_agent(apart: Lab) -> None:
+    key = await apart.start(script("sleep 0.2; echo word"))
+    await apart.runtime.close()
+    await asyncio.sleep(0.5)
+    await apart.restart()
+    await apart.ended(key)
+
+    assert raw(await apart.log(key)) == b"word\n"
+
+
 async def test_the_names_of_images_are_whole(docker: Lab, dockerd: Dockerd) -> None:
     dockerd("tag", IMAGE, "short:2")
     try:
@@ -134,6 +176,38 @@ def test_what_ended_without_anybody_s_knowing_is_unknown() -> None:
     status = docker_status.status_of(a_key(), {"Id": "x", "State": {**state, "ExitCode": 255}}, "", "")
 
     assert (status.exit_code, status.reason) == (None, "ContainerStatusUnknown")
+
+
+async def _run_when_back(lab: Lab, does: Behaviour, key: ContainerKey) -> ContainerStatus:
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                return await lab.run(does, key)
+            except ConnectionError:
+                await asyncio.sleep(0.05)
+
+
+async def test_255_of_what_ended_without_the_engine_is_unknown_and_else_what_it_is(
+    docker: Lab, dockerd: Dockerd
+) -> None:
+    before = await docker.run(script("exit 255"), a_key(name="before"))
+    during = await docker.start(script("sleep 0.5; exit 255"), a_key(name="during"))
+    dockerd.kill()
+    await asyncio.sleep(0.8)
+    await asyncio.to_thread(dockerd.ensure)
+    after = await _run_when_back(docker, script("exit 255"), a_key(name="after"))
+
+    assert (before.exit_code, before.reason) == (after.exit_code, after.reason) == (255, "Error")
+    status = await docker.ended(during)
+    assert (status.exit_code, status.reason) == (None, "ContainerStatusUnknown")
+
+
+async def test_what_an_engine_does_not_know_to_run_is_killed_with_its_pod(docker: Lab) -> None:
+    key = await docker.start(FOREVER)
+    id_ = (await docker.runtime.list())[0].id
+    docker_strays.kill(id_)
+
+    assert (await docker.ended(key)).exit_code == 137
 
 
 @pytest.mark.parametrize(

@@ -231,11 +231,16 @@ async def test_one_agent_at_a_time_uses_a_folder(process: Lab, root: Path) -> No
         ProcessRuntime(root)
 
 
-async def test_a_container_that_was_never_let_go_is_started(process: Lab, root: Path) -> None:
+@pytest.mark.parametrize(
+    "known", [pytest.param(False, id="before"), pytest.param(True, id="after it was written down")]
+)
+async def test_a_container_that_was_never_let_go_is_started(process: Lab, root: Path, *, known: bool) -> None:
     await process.run(exits(0), a_key(name="other"))
     await process.runtime.close()
     folder(root).create()
     (folder(root).path / "out").touch()
+    if known:
+        folder(root).record({}, Identity(2**22, 1, process_table.boot_id()))
     await process.restart()
     assert [status.key.name for status in await process.runtime.list()] == ["other"]
 
@@ -246,6 +251,7 @@ async def test_a_start_that_was_cut_short_is_told_and_not_repeated(process: Lab,
     await process.run(exits(0), a_key(name="other"))
     await process.runtime.close()
     folder(root).create()
+    folder(root).write("go", b"")
     folder(root).record({}, Identity(2**22, 1, process_table.boot_id()))
     await process.restart()
     status = await process.run(exits(0))

@@ -12,8 +12,8 @@ from app.kinds.node import UNSCHEDULABLE, Node, Taint
 from app.kinds.pod import Pod
 from app.kinds.pod_resources import Amounts
 from app.plans.node_selection import selects
-from app.plans.scheduling.tolerations import is_tolerated
 from app.plans.scheduling.wish import HostPort
+from app.plans.tolerations import is_tolerated
 
 CORDONED = "node(s) were unschedulable"
 UNSELECTED = "node(s) didn't match Pod's node affinity/selector"

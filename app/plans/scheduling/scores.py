@@ -13,8 +13,8 @@ from app.kinds.node import Node
 from app.kinds.pod import Pod
 from app.plans.node_selection import selects_term
 from app.plans.scheduling.room import Room
-from app.plans.scheduling.tolerations import is_tolerated
 from app.plans.scheduling.wish import Wish
+from app.plans.tolerations import is_tolerated
 
 OF_TAINTS, OF_AFFINITY, OF_PLACES = 3.0, 2.0, 2.0
 _SMALL, _LARGE = 23 * 2**20, 1000 * 2**20  # images below do not matter; beyond, not any more

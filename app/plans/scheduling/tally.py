@@ -169,6 +169,11 @@ class Tallies:
         return tuple(sorted(found, key=_number))
 
     @property
+    def are_held(self) -> bool:
+        """Some pods on nodes care which newcomers come."""
+        return bool(self._held)
+
+    @property
     def is_idle(self) -> bool:
         """Nobody looks at other pods."""
         return not self._counted and not self._held

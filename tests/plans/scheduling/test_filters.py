@@ -8,7 +8,7 @@ from app.kinds.container import ContainerPort
 from app.kinds.node import Node, Taint
 from app.kinds.pod import Pod
 from app.plans.scheduling.filters import NO_PORTS, UNNAMED, UNSELECTED
-from app.plans.scheduling.tolerations import tolerates
+from app.plans.tolerations import tolerates
 from tests.plans.scheduling.cluster import a_cluster, a_node, a_pod, on, placed, wanting, why, why_on
 
 GPU = Taint(key="gpu", value="yes", effect="NoSchedule")

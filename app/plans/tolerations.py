@@ -1,4 +1,5 @@
-"""Whether a pod bears a node's taints. Pure; for filters, scores, and the eviction from tainted nodes."""
+"""Whether a pod bears a node's taints. Pure; for filters, scores, the eviction from tainted nodes, and the agent, which needs
+no scheduling."""
 
 from collections.abc import Iterable
 

@@ -1,0 +1,34 @@
+"""Whom an API's certificate has to be for: its host in the address, unless another name is given."""
+
+import ssl
+from pathlib import Path
+
+
+def context(ca_file: Path | None, name: str = "") -> ssl.SSLContext:
+    """With `ca_file` only that authority is trusted, else the machine's."""
+    cafile = str(ca_file) if ca_file else None
+    if not name:
+        return ssl.create_default_context(cafile=cafile)
+    made = _Named(ssl.PROTOCOL_TLS_CLIENT)
+    made.name = name
+    if cafile:
+        made.load_verify_locations(cafile)
+    else:
+        made.load_default_certs()
+    return made
+
+
+class _Named(ssl.SSLContext):
+    """Asks for this name, whatever host it is that answers. Event loops make their connections by `wrap_bio`."""
+
+    name = ""
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,  # noqa: ARG002 - this is what is replaced
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        return super().wrap_bio(incoming, outgoing, server_side, self.name, session)

@@ -1,0 +1,318 @@
+"""What waits for a place, whose turn it is, and what is not worth looking at now. Pure; the scheduler's controller holds it.
+
+In order of priority, then of age, which is the time of creation (Kubernetes: of joining the queue; a restart would change
+that); what is of one second goes class by class, then by name. Pods that can be treated alike are one lot, and so are the
+members of a gang. What was looked at in vain is looked at again when something happens that can help; of a lot only as
+many as there may be room for, and one more. If that was in vain, too, there is a back-off: until it ends a lot is looked at
+only if it is among the first in line, and a node would take its first pod now.
+"""
+
+from bisect import bisect_left, insort
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from heapq import heapify, heappop, heapreplace, nsmallest
+from itertools import chain
+
+from app.kinds.pod import Pod
+from app.plans.plan import earliest
+from app.plans.scheduling.cluster import Cluster
+from app.plans.scheduling.gangs import Group, Groups
+from app.plans.scheduling.order import Order, order_of
+from app.plans.scheduling.round import Pending
+from app.plans.scheduling.slots import slots
+from app.plans.scheduling.wish import Wish
+
+BACK_OFF = timedelta(seconds=1), timedelta(seconds=10)  # doubling; of kube-scheduler
+FLUSH = timedelta(minutes=5)  # in the unlikely case that an event was missed
+GATHERING = timedelta(seconds=2)  # nothing is said of a gang while its pods are still being created
+FOREMOST = 64  # lots that are next
+_FEW = 16  # that are moved one by one; more cost less together
+_EVENTS = 10_000  # that are remembered: a lot that slept through more takes all nodes for changed
+# Labels that are different for each pod of an owner.
+_OWN = frozenset(
+    {
+        "batch.kubernetes.io/job-completion-index",
+        "apps.kubernetes.io/pod-index",
+        "statefulset.kubernetes.io/pod-name",
+    }
+)
+
+_Entry = tuple[Order, str]
+_Block = tuple[Order, list[str]]
+"""Pods, by UID, that are looked at together."""
+
+
+@dataclass(slots=True, eq=False)
+class _Lot:
+    """Pods for which a look at one says what a look at all would say; or, with a group, pods to be placed together."""
+
+    wish: Wish
+    group: Group | None
+    fresh: list[_Entry] = field(default_factory=list)  # to be looked at, in order, by UID
+    vain: list[_Entry] = field(default_factory=list)  # looked at already
+    eased_at: int = 0  # how many events it knows of
+    moved_at: int = 0
+    looked_at: datetime | None = None  # when last in vain
+    attempts: int = 0  # in vain, though something had happened that might have helped
+    ready_at: datetime | None = None
+
+    @property
+    def first(self) -> Order:
+        return min(each[0][0] for each in (self.fresh, self.vain) if each)
+
+    @property
+    def is_choosy(self) -> bool:
+        """It may help it when pods come to nodes."""
+        return is_choosy(self.wish)
+
+
+class Queue:
+    def __init__(self, cluster: Cluster, groups: Groups) -> None:
+        self._cluster = cluster
+        self._groups = groups
+        self._pods: dict[str, tuple[Pending, Order, Hashable]] = {}  # by UID, with the lot's key
+        self._lots: dict[Hashable, _Lot] = {}
+        self._eased: list[str | None] = []  # nodes with more room, or None for all of them
+        self._eased_begins = 0
+        self._moves = 0
+        self._looks_at_labels = False
+        self._nominated: set[str] = set()  # who has room kept for them
+        self._turn: dict[Hashable, bool] = {}  # the lots of this turn: whether they were woken
+        self.choosy = 0  # pods that it may help when others come to nodes
+        self.has_more = False  # after a turn: not all had theirs
+
+    def __len__(self) -> int:
+        return len(self._pods)
+
+    # What waits
+
+    def put(self, pod: Pod, wish: Wish) -> None:
+        """A pod waits, or has changed in a way that may help it."""
+        uid = pod.metadata.uid
+        self.remove(uid)
+        group = self._groups.whole(pod)
+        key = group.key if group is not None else self._key(pod, wish)
+        lot = self._lots.get(key)
+        if lot is None:
+            lot = self._lots[key] = _Lot(wish, group, eased_at=self._now, moved_at=self._moves)
+        order = order_of(pod, wish)
+        insort(lot.fresh, (order, uid))
+        self._pods[uid] = (pod, wish), order, key
+        self.choosy += is_choosy(wish)
+        self._note_nomination(pod)
+
+    def renew(self, pod: Pod) -> None:
+        """A pod that waits has changed in a way that does not matter to where it may go."""
+        (_, wish), order, key = self._pods[pod.metadata.uid]
+        self._pods[pod.metadata.uid] = (pod, wish), order, key
+        self._note_nomination(pod)
+
+    def _note_nomination(self, pod: Pod) -> None:
+        (self._nominated.add if pod.status.nominated_node_name else self._nominated.discard)(pod.metadata.uid)
+
+    def nominated(self) -> list[Pending]:
+        """Those that room is kept for, also if it is not their turn."""
+        return [self._pods[uid][0] for uid in sorted(self._nominated)]
+
+    def remove(self, uid: str) -> None:
+        """A pod does not wait any more."""
+        known = self._pods.pop(uid, None)
+        if known is None:
+            return
+        self._nominated.discard(uid)
+        (_, wish), order, key = known
+        self.choosy -= is_choosy(wish)
+        lot = self._lots[key]
+        _drop(lot.fresh, (order, uid)) or _drop(lot.vain, (order, uid))
+        if not lot.fresh and not lot.vain:
+            del self._lots[key]
+
+    def again(self, pods: Iterable[Pending]) -> None:
+        """Their group is not what it was: they may be of another lot."""
+        for pod, wish in list(pods):
+            self.put(pod, wish)
+
+    def _key(self, pod: Pod, wish: Wish) -> Hashable:
+        """Whether other pods bear a pod's being near depends on its labels: as soon as any do not, labels matter."""
+        spec, meta = pod.spec, pod.metadata
+        alike = wish.key, spec.priority or 0, spec.preemption_policy
+        if not self._looks_at_labels:
+            return alike
+        return (*alike, meta.namespace, frozenset((key, meta.labels[key]) for key in meta.labels.keys() - _OWN))
+
+    # What happens
+
+    def ease(self, node: str | None = None) -> None:
+        """There may be more room on a node, or, without a name, on any."""
+        self._eased.append(node)
+        if len(self._eased) > _EVENTS:
+            half = len(self._eased) // 2
+            del self._eased[:half]
+            self._eased_begins += half
+
+    def move(self) -> None:
+        """Pods came to nodes, or changed their labels: that helps those who want to be near them, or even with them."""
+        self._moves += 1
+
+    @property
+    def _now(self) -> int:
+        return self._eased_begins + len(self._eased)
+
+    # Turns
+
+    def turn(self, now: datetime, most: int) -> list[Pending]:
+        """Those to be looked at now, in order; a gang as a whole. `settle` is told what came of it."""
+        self._mind_labels()
+        self._turn = {}
+        own_room = {self._pods[uid][2] for uid in self._nominated}
+        foremost = self._foremost()
+        found: list[Iterator[_Block]] = []
+        for key, lot in self._lots.items():
+            self._flush(lot, now)
+            is_woken = self._is_woken(lot) and (
+                lot.ready_at is None or lot.ready_at <= now or key in own_room or (key in foremost and self._fits(lot))
+            )
+            if is_woken or (lot.fresh and not self._gathers_until(lot, now)):
+                self._turn[key] = is_woken
+                found.append(iter(self._blocks(lot, is_woken, most)))
+        return self._in_order(found, most)
+
+    def _foremost(self) -> set[Hashable]:
+        """The first in line, but for gangs: of them it cannot be told at a glance whether they fit."""
+        lines = ((lot.first, key) for key, lot in self._lots.items() if lot.group is None)
+        return {key for _, key in nsmallest(FOREMOST, lines, key=_head)}
+
+    def _fits(self, lot: _Lot) -> bool:
+        """Costs no more than what has changed, other than to say why it does not."""
+        (pod, wish), _, _ = self._pods[lot.vain[0][1]]
+        return self._cluster.ranking(pod, wish).best() is not None
+
+    def _blocks(self, lot: _Lot, is_woken: bool, most: int) -> list[_Block]:
+        """What there is to look at of a lot."""
+        if lot.group is not None:
+            return [(lot.first, [uid for _, uid in sorted((*lot.fresh, *lot.vain))])]
+        firsts = lot.fresh[: most + 1]  # one too many, to know that there is more
+        if not is_woken:
+            return [(order, [uid]) for order, uid in firsts]
+        seconds = {*lot.vain[: self._worth_a_look(lot, most)]}
+        known = ((self._pods[uid], uid) for uid in self._nominated)
+        seconds.update((order, uid) for (_, order, key), uid in known if self._lots[key] is lot)
+        return [(order, [uid]) for order, uid in sorted(seconds.union(firsts))[: most + 1]]
+
+    def _in_order(self, found: list[Iterator[_Block]], most: int) -> list[Pending]:
+        taken: list[Pending] = []
+        heads = [(*next(line), number) for number, line in enumerate(found)]
+        heapify(heads)
+        while heads and len(taken) < most:
+            _, uids, number = heads[0]
+            taken += (self._pods[uid][0] for uid in uids)
+            following = next(found[number], None)
+            if following is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (*following, number))
+        self.has_more = bool(heads)
+        return taken
+
+    def _mind_labels(self) -> None:
+        if not self._looks_at_labels and self._cluster.tallies.are_held:
+            self._looks_at_labels = True
+            self.again([each for each, _, _ in self._pods.values()])
+
+    def _flush(self, lot: _Lot, now: datetime) -> None:
+        """After a while all are looked at again, whatever happened."""
+        if lot.vain and lot.looked_at is not None and now - lot.looked_at >= FLUSH:
+            lot.fresh, lot.vain = sorted((*lot.fresh, *lot.vain)), []
+
+    def _is_woken(self, lot: _Lot) -> bool:
+        """Something has happened that may help."""
+        has_eased, has_moved = lot.eased_at != self._now, lot.is_choosy and lot.moved_at != self._moves
+        return bool(lot.vain) and (has_eased or has_moved)
+
+    def _gathers_until(self, lot: _Lot, now: datetime) -> datetime | None:
+        """Until when a gang that is not complete may be without a word about it."""
+        if lot.group is None or lot.group.is_complete:
+            return None
+        born = (self._pods[uid][0][0].metadata.creation_timestamp for _, uid in lot.fresh)
+        until = max((each for each in born if each is not None), default=now - GATHERING) + GATHERING
+        return until if until > now else None
+
+    def _worth_a_look(self, lot: _Lot, most: int) -> int:
+        """How many of those that were looked at in vain: no more than there can be room for, and one to hear why."""
+        start = lot.eased_at - self._eased_begins
+        names = set(self._eased[start:]) if start >= 0 else {None}
+        if lot.is_choosy or None in names:
+            return most
+        rooms = (self._cluster.rooms.get(name) for name in names if name is not None)
+        return min(most, 1 + sum(slots(room, lot.wish) for room in rooms if room is not None))
+
+    def settle(self, bound: Iterable[Pod], vain: Iterable[Pod], now: datetime, undecided: Iterable[Pod] = ()) -> None:
+        """After a turn: who has a place, unless its binding is refused; who was looked at in vain, or not to the end."""
+        lucky = self._move(bound, vain=False)
+        self._move(vain, vain=True)
+        self.has_more |= bool(self._move(undecided, vain=False))
+        for key, was_woken in self._turn.items():
+            self._settle_lot(self._lots[key], now, was_woken, key in lucky)
+        self._turn = {}
+
+    def _settle_lot(self, lot: _Lot, now: datetime, was_woken: bool, is_lucky: bool) -> None:
+        lot.eased_at, lot.looked_at = self._now, now
+        if not is_lucky:  # else what was placed may help others of the lot
+            lot.moved_at = self._moves
+        lot.attempts = 0 if is_lucky else lot.attempts + was_woken
+        lot.ready_at = now + min(BACK_OFF[0] * 2 ** min(lot.attempts - 1, 10), BACK_OFF[1]) if lot.attempts else None
+
+    def _move(self, pods: Iterable[Pod], *, vain: bool) -> set[Hashable]:
+        """To those that were looked at in vain, or to those that are to be looked at; the keys of their lots."""
+        of: defaultdict[Hashable, set[_Entry]] = defaultdict(set)
+        for pod in pods:
+            _, order, key = self._pods[pod.metadata.uid]
+            of[key].add((order, pod.metadata.uid))
+        for key, entries in of.items():
+            lot = self._lots[key]
+            if vain:
+                lot.fresh, lot.vain = _moved(entries, lot.fresh, lot.vain)
+            else:
+                lot.vain, lot.fresh = _moved(entries, lot.vain, lot.fresh)
+        return set(of)
+
+    def again_at(self, now: datetime) -> datetime | None:
+        """When to take the next turn if nothing happens before."""
+        if self.has_more:
+            return now
+        return earliest(chain.from_iterable(self._moments(lot, now) for lot in self._lots.values()))
+
+    def _moments(self, lot: _Lot, now: datetime) -> Iterator[datetime | None]:
+        yield self._gathers_until(lot, now) if lot.fresh else None
+        if lot.vain and lot.looked_at is not None:
+            yield lot.looked_at + FLUSH
+            yield lot.ready_at if self._is_woken(lot) else None
+
+
+def is_choosy(wish: Wish) -> bool:
+    return bool(wish.near or wish.spreads)
+
+
+def _head(line: tuple[Order, Hashable]) -> Order:
+    return line[0]
+
+
+def _moved(entries: set[_Entry], left: list[_Entry], joined: list[_Entry]) -> tuple[list[_Entry], list[_Entry]]:
+    """From one list to the other, as far as they are in it."""
+    if len(entries) < _FEW:
+        for entry in entries:
+            if _drop(left, entry):
+                insort(joined, entry)
+        return left, joined
+    moving = [each for each in left if each in entries]
+    return [each for each in left if each not in entries], sorted((*joined, *moving))
+
+
+def _drop(entries: list[_Entry], entry: _Entry) -> bool:
+    at = bisect_left(entries, entry)
+    if at == len(entries) or entries[at] != entry:
+        return False
+    del entries[at]
+    return True

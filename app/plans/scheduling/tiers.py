@@ -1,0 +1,140 @@
+"""A round by priority: each tier is placed, and has pods of lower ones go, before the next gets what is left.
+
+Room that is kept for a pod (`status.nominatedNodeName`) until others are gone is held against pods of the same and of
+lower priority, not against more important ones: as in Kubernetes.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from msgspec.structs import replace as changed
+
+from app.kinds.pod import Pod
+from app.plans.scheduling.cluster import Cluster
+from app.plans.scheduling.explain import Refusal
+from app.plans.scheduling.preemption import Search, Verdict
+from app.plans.scheduling.round import Outcome, Pending, schedule
+from app.plans.scheduling.victims import priority_of
+from app.plans.scheduling.wish import Wish
+
+Place = Callable[[Iterable[Pending], Cluster], Outcome]
+
+
+@dataclass
+class Tiered:
+    """Bindings, and what becomes of the others; of those without a verdict, that is found out in the next round.
+
+    Verdicts are also about pods whose turn it was not, but whose room was given to a more important one.
+    """
+
+    bound: list[tuple[Pod, str]] = field(default_factory=list)
+    unbound: list[tuple[Pod, Refusal]] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+
+
+def in_tiers(
+    pending: Iterable[Pending], nominated: Iterable[Pending], cluster: Cluster, search: Search, place: Place = schedule
+) -> Tiered:
+    """`nominated`: all pods that room is kept for, also if it is not their turn. In each tier the order is the one given."""
+    result, nominated = Tiered(), list(nominated)
+    round_ = _Round(cluster, search, place, nominated, result)
+    try:
+        for _, tier in groupby(sorted(pending, key=_downwards), _downwards):
+            round_.take(list(tier))
+    finally:
+        round_.end()
+    seen = {pod.metadata.uid for pod, _ in (*result.bound, *result.unbound)} if nominated else set()
+    outdone = (pod for pod, _ in nominated if search.is_outdone(pod) and pod.metadata.uid not in seen)
+    result.verdicts += (Verdict(pod, "") for pod in outdone)
+    return result
+
+
+def _downwards(pending: Pending) -> int:
+    return -priority_of(pending[0])
+
+
+class _Round:
+    def __init__(
+        self, cluster: Cluster, search: Search, place: Place, nominated: Iterable[Pending], result: Tiered
+    ) -> None:
+        self._cluster = cluster
+        self._search = search
+        self._place = place
+        self._result = result
+        self._to_hold = sorted(nominated, key=_downwards, reverse=True)  # the last is the next
+        self._held: set[str] = set()
+
+    def take(self, tier: Sequence[Pending]) -> None:
+        """Those that room is kept for come first, and go where it is if they can."""
+        self._hold_down_to(tier[0])
+        firsts = [each for each in tier if self._has_own_room(each[0])]
+        for each in firsts:
+            self._settle([each], self._first)
+        rest = [each for each in tier if not self._has_own_room(each[0])] if firsts else tier
+        if rest:
+            self._settle(rest, self._place)
+
+    def _has_own_room(self, pod: Pod) -> bool:
+        return bool(pod.status.nominated_node_name) and not self._search.is_of_whole(pod)
+
+    def _first(self, pending: Iterable[Pending], cluster: Cluster) -> Outcome:
+        ((pod, wish),) = pending
+        node = pod.status.nominated_node_name
+        if node not in cluster.rooms or cluster.fits(pod, wish, node):
+            return self._place([(pod, wish)], cluster)
+        cluster.place(pod, node, wish)
+        return Outcome([(pod, node)], [])
+
+    def _settle(self, some: Sequence[Pending], place: Place) -> None:
+        for pod, _ in some:
+            self._let_go(pod.metadata.uid)
+        outcome = place(some, self._cluster)
+        self._result.bound += outcome.bound
+        self._result.unbound += outcome.unbound
+        wishes = {pod.metadata.uid: wish for pod, wish in some} if outcome.unbound else {}
+        for pod, refusal in outcome.unbound:
+            wish = wishes[pod.metadata.uid]
+            verdict = self._search.of(pod, wish, refusal)
+            if verdict is not None:
+                self._result.verdicts.append(verdict)
+            if node := pod.status.nominated_node_name if verdict is None else verdict.node:
+                self._hold(pod, node, wish)
+
+    # Room that is kept
+
+    def _hold_down_to(self, one: Pending) -> None:
+        while self._to_hold and _downwards(self._to_hold[-1]) <= _downwards(one):
+            pod, wish = self._to_hold.pop()
+            if not self._search.is_outdone(pod):
+                self._hold(pod, pod.status.nominated_node_name, wish)
+
+    def _hold(self, pod: Pod, node: str, wish: Wish) -> None:
+        """It is not there yet: who wants to be near it, or as far from it as others are, does not see it."""
+        unseen = changed(pod, metadata=changed(pod.metadata, labels={}))
+        self._cluster.place(unseen, node, _quiet(wish))
+        self._held.add(pod.metadata.uid)
+
+    def _let_go(self, uid: str) -> None:
+        if uid in self._held:
+            self._held.remove(uid)
+            self._cluster.unplace(uid)
+
+    def end(self) -> None:
+        for uid in list(self._held):
+            self._let_go(uid)
+
+
+def _quiet(wish: Wish) -> Wish:
+    """Only what it does not want near it counts already."""
+    if not wish.bonds:
+        return wish
+    return Wish(
+        key=wish.key,
+        pod=wish.pod,
+        needs=wish.needs,
+        cpu=wish.cpu,
+        memory=wish.memory,
+        ports=wish.ports,
+        bonds=tuple(bond for bond in wish.bonds if bond.sort == "apart"),
+    )

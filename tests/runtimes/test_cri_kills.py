@@ -1,0 +1,116 @@
+"""What containerd leaves half done when it is killed, and what outlives an agent that is."""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.runtimes import cri_status
+from app.runtimes.base import ContainerSpec
+from app.runtimes.cri import CriRuntime
+from app.runtimes.cri_line import SECONDS
+from tests.runtimes.conftest import PATIENCE, Lab, a_key, exits, raw, says
+from tests.runtimes.engines import Containerd
+from tests.runtimes.images import IMAGE
+from tests.runtimes.test_conformance_engines import back
+
+ASKS = """
+import socket, sys, time
+from app.runtimes.cri_line import Line
+connection = socket.socket(socket.AF_UNIX)
+connection.connect(sys.argv[1])
+line = Line(sys.argv[1])
+line.hold()
+line.hold()
+connection.send(b"hello")
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+async def engine(containerd: Containerd, cri: Lab) -> AsyncIterator[Containerd]:
+    """One that a test may kill."""
+    yield containerd
+    await back(cri, containerd)
+
+
+def runtime_of(lab: Lab) -> CriRuntime:
+    assert isinstance(lab.runtime, CriRuntime)
+    return lab.runtime
+
+
+async def test_what_the_engine_was_making_is_made_anew(cri: Lab, engine: Containerd) -> None:
+    await cri.sandbox("pod-1")
+    spec = ContainerSpec(key=a_key(), image=IMAGE, command=says("once").command, env={})
+    known = await runtime_of(cri)._create(spec)
+    engine.kill()
+    engine.forget_status(known.id)
+    await back(cri, engine)
+    assert [status.state for status in await cri.runtime.list()] == ["created"]
+
+    with pytest.raises(ConnectionError, match="made anew"):
+        await cri.runtime.start_container(spec)
+    await cri.runtime.start_container(spec)
+    assert raw(await cri.log((await cri.ended(a_key())).key)) == b"once\n"
+
+
+async def test_the_exit_code_that_the_engine_forgot_is_remembered(cri: Lab, engine: Containerd) -> None:
+    key = (await cri.run(exits(7))).key
+    known = await runtime_of(cri)._containers.find(key)
+    assert known
+    engine.kill()
+    engine.forget_status(known.id)
+    await cri.restart()
+    await back(cri, engine)
+
+    assert [(status.state, status.exit_code) for status in await cri.runtime.list()] == [("exited", 7)]
+
+
+async def test_a_connection_outlives_the_agent_that_is_killed(tmp_path: Path) -> None:
+    """Until its holder ends, nobody is told that the agent hung up. A second hold takes the place of the first."""
+    path = tmp_path / "socket"
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(str(path))
+        listening.listen()
+        agent = await asyncio.create_subprocess_exec(sys.executable, "-c", ASKS, str(path))
+        connection, _ = await asyncio.to_thread(listening.accept)
+    with connection:
+        connection.settimeout(PATIENCE)
+        assert await asyncio.to_thread(connection.recv, 5) == b"hello"
+        holders = children(agent.pid)
+        agent.kill()
+        await agent.wait()
+        connection.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            connection.recv(1)
+        assert len(holders) == 1
+        assert Path("/proc", str(holders[0]), "cmdline").read_text().split("\0")[:2] == ["sleep", str(SECONDS)]
+        os.kill(holders[0], signal.SIGKILL)
+        connection.settimeout(PATIENCE)
+        assert await asyncio.to_thread(connection.recv, 1) == b""
+
+
+def children(pid: int) -> list[int]:
+    return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        pytest.param("failed to create containerd task: task x: already exists", True, id="half made"),
+        pytest.param(
+            "failed to create containerd task: failed to start shim: signal: killed: unknown", True, id="no shim"
+        ),
+        pytest.param(
+            'failed to create containerd task: OCI runtime: exec: "x": not found', False, id="no such program"
+        ),
+        pytest.param("failed to start containerd task: context canceled", False, id="perhaps begun"),
+    ],
+)
+def test_what_never_began_is_told_by_the_engine_s_words(message: str, *, expected: bool) -> None:
+    assert cri_status.never_began(message) is expected
