@@ -1,15 +1,16 @@
 """The process that an agent is. `jobplane agent` reads the settings and becomes it: the program is replaced, the pid stays.
 
-What reading them takes (pydantic, typer, rich) costs a node 20 MiB for as long as it runs, which is a third of all that an
-agent has. So this imports none of it.
+What reading them takes (pydantic, typer, rich) would cost a node 12 MiB for as long as its agent runs; this imports none of it.
 """
 
 import asyncio
 import ctypes
 import os
 import sys
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import msgspec
@@ -91,13 +92,27 @@ def main() -> None:
     follow_parent()
     if sys.platform == "linux":
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
-    # httpx would load its own command line, and with that all of rich.
-    cast("dict[str, Any]", sys.modules)["httpx._main"] = None
+    _spare_modules(orders.runtime)
     if not orders.simulated:  # uvloop starts processes three times slower, and needs 4 MiB
         look_for_cycles_seldom()
         asyncio.run(_run(orders))
     else:
         run_fast(_run(orders))
+
+
+def _spare_modules(runtime: RuntimeName) -> None:
+    """Keeps out what others would load and never use."""
+    # httpx: its own command line, and with that all of rich.
+    cast("dict[str, Any]", sys.modules)["httpx._main"] = None
+    if runtime == "cri":
+        with suppress(ImportError):  # is told later, in plain words
+            from google.protobuf.internal import api_implementation
+
+            if (
+                api_implementation.Type() == "upb"
+            ):  # protobuf: its second self in Python, which is for machines without the first
+                name = "google.protobuf.internal.python_message"
+                sys.modules[name] = ModuleType(name)
 
 
 async def _run(orders: Orders) -> None:

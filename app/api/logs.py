@@ -12,6 +12,7 @@ from typing import cast
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
+from app.api.containers import chosen
 from app.api.query import Query, first, flag, number
 from app.api.routes import Target
 from app.kinds.container import ContainerStatus
@@ -43,7 +44,7 @@ async def answer(registry: Registry, request: Request, found: Target) -> Respons
     pod = cast("Pod", decode(found.kind, await find(registry, found.kind, found.namespace or "", found.name)))
     query = request.query_params.multi_items()
     options = options_of(query, pod.metadata.name, registry.now())
-    options = replace(options, container=_container(pod, first(query, "container")))
+    options = replace(options, container=chosen(pod, first(query, "container") or ""))
     if not pod.spec.node_name:
         return Response(status_code=204)  # nowhere to ask, as Kubernetes has it
     stream = await _stream(registry, pod, _status(pod, options.container), options)
@@ -98,19 +99,6 @@ def _moment(text: str) -> datetime:
     except (ValueError, OverflowError):
         pass
     raise bad_request(f'parsing time "{text}": it must be RFC 3339')
-
-
-def _container(pod: Pod, asked: str | None) -> str:
-    names = [container.name for container in (*pod.spec.init_containers, *pod.spec.containers)]
-    if asked:
-        if asked not in names:
-            raise bad_request(f"container {asked} is not valid for pod {pod.metadata.name}")
-        return asked
-    if len(pod.spec.containers) == 1:
-        return pod.spec.containers[0].name
-    raise bad_request(
-        f"a container name must be specified for pod {pod.metadata.name}, choose one of: [{' '.join(names)}]"
-    )
 
 
 def _status(pod: Pod, container: str) -> ContainerStatus | None:

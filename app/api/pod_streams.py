@@ -20,6 +20,7 @@ from app.api import errors, websocket
 from app.api.calls import Calls, DialError, Line, RefusedError
 from app.api.channels import Channel, Upgrade
 from app.api.commands import Command, Status, exited, streaming, succeeded, wanted
+from app.api.containers import chosen
 from app.api.forwards import Forward, forwarding
 from app.api.query import first
 from app.api.routes import Target
@@ -69,20 +70,6 @@ async def _pod(registry: Registry, found: Target) -> Pod:
     return pod
 
 
-def _container(pod: Pod, asked: str) -> str:
-    """As Kubernetes chooses and words it."""
-    names = [each.name for each in (*pod.spec.init_containers, *pod.spec.containers)]
-    if asked:
-        if asked not in names:
-            raise bad_request(f"container {asked} is not valid for pod {pod.metadata.name}")
-        return asked
-    if len(pod.spec.containers) == 1:
-        return pod.spec.containers[0].name
-    raise bad_request(
-        f"a container name must be specified for pod {pod.metadata.name}, choose one of: [{' '.join(names)}]"
-    )
-
-
 def _wanted(pod: Pod, kind: str, container: str = "", command: Sequence[str] = ()) -> Wanted:
     meta = pod.metadata
     return Wanted(
@@ -104,7 +91,7 @@ async def _conversing(request: Request, pod: Pod, kind: str, argv: Sequence[str]
     pairs = request.query_params.multi_items()
     asked = wanted(pairs)
     whole = msgspec.structs.replace(
-        _wanted(pod, kind, _container(pod, first(pairs, "container") or ""), argv),
+        _wanted(pod, kind, chosen(pod, first(pairs, "container") or ""), argv),
         stdin=asked.stdin,
         stdout=asked.stdout,
         stderr=asked.stderr,

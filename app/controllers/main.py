@@ -1,6 +1,7 @@
 """Runs all controllers of one process while it is the elected one; others stand by and take over when it ends.
 
-Election only saves work: two that act at once would be kept apart by the preconditions of what they commit.
+The lock of the election only saves work: what keeps two apart that act at once are the preconditions of what they commit.
+One of them is that the term has not ended that began with the election, before the mirror was filled.
 """
 
 import asyncio
@@ -29,7 +30,8 @@ from app.kinds import KINDS, by_resource
 from app.kinds.event import KIND as EVENTS
 from app.kinds.pod import KIND as PODS
 from app.registry.objects import Registry
-from app.store import Compacted, Mirror, Unavailable, elected
+from app.registry.terms import Term, begin
+from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, elected
 from app.store.compact import compact
 from app.store.logs import CAP
 
@@ -49,8 +51,10 @@ _MIRRORED = (
     ("policy", "v1", "poddisruptionbudgets"),
     ("scheduling.k8s.io", "v1alpha2", "workloads"),
     ("scheduling.k8s.io", "v1alpha2", "podgroups"),
+    ("jobplane.dev", "v1", "localqueues"),
 )
 COMPACT_SECONDS = 300.0
+NAME = "jobplane-controllers"  # of the election, and of the Lease that tells who acts
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,28 +77,34 @@ async def run(
     """Stand for election and act, for ever; returns only when cancelled. `certificate` is the API's authority's, if known."""
     while True:
         try:
-            async with elected(registry.store, "controllers") as lost:
+            async with elected(registry.store, NAME) as lost:
+                term = await begin(registry, NAME)
                 log.info("elected: acting")
                 mirror = new_mirror()
                 acting = controllers(registry, mirror, node_grace, keeping, certificate)
-                await _act(registry, mirror, acting, keep_history, lost)
+                await _act(registry, mirror, acting, keep_history, lost, term)
             log.warning("no longer elected: standing by")
-        except (Unavailable, Compacted) as error:  # while it read what there is
+        except (Unavailable, OutcomeUnknown, Compacted) as error:  # while it began its term, or read what there is
             log.warning("no longer elected: %s", error)
 
 
 async def _act(
-    registry: Registry, mirror: Mirror, acting: Sequence[Controller], keep_history: timedelta, lost: asyncio.Event
+    registry: Registry,
+    mirror: Mirror,
+    acting: Sequence[Controller],
+    keep_history: timedelta,
+    lost: asyncio.Event,
+    term: Term,
 ) -> None:
     feed = registry.store.feed
     feed.lost_touch.clear()
-    runners = [Runner(registry, mirror, each) for each in acting]
+    runners = [Runner(registry, mirror, each, term) for each in acting]
     await registry.store.fill(mirror)
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(runner.run()) for runner in runners]
             tasks.append(group.create_task(_compact(registry, keep_history)))
-            ends = [asyncio.ensure_future(event.wait()) for event in (lost, feed.lost_touch)]
+            ends = [asyncio.ensure_future(event.wait()) for event in (lost, feed.lost_touch, term.over)]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for task in (*tasks, *ends):
                 task.cancel()

@@ -19,10 +19,10 @@ from app.registry.binding import with_condition
 SAY_AGAIN = timedelta(seconds=15)  # how often a pod that stays pending is told a changed reason
 
 
-def told(verdict: Verdict, now: datetime) -> Work | None:
-    """Nothing if there is nothing new to say."""
+def told(verdict: Verdict, now: datetime, pace: timedelta = SAY_AGAIN) -> Work | None:
+    """Nothing if there is nothing new to say, or the last word was said less than `pace` ago."""
     pod = verdict.pod
-    waits = _waiting(pod, verdict.why, now) if _is_news(pod, verdict.why, now) else pod
+    waits = _waiting(pod, verdict.why, now) if _is_news(pod, verdict.why, now, pace) else pod
     if waits.status.nominated_node_name != verdict.node:
         waits = replace(waits, status=replace(waits.status, nominated_node_name=verdict.node))
     if waits is pod and not verdict.victims:
@@ -35,13 +35,13 @@ def told(verdict: Verdict, now: datetime) -> Work | None:
     return Work(Plan(tuple(actions)))
 
 
-def _is_news(pod: Pod, why: str, now: datetime) -> bool:
+def _is_news(pod: Pod, why: str, now: datetime, pace: timedelta) -> bool:
     """At once, and again when the reason has changed for a while."""
     said = condition(pod.status.conditions, "PodScheduled")
     if said is None or said.status != "False" or not why:
         return bool(why)
     since = said.last_probe_time or said.last_transition_time
-    return said.message != why and (since is None or now - since >= SAY_AGAIN)
+    return said.message != why and (since is None or now - since >= pace)
 
 
 def _waiting(pod: Pod, why: str, now: datetime) -> Pod:
@@ -59,13 +59,19 @@ def _waiting(pod: Pod, why: str, now: datetime) -> Pod:
 
 def _preempted(victim: Pod, verdict: Verdict, now: datetime) -> Iterable[Action]:
     """It ends with its own grace, and as a disruption: so a Job's failure policy can tell."""
+    by = f"Preempted by pod {verdict.pod.metadata.uid}"
+    if verdict.node:
+        message = "default-scheduler: preempting to accommodate a higher priority pod"
+        why = f"{by} on node {verdict.node}"
+    else:
+        message = f"default-scheduler: preempting to return quota to namespace {verdict.pod.metadata.namespace}"
+        why = f"{by}: the quota that it used was lent by namespace {verdict.pod.metadata.namespace}"
     target = Condition(
         type="DisruptionTarget",
         status="True",
         reason="PreemptionByScheduler",
-        message="default-scheduler: preempting to accommodate a higher priority pod",
+        message=message,
         last_transition_time=now,
     )
     yield Delete(with_condition(victim, target), victim)
-    why = f"Preempted by pod {verdict.pod.metadata.uid} on node {verdict.node}"
     yield Emit("Normal", "Preempted", why, victim)

@@ -19,7 +19,8 @@ from app.kinds.base import Object
 from app.registry.actions import muted, write_set
 from app.registry.events import Recorder
 from app.registry.objects import Registry
-from app.store import Conflict, Key, Mirror, OutcomeUnknown, Unavailable
+from app.registry.terms import Term
+from app.store import Conflict, Key, Mirror, OutcomeUnknown, Unavailable, Write
 
 log = logging.getLogger(__name__)
 BATCH = 256  # keys planned together
@@ -56,10 +57,11 @@ class InTurn(Protocol):
 
 
 class Runner:
-    """Runs one controller."""
+    """Runs one controller. What it writes is refused once the term is over, if there is one."""
 
-    def __init__(self, registry: Registry, mirror: Mirror, controller: Controller) -> None:
+    def __init__(self, registry: Registry, mirror: Mirror, controller: Controller, term: Term | None = None) -> None:
         self._registry = registry
+        self._term = term
         self._mirror = mirror
         self._controller = controller
         self._recorder = Recorder(controller.component)
@@ -132,11 +134,13 @@ class Runner:
             async with self._turn(key):
                 planned = self._planned(key)
                 items = await planned if isinstance(planned, Awaitable) else planned
-                results = await asyncio.gather(*(self._carry_out(key, item) for item in items), return_exceptions=True)
+                results = await self._carry_out_all(key, items)
             if failed := _worst(results):
                 raise failed
             self._failures.pop(key, None)
         except Conflict as conflict:
+            if self._term is not None and self._term.over.is_set():
+                return
             await self._catch_up(conflict.revision)
             self._refused(key, conflict)
         except Exception as error:
@@ -145,9 +149,10 @@ class Runner:
     def _planned(self, key: Key) -> Sequence[Work] | Awaitable[Sequence[Work]]:
         """A key that is cheap to plan is planned at every change. So is one that is not, if it has not been of late."""
         began = time.thread_time()
-        planned = self._controller.work(key, self._registry.now())
+        now = self._registry.now()
+        planned = self._controller.work(key, now)
         spent = time.thread_time() - began
-        if spent > _DEAR:
+        if spent > _DEAR and not _has_more(planned, now):
             self._resting.setdefault(key, False)
             asyncio.get_running_loop().call_later(min(spent * _REST, _LONGEST_REST), self._rested, key)
         return planned
@@ -155,6 +160,19 @@ class Runner:
     def _rested(self, key: Key) -> None:
         if self._resting.pop(key, False):
             self.look_at(key)
+
+    async def _carry_out_all(self, key: Key, items: Sequence[Work]) -> list[BaseException | None]:
+        """What became of each. The first are on their way to the database while the next are put into writing."""
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for item in items:
+                tasks.append(asyncio.create_task(self._carry_out(key, item)))
+                await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            for task in tasks:
+                task.cancel()
+            raise
+        return await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _carry_out(self, key: Key, item: Work) -> None:
         try:
@@ -173,7 +191,19 @@ class Runner:
         draft = self._recorder.draft(item.plan, now)
         writes = write_set(draft.plan, item.seen, self._controller.component, now)
         if writes:
-            draft.done(writes, await self._registry.store.commit(writes))
+            draft.done(writes, await self._store(writes))
+
+    async def _store(self, writes: list[Write]) -> list[int]:
+        """The revisions. If the feed fell behind, the mirror does not show what was written: the next plan waits for it."""
+        store, term = self._registry.store, self._term
+        try:
+            revisions = await store.commit([*writes, term.guard] if term is not None else writes)
+        except Conflict as conflict:
+            if term is not None and term.guard.key in conflict.keys:
+                term.over.set()
+            raise
+        self._unsure = self._unsure or store.feed.cursor < revisions[-1]
+        return revisions[: len(writes)]
 
     async def _catch_up(self, revision: int) -> None:
         """What refused the plan is visible at `revision`: planning before the mirror has it would be refused again."""
@@ -181,7 +211,7 @@ class Runner:
             async with asyncio.timeout(1.0):
                 await self._registry.store.feed.reach(revision)
         except TimeoutError:
-            pass
+            self._unsure = True
 
     async def _learn(self) -> None:
         """After an unknown outcome: an empty write set waits for the one before to end, and the mirror for what it did.
@@ -220,6 +250,13 @@ class Runner:
                 "%s: %s: %s", self._controller.component, "/".join(key), error, exc_info=None if away else error
             )
         self.look_later(key, self._registry.clock() + delay)
+
+
+def _has_more(planned: Sequence[Work] | Awaitable[Sequence[Work]], now: datetime) -> bool:
+    """It did a part of what there is to do, and wants to go on at once: there is nothing to gather."""
+    return isinstance(planned, Sequence) and any(
+        each.plan.again_at is not None and each.plan.again_at <= now for each in planned
+    )
 
 
 def _worst(results: Sequence[BaseException | None]) -> BaseException | None:

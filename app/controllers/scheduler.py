@@ -5,13 +5,16 @@ placed counts from then on, before it is committed: so no two rounds give away t
 """
 
 from collections.abc import Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import cast
 
 from app.controllers.gang_writes import attempted, bindings
 from app.controllers.preempting import told
+from app.controllers.queueing import QUEUES, Queueing
 from app.controllers.work import Work
 from app.kinds.base import Object
+from app.kinds.localqueue import KIND as LOCAL_QUEUES
+from app.kinds.localqueue import LocalQueue
 from app.kinds.node import KIND as NODES
 from app.kinds.node import Node
 from app.kinds.pod import KIND as PODS
@@ -22,7 +25,9 @@ from app.kinds.podgroup import KIND as POD_GROUPS
 from app.kinds.podgroup import PodGroup
 from app.plans.plan import Plan
 from app.plans.scheduling import DEFAULT, Cluster, Pending, Settings, Wish, Wishes
+from app.plans.scheduling.fair import Fair
 from app.plans.scheduling.gangs import Groups, Whole
+from app.plans.scheduling.gate import Gate
 from app.plans.scheduling.preemption import Lowest, Search, Verdict
 from app.plans.scheduling.queue import Queue
 from app.plans.scheduling.tiers import Tiered, in_tiers
@@ -31,7 +36,8 @@ from app.store import Key, Mirror
 
 TOGETHER = 250  # bindings of one write set
 ROUND = Key("scheduler", "", "round")
-MOST = 2_000  # pods of one round
+SOON = timedelta(seconds=1)  # until quota that was given in a round can be taken back
+MOST = 5_000  # pods of one round
 
 
 class Scheduler:
@@ -43,7 +49,9 @@ class Scheduler:
         self._cluster = Cluster(settings)
         self._lowest = Lowest(self._cluster)
         self._groups = Groups()
-        self._queue = Queue(self._cluster, self._groups)
+        self._fair = Fair(self._cluster)
+        self._queue = Queue(self._cluster, self._groups, self._fair)
+        self._queueing = Queueing(mirror, self._fair, self._queue)
         self._pending: dict[Key, Pending] = {}
         # What the last round did, which may have been refused: UIDs of pods that it placed, and what pods were told.
         self._assumed: set[str] = set()
@@ -58,11 +66,16 @@ class Scheduler:
             return self._namespace_changed(key.name, now)
         if key.kind == POD_GROUPS.resource:
             return self._group_changed(key, cast("PodGroup | None", now))
+        if key.kind == LOCAL_QUEUES.resource:
+            return self._queue_changed(key, cast("LocalQueue | None", now))
         return []
 
     def _node_changed(self, name: str, now: Node | None) -> Iterable[Key]:
         changed = self._cluster.set_node(now) if now is not None else self._cluster.remove_node(name)
-        return self._eased(name) if changed else []
+        if not changed:
+            return []
+        self._fair.resized()
+        return self._eased(name)
 
     def _namespace_changed(self, name: str, now: Object | None) -> Iterable[Key]:
         changed = self._cluster.set_namespace(name, now.metadata.labels if now is not None else None)
@@ -73,12 +86,18 @@ class Scheduler:
         self._queue.again(helped)
         return [ROUND] if helped else []
 
+    def _queue_changed(self, key: Key, now: LocalQueue | None) -> Iterable[Key]:
+        if not self._queueing.set(key, now):
+            return [QUEUES]
+        self._queue.again(self._pending.values())
+        return [ROUND, QUEUES]
+
     def _eased(self, node: str | None) -> Iterable[Key]:
         self._queue.ease(node)
         return [ROUND] if self._pending else []
 
     def _pod_changed(self, key: Key, before: Pod | None, now: Pod | None) -> Iterable[Key]:
-        keys: list[Key] = []
+        keys: list[Key] = [QUEUES] if key.namespace in self._fair.terms else []
         if before is not None and (now is None or now.metadata.uid != before.metadata.uid):
             keys += self._ends(key, before, None)
         if now is not None and is_terminal(now):
@@ -128,6 +147,7 @@ class Scheduler:
         waited = self._pending.pop(key, None)
         if waited is not None:
             self._queue.remove(waited[0].metadata.uid)
+            self._fair.gone(waited[0].metadata.uid)
         return waited
 
     def _note_member(self, pod: Pod, now: Pod | None, pending: Pending | None) -> None:
@@ -141,22 +161,30 @@ class Scheduler:
         return waited[1] if waited is not None else self._wishes.of(pod)
 
     def everything(self) -> Iterable[Key]:
-        for kind in (NAMESPACES, NODES.resource, POD_GROUPS.resource, PODS.resource):
+        for kind in (NAMESPACES, NODES.resource, LOCAL_QUEUES.resource, POD_GROUPS.resource, PODS.resource):
             for each in list(self._mirror.all(kind)):
                 self.woken(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
-        return [ROUND]
+        return [ROUND, QUEUES]
 
-    def work(self, _: Key, now: datetime) -> Sequence[Work]:
+    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+        if key == QUEUES:
+            return [*self._queueing.statuses(now)]
         self._take_back()
         pods = self._queue.turn(now, MOST)
         works: list[Work] = []
         if pods:
             whole = Whole(self._groups)
             search = Search(self._cluster, self._lowest, self._budgets(), self._is_of_whole)
-            outcome = in_tiers(pods, self._queue.nominated(), self._cluster, search, whole)
+            gate = Gate(self._fair, self._groups, whole)
+            outcome = in_tiers(pods, self._queue.nominated(), self._cluster, search, gate, gate.may)
+            outcome.verdicts = self._queueing.worded(outcome.verdicts)
             self._cluster.forget()
             self._settle(outcome, now)
+            if gate.is_open:
+                self._queue.ease()
             works = self._writes(outcome, whole, now.replace(microsecond=0))
+            works += [Work(Plan(again_at=now + SOON))] if gate.is_open else []
+            works += self._queueing.news(self._told, now.replace(microsecond=0))
         again_at = self._queue.again_at(now)
         return [*works, Work(Plan(again_at=again_at))] if again_at is not None else works
 

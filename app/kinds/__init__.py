@@ -4,27 +4,45 @@ To add a kind, add a module: its struct (a subclass of `base.Object`) and a `KIN
 routes, discovery, OpenAPI, storage, watches, tables and the conformance suites follow from the record.
 """
 
+from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.kinds.base import Kind
 
-KINDS: tuple[Kind[Any], ...] = tuple(
-    module.KIND
-    for module in (import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__))
-    if hasattr(module, "KIND")
-)
+KINDS: tuple[Kind[Any], ...]  # all of them, once somebody asks: an agent needs six, and the rest is 3 MiB
 
-_BY_RESOURCE = {(kind.group, kind.version, kind.plural): kind for kind in KINDS}
-_BY_NAME = {(kind.group, kind.name): kind for kind in KINDS}
+
+if not TYPE_CHECKING:
+
+    def __getattr__(name: str) -> object:
+        if name != "KINDS":
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return _all()
 
 
 def by_resource(group: str, version: str, plural: str) -> Kind[Any] | None:
     """The kind behind a path such as /apis/batch/v1/jobs: ("batch", "v1", "jobs")."""
-    return _BY_RESOURCE.get((group, version, plural))
+    return _by_resource().get((group, version, plural))
 
 
 def by_name(group: str, kind: str) -> Kind[Any] | None:
     """The kind that an object, a reference or an owner names: ("batch", "Job")."""
-    return _BY_NAME.get((group, kind))
+    return _by_name().get((group, kind))
+
+
+@cache
+def _all() -> tuple[Kind[Any], ...]:
+    modules = (import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__))
+    return tuple(module.KIND for module in modules if hasattr(module, "KIND"))
+
+
+@cache
+def _by_resource() -> dict[tuple[str, str, str], Kind[Any]]:
+    return {(kind.group, kind.version, kind.plural): kind for kind in _all()}
+
+
+@cache
+def _by_name() -> dict[tuple[str, str], Kind[Any]]:
+    return {(kind.group, kind.name): kind for kind in _all()}

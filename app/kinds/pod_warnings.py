@@ -54,10 +54,6 @@ NOT_ACTED_ON = (
     "security_context.supplemental_groups_policy",
     "security_context.se_linux_change_policy",
     "hostname_override",
-    "scheduling_group",
-    "priority_class_name",
-    "priority",
-    "preemption_policy",
     "runtime_class_name",
     "resource_claims",
     "resources",
@@ -71,7 +67,6 @@ _HARMLESS: dict[str, Any] = {
     **{f"{containers}[].volume_mounts[].mount_propagation": "None" for containers in ("init_containers", "containers")},
     **{f"{containers}[].security_context.proc_mount": "Default" for containers in ("init_containers", "containers")},
     "security_context.supplemental_groups_policy": "Merge",
-    "preemption_policy": "PreemptLowerPriority",
     "os": PodOS(name="linux"),
 }
 

@@ -43,8 +43,9 @@ def marks_of(kind: Kind, obj: Object) -> Marks:
 
 def body_of(kind: Kind, obj: Object) -> bytes:
     """The bytes that are stored, and sent: the resourceVersion is the store's to add."""
-    metadata = msgspec.structs.replace(obj.metadata, resource_version="")
-    return _encode(named(kind, msgspec.structs.replace(obj, metadata=metadata)))
+    if obj.metadata.resource_version:
+        obj = msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, resource_version=""))
+    return _encode(named(kind, obj))
 
 
 def named(kind: Kind, obj: Object) -> Object:
@@ -56,6 +57,7 @@ def named(kind: Kind, obj: Object) -> Object:
 
 def write_of(kind: Kind, obj: Object, change: Literal["A", "M", "D"], old: Object | None = None) -> Write:
     """The write that makes `obj` the newest version; expects `old` (its resourceVersion) to be the newest until then."""
+    obj = named(kind, obj)
     meta = obj.metadata
     marks = marks_of(kind, obj)
     old_marks = marks_of(kind, old) if old else None
@@ -70,5 +72,5 @@ def write_of(kind: Kind, obj: Object, change: Literal["A", "M", "D"], old: Objec
         owner=controller_uid(obj),
         node=marks.fields.get("spec.nodeName"),
         deleting=meta.deletion_timestamp is not None,
-        object=named(kind, obj),
+        object=obj,
     )

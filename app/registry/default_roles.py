@@ -96,6 +96,7 @@ _VIEW = [
     _rule(_READ, "networking.k8s.io", "ingresses"),
     _rule(_READ, "batch", "cronjobs", "cronjobs/status", "jobs", "jobs/status"),
     _rule(_READ, "metrics.k8s.io", "nodes", "pods"),
+    _rule(_READ, "jobplane.dev", "localqueues", "localqueues/status"),
 ]
 _ABOUT_ONESELF = [
     _rule(("create",), "authorization.k8s.io", "selfsubjectaccessreviews", "selfsubjectrulesreviews"),

@@ -155,7 +155,8 @@ class CriRuntime(EngineRuntime):
         return log_files.read(self._files.log(key), offset, limit) if data is None else data
 
     def log_taken(self, key: ContainerKey, offset: int) -> None:
-        self._containers.outputs.taken(key, offset)
+        if not self._containers.outputs.taken(key, offset):
+            super().log_taken(key, offset)
 
     async def close(self) -> None:
         await super().close()

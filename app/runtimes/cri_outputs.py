@@ -83,10 +83,12 @@ class Outputs(LogFiles):
             data = log.read(offset, limit)
         return data
 
-    def taken(self, key: ContainerKey, offset: int) -> None:
+    def taken(self, key: ContainerKey, offset: int) -> bool:
+        """False if it was not diverted."""
         log = self._log(key)
         with suppress(OSError):
             log.taken(offset) if log else None
+        return log is not None
 
     async def places(self, id_: str) -> list[Path]:
         """The FIFOs of a container that was made; none if it has a terminal, or if they are out of reach."""

@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from cri_api.v1 import api_pb2 as pb
@@ -14,6 +15,9 @@ from app.runtimes.engine_config import NODE, POD
 from app.runtimes.engine_containers import answers
 from app.runtimes.engine_errors import GONE, EngineError, unless_gone
 from app.runtimes.engine_files import Files
+
+RESULTS = Path("/var/lib/cni/results")  # what is remembered of networks, for their removal; it goes without, too
+_TORN = "cached result"
 
 
 class Sandboxes:
@@ -77,10 +81,19 @@ class Sandboxes:
         """With its containers, whatever they do."""
         for each in await self._list({POD: pod_uid}):
             with unless_gone():
-                await self._engine.ask(pb.StopPodSandboxRequest(pod_sandbox_id=each.id), pb.StopPodSandboxResponse)
+                await self._stop(each.id)
                 await self._engine.ask(pb.RemovePodSandboxRequest(pod_sandbox_id=each.id), pb.RemovePodSandboxResponse)
         self._standing.pop(pod_uid, None)
         self.fresh.discard(pod_uid)
+
+    async def _stop(self, id_: str) -> None:
+        request = pb.StopPodSandboxRequest(pod_sandbox_id=id_)
+        try:
+            await self._engine.ask(request, pb.StopPodSandboxResponse)
+        except EngineError as error:
+            if _TORN not in error.details or not await asyncio.to_thread(_remove_torn, id_):
+                raise
+            await self._engine.ask(request, pb.StopPodSandboxResponse)
 
     async def network(self, pod_uid: str) -> str:
         """The path of a pod's network namespace; empty if it is the node's. Raises ConnectionError, Unsupported."""
@@ -108,6 +121,18 @@ class Sandboxes:
                 raise
             return ""
         return "" if _shares_network(found) else found.network.ip
+
+
+def _remove_torn(id_: str) -> bool:
+    """Whether an engine that was killed had left a half written result of a sandbox: nothing but that."""
+    found = False
+    for path in RESULTS.glob(f"*-{id_}-*"):
+        try:
+            json.loads(path.read_bytes())
+        except ValueError:
+            path.unlink(missing_ok=True)
+            found = True
+    return found
 
 
 def _shares_network(found: pb.PodSandboxStatus) -> bool:

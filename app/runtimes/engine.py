@@ -12,7 +12,7 @@ from datetime import timedelta
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from app.runtimes import netns
+from app.runtimes import log_files, netns
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
@@ -160,8 +160,10 @@ class EngineRuntime(ABC):
             logger.warning("log of container %s of pod %s: %s", key.name, key.pod_uid, error)
             return LogChunk(offset, b"")
 
-    def log_taken(self, key: ContainerKey, offset: int) -> None:  # noqa: ARG002 - the protocol demands them
-        return  # an engine's own files are the engine's
+    def log_taken(self, key: ContainerKey, offset: int) -> None:
+        path = self._known.log_path(key)
+        if path is not None:
+            log_files.give_back(path, offset)
 
     async def close(self) -> None:
         self._watch.cancel()

@@ -7,12 +7,15 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
+from app.runtimes import holes
 from app.runtimes.base import ContainerKey
 from app.runtimes.inotify import OVERFLOWN, Inotify
 
 QUIET = 0.02  # seconds without a look after a look
+KEPT = 1024 * 1024  # bytes that stay, whoever has them
 POLL = 0.1  # seconds between looks at files that the kernel will not watch
 
 logger = logging.getLogger(__name__)
@@ -28,6 +31,18 @@ def read(path: Path, offset: int, limit: int) -> bytes:
         return os.pread(fd, max(0, limit), offset)
     finally:
         os.close(fd)
+
+
+def give_back(path: Path, end: int) -> None:
+    """Frees what is before `end` on the disk; the engine goes on at the end of the file."""
+    if end < KEPT:
+        return
+    with suppress(OSError):
+        fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            holes.punch(fd, (end // KEPT - 1) * KEPT)
+        finally:
+            os.close(fd)
 
 
 class LogFiles:

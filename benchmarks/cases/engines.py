@@ -1,110 +1,88 @@
-"""Whole pods on containerd: what the engine does by itself, our runtime over it, and a Job through the whole service.
+"""Whole pods on containerd and on Docker: what the engine does by itself, our runtime over it, and a Job through the service.
 
-The engine by itself: the very same calls one after the other, in a loop with nothing around it.
+The engine by itself gets the same work, so many at a time: containerd the very same calls in a loop with nothing around
+it, Docker a shell loop.
 """
 
 import asyncio
 import time
-import uuid
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Generator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-
-from cri_api.v1 import api_pb2 as pb
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Literal
 
 from app.runtimes import make_runtime
 from app.runtimes.base import ContainerKey, ContainerSpec, Runtime, SandboxSpec
-from app.runtimes.cri_engine import Engine
+from benchmarks.bare_engines import COMMAND, OnePod, containerd_pods, docker_rate, rate
 from benchmarks.case import Case
 from benchmarks.cases.node import agent_memory
 from benchmarks.cluster import Checkout
 from benchmarks.figures import Figure
 from benchmarks.jobs import JOBS, completions, job
 from benchmarks.load import scaled
+from tests.runtimes.dockers import Dockerd, dockerd
 from tests.runtimes.engines import Containerd, containerd
 from tests.runtimes.images import IMAGE
 
-COUNT, AT_ONCE = 60, 4
+COUNT, AT_ONCE = 48, 8
 RUNNING = 100  # pods while the agent's memory is looked at
-LOOK = 0.01  # seconds between looks at a container, where nothing tells of its end
-COMMAND = ["/bin/true"]
 
-OnePod = Callable[[str], Awaitable[None]]
+
+@dataclass(frozen=True)
+class _At:
+    """An engine that runs."""
+
+    runtime: Literal["cri", "docker"]
+    endpoint: str
+    folder: Path
 
 
 async def run(checkout: Checkout, scale: float) -> list[Figure]:
     count = max(2 * AT_ONCE, scaled(COUNT, scale))
-    async with _engine() as engine:
-        async with _bare(engine) as one_pod:
-            alone = await _rate(one_pod, count)
-        async with _runtime(engine) as one_pod:
-            ours = await _rate(one_pod, count)
-        whole, held = await _job(checkout, engine, count, scaled(RUNNING, scale))
+    standing = scaled(RUNNING, scale)
+    async with _engine("cri", containerd()) as at:
+        async with containerd_pods(at.endpoint, at.folder) as one_pod:
+            alone = await rate(one_pod, count, AT_ONCE)
+        figures = await _over(checkout, at, alone, count, standing)
+    async with _engine("docker", dockerd()) as at:
+        alone = await docker_rate(at.endpoint, count, AT_ONCE)
+        return [*figures, *await _over(checkout, at, alone, count, standing)]
+
+
+async def _over(checkout: Checkout, at: _At, alone: float, count: int, standing: int) -> list[Figure]:
+    async with _runtime(at) as one_pod:
+        ours = await rate(one_pod, count, AT_ONCE)
+    whole, held = await _job(checkout, at, count, standing)
     note = f"{AT_ONCE} at a time; own network, one container that ends at once, removed"
+    least, name = 0.8 * alone, at.runtime
     return [
-        Figure(name="engine alone", value=alone, unit="pods/s", higher_is_better=True, note=note),
-        Figure(name="cri runtime", value=ours, unit="pods/s", target=0.8 * alone, higher_is_better=True),
-        Figure(name="a Job", value=whole, unit="pods/s", target=0.8 * alone, higher_is_better=True, note="API and all"),
-        held,
+        Figure(name=f"{name}: engine alone", value=alone, unit="pods/s", higher_is_better=True, note=note),
+        Figure(name=f"{name}: runtime", value=ours, unit="pods/s", target=least, higher_is_better=True),
+        Figure(
+            name=f"{name}: a Job", value=whole, unit="pods/s", target=least, higher_is_better=True, note="API and all"
+        ),
+        replace(held, name=f"{name}: {held.name}"),
     ]
 
 
-async def _rate(one_pod: OnePod, count: int) -> float:
-    """Pods a second."""
-    names = iter([f"bench-{uuid.uuid4().hex[:8]}" for _ in range(count)])
-
-    async def some() -> None:
-        for name in names:
-            await one_pod(name)
-
-    await one_pod("bench-warm")
-    began = time.perf_counter()
-    await asyncio.gather(*[some() for _ in range(AT_ONCE)])
-    return count / (time.perf_counter() - began)
-
-
 @asynccontextmanager
-async def _engine() -> AsyncIterator[Containerd]:
-    made = containerd()
+async def _engine(
+    runtime: Literal["cri", "docker"], made: Generator[Containerd | Dockerd, None, None]
+) -> AsyncIterator[_At]:
     engine = await asyncio.to_thread(next, made)
     try:
-        yield engine
+        with TemporaryDirectory(prefix="jobplane-bench-") as folder:
+            yield _At(runtime, engine.endpoint, Path(folder))
     finally:
         await asyncio.to_thread(made.close)
 
 
 @asynccontextmanager
-async def _bare(engine: Containerd) -> AsyncIterator[OnePod]:
-    calls = Engine(engine.endpoint)
-
-    async def one_pod(name: str) -> None:
-        meta = pb.PodSandboxMetadata(name=name, uid=name, namespace="default")
-        pod = pb.PodSandboxConfig(metadata=meta, log_directory=str(engine.folder / "logs"))
-        made = await calls.ask(pb.RunPodSandboxRequest(config=pod), pb.RunPodSandboxResponse)
-        config = pb.ContainerConfig(
-            metadata=pb.ContainerMetadata(name="main"),
-            image=pb.ImageSpec(image=IMAGE),
-            command=COMMAND,
-            log_path=f"{name}.log",
-        )
-        request = pb.CreateContainerRequest(pod_sandbox_id=made.pod_sandbox_id, config=config, sandbox_config=pod)
-        container = (await calls.ask(request, pb.CreateContainerResponse)).container_id
-        await calls.ask(pb.StartContainerRequest(container_id=container), pb.StartContainerResponse)
-        looked = pb.ContainerStatusRequest(container_id=container)
-        while (await calls.ask(looked, pb.ContainerStatusResponse)).status.state != pb.CONTAINER_EXITED:  # noqa: ASYNC110 - it tells nobody
-            await asyncio.sleep(LOOK)
-        id_ = made.pod_sandbox_id
-        await calls.ask(pb.StopPodSandboxRequest(pod_sandbox_id=id_), pb.StopPodSandboxResponse)
-        await calls.ask(pb.RemovePodSandboxRequest(pod_sandbox_id=id_), pb.RemovePodSandboxResponse)
-
-    (engine.folder / "logs").mkdir()
-    yield one_pod
-    await calls.close()
-
-
-@asynccontextmanager
-async def _runtime(engine: Containerd) -> AsyncIterator[OnePod]:
-    runtime = make_runtime("cri", engine.folder / "bench", lambda: datetime.now(UTC), engine.endpoint, "bench")
+async def _runtime(at: _At) -> AsyncIterator[OnePod]:
+    runtime = make_runtime(at.runtime, at.folder / "state", lambda: datetime.now(UTC), at.endpoint, "bench")
 
     async def one_pod(name: str) -> None:
         await runtime.run_sandbox(SandboxSpec(pod_uid=name, namespace="default", name=name))
@@ -126,15 +104,15 @@ async def _ended(runtime: Runtime, key: ContainerKey, events: AsyncIterator[Cont
             return
 
 
-async def _job(checkout: Checkout, engine: Containerd, count: int, standing: int) -> tuple[float, Figure]:
+async def _job(checkout: Checkout, at: _At, count: int, standing: int) -> tuple[float, Figure]:
     containers = [{"name": "main", "image": IMAGE, "command": COMMAND}]
     async with (
-        checkout.up("cri", endpoint=engine.endpoint) as cluster,
+        checkout.up(at.runtime, endpoint=at.endpoint) as cluster,
         completions(cluster.client) as completed,
         cluster.client.connection() as connection,
     ):
         began = time.time_ns()
-        body = job("bench", pod={"containers": containers}, completions=count, parallelism=2 * AT_ONCE)
+        body = job("bench", pod={"containers": containers}, completions=count, parallelism=AT_ONCE)
         await connection.post(JOBS, body)
         await completed.reach(1)
         rate = count / ((completed.at["bench"] - began) / 1e9)
@@ -142,4 +120,4 @@ async def _job(checkout: Checkout, engine: Containerd, count: int, standing: int
         return rate, await agent_memory(cluster, standing, {"containers": [stands]})
 
 
-CASE = Case(name="engines", about="60 pods on containerd, 4 at a time; needs root and containerd", run=run)
+CASE = Case(name="engines", about="48 pods, 8 at a time, on containerd, then on Docker; needs root and both", run=run)

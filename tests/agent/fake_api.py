@@ -102,9 +102,11 @@ class FakeApi(httpx.AsyncBaseTransport):
     def phase(self, uid: str = "u-1") -> str:
         return self.pods[uid].status.phase if uid in self.pods else "gone"
 
-    async def until(self, holds: Callable[[], object], meanwhile: Callable[[], None] | None = None) -> None:
+    async def until(
+        self, holds: Callable[[], object], meanwhile: Callable[[], None] | None = None, patience: float = PATIENCE
+    ) -> None:
         """Waits for it; `meanwhile` is called now and then, to move a clock."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(patience):
             while not holds():
                 if meanwhile:
                     meanwhile()

@@ -171,6 +171,11 @@ async def test_a_job_that_is_resumed_is_a_gang_again(registry: Registry) -> None
 
         await until(registry, gone)
         await create(registry, PODS, asking("other"))
+
+        async def taken() -> bool:
+            return bool((await get(registry, PODS, "other")).spec.node_name)
+
+        await until(registry, taken)
         await suspend(registry, False)
         (group,) = await every(registry, POD_GROUPS)
         why = "1/2 pods of the group can be placed: 0/1 nodes are available: 1 Insufficient cpu."

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Self
+from typing import Any, Self
 
 import asyncpg
 import pytest
@@ -15,9 +15,10 @@ from app.kinds.base import Object, ObjectMeta
 from app.kinds.configmap import KIND as CONFIGMAPS
 from app.kinds.configmap import ConfigMap
 from app.plans.plan import Create, Plan, Update
-from app.registry import objects
+from app.registry import objects, terms
 from app.registry.actions import write_set
 from app.registry.objects import Registry
+from app.registry.terms import Term
 from app.store import Key, Mirror, Store, open_store
 from tests.conftest import Clock
 from tests.controllers.running import every, settled, until
@@ -52,11 +53,11 @@ class Controller:
 class Loop:
     """A runner of that controller."""
 
-    def __init__(self, registry: Registry, decide: Decide) -> None:
+    def __init__(self, registry: Registry, decide: Decide, term: Term | None = None) -> None:
         self.registry = registry
         self.mirror = Mirror({CONFIGMAPS.resource: ConfigMap})
         self.controller = Controller(self.mirror, decide)
-        self.runner = Runner(registry, self.mirror, self.controller)
+        self.runner = Runner(registry, self.mirror, self.controller, term)
 
     async def __aenter__(self) -> Self:
         await self.registry.store.fill(self.mirror)
@@ -331,3 +332,38 @@ async def test_told_to_end_in_the_moment_that_it_is_woken_it_ends(registry: Regi
         loop.task.cancel()
         done, _ = await asyncio.wait([loop.task], timeout=5)
         assert done
+
+
+async def test_what_is_planned_in_a_term_that_is_over_does_not_happen(registry: Registry, other: Registry) -> None:
+    term = await terms.begin(registry, "test")
+    await terms.begin(other, "test")
+    async with Loop(registry, lambda *_: [Work(Plan((Create(a_map("late")),)))], term) as loop:
+        async with asyncio.timeout(20):
+            await term.over.wait()
+        assert await settled(registry) == await registry.store.revision()
+
+    assert len(loop.controller.looked) == 1
+    assert not await every(registry, CONFIGMAPS)
+
+
+async def test_nothing_is_planned_before_the_mirror_shows_what_was_written(registry: Registry, other: Registry) -> None:
+    """Before our own changes the feed reads what others wrote. If it fails to, they are stored, but not yet seen here."""
+    feed = registry.store.feed
+    read, seen = feed._read, []
+
+    async def broken(after: int, up_to: int | None) -> Any:
+        if up_to is not None:
+            feed._read = read
+        raise OSError("away")
+
+    def twice(mirror: Mirror, now: datetime) -> list[Work]:
+        seen.append(here(mirror, "written") is not None)
+        return [] if len(seen) > 1 else [Work(Plan((Create(a_map("written")),), again_at=now))]
+
+    await settled(registry)
+    feed._read = broken
+    await create(other, CONFIGMAPS, a_map("before"))
+    async with Loop(registry, twice) as loop:
+        await loop.looked(2)
+
+    assert seen == [False, True]

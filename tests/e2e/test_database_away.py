@@ -3,17 +3,11 @@
 Here the parts run as they would on several machines: each by itself, on a Postgres that is the test's own.
 """
 
-import asyncio
-import os
-import secrets
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,61 +15,15 @@ import msgspec
 import pytest
 
 from app.kinds.job import Job, condition
-from app.store.embedded import Postgres
-from tests.e2e.cluster import READY_SECONDS, STOP_SECONDS, Cluster, environment, until
+from tests.e2e.cluster import Cluster, until
 from tests.e2e.ledger import JOBS, Ledger, is_exact, pods_of
 from tests.e2e.manifests import a_job
+from tests.e2e.parts import Parts
 
 PODS, AT_ONCE = 60, 10
 AWAY_SECONDS = 3.0
 BACK_SECONDS = 10
 DONE_SECONDS = 60
-
-
-class Parts(Cluster):
-    """API, controllers and agent without `up`, and the database that they use."""
-
-    def __init__(self, folder: Path) -> None:
-        super().__init__(folder)
-        self.postgres = Postgres(folder / "postgres")
-        self._runner = asyncio.Runner()  # the database is a child of its loop
-        self._parts: list[subprocess.Popen[bytes]] = []
-
-    def start(self) -> None:
-        self.folder.mkdir()
-        for name in ("admin.token", "agent.token"):
-            (self.folder / name).write_text(secrets.token_urlsafe())
-        agent = ["--server", self.url, "--token-file", str(self.folder / "agent.token")]
-        agent += ["--ca-file", str(self.folder / "tls" / "ca.crt")]
-        variables = {"JOBPLANE_DATABASE_URL": self.bring_back(), "JOBPLANE_DATA_DIR": str(self.folder)}
-        for command in (["api", "--port", str(self.port), "--migrate"], ["controllers"], ["agent", *agent]):
-            self._parts.append(self._part(command, variables))
-        until(self.is_usable, READY_SECONDS, f"ready; see {self.log}")
-
-    def has_ended(self) -> bool:
-        return any(part.poll() is not None for part in self._parts)
-
-    def _part(self, command: list[str], variables: dict[str, str]) -> subprocess.Popen[bytes]:
-        """It ends with this process, as the children of `up` do."""
-        env = environment(JOBPLANE_PARENT=str(os.getpid()), **variables)
-        with self.log.open("ab") as log:
-            return subprocess.Popen([sys.executable, "-m", "app.cli", *command], stdout=log, stderr=log, env=env)
-
-    def stop(self) -> None:
-        for part in self._parts:
-            part.terminate()
-        codes = [part.wait(STOP_SECONDS) for part in self._parts]
-        self._runner.run(self.postgres.stop())
-        self._runner.close()
-        assert codes == [0] * len(codes)
-
-    def take_away(self, number: signal.Signals) -> None:
-        assert self.postgres.pid
-        os.kill(self.postgres.pid, number)
-        self._runner.run(self.postgres.wait())
-
-    def bring_back(self) -> str:
-        return self._runner.run(self.postgres.start())
 
 
 class Watcher(threading.Thread):

@@ -126,7 +126,10 @@ class Node:
         found += map(str, processes.naming(f"{agent}/"))
         if self._engine:
             found += self._engine.pods()
-            found += [str(self._engine.traces())] if self._engine.traces() != self._before else []
+            mounts, shims = self._engine.traces()
+            # Killed while it makes a sandbox, containerd forgets the empty namespace: docs/kubernetes.md says so.
+            traces = [each for each in mounts if "/netns/" not in each], shims
+            found += [str(traces)] if traces != self._before else []
         return found
 
 
@@ -163,8 +166,9 @@ async def test_every_pod_runs_once_and_every_line_is_kept_once(node: Node, numbe
     with node.cluster.client() as client:
         pods = pods_of(client, over)
         failed = [_end(pod) for pod in pods if pod["status"]["phase"] == "Failed"]
-        assert _never_began(failed, parts), failed
-        assert is_exact(over, pods, ledger)
+        assert _were_starting(failed, parts), failed
+        assert is_exact(over, pods, ledger, killed=ENGINE in parts)
+        pods = [pod for pod in pods if pod["status"]["phase"] == "Succeeded"]
         assert _broken_logs(client, pods, "/api/v1/namespaces/default/pods/{}/log", is_whole) == {}
         delete(client, over, GONE_SECONDS)
         assert _broken_logs(client, pods, "/apis/logs.jobplane.dev/v1/namespaces/default/logs/{}", is_whole) == {}
@@ -192,11 +196,8 @@ def _end(pod: dict[str, Any]) -> dict[str, Any]:
     return ended
 
 
-def _never_began(failed: list[dict[str, Any]], parts: tuple[str, ...]) -> bool:
-    """No pod fails for an agent's end, and for an engine's only what broke in its hands while it was made.
-
-    That none of them ran the ledger tells.
-    """
+def _were_starting(failed: list[dict[str, Any]], parts: tuple[str, ...]) -> bool:
+    """No pod fails for an agent's end, and for an engine's only what it was starting, which it kills when it is back."""
     print(f"failed: {failed}")
     return failed == [] or (ENGINE in parts and all("startedAt" not in each for each in failed))
 

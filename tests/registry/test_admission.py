@@ -197,10 +197,10 @@ async def test_nobody_is_warned_of_what_the_rules_have_added(registry: Registry)
     await create(registry, CLASSES, PriorityClass(metadata=ObjectMeta(name="usual"), value=7, global_default=True))
 
     plain = await objects.create(registry, PODS, "default", a_pod("p"))
-    asked = await objects.create(registry, PODS, "default", a_pod("q", priority_class_name="usual"))
+    asked = await objects.create(registry, PODS, "default", a_pod("q", runtime_class_name="sandboxed"))
 
     assert plain.warnings == ()
-    assert [text.partition(":")[0] for text in asked.warnings] == ["spec.priorityClassName"]
+    assert [text.partition(":")[0] for text in asked.warnings] == ["spec.runtimeClassName"]
 
 
 async def test_pods_get_a_priority(registry: Registry) -> None:

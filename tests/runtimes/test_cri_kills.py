@@ -14,6 +14,7 @@ from app.runtimes import cri_status
 from app.runtimes.base import ContainerSpec
 from app.runtimes.cri import CriRuntime
 from app.runtimes.cri_line import SECONDS
+from app.runtimes.cri_sandboxes import RESULTS
 from tests.runtimes.conftest import PATIENCE, Lab, a_key, exits, raw, says
 from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
@@ -69,6 +70,18 @@ async def test_the_exit_code_that_the_engine_forgot_is_remembered(cri: Lab, engi
     await back(cri, engine)
 
     assert [(status.state, status.exit_code) for status in await cri.runtime.list()] == [("exited", 7)]
+
+
+async def test_a_network_that_was_half_noted_down_is_removed(cri: Lab, containerd: Containerd) -> None:
+    await cri.sandbox("pod-1")
+    sandbox = await runtime_of(cri)._sandboxes.of("pod-1")
+    assert sandbox
+    torn = [path for path in RESULTS.glob(f"*-{sandbox[0]}-*") if "loopback" not in path.name]
+    assert len(torn) == 1
+    os.truncate(torn[0], 20)
+    await cri.runtime.remove_sandbox("pod-1")
+
+    assert not [each for each in containerd.pods() if sandbox[0] in each]
 
 
 async def test_a_connection_outlives_the_agent_that_is_killed(tmp_path: Path) -> None:

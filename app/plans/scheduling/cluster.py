@@ -19,6 +19,7 @@ from app.kinds.node import Node
 from app.kinds.pod import Pod
 from app.kinds.pod_resources import amount
 from app.plans.scheduling.explain import Refusal
+from app.plans.scheduling.ledger import Ledger
 from app.plans.scheduling.ranking import Ranking
 from app.plans.scheduling.room import Placed, Room
 from app.plans.scheduling.scores import DEFAULT, Settings, image_name
@@ -49,6 +50,7 @@ class Cluster:
         self._there: dict[str, dict[str, Placed]] = {}  # by node, whether it is known or not
         self._spaces: dict[str, Mapping[str, str]] = {}
         self.tallies = Tallies(self._spaces)
+        self.ledger: Ledger | None = None
         self._rankings: OrderedDict[object, Ranking] = OrderedDict()
         self._trial: Trial | None = None
         self._log: list[str] = []
@@ -153,11 +155,22 @@ class Cluster:
     def _done(self, placed: Placed, sign: int) -> None:
         if placed.wish.bonds or not self.tallies.is_idle:
             self.tallies.count(placed.pod, placed.wish.bonds, placed.node, sign)
+        if self.ledger is not None:
+            self.ledger.count(placed.pod.metadata.namespace, placed.wish.needs, sign)
         if self._trial is not None:
             self._trial.done.append((sign > 0, placed))
         self._touch(placed.node)
         if sign < 0 and (room := self.rooms.get(placed.node)):
             room.eased_at = room.touched_at
+
+    def keep_ledger(self, is_needed: bool) -> None:
+        """Keep account of what each namespace's pods take up, or do not."""
+        if is_needed and self.ledger is None:
+            self.ledger = Ledger()
+            for each in self.placed.values():
+                self.ledger.count(each.pod.metadata.namespace, each.wish.needs, 1)
+        elif not is_needed:
+            self.ledger = None
 
     @contextmanager
     def trial(self) -> Iterator[Trial]:

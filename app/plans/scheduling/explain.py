@@ -4,6 +4,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from app.kinds.pod import Pod
+
 NO_NODES = "no nodes available to schedule pods"
 
 
@@ -13,6 +15,11 @@ class Refusal:
 
     reasons: Mapping[str, tuple[str, ...]]  # by node
     hopeless: frozenset[str]  # nodes that would not take one either if other pods went (UnschedulableAndUnresolvable)
+
+    @property
+    def victims(self) -> tuple[Pod, ...] | None:
+        """Who goes so that it need not be refused any longer; None if that is to be found out."""
+        return None
 
     def text(self, preemption: str = "") -> str:
         """`0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable. preemption: 0/3 nodes ...`"""

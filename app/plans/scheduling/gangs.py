@@ -165,10 +165,18 @@ class Whole:
     def attempts(self) -> Iterable[Attempt]:
         return self._attempts.values()
 
+    def knows(self, group: Group) -> bool:
+        """It was tried already."""
+        return group.key in self._attempts
+
+    def refuse(self, group: Group, refusal: Refusal) -> None:
+        """A group gets no places, and is not to be tried."""
+        self._attempts[group.key] = _refused(group, group.waiting.values(), refusal)
+
     def __call__(self, pending: Iterable[Pending], cluster: Cluster) -> Outcome:
         bound: list[tuple[Pod, str]] = []
         unbound: list[tuple[Pod, Refusal]] = []
-        for group, some in _stretches(pending, self._groups):
+        for group, some in stretches(pending, self._groups):
             if group is None:
                 outcome = schedule(some, cluster)
                 bound += outcome.bound
@@ -183,7 +191,7 @@ class Whole:
         return Outcome(bound, unbound)
 
 
-def _stretches(pending: Iterable[Pending], groups: Groups) -> Iterator[tuple[Group | None, list[Pending]]]:
+def stretches(pending: Iterable[Pending], groups: Groups) -> Iterator[tuple[Group | None, list[Pending]]]:
     """Pods of one group that follow each other, and pods without between them."""
     some: list[Pending] = []
     last: Group | None = None

@@ -97,6 +97,7 @@ class Search:
         self._going: set[str] = set()
         self._taken: dict[str, int] = {}  # nodes that were chosen, and the highest priority for which they were
         self._count = 0
+        self._texts: dict[tuple[Refusal, str], str] = {}
 
     @cached_property
     def _budgets(self) -> Budgets:
@@ -112,19 +113,29 @@ class Search:
 
         Whoever gets an answer with a node is expected to hold the room there before the next question.
         """
+        if refusal.victims is not None:
+            self._going.update(each.metadata.uid for each in refusal.victims)
+            return Verdict(pod, refusal.text(), victims=refusal.victims)
         if self.is_of_whole(pod):
-            return Verdict(pod, refusal.text(), pod.status.nominated_node_name)
+            return Verdict(pod, self._text(refusal), pod.status.nominated_node_name)
         if why := self._ineligible(pod, refusal):
-            return Verdict(pod, refusal.text(why), pod.status.nominated_node_name)
+            return Verdict(pod, self._text(refusal, why), pod.status.nominated_node_name)
         if self._count >= MOST:
             return None
         known = self._class_of(pod, wish, refusal)
         best = self._best(known, pod, wish)
         if best is None:
-            return Verdict(pod, refusal.text(known.why))
+            return Verdict(pod, self._text(refusal, known.why))
         node, victims = best
         self._choose(node, victims, pod, known)
-        return Verdict(pod, refusal.text(), node, victims.pods)
+        return Verdict(pod, self._text(refusal), node, victims.pods)
+
+    def _text(self, refusal: Refusal, preemption: str = "") -> str:
+        """Many pods are told the same of many nodes."""
+        key = refusal, preemption
+        if key not in self._texts:
+            self._texts[key] = refusal.text(preemption)
+        return self._texts[key]
 
     def _ineligible(self, pod: Pod, refusal: Refusal) -> str:
         if pod.spec.preemption_policy == "Never":
@@ -181,7 +192,8 @@ class Search:
 
     def _try(self, known: _Class, node: str, pod: Pod, wish: Wish) -> tuple[str, ...]:
         """Why it would not help if pods went from this node; nothing if it would."""
-        victims = victims_on(node, pod, wish, self._cluster, self._budgets, self._going)
+        is_plain = not known.is_choosy and not wish.ports
+        victims = victims_on(node, pod, wish, self._cluster, self._budgets, self._going, is_plain=is_plain)
         if not isinstance(victims, Victims):
             return victims
         heapq.heappush(known.found, (victims.cost, node, self._cluster.rooms[node].touched_at, victims))

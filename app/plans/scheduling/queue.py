@@ -8,16 +8,17 @@ only if it is among the first in line, and a node would take its first pod now.
 """
 
 from bisect import bisect_left, insort
-from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from heapq import heapify, heappop, heapreplace, nsmallest
+from heapq import heapify, heappop, heapreplace, merge, nsmallest
 from itertools import chain
 
 from app.kinds.pod import Pod
 from app.plans.plan import earliest
 from app.plans.scheduling.cluster import Cluster
+from app.plans.scheduling.fair import Fair
 from app.plans.scheduling.gangs import Group, Groups
 from app.plans.scheduling.order import Order, order_of
 from app.plans.scheduling.round import Pending
@@ -69,9 +70,10 @@ class _Lot:
 
 
 class Queue:
-    def __init__(self, cluster: Cluster, groups: Groups) -> None:
+    def __init__(self, cluster: Cluster, groups: Groups, fair: Fair | None = None) -> None:
         self._cluster = cluster
         self._groups = groups
+        self._fair = fair or Fair(cluster)
         self._pods: dict[str, tuple[Pending, Order, Hashable]] = {}  # by UID, with the lot's key
         self._lots: dict[Hashable, _Lot] = {}
         self._eased: list[str | None] = []  # nodes with more room, or None for all of them
@@ -80,6 +82,7 @@ class Queue:
         self._looks_at_labels = False
         self._nominated: set[str] = set()  # who has room kept for them
         self._turn: dict[Hashable, bool] = {}  # the lots of this turn: whether they were woken
+        self._cut: set[Hashable] = set()  # those of which there was more to look at than the turn took
         self.choosy = 0  # pods that it may help when others come to nodes
         self.has_more = False  # after a turn: not all had theirs
 
@@ -112,6 +115,14 @@ class Queue:
     def _note_nomination(self, pod: Pod) -> None:
         (self._nominated.add if pod.status.nominated_node_name else self._nominated.discard)(pod.metadata.uid)
 
+    def pod(self, uid: str) -> Pod:
+        """As it was last seen."""
+        return self._pods[uid][0][0]
+
+    def counts(self) -> Counter[str]:
+        """How many wait, by namespace."""
+        return Counter(pod.metadata.namespace for (pod, _), _, _ in self._pods.values())
+
     def nominated(self) -> list[Pending]:
         """Those that room is kept for, also if it is not their turn."""
         return [self._pods[uid][0] for uid in sorted(self._nominated)]
@@ -137,7 +148,8 @@ class Queue:
     def _key(self, pod: Pod, wish: Wish) -> Hashable:
         """Whether other pods bear a pod's being near depends on its labels: as soon as any do not, labels matter."""
         spec, meta = pod.spec, pod.metadata
-        alike = wish.key, spec.priority or 0, spec.preemption_policy
+        space = meta.namespace if self._fair.is_active else ""
+        alike = wish.key, spec.priority or 0, spec.preemption_policy, space
         if not self._looks_at_labels:
             return alike
         return (*alike, meta.namespace, frozenset((key, meta.labels[key]) for key in meta.labels.keys() - _OWN))
@@ -169,15 +181,26 @@ class Queue:
         own_room = {self._pods[uid][2] for uid in self._nominated}
         foremost = self._foremost()
         found: list[Iterator[_Block]] = []
+        offered: dict[Hashable, int] = {}
         for key, lot in self._lots.items():
             self._flush(lot, now)
             is_woken = self._is_woken(lot) and (
-                lot.ready_at is None or lot.ready_at <= now or key in own_room or (key in foremost and self._fits(lot))
+                lot.ready_at is None
+                or lot.ready_at <= now
+                or key in own_room
+                or self._first_in_line(lot) is not None
+                or (key in foremost and self._fits(lot))
             )
             if is_woken or (lot.fresh and not self._gathers_until(lot, now)):
                 self._turn[key] = is_woken
-                found.append(iter(self._blocks(lot, is_woken, most)))
-        return self._in_order(found, most)
+                blocks = self._blocks(lot, is_woken, most)
+                offered[key] = sum(len(uids) for _, uids in blocks)
+                found.append(iter(blocks))
+        taken = self._in_order(self._by_share(found) if self._fair.is_active else found, most)
+        counted = Counter(self._pods[pod.metadata.uid][2] for pod, _ in taken)
+        self._turn = {key: was_woken for key, was_woken in self._turn.items() if counted[key]}
+        self._cut = {key for key in self._turn if counted[key] < offered[key]}
+        return taken
 
     def _foremost(self) -> set[Hashable]:
         """The first in line, but for gangs: of them it cannot be told at a glance whether they fit."""
@@ -200,6 +223,32 @@ class Queue:
         known = ((self._pods[uid], uid) for uid in self._nominated)
         seconds.update((order, uid) for (_, order, key), uid in known if self._lots[key] is lot)
         return [(order, [uid]) for order, uid in sorted(seconds.union(firsts))[: most + 1]]
+
+    def _by_share(self, found: Iterable[Iterator[_Block]]) -> list[Iterator[_Block]]:
+        """Between namespaces, among equals in priority: as if each that is taken got its place."""
+        of: defaultdict[str, list[Iterator[_Block]]] = defaultdict(list)
+        for line in found:
+            block = next(line)
+            of[self._pods[block[1][0]][0][0].metadata.namespace].append(chain((block,), line))
+        return [self._shared({namespace: merge(*lines) for namespace, lines in of.items()})] if of else []
+
+    def _shared(self, lines: Mapping[str, Iterator[_Block]]) -> Iterator[_Block]:
+        used = {namespace: dict(self._fair.ledger.of(namespace)) for namespace in lines}
+        firsts = ((namespace, next(line)) for namespace, line in lines.items())
+        heads = [(block[0][0], self._fair.share(space, used[space]), block, space) for space, block in firsts]
+        heapify(heads)
+        while heads:
+            _, _, block, namespace = heads[0]
+            yield block
+            taken = used[namespace]
+            for uid in block[1]:
+                for name, count in self._pods[uid][0][1].needs.items():
+                    taken[name] = taken.get(name, 0) + count
+            following = next(lines[namespace], None)
+            if following is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (following[0][0], self._fair.share(namespace, taken), following, namespace))
 
     def _in_order(self, found: list[Iterator[_Block]], most: int) -> list[Pending]:
         taken: list[Pending] = []
@@ -246,7 +295,18 @@ class Queue:
         if lot.is_choosy or None in names:
             return most
         rooms = (self._cluster.rooms.get(name) for name in names if name is not None)
-        return min(most, 1 + sum(slots(room, lot.wish) for room in rooms if room is not None))
+        count = 1 + sum(slots(room, lot.wish) for room in rooms if room is not None)
+        first = self._first_in_line(lot)
+        if first is not None:  # quota that was given back is good for any node
+            space = self._pods[lot.vain[first][1]][0][0].metadata.namespace
+            count = max(count, first + 1 + self._fair.slots(space, lot.wish.needs))
+        return min(most, count)
+
+    def _first_in_line(self, lot: _Lot) -> int | None:
+        """The first that was refused for want of quota, not of a node: for quota nobody backs off."""
+        if not lot.vain or not self._fair.line(self._pods[lot.vain[0][1]][0][0].metadata.namespace):
+            return None
+        return next((number for number, (_, uid) in enumerate(lot.vain) if self._fair.waits(uid)), None)
 
     def settle(self, bound: Iterable[Pod], vain: Iterable[Pod], now: datetime, undecided: Iterable[Pod] = ()) -> None:
         """After a turn: who has a place, unless its binding is refused; who was looked at in vain, or not to the end."""
@@ -254,6 +314,8 @@ class Queue:
         self._move(vain, vain=True)
         self.has_more |= bool(self._move(undecided, vain=False))
         for key, was_woken in self._turn.items():
+            if key in lucky and key in self._cut:
+                continue  # there may be room for those, too, whose turn did not come
             self._settle_lot(self._lots[key], now, was_woken, key in lucky)
         self._turn = {}
 

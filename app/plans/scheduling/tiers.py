@@ -4,6 +4,7 @@ Room that is kept for a pod (`status.nominatedNodeName`) until others are gone i
 lower priority, not against more important ones: as in Kubernetes.
 """
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -19,6 +20,12 @@ from app.plans.scheduling.victims import priority_of
 from app.plans.scheduling.wish import Wish
 
 Place = Callable[[Iterable[Pending], Cluster], Outcome]
+May = Callable[[Pod, Wish], Refusal | None]
+"""Why a pod may go to no node, whether or not there is room."""
+
+
+def anybody(_: Pod, __: Wish) -> None:
+    """Nothing but the nodes decides."""
 
 
 @dataclass
@@ -34,11 +41,16 @@ class Tiered:
 
 
 def in_tiers(
-    pending: Iterable[Pending], nominated: Iterable[Pending], cluster: Cluster, search: Search, place: Place = schedule
+    pending: Iterable[Pending],
+    nominated: Iterable[Pending],
+    cluster: Cluster,
+    search: Search,
+    place: Place = schedule,
+    may: May = anybody,
 ) -> Tiered:
     """`nominated`: all pods that room is kept for, also if it is not their turn. In each tier the order is the one given."""
     result, nominated = Tiered(), list(nominated)
-    round_ = _Round(cluster, search, place, nominated, result)
+    round_ = _Round(cluster, search, place, may, nominated, result)
     try:
         for _, tier in groupby(sorted(pending, key=_downwards), _downwards):
             round_.take(list(tier))
@@ -56,11 +68,12 @@ def _downwards(pending: Pending) -> int:
 
 class _Round:
     def __init__(
-        self, cluster: Cluster, search: Search, place: Place, nominated: Iterable[Pending], result: Tiered
+        self, cluster: Cluster, search: Search, place: Place, may: May, nominated: Iterable[Pending], result: Tiered
     ) -> None:
         self._cluster = cluster
         self._search = search
         self._place = place
+        self._may = may
         self._result = result
         self._to_hold = sorted(nominated, key=_downwards, reverse=True)  # the last is the next
         self._held: set[str] = set()
@@ -83,6 +96,8 @@ class _Round:
         node = pod.status.nominated_node_name
         if node not in cluster.rooms or cluster.fits(pod, wish, node):
             return self._place([(pod, wish)], cluster)
+        if (why := self._may(pod, wish)) is not None:
+            return Outcome([], [(pod, why)])
         cluster.place(pod, node, wish)
         return Outcome([(pod, node)], [])
 
@@ -127,14 +142,5 @@ class _Round:
 
 def _quiet(wish: Wish) -> Wish:
     """Only what it does not want near it counts already."""
-    if not wish.bonds:
-        return wish
-    return Wish(
-        key=wish.key,
-        pod=wish.pod,
-        needs=wish.needs,
-        cpu=wish.cpu,
-        memory=wish.memory,
-        ports=wish.ports,
-        bonds=tuple(bond for bond in wish.bonds if bond.sort == "apart"),
-    )
+    apart = tuple(bond for bond in wish.bonds if bond.sort == "apart")
+    return dataclasses.replace(wish, bonds=apart) if apart != wish.bonds else wish

@@ -4,7 +4,7 @@ Pods that are going anyway count as gone: nobody goes in their place.
 """
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from app.kinds.pod import Pod
@@ -97,22 +97,53 @@ class Budgets:
 
 
 def victims_on(
-    node: str, pod: Pod, wish: Wish, cluster: Cluster, budgets: Budgets, going: Collection[str]
+    node: str,
+    pod: Pod,
+    wish: Wish,
+    cluster: Cluster,
+    budgets: Budgets,
+    going: Collection[str],
+    *,
+    is_plain: bool = False,
 ) -> Victims | tuple[str, ...]:
-    """Who has to go; or why it would not do if all did that may. `going`: UIDs of those who go although it does not show."""
+    """Who has to go; or why it would not do if all did that may. `going`: UIDs of those who go although it does not show.
+
+    `is_plain`: nothing matters but how much room there is, which is quicker to work out than to try.
+    """
     room = cluster.rooms[node]
     lower = [each for each in room.pods.values() if priority_of(each.pod) < priority_of(pod)]
     if not lower:
         return (NONE_FOUND,)
-    if short := filters.lacking(_without(room, lower), wish.needs):
+    free = _without(room, lower)
+    if short := filters.lacking(free, wish.needs):
         return tuple(map(filters.insufficient, short))
+    there = sorted((each for each in lower if not is_going(each.pod, going)), key=_importance)
+    if is_plain:
+        return _fewest(there, budgets, lambda each: _has_room(each.wish, free, wish))
     with cluster.trial():
         for each in lower:
             cluster.unplace(each.pod.metadata.uid)
         if why := cluster.fits(pod, wish, node):
             return why
-        there = [each for each in lower if not is_going(each.pod, going)]
-        return _fewest(sorted(there, key=_importance), pod, wish, cluster, budgets)
+        return _fewest(there, budgets, lambda each: _may_stay(each, cluster, pod, wish))
+
+
+def _has_room(one: Wish, free: dict[str, int], wanted: Wish) -> bool:
+    """Beside the wanted one; if so it takes its part."""
+    needs = wanted.needs
+    if any(free.get(name, 0) - count < needs[name] for name, count in one.needs.items() if name in needs):
+        return False
+    for name, count in one.needs.items():
+        free[name] = free.get(name, 0) - count
+    return True
+
+
+def _may_stay(one: Placed, cluster: Cluster, pod: Pod, wish: Wish) -> bool:
+    cluster.place(one.pod, one.node, one.wish)
+    if not cluster.fits(pod, wish, one.node):
+        return True
+    cluster.unplace(one.pod.metadata.uid)
+    return False
 
 
 def is_going(pod: Pod, going: Collection[str]) -> bool:
@@ -134,14 +165,11 @@ def _without(room: Room, lower: Iterable[Placed]) -> dict[str, int]:
     return free
 
 
-def _fewest(lower: list[Placed], pod: Pod, wish: Wish, cluster: Cluster, budgets: Budgets) -> Victims:
+def _fewest(lower: list[Placed], budgets: Budgets, may_stay: Callable[[Placed], bool]) -> Victims:
     """Let back whoever can stay: first those whose budget would be violated, and of each the most important."""
-    violating = budgets.violating([each.pod for each in lower])
-    gone: list[Pod] = []
-    for each in sorted(lower, key=lambda one: one.pod.metadata.uid not in violating):
-        cluster.place(each.pod, each.node, each.wish)
-        if cluster.fits(pod, wish, each.node):
-            cluster.unplace(each.pod.metadata.uid)
-            gone.append(each.pod)
+    violating = budgets.violating(each.pod for each in lower)
+    if violating:
+        lower = sorted(lower, key=lambda one: one.pod.metadata.uid not in violating)
+    gone = [each.pod for each in lower if not may_stay(each)]
     violations = sum(one.metadata.uid in violating for one in gone)
     return Victims(tuple(sorted(gone, key=importance)), violations)

@@ -91,7 +91,7 @@ class Oracle:
         counts = {each.metadata.labels[key]: 0 for each in counted}
         names = {each.metadata.name for each in counted}
         for each, name in there:
-            if name in names and _is_counted(pod, each, constraint):
+            if name in names and each.metadata.deletion_timestamp is None and _is_counted(pod, each, constraint):
                 counts[self.labels(name)[key]] += 1
         fewest = min(counts.values(), default=0) if len(counts) >= (constraint.min_domains or 1) else 0
         itself = _is_counted(pod, pod, constraint)
@@ -110,7 +110,6 @@ def _is_counted(pod: Pod, other: Pod, constraint: TopologySpreadConstraint) -> b
     mine, theirs = pod.metadata.labels, other.metadata.labels
     return (
         other.metadata.namespace == pod.metadata.namespace
-        and other.metadata.deletion_timestamp is None
         and selects(constraint.label_selector, theirs)
         and (
             constraint.label_selector is None

@@ -18,6 +18,7 @@ from app.kinds.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudg
 from app.plans.scheduling import Cluster, Wishes
 from app.plans.scheduling.preemption import MOST, Lowest, Search
 from app.plans.scheduling.tiers import Tiered, in_tiers
+from app.plans.scheduling.victims import Budgets, victims_on
 from tests.plans.scheduling.cluster import a_cluster, a_node, a_pod, apart, even, near, spread, term
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -410,3 +411,19 @@ def test_whatever_there_is(there: list[list[tuple[int, int, bool]]], pods: list[
         cluster.place(verdict.pod, verdict.node, wish)
     assert len(gone) == len(set(gone))
     assert all(min(room.free.values()) >= 0 for room in cluster.rooms.values())
+
+
+@given(
+    there=some.lists(some.tuples(PRIORITIES, CPUS, some.booleans()), max_size=8),
+    cpu=CPUS,
+    allowed=some.integers(0, 2),
+)
+def test_what_is_worked_out_is_what_comes_of_trying(there: list[tuple[int, int, bool]], cpu: int, allowed: int) -> None:
+    pods = [
+        of(2 - n, f"a{at}", str(c), labels={"app": "x"} if is_kept else {}) for at, (n, c, is_kept) in enumerate(there)
+    ]
+    cluster = a_cluster([a_node(cpu="12", pods="7")], {"n1": pods})
+    pod, budgets = of(2, "p", str(cpu + 4)), Budgets([a_budget(allowed, app="x")])
+    wish = Wishes().of(pod)
+    tried = victims_on("n1", pod, wish, cluster, budgets, ())
+    assert victims_on("n1", pod, wish, cluster, budgets, (), is_plain=True) == tried

@@ -108,6 +108,21 @@ def test_a_turn_takes_so_many_and_says_that_there_are_more() -> None:
     assert not line.queue.has_more
 
 
+def test_whose_turn_did_not_come_is_not_forgotten() -> None:
+    """A turn that took only some of those that an event has woken."""
+    line = Line(a_node(cpu="2"))
+    there = many(1, "there", cpu="2")
+    line.put(*there)
+    line.turn()
+    line.put(*(born(a_pod(f"p{number}", cpu="1", memory=f"{number + 1}Mi"), number) for number in range(2)))
+    line.turn()
+
+    line.frees(there[0])
+
+    assert line.turn(1) == ["p0"]
+    assert line.turn(1) == ["p1"]
+
+
 def test_who_wants_to_be_near_others_is_looked_at_when_any_come() -> None:
     line = Line(a_node())
     line.put(a_pod("p", near(term(app="db"))), *many(1, "large", cpu="50"))

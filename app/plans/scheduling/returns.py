@@ -1,0 +1,107 @@
+"""Who goes so that borrowed quota comes back to its owners: no more than needed, the least important and youngest first."""
+
+import math
+from collections.abc import Collection, Iterable, Iterator
+
+from app.kinds.pod import Pod
+from app.kinds.pod_resources import Amounts
+from app.plans.scheduling.books import Books
+from app.plans.scheduling.fair import Fair
+from app.plans.scheduling.room import Placed
+from app.plans.scheduling.victims import priority_of
+
+
+class _Cohort:
+    """What is missing in a cohort, and what of it is on its way back."""
+
+    def __init__(self, name: str, fair: Fair, books: Books, going: Collection[str]) -> None:
+        self._fair = fair
+        self._of = {namespace: terms for namespace, terms in fair.terms.items() if terms.cohort == name}
+        self.missing: Amounts = {}
+        for namespace, terms in self._of.items():
+            if terms.reclaims:
+                for resource, count in books.claims(namespace).items():
+                    self.missing[resource] = self.missing.get(resource, 0) + count
+        for resource in self.missing:
+            self.missing[resource] -= books.idle(name, resource)
+        self._used = {namespace: dict(fair.ledger.of(namespace)) for namespace in self._of}
+        self.there: list[Placed] = []
+        self.has_news = False
+        if self.is_short:
+            for each in fair.cluster.placed.values():
+                if each.pod.metadata.namespace in self._of:
+                    self._note(each, going)
+
+    def _note(self, placed: Placed, going: Collection[str]) -> None:
+        meta = placed.pod.metadata
+        if meta.deletion_timestamp is not None or meta.uid in going:
+            self.take(placed)
+        elif placed.pod.spec.node_name:
+            self.there.append(placed)
+        else:  # it was placed in this round
+            self.has_news = True
+
+    @property
+    def is_short(self) -> bool:
+        return any(count > 0 for count in self.missing.values())
+
+    def take(self, placed: Placed, sign: int = 1) -> None:
+        """It gives back what it uses."""
+        namespace = placed.pod.metadata.namespace
+        terms, used = self._of[namespace], self._used[namespace]
+        for resource, count in placed.wish.needs.items():
+            if resource in terms.nominal:
+                used[resource] = used.get(resource, 0) - sign * count
+                if resource in self.missing:
+                    self.missing[resource] -= sign * count
+
+    def helps(self, placed: Placed) -> bool:
+        """It uses what is borrowed, and missing."""
+        namespace, needs = placed.pod.metadata.namespace, placed.wish.needs
+        terms, used = self._of[namespace], self._used[namespace]
+        return any(
+            needs.get(resource) and resource in terms.nominal and used.get(resource, 0) > terms.nominal[resource]
+            for resource, count in self.missing.items()
+            if count > 0
+        )
+
+    def victims(self) -> Iterator[Pod]:
+        taken: list[Placed] = []
+        for each in sorted(self.there, key=_least):
+            if not self.is_short:
+                break
+            if self.helps(each):
+                self.take(each)
+                taken.append(each)
+        for each in reversed(taken):  # the more important stay if the others are enough
+            self.take(each, -1)
+            if self.is_short:
+                self.take(each)
+                yield each.pod
+
+
+def victims(fair: Fair, books: Books, going: Collection[str]) -> tuple[dict[str, tuple[Pod, ...]], bool]:
+    """By the cohort that they give back to; and whether there may be more, of those who were placed in this round.
+
+    `going`: UIDs of those who go although it does not show.
+    """
+    found: dict[str, tuple[Pod, ...]] = {}
+    is_open = False
+    for name in _cohorts(fair):
+        cohort = _Cohort(name, fair, books, going)
+        if pods := tuple(cohort.victims()):
+            found[name] = pods
+        is_open |= cohort.is_short and cohort.has_news
+    return found, is_open
+
+
+def _cohorts(fair: Fair) -> Iterable[str]:
+    """Those with somebody in line who takes back what is theirs."""
+    waiting = {terms.cohort for namespace, terms in fair.terms.items() if terms.reclaims and fair.line(namespace)}
+    return sorted(waiting)
+
+
+def _least(placed: Placed) -> tuple[int, float, str]:
+    pod = placed.pod
+    born = pod.status.start_time or pod.metadata.creation_timestamp
+    return priority_of(pod), -born.timestamp() if born is not None else -math.inf, pod.metadata.uid

@@ -1,0 +1,129 @@
+"""Namespaces with queues for tests of scheduling, and a scheduler for them: rounds, pods that end, evictions that happen."""
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from app.kinds.base import ObjectMeta
+from app.kinds.localqueue import LocalQueue, LocalQueuePreemption, LocalQueueSpec, prepare
+from app.kinds.node import Node
+from app.kinds.pod import Pod
+from app.kinds.podgroup import PodGroup
+from app.plans.scheduling import Cluster, Wishes
+from app.plans.scheduling.fair import Fair
+from app.plans.scheduling.gangs import Groups, Whole
+from app.plans.scheduling.gate import Gate
+from app.plans.scheduling.line import places, told
+from app.plans.scheduling.preemption import Lowest, Search
+from app.plans.scheduling.queue import Queue
+from app.plans.scheduling.tiers import Tiered, in_tiers
+from tests.plans.scheduling.cluster import a_cluster, a_node, a_pod
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def a_queue(
+    name: str = "default", *, reclaims: bool = False, borrows: dict[str, str] | None = None, **spec: Any
+) -> LocalQueue:
+    """`quota` and `borrows` by resource; weight and cohort as they are."""
+    quota = spec.pop("quota", {})
+    preemption = LocalQueuePreemption(reclaim_within_cohort="Any" if reclaims else "Never")
+    given = LocalQueueSpec(nominal_quota=quota, borrowing_limit=borrows or {}, preemption=preemption, **spec)
+    return prepare(LocalQueue(metadata=ObjectMeta(name=name, uid=f"uid-of-{name}"), spec=given))
+
+
+class Town:
+    """A scheduler and its cluster; time is moved by hand."""
+
+    def __init__(self, nodes: Iterable[Node] = (), **queues: LocalQueue) -> None:
+        self.cluster: Cluster = a_cluster(list(nodes) or [a_node(cpu="1000", memory="1000Gi", pods="1000")])
+        self.fair = Fair(self.cluster)
+        self.groups = Groups()
+        self.queue = Queue(self.cluster, self.groups, self.fair)
+        self.wishes = Wishes()
+        self.lowest = Lowest(self.cluster)
+        self.now = NOW
+        self.going: dict[str, Pod] = {}
+        self.why: dict[str, str] = {}
+        self._born = 0
+        for namespace, queue in queues.items():
+            self.set(namespace, queue)
+
+    def set(self, namespace: str, queue: LocalQueue | None) -> None:
+        if self.fair.set(namespace, queue):
+            self.queue.again([self.queue._pods[uid][0] for uid in list(self.queue._pods)])
+
+    def group(self, group: PodGroup) -> None:
+        self.groups.set((group.metadata.namespace, group.metadata.name), group)
+
+    def comes(self, namespace: str, name: str, spec: dict[str, Any] | None = None, **needs: str) -> Pod:
+        """Each a second after the one before it; a CPU if nothing is said."""
+        self._born += 1
+        pod = a_pod(name, spec, namespace=namespace, **(needs or {"cpu": "1"}))
+        pod = replace(pod, metadata=replace(pod.metadata, creation_timestamp=NOW + timedelta(seconds=self._born)))
+        pending = pod, self.wishes.of(pod)
+        if pod.spec.scheduling_group is not None:
+            self.queue.again(self.groups.note(pod, pod, pending))
+        self.queue.put(*pending)
+        return pod
+
+    def many(self, namespace: str, count: int, start: str = "p", **more: Any) -> list[Pod]:
+        return [self.comes(namespace, f"{start}{number}", **more) for number in range(count)]
+
+    def turns(self) -> list[str]:
+        """One round; who found a place, in order."""
+        self.now += timedelta(seconds=1)
+        pods = self.queue.turn(self.now, 2_000)
+        whole = Whole(self.groups)
+        gate = Gate(self.fair, self.groups, whole)
+        outcome: Tiered = in_tiers(pods, [], self.cluster, Search(self.cluster, self.lowest), gate, gate.may)
+        self.queue.settle([pod for pod, _ in outcome.bound], [each.pod for each in outcome.verdicts], self.now)
+        if gate.is_open:
+            self.queue.ease()
+        for pod, node in outcome.bound:
+            self._is_placed(pod, node)
+        for verdict in outcome.verdicts:
+            self.why[verdict.pod.metadata.name] = verdict.why
+            for victim in verdict.victims:
+                self._goes(victim)
+        return [pod.metadata.name for pod, _ in outcome.bound]
+
+    def _is_placed(self, pod: Pod, node: str) -> None:
+        wish = self.wishes.of(pod)
+        self.queue.remove(pod.metadata.uid)
+        self.fair.gone(pod.metadata.uid)
+        there = replace(pod, spec=replace(pod.spec, node_name=node))
+        if pod.spec.scheduling_group is not None:
+            self.queue.again(self.groups.note(pod, there, None))
+        self.cluster.place(there, node, wish)
+
+    def _goes(self, pod: Pod) -> None:
+        dying = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=self.now))
+        self.going[pod.metadata.name] = dying
+        self.cluster.place(dying, pod.spec.node_name, self.wishes.of(pod))
+
+    def ends(self, namespace: str, *names: str) -> None:
+        for name in names:
+            placed = self.cluster.unplace(f"uid-of-{namespace}-{name}")
+            assert placed is not None
+            self.going.pop(name, None)
+            self.queue.ease(placed.node)
+
+    def line(self, namespace: str) -> list[str]:
+        return list(places(self.fair.line(namespace)))
+
+    def told(self, pod: Pod) -> str:
+        one = self.fair.waiting(pod.metadata.uid)
+        assert one is not None
+        return told(one, places(self.fair.line(pod.metadata.namespace)))
+
+    def running(self) -> Counter[str]:
+        return Counter(each.pod.metadata.namespace for each in self.cluster.placed.values())
+
+    def used(self, namespace: str, resource: str = "cpu") -> int:
+        """In whole CPUs."""
+        used = self.fair.ledger.of(namespace).get(resource, 0)
+        return used // 1000 if resource == "cpu" else used
