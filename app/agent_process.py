@@ -108,9 +108,8 @@ def _spare_modules(runtime: RuntimeName) -> None:
         with suppress(ImportError):  # is told later, in plain words
             from google.protobuf.internal import api_implementation
 
-            if (
-                api_implementation.Type() == "upb"
-            ):  # protobuf: its second self in Python, which is for machines without the first
+            # protobuf: its second self in Python, for machines without the first.
+            if api_implementation.Type() == "upb":
                 name = "google.protobuf.internal.python_message"
                 sys.modules[name] = ModuleType(name)
 
