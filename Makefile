@@ -44,11 +44,13 @@ else
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS))
 endif
 
-# What takes half an hour: a thousand examples of every property, every kubectl that is found, 20,000 requests of the fuzzers, the manifests of Kubernetes' manual.
+# What takes half an hour: a thousand examples of every property, every kubectl that is found, fifty kills of
+# agents and engines and a hundred of schedulers, 20,000 requests of the fuzzers, the manifests of Kubernetes' manual.
 test-long: check
 	JOBPLANE_PROPERTIES=thorough $(BIN)/python -m pytest -n 2 --dist worksteal tests/kinds tests/plans tests/api
 	JOBPLANE_FUZZ_REQUESTS=20000 $(BIN)/python -m pytest -n 2 tests/fuzz
-	JOBPLANE_KUBECTLS=all $(BIN)/python -m pytest -n 2 --dist loadfile -m e2e tests/e2e
+	JOBPLANE_KUBECTLS=all JOBPLANE_NODE_KILLS=1 JOBPLANE_TEST_SCHEDULER_KILLS=100 \
+		$(BIN)/python -m pytest -n 2 --dist loadfile -m e2e tests/e2e
 	$(BIN)/python -m pytest -m e2e $(DOCUMENTS)
 
 bench: setup

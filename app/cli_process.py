@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+LOOK = 1.0  # seconds
+
 
 def now() -> datetime:
     return datetime.now(UTC)
@@ -55,25 +57,44 @@ async def until_told(work: Coroutine[Any, Any, None], first: Callable[[], Awaita
     def terminate() -> None:
         if ending:
             ending[0].cancel()
+            task.cancel()
         else:
             ending.append(loop.create_task(end()))
 
     loop.add_signal_handler(signal.SIGINT, task.cancel)
     loop.add_signal_handler(signal.SIGTERM, terminate)
+    left_alone = loop.create_task(_end_when_left_alone(task))
     try:
         await task
     except asyncio.CancelledError:
         logging.getLogger(__name__).info("stopping")
+    finally:
+        left_alone.cancel()
+
+
+async def _end_when_left_alone(task: "asyncio.Future[None]") -> None:
+    """A part of `up` ends with it, also where no signal tells that it is gone, or one was lost."""
+    if not has_parent():
+        return
+    while os.getppid() == _parent():  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(LOOK)
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(LOOK)
 
 
 def follow_parent() -> None:
-    """End with the supervisor, even if it is killed. Linux tells; elsewhere a child of `up` may outlive it."""
+    """End with the supervisor, even if it is killed. Linux tells at once; elsewhere `until_told` looks."""
     if not has_parent():
         return
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
-    if os.getppid() != int(os.environ["JOBPLANE_PARENT"]):
+    if os.getppid() != _parent():
         raise SystemExit(1)
+
+
+def _parent() -> int:
+    return int(os.environ["JOBPLANE_PARENT"])
 
 
 def has_parent() -> bool:

@@ -184,6 +184,8 @@ class Containers(ABC):
         """What the engine tells of ends, for ever. What it may have told while it was not heard is looked up."""
         away = False
         while True:
+            # The engine hears of the asking a moment later, and of what has ended by then it tells nobody.
+            looking = asyncio.get_running_loop().create_task(self._look_around())
             try:
                 async for container_id in self.ends():
                     self._heard(container_id)
@@ -194,10 +196,17 @@ class Containers(ABC):
                 if not away:
                     logger.warning("%s", error)
                 away = True
+            finally:
+                looking.cancel()
             await asyncio.sleep(AGAIN)
             with suppress(ConnectionError, EngineError):
                 await self.list()
                 away = False
+
+    async def _look_around(self) -> None:
+        await asyncio.sleep(AGAIN)
+        with suppress(ConnectionError, EngineError):
+            await self.list()
 
     async def close(self) -> None:
         for task in self._chases.values():

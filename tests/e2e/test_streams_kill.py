@@ -1,6 +1,7 @@
 """kill -9 in the middle of streams: whoever hangs on one is told, and what comes after works."""
 
 import os
+import subprocess
 from collections.abc import Iterator
 
 import pytest
@@ -45,6 +46,7 @@ def test_a_stream_that_is_cut_ends_and_the_next_one_works(cluster: Cluster, kube
     mark = f"{free_port()}.5"
     with kubectl.start("exec", "p", "--", "sleep", mark) as executing, kubectl.start("attach", "-i", "p") as attached:
         until(lambda: runs(mark), SECONDS, "it runs")
+        _heard(attached, "before")
         processes.kill(cluster.pid_of(part))
         try:
             said, _ = executing.communicate(timeout=SECONDS)
@@ -58,12 +60,17 @@ def test_a_stream_that_is_cut_ends_and_the_next_one_works(cluster: Cluster, kube
     until(cluster.is_usable, SECONDS, "it is back")
     until(lambda: _echoed(kubectl) == "hi\n", SECONDS, "exec works")
     with kubectl.start("attach", "-i", "p") as again:  # the container goes on, and so does its input
-        assert again.stdin
-        assert again.stdout
-        again.stdin.write(f"{part}\n")
-        again.stdin.flush()
-        assert f"got {part}\n" in iter(again.stdout.readline, "")
+        _heard(again, part)
         again.kill()
+
+
+def _heard(attached: subprocess.Popen[str], word: str) -> None:
+    """The container answers: so its streams are there."""
+    assert attached.stdin
+    assert attached.stdout
+    attached.stdin.write(f"{word}\n")
+    attached.stdin.flush()
+    assert f"got {word}\n" in iter(attached.stdout.readline, "")
 
 
 def _echoed(kubectl: Kubectl) -> str:
