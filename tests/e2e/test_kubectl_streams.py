@@ -153,8 +153,8 @@ def test_a_shell_on_a_terminal(kubectl: Kubectl) -> None:
         screen.until(r"/dev/pts/\d+\s+24 80\s+xterm\s")
         termios.tcsetwinsize(screen.fd, (30, 90))
         process.send_signal(signal.SIGWINCH)
-        screen.type("sleep 100000\n")
-        screen.until("sleep 100000")
+        screen.type("sh -c 'echo be''gun; exec sleep 100000'\n")
+        screen.until("begun")  # what is typed is shown, too, but with quotes in it
         screen.type("\x03")  # the terminal's own: the sleep ends, the shell does not
         screen.until("[#$] ")
         screen.type("stty size; exit 7\n")
