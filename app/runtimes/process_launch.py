@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from app.runtimes import process_home, process_mounts, process_rights
+from app.runtimes import process_home, process_mounts, process_programs, process_rights
 from app.runtimes.base import ContainerSpec, Mount, StartError
 from app.runtimes.process_files import Folder, open_ordinary
 from app.runtimes.process_home import Home
@@ -71,7 +71,7 @@ def resolve(spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callabl
         folder.write("message", b"")
         mounts.append(Mount(source=folder.path / "message", target=spec.termination_message_path))
     working_dir = _working_dir(spec.working_dir or own.path, mounts)
-    _check_command(spec.argv[0], env["PATH"], working_dir, mounts)
+    process_programs.check(spec.argv[0], env["PATH"], working_dir, lambda path: process_mounts.seen(path, mounts))
     if spec.tty:
         env.setdefault("TERM", "xterm")
     launch = Launch(
@@ -208,26 +208,6 @@ def _working_dir(path: str, mounts: list[Mount]) -> str:
     if not os.path.isdir(process_mounts.seen(path, mounts)):
         raise StartError(f'chdir to working directory "{path}": no such directory on this host')
     return path
-
-
-def _check_command(name: str, path: str, working_dir: str, mounts: list[Mount]) -> None:
-    """As the container runtimes word it. Raises StartError."""
-    if "/" not in name:
-        folders = (os.path.join(working_dir, folder or ".", name) for folder in path.split(":"))
-        if not any(_is_executable(process_mounts.seen(each, mounts)) for each in folders):
-            raise StartError(f'exec: "{name}": executable file not found in $PATH', 127)
-        return
-    file = process_mounts.seen(os.path.normpath(os.path.join(working_dir, name)), mounts)
-    if not os.path.exists(file):
-        raise StartError(f'exec: "{name}": stat {name}: no such file or directory', 127)
-    if os.path.isdir(file):
-        raise StartError(f'exec: "{name}": is a directory', 126)
-    if not os.access(file, os.X_OK):
-        raise StartError(f'exec: "{name}": permission denied', 126)
-
-
-def _is_executable(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def _wrapped(launch: Launch, program: str, mounts: list[str]) -> Launch:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from app.runtimes import process_launch, process_table
+from app.runtimes import process_launch, process_programs, process_table
 from app.runtimes.base import StartError, Unsupported
 from app.runtimes.process_files import Folder
 
@@ -188,7 +188,8 @@ def start(place: Place, argv: Sequence[str], *, tty: bool) -> Command:
     env = dict(place.env)
     if tty:
         env.setdefault("TERM", "xterm")
-    _check(place, argv[0], env.get("PATH", process_launch.PATH))
+    root = f"/proc/{place.pid}/root"
+    process_programs.check(argv[0], env.get("PATH", process_launch.PATH), place.working_dir, lambda path: root + path)
     inside = [_SHELL, "-c", _ENTER, "sh", place.working_dir, *process_launch.with_odd_names(argv, env)]
     command = [_SHELL, "-c", _JOIN, "sh", " ".join(place.cgroups), *_entering(place.pid), *_rights(place.pid), *inside]
     try:
@@ -211,25 +212,6 @@ def end_leftovers(folder: Folder) -> None:
                     process_table.kill_session(pid)
             with folder.opened() as opened, suppress(OSError):
                 os.unlink(name, dir_fd=opened)
-
-
-def _check(place: Place, name: str, path: str) -> None:
-    """As the container runtimes word it. Raises StartError."""
-    root = f"/proc/{place.pid}/root"
-    if "/" in name:
-        file = root + os.path.normpath(os.path.join(place.working_dir, name))
-        if not os.path.exists(file):
-            raise StartError(f'exec: "{name}": stat {name}: no such file or directory', 127)
-        if os.path.isdir(file):
-            raise StartError(f'exec: "{name}": is a directory', 126)
-        if not os.access(file, os.X_OK):
-            raise StartError(f'exec: "{name}": permission denied', 126)
-    elif not any(_is_program(root + os.path.join(place.working_dir, each or ".", name)) for each in path.split(":")):
-        raise StartError(f'exec: "{name}": executable file not found in $PATH', 127)
-
-
-def _is_program(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def _entering(pid: int) -> list[str]:
