@@ -10,7 +10,7 @@ import typer
 from app.cli_agent import agent
 from app.cli_logs import logs
 from app.cli_nodes import create, listed, nodes, revoke, span
-from app.cli_options import CaFile, DataDir, Devices, NodeName, Nodes, Runtime, RuntimeEndpoint, settings
+from app.cli_options import CaFile, DataDir, Devices, NodeName, Nodes, Runtime, RuntimeEndpoint, Scoring, settings
 from app.cli_process import appears, follow_parent, now, run_fast, until_told
 from app.settings import Settings
 
@@ -53,6 +53,7 @@ def up(
     nodes: Nodes = None,
     node_name: NodeName = None,
     devices: Devices = None,
+    scoring_strategy: Scoring = None,
     feature_gates: FeatureGates = None,
 ) -> None:
     """Everything on one machine: Postgres, API, controllers and one agent. Ctrl-C ends it; running it again goes on.
@@ -73,6 +74,7 @@ def up(
         nodes=nodes,
         node_name=node_name,
         devices=devices,
+        scoring_strategy=scoring_strategy,
         feature_gates=feature_gates,
     )
     try:
@@ -125,19 +127,27 @@ def controllers(
     database_url: DatabaseUrl = None,
     data_dir: DataDir = None,
     ca_file: CaFile = None,
+    scoring_strategy: Scoring = None,
     feature_gates: FeatureGates = None,
 ) -> None:
     """The controllers and the scheduler. Several may run: one acts, the others stand by.
 
     With --ca-file, every namespace gets that certificate in a ConfigMap, kube-root-ca.crt.
     """
-    made = settings(database_url=database_url, data_dir=data_dir, ca_file=ca_file, feature_gates=feature_gates)
+    made = settings(
+        database_url=database_url,
+        data_dir=data_dir,
+        ca_file=ca_file,
+        scoring_strategy=scoring_strategy,
+        feature_gates=feature_gates,
+    )
     follow_parent()
     run_fast(until_told(_controllers(made)))
 
 
 async def _controllers(made: Settings) -> None:
     from app.controllers.main import Keeping, run
+    from app.plans.scheduling import Settings as Scheduling
     from app.registry.objects import Registry
     from app.store import open_store, reachable
 
@@ -154,6 +164,7 @@ async def _controllers(made: Settings) -> None:
                 log_cap=made.log_cap,
             ),
             certificate=made.ca_file.read_text() if made.ca_file else "",
+            scheduling=Scheduling(strategy=made.scoring_strategy),
         )
 
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from app.cli_process import log_from
 from app.runtimes import RuntimeName
-from app.settings import Settings
+from app.settings import ScoringStrategy, Settings
 
 if TYPE_CHECKING:
     from app.client.api import Api
@@ -36,6 +36,10 @@ RuntimeEndpoint = Annotated[
 ]
 Nodes = Annotated[int | None, typer.Option(help="How many nodes to pretend (simulated runtime). [default: 1]")]
 NodeName = Annotated[str | None, typer.Option(help="The node's name. [default: this host's name]")]
+Scoring = Annotated[
+    ScoringStrategy | None,
+    typer.Option(help="Which nodes get pods first: the emptiest, or the fullest. [default: LeastAllocated]"),
+]
 Devices = Annotated[
     str | None,
     typer.Option(

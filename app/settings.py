@@ -1,7 +1,7 @@
 """Every setting, read once by the command line: flags over JOBPLANE_* variables over these defaults. Passed on as values."""
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -9,6 +9,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 from app.kinds.features import Features, parse
 from app.runtimes import RuntimeName
 
+ScoringStrategy = Literal["LeastAllocated", "MostAllocated"]
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -49,6 +50,7 @@ class Settings(BaseSettings):
     event_ttl_seconds: Annotated[float, Field(gt=0)] = 3600  # how long an event is kept after it last happened
     log_ttl_hours: Annotated[float, Field(gt=0)] = 168  # how long a log is kept after its container has ended
     log_cap_mib: Annotated[float, Field(ge=1)] = 10  # of each run of a container the newest so many MiB are kept
+    scoring_strategy: ScoringStrategy = "LeastAllocated"  # which nodes get pods first: the emptiest, or the fullest
     feature_gates: str = ""  # WorkloadWithJob=true
     log_level: str = "info"
 

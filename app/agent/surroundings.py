@@ -1,10 +1,11 @@
 """What a pod's containers share, from its spec: host name, name servers, namespaces. Used by `starts` for the sandbox."""
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from app.kinds.pod import Pod, PodDNSConfig
-from app.runtimes.base import CreateError, Dns, SandboxSpec
+from app.runtimes.base import CreateError, Dns, Port, SandboxSpec
 
 LABEL = 63
 LONGEST_HOSTNAME = 64  # that Linux takes
@@ -31,7 +32,17 @@ def sandbox(pod: Pod) -> SandboxSpec:
             for each in (*spec.init_containers, *spec.containers)
         ),
         dns=dns(pod) if spec.dns_policy == "None" or spec.dns_config is not None else None,
+        ports=[] if spec.host_network else [*_ports(pod)],
     )
+
+
+def _ports(pod: Pod) -> Iterator[Port]:
+    """What its containers have published on the node, sidecars among them."""
+    sidecars = (each for each in pod.spec.init_containers if each.restart_policy == "Always")
+    for container in (*sidecars, *pod.spec.containers):
+        for port in container.ports:
+            if port.host_port:
+                yield Port(port.protocol or "TCP", port.container_port, port.host_port, port.host_ip)
 
 
 def hostname(pod: Pod) -> str:

@@ -12,46 +12,53 @@ from msgspec.structs import replace
 from app.controllers.work import Work
 from app.kinds.meta_condition import Condition, condition, with_condition
 from app.kinds.pod import Pod
-from app.kinds.podgroup import SCHEDULED, PodGroup
+from app.kinds.podgroup import DISRUPTED, SCHEDULED, PodGroup
 from app.plans.plan import Action, Emit, Plan, Update
 from app.plans.scheduling.gangs import Attempt
 from app.registry.binding import bound
 
 
 def bindings(pairs: Sequence[tuple[Pod, str]], now: datetime) -> tuple[Action, ...]:
-    """Pods go to nodes, with an event each."""
-    updates = [Update(bound(pod, node, now), pod) for pod, node in pairs]
-    return (*updates, *(_scheduled(pod, node) for pod, node in pairs))
+    """Pods go to nodes."""
+    return tuple(Update(bound(pod, node, now), pod) for pod, node in pairs)
 
 
-def _scheduled(pod: Pod, node: str) -> Emit:
-    name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-    return Emit("Normal", "Scheduled", f"Successfully assigned {name} to {node}", pod)
+def scheduled(pairs: Iterable[tuple[Pod, str]]) -> tuple[Action, ...]:
+    """The events that say so."""
+    return tuple(Emit("Normal", "Scheduled", _where(pod, node), pod, once=True) for pod, node in pairs)
 
 
-def attempted(attempt: Attempt, now: datetime) -> Iterable[Work]:
+def _where(pod: Pod, node: str) -> str:
+    return f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node}"
+
+
+def attempted(attempt: Attempt, now: datetime, *, with_events: bool) -> Iterable[Work]:
     """Nothing if there is nothing new to say."""
     actions = bindings(attempt.bound, now)
     if attempt.group.object is not None and attempt.group.min_count:
         actions += _said(attempt, attempt.group.object, now)
+    if with_events:
+        actions += scheduled(attempt.bound)
     if actions:
         yield Work(Plan(actions))
 
 
 def _said(attempt: Attempt, group: PodGroup, now: datetime) -> tuple[Action, ...]:
     """The condition follows what was found out. A group that has its places keeps its word: only replacements wait."""
-    old = condition(group.status.conditions, SCHEDULED)
-    if attempt.group.was_scheduled or (
-        old is not None and (old.status == "True") is bool(attempt.bound) and old.message == attempt.why
-    ):
+    known = group.status.conditions
+    old, is_bound = condition(known, SCHEDULED), bool(attempt.bound)
+    if is_bound:  # what has its places anew is not about to lose them
+        known = tuple(each for each in known if each.type != DISRUPTED)
+    is_said = old is not None and (old.status == "True") is is_bound and old.message == attempt.why
+    if attempt.group.was_scheduled or (is_said and known == group.status.conditions):
         return ()
     new = Condition(
         type=SCHEDULED,
-        status="True" if attempt.bound else "False",
+        status="True" if is_bound else "False",
         observed_generation=group.metadata.generation,
         last_transition_time=now,
-        reason="Scheduled" if attempt.bound else "Unschedulable",
+        reason="Scheduled" if is_bound else "Unschedulable",
         message=attempt.why,
     )
-    status = replace(group.status, conditions=with_condition(group.status.conditions, new))
+    status = replace(group.status, conditions=with_condition(known, new))
     return (Update(replace(group, status=status), group),)

@@ -29,6 +29,7 @@ from app.controllers.serviceaccounts import ServiceAccountController
 from app.kinds import KINDS, by_resource
 from app.kinds.event import KIND as EVENTS
 from app.kinds.pod import KIND as PODS
+from app.plans.scheduling import DEFAULT, Settings
 from app.registry.objects import Registry
 from app.registry.terms import Term, begin
 from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, elected
@@ -73,6 +74,7 @@ async def run(
     keep_history: timedelta,
     keeping: Keeping = Keeping(),
     certificate: str = "",
+    scheduling: Settings = DEFAULT,
 ) -> None:
     """Stand for election and act, for ever; returns only when cancelled. `certificate` is the API's authority's, if known."""
     while True:
@@ -81,7 +83,7 @@ async def run(
                 term = await begin(registry, NAME)
                 log.info("elected: acting")
                 mirror = new_mirror()
-                acting = controllers(registry, mirror, node_grace, keeping, certificate)
+                acting = controllers(registry, mirror, node_grace, keeping, certificate, scheduling)
                 await _act(registry, mirror, acting, keep_history, lost, term)
             log.warning("no longer elected: standing by")
         except (Unavailable, OutcomeUnknown, Compacted) as error:  # while it began its term, or read what there is
@@ -129,13 +131,14 @@ def controllers(
     node_grace: timedelta,
     keeping: Keeping = Keeping(),
     certificate: str = "",
+    scheduling: Settings = DEFAULT,
 ) -> list[Controller]:
     publishing = [CertificateController(mirror, registry.store, certificate)] if certificate else []
     return [
         JobController(mirror, registry.admission.turns, registry.features),
         CronJobController(mirror, registry.admission.turns),
         QuotaController(mirror, registry.store, registry.admission.turns),
-        Scheduler(mirror),
+        Scheduler(mirror, scheduling),
         NodeController(mirror, registry.clock, node_grace),
         GarbageController(mirror, registry.store),
         NamespaceController(mirror, registry.store),

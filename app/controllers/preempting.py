@@ -4,19 +4,38 @@
 nobody goes for a pod that has changed, or is gone.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
 from app.controllers.work import Work
 from app.kinds.base import Condition
+from app.kinds.meta_condition import Condition as GroupCondition
+from app.kinds.meta_condition import with_condition as with_group_condition
 from app.kinds.pod import Pod, condition
+from app.kinds.podgroup import DISRUPTED, PodGroup
 from app.plans.plan import Action, Delete, Emit, Plan, Update
+from app.plans.scheduling.gangs import GroupKey
 from app.plans.scheduling.preemption import Verdict
 from app.registry.binding import with_condition
 
+BY_SCHEDULER = "PreemptionByScheduler"  # a reason
 SAY_AGAIN = timedelta(seconds=15)  # how often a pod that stays pending is told a changed reason
+
+
+def all_told(verdicts: Iterable[Verdict], now: datetime) -> Iterator[tuple[Sequence[Verdict], Work]]:
+    """What is new, by what is one write set: a pod, or all of a gang that room is kept for."""
+    gangs: dict[GroupKey, list[Verdict]] = {}
+    for verdict in verdicts:
+        if verdict.gang is not None:
+            gangs.setdefault(verdict.gang, []).append(verdict)
+        elif work := told(verdict, now):
+            yield [verdict], work
+    for some in gangs.values():
+        works = (told(verdict, now) for verdict in some)
+        if actions := tuple(action for work in works if work is not None for action in work.plan.actions):
+            yield some, Work(Plan(actions))
 
 
 def told(verdict: Verdict, now: datetime, pace: timedelta = SAY_AGAIN) -> Work | None:
@@ -32,6 +51,7 @@ def told(verdict: Verdict, now: datetime, pace: timedelta = SAY_AGAIN) -> Work |
         actions.append(Emit("Warning", "FailedScheduling", verdict.why, pod))
     for victim in verdict.victims:
         actions += _preempted(victim, verdict, now)
+    actions += (_disrupted(group, verdict, now) for group in verdict.disrupted)
     return Work(Plan(tuple(actions)))
 
 
@@ -59,19 +79,39 @@ def _waiting(pod: Pod, why: str, now: datetime) -> Pod:
 
 def _preempted(victim: Pod, verdict: Verdict, now: datetime) -> Iterable[Action]:
     """It ends with its own grace, and as a disruption: so a Job's failure policy can tell."""
-    by = f"Preempted by pod {verdict.pod.metadata.uid}"
-    if verdict.node:
-        message = "default-scheduler: preempting to accommodate a higher priority pod"
-        why = f"{by} on node {verdict.node}"
-    else:
-        message = f"default-scheduler: preempting to return quota to namespace {verdict.pod.metadata.namespace}"
-        why = f"{by}: the quota that it used was lent by namespace {verdict.pod.metadata.namespace}"
     target = Condition(
-        type="DisruptionTarget",
-        status="True",
-        reason="PreemptionByScheduler",
-        message=message,
-        last_transition_time=now,
+        type=DISRUPTED, status="True", reason=BY_SCHEDULER, message=_purpose(verdict), last_transition_time=now
     )
     yield Delete(with_condition(victim, target), victim)
-    yield Emit("Normal", "Preempted", why, victim)
+    yield Emit("Normal", "Preempted", _preemptor(verdict, victim), victim)
+
+
+def _disrupted(group: PodGroup, verdict: Verdict, now: datetime) -> Action:
+    """All of its pods go."""
+    target = GroupCondition(
+        type=DISRUPTED,
+        status="True",
+        observed_generation=group.metadata.generation,
+        last_transition_time=now,
+        reason=BY_SCHEDULER,
+        message=_purpose(verdict),
+    )
+    conditions = with_group_condition(group.status.conditions, target)
+    return Update(replace(group, status=replace(group.status, conditions=conditions)), group)
+
+
+def _purpose(verdict: Verdict) -> str:
+    if verdict.gang is not None:
+        return "default-scheduler: preempting to accommodate a higher priority pod group"
+    if verdict.node:
+        return "default-scheduler: preempting to accommodate a higher priority pod"
+    return f"default-scheduler: preempting to return quota to namespace {verdict.pod.metadata.namespace}"
+
+
+def _preemptor(verdict: Verdict, victim: Pod) -> str:
+    if verdict.gang is not None:
+        return f"Preempted by pod group {'/'.join(verdict.gang)} on node {victim.spec.node_name}"
+    by = f"Preempted by pod {verdict.pod.metadata.uid}"
+    if verdict.node:
+        return f"{by} on node {verdict.node}"
+    return f"{by}: the quota that it used was lent by namespace {verdict.pod.metadata.namespace}"

@@ -1,15 +1,16 @@
 """The scheduler: one round places all pending pods whose turn it is; some bindings are one write set, those of a gang all.
 
 `app.plans.scheduling` decides, on a cluster that is kept up to date here as nodes and pods come and go. What a round has
-placed counts from then on, before it is committed: so no two rounds give away the same room.
+placed counts from then on, before it is committed: so no two rounds give away the same room. Few bindings are committed
+with their events. Of many the events follow when all have their places: nobody waits for them.
 """
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import cast
 
-from app.controllers.gang_writes import attempted, bindings
-from app.controllers.preempting import told
+from app.controllers.gang_writes import attempted, bindings, scheduled
+from app.controllers.preempting import all_told
 from app.controllers.queueing import QUEUES, Queueing
 from app.controllers.work import Work
 from app.kinds.base import Object
@@ -25,10 +26,12 @@ from app.kinds.podgroup import KIND as POD_GROUPS
 from app.kinds.podgroup import PodGroup
 from app.plans.plan import Plan
 from app.plans.scheduling import DEFAULT, Cluster, Pending, Settings, Wish, Wishes
+from app.plans.scheduling.budgets import Budgets
 from app.plans.scheduling.fair import Fair
 from app.plans.scheduling.gangs import Groups, Whole
 from app.plans.scheduling.gate import Gate
-from app.plans.scheduling.preemption import Lowest, Search, Verdict
+from app.plans.scheduling.ground import Lowest
+from app.plans.scheduling.preemption import Search, Verdict
 from app.plans.scheduling.queue import Queue
 from app.plans.scheduling.tiers import Tiered, in_tiers
 from app.registry.codec import NAMESPACES
@@ -36,8 +39,10 @@ from app.store import Key, Mirror
 
 TOGETHER = 250  # bindings of one write set
 ROUND = Key("scheduler", "", "round")
+EVENTS = Key("scheduler", "", "events")
 SOON = timedelta(seconds=1)  # until quota that was given in a round can be taken back
 MOST = 5_000  # pods of one round
+UNTOLD = 20_000  # bindings without their events: more do not wait until there is time
 
 
 class Scheduler:
@@ -55,6 +60,8 @@ class Scheduler:
         self._pending: dict[Key, Pending] = {}
         # What the last round did, which may have been refused: UIDs of pods that it placed, and what pods were told.
         self._assumed: set[str] = set()
+        self._silent: set[str] = set()  # of these, those without their events
+        self._untold: list[Pod] = []  # which have been seen since, with their nodes
         self._told: list[Verdict] = []
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
@@ -137,11 +144,19 @@ class Scheduler:
         if not now.spec.node_name:
             return []
         self._assumed.discard(now.metadata.uid)
+        news = self._comes_true(now)
         self._cluster.place(now, now.spec.node_name, self._wish_of(now, waited))
         if before is not None and _looks_the_same(before, now):
-            return []
+            return news
         self._queue.move()
-        return [ROUND] if self._queue.choosy else []
+        return [ROUND, *news] if self._queue.choosy else news
+
+    def _comes_true(self, pod: Pod) -> list[Key]:
+        if pod.metadata.uid not in self._silent:
+            return []
+        self._silent.remove(pod.metadata.uid)
+        self._untold.append(pod)
+        return [EVENTS]
 
     def _no_longer_waits(self, key: Key) -> Pending | None:
         waited = self._pending.pop(key, None)
@@ -169,13 +184,16 @@ class Scheduler:
     def work(self, key: Key, now: datetime) -> Sequence[Work]:
         if key == QUEUES:
             return [*self._queueing.statuses(now)]
+        if key == EVENTS:
+            return self._events(now)
         self._take_back()
         pods = self._queue.turn(now, MOST)
         works: list[Work] = []
         if pods:
             whole = Whole(self._groups)
-            search = Search(self._cluster, self._lowest, self._budgets(), self._is_of_whole)
-            gate = Gate(self._fair, self._groups, whole)
+            budgets = Budgets(self._budgets())
+            search = Search(self._cluster, self._lowest, budgets, self._groups)
+            gate = Gate(self._fair, self._groups, whole, budgets)
             outcome = in_tiers(pods, self._queue.nominated(), self._cluster, search, gate, gate.may)
             outcome.verdicts = self._queueing.worded(outcome.verdicts)
             self._cluster.forget()
@@ -195,18 +213,26 @@ class Scheduler:
         self._queue.settle((pod for pod, _ in outcome.bound), (each.pod for each in outcome.verdicts), now, left)
 
     def _writes(self, outcome: Tiered, whole: Whole, now: datetime) -> list[Work]:
-        works = [work for attempt in whole.attempts for work in attempted(attempt, now)]
+        with_events = len(outcome.bound) <= TOGETHER
+        if not with_events:
+            self._silent.update(pod.metadata.uid for pod, _ in outcome.bound)
+        works = [work for attempt in whole.attempts for work in attempted(attempt, now, with_events=with_events)]
         together = {pod.metadata.uid for attempt in whole.attempts for pod, _ in attempt.bound}
         alone = [each for each in outcome.bound if each[0].metadata.uid not in together] if together else outcome.bound
-        works += [Work(Plan(bindings(alone[n : n + TOGETHER], now))) for n in range(0, len(alone), TOGETHER)]
-        for verdict in outcome.verdicts:
-            if work := told(verdict, now):
-                works.append(work)
-                self._told.append(verdict)
+        parts = (alone[n : n + TOGETHER] for n in range(0, len(alone), TOGETHER))
+        works += [Work(Plan(bindings(part, now) + (scheduled(part) if with_events else ()))) for part in parts]
+        for verdicts, work in all_told(outcome.verdicts, now):
+            works.append(work)
+            self._told += verdicts
         return works
 
-    def _is_of_whole(self, pod: Pod) -> bool:
-        return pod.spec.scheduling_group is not None and self._groups.whole(pod) is not None
+    def _events(self, now: datetime) -> list[Work]:
+        """Of the bindings that were committed without."""
+        if self._queue.has_more and len(self._untold) < UNTOLD:
+            return [Work(Plan(again_at=now + SOON))]
+        emits = scheduled((pod, pod.spec.node_name) for pod in self._untold)
+        self._untold.clear()
+        return [Work(Plan(emits[n : n + TOGETHER])) for n in range(0, len(emits), TOGETHER)]
 
     def _budgets(self) -> list[PodDisruptionBudget]:
         return [cast("PodDisruptionBudget", each) for each in self._mirror.all(BUDGETS.resource)]
@@ -218,6 +244,7 @@ class Scheduler:
             if placed is not None:
                 self._queue.ease(placed.node)
         self._assumed.clear()
+        self._silent.clear()
         for verdict in self._told:
             meta = verdict.pod.metadata
             known = self._pending.get(Key(PODS.resource, meta.namespace, meta.name))

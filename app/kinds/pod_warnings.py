@@ -18,7 +18,6 @@ MOST_WARNINGS = 50  # they travel in headers
 MOST_ITEMS = 100  # of one list that are looked at
 
 _CONTAINER = (
-    "ports[].host_port",
     "env[].value_from.file_key_ref",
     "resources.claims",
     "volume_mounts[].mount_propagation",

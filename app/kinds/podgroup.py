@@ -22,7 +22,8 @@ from app.kinds.pod_group_schema import PodGroupSpec, PodGroupTemplate
 from app.kinds.pod_group_validation import exactly_one, must_be, validate_terms
 from app.kinds.pod_warnings import TEXT
 
-SCHEDULED = "PodGroupScheduled"  # a condition: whether the group has found its places
+# Conditions: whether the group has found its places; whether all of its pods are made to go.
+SCHEDULED, DISRUPTED = "PodGroupScheduled", "DisruptionTarget"
 
 
 class PodGroupResourceClaimStatus(Struct):
@@ -108,7 +109,6 @@ def warnings_of_terms(terms: PodGroupSpec | PodGroupTemplate, path: str) -> list
     """One text for each field that nobody acts on yet."""
     inert = {
         "resourceClaims": terms.resource_claims,
-        "disruptionMode": terms.disruption_mode,
         "priorityClassName": terms.priority_class_name,
         "priority": terms.priority,
     }

@@ -54,13 +54,17 @@ class SetStatus(_Action, frozen=True):
 
 
 class Emit(_Action, frozen=True):
-    """Record an event about an object. `count` stands for that many like it."""
+    """Record an event about an object. `count` stands for that many like it.
+
+    once: it is told once in the object's life, so there is none to count it with.
+    """
 
     type: str  # Normal or Warning
     reason: str
     message: str
     about: Object
     count: int = 1
+    once: bool = False
 
 
 Action = Create | Update | Delete | SetStatus | Emit

@@ -66,7 +66,7 @@ class Draft:
     def take(self, plan: Plan) -> "Draft":
         others: list[Action] = []
         for action in plan.actions:
-            if isinstance(action, Emit):
+            if isinstance(action, Emit) and not action.once:
                 self._tell(event(action, self._component, self._now))
             else:
                 others.append(action)

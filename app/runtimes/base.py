@@ -38,6 +38,15 @@ class Dns:
     options: Sequence[str] = ()
 
 
+class Port(NamedTuple):
+    """A port of a pod that is to be reached at one of the node: at that address of it, or, without one, at any."""
+
+    protocol: str
+    number: int
+    on_node: int
+    address: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class SandboxSpec:
     """A pod's shared surroundings. `annotations` reach the simulated runtime's `jobplane.dev/simulate`.
@@ -46,6 +55,7 @@ class SandboxSpec:
     share_pid: its containers see each other's processes.
     privileged: some container of it is.
     dns:        None leaves it to the runtime.
+    ports:      published where pods have a network of their own.
     """
 
     pod_uid: str
@@ -59,6 +69,7 @@ class SandboxSpec:
     share_pid: bool = False
     privileged: bool = False
     dns: Dns | None = None
+    ports: Sequence[Port] = ()
 
 
 class Sandbox(NamedTuple):

@@ -8,12 +8,13 @@ import asyncio
 import logging
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 from cri_api.v1 import api_pb2 as pb
 
-from app.runtimes import cri_config, cri_images, cri_shims, cri_status, log_files
+from app.runtimes import cri_config, cri_images, cri_networks, cri_shims, cri_status, log_files
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
@@ -24,10 +25,12 @@ from app.runtimes.base import (
     Login,
     RuntimeInfo,
     StartError,
+    Unsupported,
 )
 from app.runtimes.cri_commands import Commands
 from app.runtimes.cri_containers import Containers
 from app.runtimes.cri_engine import TIMEOUT, Engine
+from app.runtimes.cri_outputs import Diversion
 from app.runtimes.cri_sandboxes import Sandboxes
 from app.runtimes.engine import EngineRuntime
 from app.runtimes.engine_config import CONTAINER, NODE
@@ -50,6 +53,9 @@ class CriRuntime(EngineRuntime):
         files = Files(root)
         self._sandboxes = Sandboxes(self._engine, files, node)
         self._containers = Containers(self._engine, files, node, self._sandboxes.fresh)
+        self._diversion = Diversion(self._engine, self._containers.outputs)
+        self._networks: Path | None = None  # where the engine keeps them
+        self._known_networks: set[Path] = set()  # that have been looked at
         super().__init__(files, self._sandboxes, self._containers, Commands(self._engine, self._containers))
 
     async def info(self) -> RuntimeInfo:
@@ -86,13 +92,12 @@ class CriRuntime(EngineRuntime):
         return self._containers.note(spec.key, made.container_id)
 
     async def _begin(self, key: ContainerKey, known: Known) -> None:
-        outputs = self._containers.outputs
         try:
             if key in self._containers.void:
                 raise CutShort
-            places = await outputs.places(known.id)
+            places = await self._diversion.places(known.id)
             self._files.begin(key)
-            with outputs.diverted(key, places):
+            with self._diversion.diverted(key, places):
                 self._containers.follow_log(key)
                 await self._ask_to_start(key, known)
         except CutShort as error:
@@ -125,7 +130,21 @@ class CriRuntime(EngineRuntime):
             known = await self._sandboxes.ids() | await self._containers.ids()
             if lost := await asyncio.to_thread(cri_shims.end_lost, process, path, known):
                 logger.warning("ended %d shims that the container engine had lost track of when it was killed", lost)
+            await self._remove_lost_networks(process)
         return found
+
+    async def _remove_lost_networks(self, process: int) -> None:
+        if self._networks is None:
+            self._networks = cri_networks.folder(await self._engine.config())
+        older = await asyncio.to_thread(cri_networks.older, self._networks, process)
+        unclear = older - self._known_networks
+        if not unclear:
+            return
+        with suppress(Unsupported):  # the engine does not say which it knows, or we may not look into them
+            for path in unclear - await self._sandboxes.networks():
+                if await asyncio.to_thread(cri_networks.remove_unused, path):
+                    logger.warning("removed %s, which the container engine had lost track of when it was killed", path)
+            self._known_networks = older
 
     async def usage(self) -> Sequence[ContainerUsage]:
         wanted = pb.ContainerStatsFilter(label_selector={NODE: self._node})
@@ -151,12 +170,7 @@ class CriRuntime(EngineRuntime):
         await cri_images.remove(self._engine, image_id)
 
     async def _read(self, key: ContainerKey, offset: int, limit: int) -> bytes:
-        data = self._containers.outputs.read(key, offset, limit, over=self._containers.is_over(key))
-        return log_files.read(self._files.log(key), offset, limit) if data is None else data
-
-    def log_taken(self, key: ContainerKey, offset: int) -> None:
-        if not self._containers.outputs.taken(key, offset):
-            super().log_taken(key, offset)
+        return log_files.read(self._files.log(key), offset, limit)
 
     async def close(self) -> None:
         await super().close()

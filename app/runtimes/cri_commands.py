@@ -14,10 +14,10 @@ from cri_api.v1 import api_pb2 as pb
 
 from app.runtimes import engine_config, exec_processes
 from app.runtimes.base import ContainerKey, Session, StartError, Unsupported
-from app.runtimes.cri_attach import DivertedSession
 from app.runtimes.cri_containers import Containers
 from app.runtimes.cri_engine import Engine
 from app.runtimes.cri_streams import StreamSession, connect
+from app.runtimes.engine_attach import DivertedSession
 from app.runtimes.engine_errors import EngineError
 
 KILLED_WITHIN = (0.0, 0.05, 0.1, 0.2, 0.4)  # seconds between looks for a process that is only about to begin

@@ -37,6 +37,15 @@ def sandbox(spec: SandboxSpec, node: str, attempt: int, logs: Path) -> pb.PodSan
         log_directory=str(logs),
         dns_config=pb.DNSConfig(servers=dns.servers, searches=dns.searches, options=dns.options) if dns else None,
         labels={NODE: node, POD: spec.pod_uid},
+        port_mappings=[
+            pb.PortMapping(
+                protocol=pb.Protocol.Value(each.protocol),
+                container_port=each.number,
+                host_port=each.on_node,
+                host_ip=each.address,
+            )
+            for each in spec.ports
+        ],
         linux=pb.LinuxPodSandboxConfig(
             security_context=pb.LinuxSandboxSecurityContext(namespace_options=namespaces, privileged=spec.privileged)
         ),

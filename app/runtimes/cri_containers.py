@@ -9,7 +9,6 @@ from cri_api.v1 import api_pb2 as pb
 from app.runtimes import cri_config, cri_events, cri_status, engine_containers
 from app.runtimes.base import ContainerKey, ContainerStatus
 from app.runtimes.cri_engine import Engine
-from app.runtimes.cri_outputs import Outputs
 from app.runtimes.engine_config import NODE, POD
 from app.runtimes.engine_containers import CHASE, Known, Row
 from app.runtimes.engine_errors import GONE, EngineError, unless_gone
@@ -22,11 +21,9 @@ class Containers(engine_containers.Containers):
     """Those of one node."""
 
     def __init__(self, engine: Engine, files: Files, node: str, whole: set[str]) -> None:
-        super().__init__(whole)
+        super().__init__(files.root, whole)
         self._engine, self._files, self._node = engine, files, node
         self.void: set[ContainerKey] = set()  # those that have to be made anew before they can be started
-        self._logs.close()
-        self._logs = self.outputs = Outputs(engine, files.root, self.logged.add)
 
     async def rows(self, pod_uid: str = "") -> Sequence[Row]:
         labels = {NODE: self._node, POD: pod_uid} if pod_uid else {NODE: self._node}
@@ -79,11 +76,6 @@ class Containers(engine_containers.Containers):
             if status and status.state != "created":
                 return True
         return False
-
-    def is_over(self, key: ContainerKey) -> bool:
-        """As far as is known."""
-        known = self._known.get(key)
-        return bool(known and known.over)
 
     async def remove(self, key: ContainerKey, known: Known) -> None:
         """Raises ConnectionError, EngineError."""

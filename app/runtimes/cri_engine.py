@@ -5,12 +5,15 @@ EngineError with the words that a kubelet would show.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
+from cri_api.v1 import api_pb2 as pb
 from google.protobuf.message import Message
 
 from app.runtimes.cri_line import Line
@@ -35,6 +38,7 @@ _OPTIONS = (
 )
 
 M = TypeVar("M", bound=Message)
+logger = logging.getLogger(__name__)
 
 
 class Engine:
@@ -72,6 +76,16 @@ class Engine:
             raise self._meaning(error) from error
         finally:
             call.cancel()
+
+    async def config(self) -> Mapping[str, Any]:
+        """The engine's configuration, as far as it tells: containerd does. Raises ConnectionError."""
+        try:
+            told = (await self.ask(pb.StatusRequest(verbose=True), pb.StatusResponse)).info.get("config", "{}")
+            found = json.loads(told)
+        except (EngineError, ValueError) as error:
+            logger.info("the container engine does not tell its configuration: %s", error)
+            return {}
+        return found if isinstance(found, dict) else {}
 
     async def close(self) -> None:
         self._holding.cancel()

@@ -65,6 +65,20 @@ class Sandboxes:
         found = await self._engine.ask(pb.ListPodSandboxRequest(), pb.ListPodSandboxResponse)
         return {one.id for one in found.items}
 
+    async def networks(self) -> set[Path]:
+        """Paths of the networks of all sandboxes of the engine."""
+        found = await answers([self._network(id_) for id_ in await self.ids()])
+        return {Path(each) for each in found if each}
+
+    async def _network(self, id_: str) -> str:
+        """Empty for the node's, and of a sandbox that is gone. Raises Unsupported."""
+        try:
+            return _network(await self._status(id_, verbose=True))
+        except EngineError as error:
+            if error.code != GONE:
+                raise
+            return ""
+
     async def of(self, pod_uid: str) -> tuple[str, pb.PodSandboxConfig] | None:
         """A pod's sandbox, its id and what the engine was told for it; perhaps by an earlier agent."""
         if pod_uid not in self._standing:

@@ -14,7 +14,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from app.runtimes import docker_config, docker_images, docker_strays
+from app.runtimes import docker_config, docker_images, docker_starts, docker_strays
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
@@ -30,6 +30,7 @@ from app.runtimes.docker_containers import Containers
 from app.runtimes.docker_engine import Engine
 from app.runtimes.docker_images import Images
 from app.runtimes.docker_logs import Logs
+from app.runtimes.docker_outputs import Diversion
 from app.runtimes.docker_sandboxes import Sandboxes
 from app.runtimes.engine import EngineRuntime
 from app.runtimes.engine_containers import Known, answers
@@ -53,7 +54,8 @@ class DockerRuntime(EngineRuntime):
         files = Files(root)
         self._logs, self._images = Logs(self._engine, files), Images(self._engine)
         self._sandboxes = Sandboxes(self._engine, node)
-        self._containers = Containers(self._engine, files, self._logs, node, self._sandboxes.fresh)
+        self._containers = Containers(self._engine, files, self._logs, node, self._sandboxes)
+        self._diversion = Diversion(self._containers.outputs, self._sandboxes.bundles)
         super().__init__(files, self._sandboxes, self._containers, Commands(self._engine, self._containers))
 
     async def info(self) -> RuntimeInfo:
@@ -83,10 +85,9 @@ class DockerRuntime(EngineRuntime):
             user = ""
             if spec.security.user is None and spec.security.group is not None:
                 user = await self._images.user(spec.image)
-            body = docker_config.container(spec, *sandbox, self._files.message(spec.key), user)
+            log = await self._log(spec, sandbox[0])
+            body = docker_config.container(spec, *sandbox, self._files.message(spec.key), user, log)
             name = docker_config.name(self._node, *spec.key)
-            if await self._engine.is_podman():
-                body["HostConfig"]["LogConfig"] = docker_config.PODMAN_LOG
             made = await self._engine.ask("containers/create", "POST", body, name=name)
         except EngineError as error:
             raise CreateError(error.details) from error
@@ -96,13 +97,49 @@ class DockerRuntime(EngineRuntime):
             raise CreateError(str(error)) from error  # its seccomp profile cannot be read
         return self._containers.note(spec.key, made["Id"])
 
+    async def _log(self, spec: ContainerSpec, sandbox_id: str) -> docker_config.Body:
+        """What the engine is told to do with what the container writes."""
+        podman = await self._engine.is_podman()
+        if await self._diversion.decide(spec.key, sandbox_id, is_possible=not (podman or spec.tty)):
+            return docker_config.NO_LOG
+        return docker_config.PODMAN_LOG if podman else docker_config.LOG
+
     async def _begin(self, key: ContainerKey, known: Known) -> None:
-        try:
-            await self._engine.ask(f"containers/{known.id}/start", "POST")
-        except EngineError:  # perhaps since it had begun when the engine died, and the engine does not know
-            await asyncio.to_thread(docker_strays.kill, known.id)
-            raise
+        if self._files.is_void(key):
+            await self._make_anew(key, known)
+        if self._containers.outputs.is_diverted(key):
+            await self._divert(key, known.id)
+        with self._containers.cut_starts.busy(key):
+            await self._ask_to_start(key, known)
         await self._containers.look(key)
+
+    async def _ask_to_start(self, key: ContainerKey, known: Known) -> None:
+        config = await self._config(known.id)
+        try:
+            self._files.begin(key)
+            await self._engine.ask(f"containers/{known.id}/start", "POST")
+        except ConnectionError:
+            await self._containers.cut_starts.watch(key, known.id, config)
+            raise
+        except EngineError as error:  # perhaps since it had begun when the engine died, and the engine does not know
+            runs = self._sandboxes.bundles.runs(known.id)
+            await asyncio.to_thread(docker_strays.kill, known.id)
+            if runs is False and docker_starts.was_cut_short(error.details):
+                await self._make_anew(key, known)
+            raise
+
+    async def _make_anew(self, key: ContainerKey, known: Known) -> None:
+        """The next time: ConnectionError. It goes."""
+        await self._containers.remove(key, known)
+        raise ConnectionError("the container engine was killed, and what it was starting has to be made anew")
+
+    async def _divert(self, key: ContainerKey, id_: str) -> None:
+        if sandbox := await self._sandboxes.of(key.pod_uid):
+            await self._sandboxes.bundles.find(sandbox[0])
+        self._diversion.divert(key, id_)
+
+    async def _config(self, id_: str) -> Path:
+        return await self._logs.root() / "containers" / id_ / "config.v2.json"
 
     async def _end(self, known: Known, grace: timedelta) -> None:
         seconds = max(0.0, grace.total_seconds())

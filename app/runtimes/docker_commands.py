@@ -10,11 +10,12 @@ from contextlib import suppress
 from typing import Any
 
 from app.runtimes import process_table
-from app.runtimes.base import ContainerKey, StartError, Unsupported
+from app.runtimes.base import ContainerKey, Session, StartError, Unsupported
 from app.runtimes.docker_containers import Containers
 from app.runtimes.docker_engine import Engine
 from app.runtimes.docker_strays import is_of
 from app.runtimes.docker_streams import StreamSession
+from app.runtimes.engine_attach import DivertedSession
 from app.runtimes.engine_containers import CHASE
 from app.runtimes.engine_errors import EngineError
 from app.runtimes.engine_status import MISSING, NOT_EXECUTABLE, NOT_STARTED, start_code
@@ -53,7 +54,7 @@ class Commands:
         session.hang_up = lambda: self._kill(path, known.id)
         return session
 
-    async def attach(self, key: ContainerKey) -> StreamSession:
+    async def attach(self, key: ContainerKey) -> Session:
         known = await self._containers.find(key)
         if known is None:
             raise Unsupported(f'container "{key.name}" is not there')
@@ -67,7 +68,8 @@ class Commands:
         session = StreamSession(*streams, tty=about["Tty"])
         session.resized = lambda width, height: self._resize(path, width, height)
         session.ended_with = lambda _: self._code(key)
-        return session
+        outputs = self._containers.outputs
+        return DivertedSession(session, outputs.folder(key)) if outputs.is_diverted(key) else session
 
     async def _resize(self, path: str, width: int, height: int) -> None:
         """A command that has only just begun may not have its terminal yet."""

@@ -1,11 +1,11 @@
 """What a Docker Engine is told about a pod and a container, from what the agent tells the docker runtime."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.runtimes.base import ContainerKey, ContainerSpec, Limits, SandboxSpec, Security
+from app.runtimes.base import ContainerKey, ContainerSpec, Limits, Port, SandboxSpec, Security
 from app.runtimes.engine_config import CONTAINER, ENDS_FIRST, NODE, PERIOD, POD, STDIN, TTY, quota, shares
 
 PAUSE = "registry.k8s.io/pause:3.10"  # what holds a pod's namespaces, as Kubernetes has it
@@ -30,12 +30,23 @@ def sandbox(spec: SandboxSpec, node: str, attempt: int) -> Body:
         host["Dns"] = [*spec.dns.servers]
         host["DnsSearch"] = [*spec.dns.searches] or ["."]  # else it takes the node's
         host["DnsOptions"] = [*spec.dns.options]
+    if spec.ports:
+        host["PortBindings"] = _bindings(spec.ports)
     return {
         "Image": PAUSE,
         "Hostname": "" if spec.host_network else spec.hostname,
         "Labels": {NODE: node, POD: spec.pod_uid, ATTEMPT: str(attempt), **_shared(spec)},
+        "ExposedPorts": {each: {} for each in host.get("PortBindings", ())},
         "HostConfig": host,
     }
+
+
+def _bindings(ports: Sequence[Port]) -> dict[str, list[Body]]:
+    found: dict[str, list[Body]] = {}
+    for each in ports:
+        at = {"HostIp": each.address, "HostPort": str(each.on_node)}
+        found.setdefault(f"{each.number}/{each.protocol.lower()}", []).append(at)
+    return found
 
 
 def _shared(spec: SandboxSpec) -> dict[str, str]:
@@ -44,7 +55,9 @@ def _shared(spec: SandboxSpec) -> dict[str, str]:
     return {"jobplane.dev/pid": pid, "jobplane.dev/ipc": "host" if spec.host_ipc else ""}
 
 
-def container(spec: ContainerSpec, sandbox_id: str, labels: Mapping[str, str], message: Path, user: str) -> Body:
+def container(
+    spec: ContainerSpec, sandbox_id: str, labels: Mapping[str, str], message: Path, user: str, log: Body
+) -> Body:
     """`labels`: the sandbox's; `message`: the host's file for the termination message; `user`: see `base.Image`."""
     key, pod = spec.key, f"container:{sandbox_id}"
     mounts = [_mount(str(one.source), one.target, one.read_only) for one in spec.mounts]
@@ -55,7 +68,7 @@ def container(spec: ContainerSpec, sandbox_id: str, labels: Mapping[str, str], m
         "PidMode": {"host": "host", "pod": pod}.get(labels.get("jobplane.dev/pid", ""), ""),
         "Mounts": mounts,
         "Devices": [{"PathOnHost": path, "PathInContainer": path, "CgroupPermissions": "rwm"} for path in spec.devices],
-        "LogConfig": LOG,
+        "LogConfig": log,
         **resources(spec.limits),
         **security(spec.security),
     }

@@ -1,7 +1,8 @@
 """The containers at a Docker Engine: how it is asked for them, and for their ends. The docker runtime asks."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -9,20 +10,21 @@ from app.runtimes import docker_config, docker_status, engine_containers
 from app.runtimes.base import ContainerKey, ContainerStatus
 from app.runtimes.docker_engine import Engine, filters
 from app.runtimes.docker_logs import Logs
+from app.runtimes.docker_sandboxes import Sandboxes
+from app.runtimes.docker_starts import CutStarts
 from app.runtimes.engine_config import CONTAINER, NODE, POD
 from app.runtimes.engine_containers import Known, Row
 from app.runtimes.engine_errors import GONE, EngineError, unless_gone
 from app.runtimes.engine_files import Files
 
-LOST_CODE = 255
-MARGIN = timedelta(seconds=2)  # what an engine notes down last may be a moment old when it dies
-
 
 class Containers(engine_containers.Containers):
     """Those of one node."""
 
-    def __init__(self, engine: Engine, files: Files, logs: Logs, node: str, whole: set[str]) -> None:
-        super().__init__(whole)
+    def __init__(self, engine: Engine, files: Files, logs: Logs, node: str, sandboxes: Sandboxes) -> None:
+        super().__init__(files.root, sandboxes.fresh)
+        self._bundles = sandboxes.bundles
+        self.cut_starts = CutStarts(files, self.outputs, sandboxes.bundles)
         self._engine, self._files, self._of_engine, self._node = engine, files, logs, node
         self._told: set[str] = set()  # ids of those whose end was told as it came
         self._lost_at: datetime | None = None  # when the engine was last heard before it went away
@@ -37,8 +39,8 @@ class Containers(engine_containers.Containers):
         """Key and id of each that runs, and the bytes that it has written: outside of volumes, and as its log."""
         found = await self._list(sizes=True)
         return [
-            (docker_config.key(one["Labels"]), one["Id"], one.get("SizeRw", 0) + self._of_engine.size(one["Id"]))
-            for one in found
+            (key, one["Id"], one.get("SizeRw", 0) + self._of_engine.size(one["Id"]) + self.outputs.size(key))
+            for key, one in ((docker_config.key(one["Labels"]), one) for one in found)
         ]
 
     async def _list(self, pod_uid: str = "", *, sizes: bool = False) -> Sequence[Mapping[str, Any]]:
@@ -61,25 +63,24 @@ class Containers(engine_containers.Containers):
             if error.code != GONE:
                 raise
             return None
-        await self._of_engine.find(found)
+        if not self.outputs.is_diverted(key):
+            await self._of_engine.find(found)
         status = docker_status.status_of(key, found, self._files.failure(key), self._files.last_words(key))
-        return docker_status.unknown(status) if self._is_lost(status) else status
+        if status.state == "created" and await self.cut_starts.is_lost(key, found):
+            status = replace(status, state="exited")
+            return docker_status.unknown(status)
+        return docker_status.unknown(status) if self._is_lost(status, found["State"]) else status
 
-    def _is_lost(self, status: ContainerStatus) -> bool:
-        """255 is also what the engine says of what ended while it was away, and could not be asked how."""
-        if (
-            status.exit_code != LOST_CODE
-            or status.reason != "Error"
-            or self._lost_at is None
-            or status.id in self._told
-        ):
+    def _is_lost(self, status: ContainerStatus, state: Mapping[str, Any]) -> bool:
+        if status.exit_code != docker_status.LOST_CODE or status.id in self._told or self._lost_at is None:
             return False
-        began, ended = status.started_at, status.finished_at
-        return bool(began and ended and began <= self._lost_at and ended >= self._lost_at - MARGIN)
+        return status.reason == "Error" and docker_status.may_be_lost(state, self._lost_at)
 
     async def remove(self, key: ContainerKey, known: Known) -> None:
         with unless_gone():
             await self._engine.ask(f"containers/{known.id}", "DELETE", v=1)
+        await self._bundles.remove(known.id)
+        self._files.forget_start(key)
         self.forget(key)
 
     async def ends(self) -> AsyncIterator[str]:
@@ -94,6 +95,8 @@ class Containers(engine_containers.Containers):
         raise ConnectionError("the container engine tells no more events")
 
     def log_path(self, key: ContainerKey) -> Path | None:
+        if self.outputs.is_diverted(key):
+            return self.outputs.folder(key).path / "log"
         known = self._known.get(key)
         return self._of_engine.path(known.id) if known else None
 

@@ -11,6 +11,7 @@ from app.runtimes import docker_config, docker_images, docker_strays
 from app.runtimes.base import CreateError, PullError, Sandbox, SandboxSpec, Unsupported
 from app.runtimes.docker_config import ATTEMPT, PAUSE
 from app.runtimes.docker_engine import Engine, filters
+from app.runtimes.docker_outputs import Bundles
 from app.runtimes.docker_strays import is_of
 from app.runtimes.engine_config import CONTAINER, NODE, POD
 from app.runtimes.engine_errors import GONE, EngineError, unless_gone
@@ -22,7 +23,7 @@ class Sandboxes:
     """Those of one node. What is remembered of them here can all be asked for again."""
 
     def __init__(self, engine: Engine, node: str) -> None:
-        self._engine, self._node = engine, node
+        self._engine, self._node, self.bundles = engine, node, Bundles(engine)
         self._standing: dict[str, tuple[str, Mapping[str, str]]] = {}
         self.fresh: set[str] = set()  # pods of which nothing was there before: whatever they have is known
 
@@ -41,6 +42,7 @@ class Sandboxes:
             made = await self._engine.ask(f"containers/{id_}/json")
         except EngineError as error:
             raise CreateError(f"Failed to create pod sandbox: {error}") from error
+        self.bundles.learn(made)
         if not of_pod:
             self.fresh.add(uid)
         self._standing[uid] = id_, body["Labels"]
@@ -54,7 +56,12 @@ class Sandboxes:
                 raise
             await self._fetch_pause()
             made = await self._engine.ask("containers/create", "POST", body, name=name)
-        await self._engine.ask(f"containers/{made['Id']}/start", "POST")
+        try:
+            await self._engine.ask(f"containers/{made['Id']}/start", "POST")
+        except EngineError:  # such as for a port of the node that somebody has
+            with unless_gone():
+                await self._engine.ask(f"containers/{made['Id']}", "DELETE", force=1, v=1)
+            raise
         return str(made["Id"])
 
     async def _fetch_pause(self) -> None:
@@ -86,6 +93,7 @@ class Sandboxes:
                 await self._engine.ask(f"containers/{one['Id']}", "DELETE", force=1, v=1)
             if one["State"] == "created":
                 await asyncio.to_thread(docker_strays.kill, one["Id"])
+                await self.bundles.remove(one["Id"])
         self._standing.pop(pod_uid, None)
         self.fresh.discard(pod_uid)
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from app.runtimes.base import ContainerKey, ContainerStatus
 from app.runtimes.engine_status import LOST, UNKNOWN, start_code
 
+LOST_CODE = 255  # also what the engine says of what ended while it was away, and could not be asked how
+MARGIN = timedelta(seconds=2)  # what an engine notes down last may be a moment old when it dies
 _NEVER = "0001-01-01"
 _RUNS = ("running", "paused", "restarting")
 
@@ -45,6 +47,12 @@ def status_of(key: ContainerKey, found: Mapping[str, Any], failure: str, last_wo
     )
 
 
+def may_be_lost(state: Mapping[str, Any], lost_at: datetime) -> bool:
+    """Whether a container that ended with LOST_CODE ran when the engine was last heard before it went away."""
+    began, ended = _exact(state.get("StartedAt", "")), _exact(state.get("FinishedAt", ""))
+    return bool(began and ended and began <= lost_at and ended >= lost_at - MARGIN)
+
+
 def unknown(status: ContainerStatus) -> ContainerStatus:
     """The same, but that nobody knows how it ended."""
     return replace(status, exit_code=None, reason=UNKNOWN, message=LOST)
@@ -60,6 +68,11 @@ def _reason(state: Mapping[str, Any]) -> str:
 
 def moment(text: str) -> datetime | None:
     """In whole seconds; None for never."""
+    found = _exact(text)
+    return found.replace(microsecond=0) if found else None
+
+
+def _exact(text: str) -> datetime | None:
     if not text or text.startswith(_NEVER):
         return None
-    return datetime.fromisoformat(text).astimezone(UTC).replace(microsecond=0)
+    return datetime.fromisoformat(text).astimezone(UTC)  # nanoseconds are cut off

@@ -80,7 +80,7 @@ class EngineRuntime(ABC):
 
     @abstractmethod
     async def _read(self, key: ContainerKey, offset: int, limit: int) -> bytes:
-        """Bytes of its log, none if there is no such container. Raises OSError, ValueError, EngineError."""
+        """Bytes of the engine's log, none if there is no such container. Raises OSError, ValueError, EngineError."""
 
     async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
         async with self._one_at_a_time(spec.pod_uid):
@@ -153,7 +153,8 @@ class EngineRuntime(ABC):
 
     async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
         try:
-            return LogChunk(offset, await self._read(key, offset, limit))
+            data = self._known.outputs.read(key, offset, limit, over=self._known.is_over(key))
+            return LogChunk(offset, await self._read(key, offset, limit) if data is None else data)
         except ConnectionError:
             raise
         except (OSError, ValueError, EngineError) as error:
@@ -162,7 +163,7 @@ class EngineRuntime(ABC):
 
     def log_taken(self, key: ContainerKey, offset: int) -> None:
         path = self._known.log_path(key)
-        if path is not None:
+        if not self._known.outputs.taken(key, offset) and path is not None:
             log_files.give_back(path, offset)
 
     async def close(self) -> None:

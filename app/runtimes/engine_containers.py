@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeVar
 
 from app.runtimes.base import ContainerKey, ContainerStatus, Unsupported
 from app.runtimes.engine_errors import EngineError
+from app.runtimes.engine_outputs import Outputs
 from app.runtimes.hints import Hints
-from app.runtimes.log_files import LogFiles
 
 AGAIN = 0.5  # seconds until an engine that went away is asked for events again
 SOON, LATEST = 0.1, 1.0  # seconds between looks at an engine that tells no events, while something ends and else
@@ -76,12 +76,12 @@ class Known:
 
 
 class Containers(ABC):
-    """Those of one node. `whole`: pods of which no container is unknown here."""
+    """Those of one node. `root`: as in engine_files; `whole`: pods of which no container is unknown here."""
 
-    def __init__(self, whole: set[str]) -> None:
+    def __init__(self, root: Path, whole: set[str]) -> None:
         self._whole = whole
         self.events, self.logged = Hints(), Hints()
-        self._logs = LogFiles(self.logged.add)
+        self.outputs = Outputs(root, self.logged.add)
         self._known: dict[ContainerKey, Known] = {}
         self._keys: dict[str, ContainerKey] = {}  # by the engine's id
         self._chases: dict[ContainerKey, asyncio.Task[None]] = {}
@@ -129,6 +129,11 @@ class Containers(ABC):
             return None
         return known.over or self._saw(key, known, status)  # over: somebody else was faster
 
+    def is_over(self, key: ContainerKey) -> bool:
+        """As far as is known."""
+        known = self._known.get(key)
+        return bool(known and known.over)
+
     async def list(self) -> list[ContainerStatus]:
         before = set(self._known)
         found = {row.key: row for row in await self.rows()}
@@ -168,13 +173,13 @@ class Containers(ABC):
     def follow_log(self, key: ContainerKey) -> None:
         path = self.log_path(key)
         if path:
-            self._logs.follow(key, path)
+            self.outputs.follow(key, path)
 
     def forget(self, key: ContainerKey) -> None:
         known = self._known.pop(key, None)
         if known:
             self._keys.pop(known.id, None)
-        self._logs.forget(key)
+        self.outputs.forget(key)
 
     def forget_pod(self, pod_uid: str) -> None:
         for key in [key for key in self._known if key.pod_uid == pod_uid]:
@@ -211,7 +216,7 @@ class Containers(ABC):
     async def close(self) -> None:
         for task in self._chases.values():
             task.cancel()
-        self._logs.close()
+        self.outputs.close()
         self.events.close()
         self.logged.close()
 
@@ -242,7 +247,7 @@ class Containers(ABC):
     def _saw(self, key: ContainerKey, known: Known, status: ContainerStatus) -> ContainerStatus:
         before, known.status = known.status, status
         if known.over:
-            self._logs.forget(key)
+            self.outputs.forget(key)
             self.logged.add(key)
         elif status.state == "running":
             self.follow_log(key)

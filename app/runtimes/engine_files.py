@@ -3,6 +3,7 @@
 .log        what the container writes, if the engine can be told where to note it down
 .message    its termination message, mounted into it
 .begun      is there once the engine was asked to start it
+.void       is there once that came to nothing, and the container has to be made anew
 .exit       its exit code, if it was heard before the engine had noted it down
 .failed     the engine's words if it could not be started
 """
@@ -68,9 +69,21 @@ class Files:
     def has_begun(self, key: ContainerKey) -> bool:
         return self._path(key, "begun").exists()
 
+    def begun_at(self, key: ContainerKey) -> float:
+        """As a file's time; 0 if it has not."""
+        with suppress(OSError):
+            return self._path(key, "begun").stat().st_mtime
+        return 0.0
+
+    def make_void(self, key: ContainerKey) -> None:
+        self._path(key, "void").touch()
+
+    def is_void(self, key: ContainerKey) -> bool:
+        return self._path(key, "void").exists()
+
     def forget_start(self, key: ContainerKey) -> None:
         """It came to nothing, and is made anew."""
-        for kind in ("begun", "failed"):
+        for kind in ("begun", "failed", "void"):
             self._path(key, kind).unlink(missing_ok=True)
 
     def exited(self, key: ContainerKey, code: int) -> None:
@@ -86,6 +99,7 @@ class Files:
         """What one run of a container has left."""
         for path in self.log(key).parent.glob(f"{int(key.attempt)}.*"):
             path.unlink(missing_ok=True)
+        shutil.rmtree(self.log(key).with_suffix(""), ignore_errors=True)  # what was diverted
 
     def remove(self, pod_uid: str) -> None:
         shutil.rmtree(self.pod(pod_uid), ignore_errors=True)

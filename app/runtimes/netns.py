@@ -1,4 +1,4 @@
-"""Connections to ports on a pod's loopback, from outside its network namespace. Runtimes whose pods have one dial so.
+"""Pods' network namespaces, from outside: connections to ports on a pod's loopback, and what else is in there.
 
 A socket belongs for ever to the namespace in which it was made. A thread of its own enters the namespace, makes it,
 and ends: nothing else of the agent ever leaves the node's.
@@ -8,8 +8,11 @@ import asyncio
 import ctypes
 import os
 import socket
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
+from typing import TypeVar
 
 from app.runtimes.base import Unsupported
 
@@ -17,6 +20,8 @@ LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 CONNECTED_WITHIN = 10.0  # seconds
 _CLONE_NEWNET = 0x40000000
 _CHUNK = 64 * 1024
+
+T = TypeVar("T")
 
 
 class StreamPipe:
@@ -66,11 +71,20 @@ async def _made(namespace: str, family: socket.AddressFamily) -> socket.socket:
         made = _socket(family)
     else:
         with ThreadPoolExecutor(max_workers=1) as thread:
-            made = await asyncio.get_running_loop().run_in_executor(thread, _made_inside, namespace, family)
+            inside = partial(_inside, namespace, partial(_socket, family))
+            made = await asyncio.get_running_loop().run_in_executor(thread, inside)
     return made
 
 
-def _made_inside(namespace: str, family: socket.AddressFamily) -> socket.socket:
+def interfaces(namespace: str) -> set[str]:
+    """Names of those that a namespace has; blocks. Raises OSError, Unsupported."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        found = thread.submit(_inside, namespace, socket.if_nameindex).result()
+    return {name for _, name in found}
+
+
+def _inside(namespace: str, call: Callable[[], T]) -> T:
+    """By a thread that ends with it."""
     libc = ctypes.CDLL(None, use_errno=True)
     fd = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
@@ -79,7 +93,7 @@ def _made_inside(namespace: str, family: socket.AddressFamily) -> socket.socket:
             raise Unsupported(f"the agent may not enter the networks of its pods: {os.strerror(number)}")
     finally:
         os.close(fd)
-    return _socket(family)
+    return call()
 
 
 def _socket(family: socket.AddressFamily) -> socket.socket:

@@ -53,11 +53,20 @@ def _migrate(connection: "Connection", revision: str) -> None:
 
 async def _is_current(dsn: str) -> bool:
     """Whether there is nothing to do: then the half second that loading the tools takes is saved at every start."""
-    newest = max(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py"))
     connection = await asyncpg.connect(dsn)
     try:
-        if not await connection.fetchval("select to_regclass('alembic_version') is not null"):
-            return False
-        return bool(await connection.fetchval("select version_num from alembic_version") == newest)
+        return await revision_of(connection) == newest()
     finally:
         await connection.close()
+
+
+def newest() -> str:
+    """The revision that this version needs. Later ones sort behind it."""
+    return max(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py"))
+
+
+async def revision_of(connection: asyncpg.Connection) -> str:
+    """Of a database; empty if it has no tables. It goes up migration by migration."""
+    if not await connection.fetchval("select to_regclass('alembic_version') is not null"):
+        return ""
+    return str(await connection.fetchval("select version_num from alembic_version") or "")

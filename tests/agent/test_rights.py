@@ -2,18 +2,20 @@
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.agent import rights, surroundings
 from app.agent.environment import ConfigError
 from app.agent.hosts import Hosts
 from app.kinds.base import ObjectMeta
-from app.kinds.container import Container, ResourceRequirements
+from app.kinds.container import Container, ContainerPort, ResourceRequirements
 from app.kinds.pod import HostAlias, Pod, PodDNSConfig, PodDNSConfigOption, PodSpec
 from app.kinds.security import Capabilities, PodSecurityContext, SeccompProfile, SecurityContext
 from app.kinds.volume import VolumeMount
-from app.runtimes.base import CreateError, Dns, Limits, RuntimeInfo, Security
+from app.runtimes.base import CreateError, Dns, Limits, Port, RuntimeInfo, Security
 
 ABLE = RuntimeInfo(name="able", version="1", survives_agent=True, images=True, security=True, pod_network=True)
 BARE = RuntimeInfo(name="bare", version="1", survives_agent=True)
@@ -22,8 +24,9 @@ MAIN = Container(name="main", image="i")
 OTHER = os.geteuid() + 1
 
 
-def a_pod(name: str = "web", uid: str = "u-1", **spec: object) -> Pod:
-    return Pod(metadata=ObjectMeta(name=name, namespace="default", uid=uid), spec=PodSpec(containers=(MAIN,), **spec))
+def a_pod(name: str = "web", uid: str = "u-1", **spec: Any) -> Pod:
+    meta = ObjectMeta(name=name, namespace="default", uid=uid)
+    return Pod(metadata=meta, spec=PodSpec(**{"containers": (MAIN,), **spec}))
 
 
 def merged(pod: PodSecurityContext | None, own: SecurityContext | None) -> Security:
@@ -142,6 +145,17 @@ class TestSurroundings:
     def test_a_full_name_that_is_too_long_is_refused(self) -> None:
         with pytest.raises(CreateError, match="is too long"):
             surroundings.sandbox(a_pod(hostname="a" * 60, subdomain="b", set_hostname_as_fqdn=True))
+
+    def test_host_ports_are_published_but_for_pods_on_the_node_s_network(self) -> None:
+        web = Container(ports=(ContainerPort(container_port=80, host_port=8080), ContainerPort(container_port=81)))
+        dns = ContainerPort(container_port=53, host_port=53, host_ip="10.0.0.1", protocol="UDP")
+        sidecar = Container(restart_policy="Always", ports=(dns,))
+        first = Container(ports=(ContainerPort(container_port=1, host_port=1),))
+        pod = a_pod(containers=(web,), init_containers=(first, sidecar))
+
+        assert surroundings.sandbox(pod).ports == [Port("UDP", 53, 53, "10.0.0.1"), Port("TCP", 80, 8080)]
+        shared = replace(pod, spec=replace(pod.spec, host_network=True))
+        assert surroundings.sandbox(shared).ports == []
 
     def test_name_servers_are_the_pods_own(self) -> None:
         config = PodDNSConfig(

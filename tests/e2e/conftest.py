@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import Cluster
-from tests.e2e.kubectl import Kubectl, of_every_version
+from tests.e2e.kubectl import Kubectl, found, of_every_version
+from tests.e2e.parts import Parts
+from tests.e2e.scheduling import Site
 
 HERE = Path(__file__).parent
 
@@ -43,3 +45,29 @@ def kubectls(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iter
     """Every version found, each with a home and a namespace of its own, so that they do not see each other's objects."""
     with of_every_version(cluster, tmp_path_factory) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def unstaffed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
+    """Has no agents: what nodes it has is up to the test, and they are believed to be well."""
+    folder = tmp_path_factory.mktemp("unstaffed") / "data"
+    with Parts(folder, nodes=0, JOBPLANE_NODE_GRACE_SECONDS="86400") as running:
+        yield running
+    assert running.surprises() == ""
+
+
+@pytest.fixture(scope="session")
+def newest_kubectl(unstaffed: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    if not (paths := found()):
+        pytest.skip("no kubectl: none on PATH, and JOBPLANE_KUBECTLS names none")
+    made = Kubectl.at(paths[-1], unstaffed, tmp_path_factory.mktemp("home"))
+    yield made
+    made.api.close()
+
+
+@pytest.fixture
+def site(newest_kubectl: Kubectl, tmp_path: Path) -> Iterator[Site]:
+    """Empty, for one test at a time."""
+    made = Site(newest_kubectl.apart(tmp_path.name.removeprefix("test_").replace("_", "-").lower()))
+    yield made
+    made.clear()

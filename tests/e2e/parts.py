@@ -6,6 +6,8 @@ import secrets
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from app.store.embedded import Postgres
@@ -13,10 +15,13 @@ from tests.e2e.cluster import READY_SECONDS, STOP_SECONDS, Cluster, environment,
 
 
 class Parts(Cluster):
-    """API, controllers and agent without `up`, and the database that they use. `agent`: more of the agent's arguments."""
+    """API, controllers and agent without `up`, and the database that they use. `agent`: more of the agent's arguments.
 
-    def __init__(self, folder: Path, *agent: str, controllers: int = 1, nodes: int = 1) -> None:
-        super().__init__(folder, nodes=nodes)
+    Without nodes there is no agent.
+    """
+
+    def __init__(self, folder: Path, *agent: str, controllers: int = 1, nodes: int = 1, **settings: str) -> None:
+        super().__init__(folder, nodes=nodes, **settings)
         self.postgres = Postgres(folder / "postgres")
         self.dsn = ""
         self._agent, self._controllers = agent, controllers
@@ -27,13 +32,13 @@ class Parts(Cluster):
         self.folder.mkdir()
         for name in ("admin.token", "agent.token"):
             (self.folder / name).write_text(secrets.token_urlsafe())
-        agent = ["--server", self.url, "--token-file", str(self.folder / "agent.token")]
-        agent += ["--ca-file", str(self.folder / "tls" / "ca.crt"), *self._agent]
         self.dsn = self.bring_back()
         self.add("api", "--port", str(self.port), "--migrate")
         for _ in range(self._controllers):
             self.add("controllers")
-        self.add("agent", *agent)
+        if self.nodes:
+            agent = ["--server", self.url, "--token-file", str(self.folder / "agent.token")]
+            self.add("agent", *agent, "--ca-file", str(self.folder / "tls" / "ca.crt"), *self._agent)
         until(self.is_usable, READY_SECONDS, f"ready; see {self.log}")
 
     def has_ended(self) -> bool:
@@ -42,7 +47,7 @@ class Parts(Cluster):
     def add(self, *command: str) -> subprocess.Popen[bytes]:
         """One more process. It ends with this one, as the children of `up` do."""
         variables = {"JOBPLANE_DATABASE_URL": self.dsn, "JOBPLANE_DATA_DIR": str(self.folder)}
-        env = environment(JOBPLANE_PARENT=str(os.getpid()), **variables)
+        env = environment(JOBPLANE_PARENT=str(os.getpid()), **variables, **self._settings)
         with self.log.open("ab") as log:
             part = subprocess.Popen([sys.executable, "-m", "app.cli", *command], stdout=log, stderr=log, env=env)
         self._parts.append(part)
@@ -56,6 +61,20 @@ class Parts(Cluster):
         self._parts.remove(part)
         assert isinstance(part.args, list)
         self.add(*part.args[3:])
+
+    @contextmanager
+    def controlled(self, *options: str) -> Iterator[None]:
+        """By controllers with other options, for a while."""
+        self._exchange("controllers", *options)
+        yield
+        self._exchange("controllers")
+
+    def _exchange(self, *command: str) -> None:
+        for part in [each for each in self._parts if isinstance(each.args, list) and command[0] in each.args]:
+            part.terminate()
+            assert part.wait(STOP_SECONDS) == 0
+            self._parts.remove(part)
+        self.add(*command)
 
     def stop(self) -> None:
         for part in self._parts:

@@ -37,6 +37,13 @@ def pool(kubectl: Kubectl) -> Iterator[list[str]]:
     kubectl("label", "node", *names, "pool-", "rack-")
 
 
+@pytest.fixture
+def urgent(kubectl: Kubectl) -> Iterator[str]:
+    kubectl("create", "priorityclass", "urgent-gang", "--value=1000")
+    yield "urgent-gang"
+    kubectl("delete", "priorityclass", "urgent-gang")
+
+
 def _filling(kubectl: Kubectl, node: str) -> dict[str, Any]:
     """The spec of a pod that needs all of a node."""
     cpu = kubectl.api.get(f"/api/v1/nodes/{node}").json()["status"]["allocatable"]["cpu"]
@@ -97,6 +104,42 @@ def test_suspended_and_resumed_it_finds_its_places_whole_again(kubectl: Kubectl,
 
     kubectl("delete", "job", "other", TIMEOUT)
     kubectl.started("one", 2)
+
+
+def test_for_an_urgent_gang_others_go_and_room_is_kept_for_all_of_it(
+    kubectl: Kubectl, pool: list[str], urgent: str
+) -> None:
+    job = a_job("patient", "", pod=_filling(kubectl, pool[0]) | {"terminationGracePeriodSeconds": 600}, parallelism=3)
+    job["spec"]["template"]["metadata"] = {"annotations": {"jobplane.dev/simulate": "seconds=10000, ignoreTerm=true"}}
+    kubectl.bring_up(job, pods=3)
+    gang = _pair(kubectl, "now", pool[0])
+    gang["spec"]["template"]["spec"]["priorityClassName"] = urgent
+    kubectl.submit(gang)
+
+    names = _waiting(kubectl, "now")
+    kept = until(lambda: _nominated(kubectl, names), SECONDS, "room is kept for both")
+    assert len(set(kept)) == 2
+    assert set(kept) < set(pool)
+    assert _group(kubectl, "now") == ["Gang(2)", "False"]
+    gone = [line for line in rows(kubectl("get", "pods", "-l", "job-name=patient"))[1:] if "Terminating" in line]
+    assert len(gone) == 2
+    shown = words(kubectl("describe", "pod", gone[0][0]))
+    assert "DisruptionTarget True" in shown
+    assert f"Preempted by pod group {kubectl.namespace}/now-" in shown
+
+    kubectl("delete", "pod", gone[0][0], "--grace-period=1", TIMEOUT)
+    assert not any(kubectl.stored("pod", name)["spec"].get("nodeName") for name in names)
+    kubectl("delete", "pod", gone[1][0], "--grace-period=1", TIMEOUT)
+    kubectl.started("now", 2)
+    assert {kubectl.stored("pod", name)["spec"]["nodeName"] for name in names} == set(kept)
+    for line in rows(kubectl("get", "pods", "-l", "job-name=patient"))[1:]:
+        kubectl("delete", "pod", line[0], "--grace-period=1", "--wait=false", "--ignore-not-found")
+
+
+def _nominated(kubectl: Kubectl, names: list[str]) -> list[str]:
+    """The nodes with room kept for them; nothing unless there is one for each."""
+    found = [kubectl.stored("pod", name)["status"].get("nominatedNodeName") for name in names]
+    return found if all(found) else []
 
 
 def test_all_pods_of_a_group_go_to_one_rack(kubectl: Kubectl, pool: list[str]) -> None:

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -66,7 +65,7 @@ async def test_a_job_completes_exactly_once_despite_kills(
     with cluster.client() as client:
         pods = pods_of(client, finished)
         assert is_exact(finished, pods, ledger)
-        assert _were_cut_short([pod for pod in pods if pod["status"]["phase"] == "Failed"])
+        assert [pod["status"] for pod in pods if pod["status"]["phase"] == "Failed"] == []
         assert cluster.containers() == []
         delete(client, finished, GONE_SECONDS)
     until(lambda: not _kept(cluster), GONE_SECONDS, "the agent forgets the pods")
@@ -95,14 +94,6 @@ def _kill_up(cluster: Cluster) -> None:
         GONE_SECONDS,
         f"the children of up end: {old}",
     )
-
-
-def _were_cut_short(pods: list[dict[str, Any]]) -> bool:
-    """An agent that dies in the middle of a start leaves a pod that never ran; of nothing else may a pod fail here."""
-    statuses = [status for pod in pods for status in pod["status"]["containerStatuses"]]
-    messages = [status["state"]["terminated"]["message"] for status in statuses]
-    print(f"failed: {messages}")
-    return set(messages) <= {"the agent ended while it was starting the container, which never ran"}
 
 
 def _kept(cluster: Cluster) -> list[Path]:

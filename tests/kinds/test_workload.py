@@ -189,7 +189,7 @@ def test_fields_that_nothing_acts_on_are_named() -> None:
     kept = "accepted and kept, but this version of Jobplane does not act on it yet"
     group = a_group(disruptionMode="PodGroup", priorityClassName="high")
 
-    assert POD_GROUPS.warnings(group, None) == [f"spec.disruptionMode: {kept}", f"spec.priorityClassName: {kept}"]
+    assert POD_GROUPS.warnings(group, None) == [f"spec.priorityClassName: {kept}"]
     assert POD_GROUPS.warnings(group, group) == WORKLOADS.warnings(a_workload(), None) == []
 
 

@@ -21,19 +21,21 @@ class Dockerd:
         self._folder = folder
         self.endpoint = f"unix://{folder}/docker.sock"
         self._process: subprocess.Popen[bytes] | None = None
-        self._bridge = f"jpdock{os.getpid() % 4096}"
+        number = os.getpid() % 4096
+        self._bridge = f"jpdock{number}"
+        self._subnet = f"10.{128 + number // 64}.{number % 64 * 4}"  # not a containerd's of the same tests
 
     def start(self) -> None:
         if not Path(f"/sys/class/net/{self._bridge}").exists():
             for words in (
                 ["link", "add", self._bridge, "type", "bridge"],
-                ["address", "add", f"{self._below.subnet}.1/22", "dev", self._bridge],
+                ["address", "add", f"{self._subnet}.1/22", "dev", self._bridge],
                 ["link", "set", self._bridge, "up"],
             ):
                 subprocess.run(["ip", *words], check=True)
         self._below.ensure()
         folders = [f"--{name}={self._folder}/docker-{name}" for name in ("data-root", "exec-root", "pidfile")]
-        plain = [f"--{name}=false" for name in ("iptables", "ip6tables", "ip-forward", "ip-masq", "userland-proxy")]
+        plain = [f"--{name}=false" for name in ("iptables", "ip6tables", "ip-forward", "ip-masq")]
         own = ["-H", self.endpoint, f"--containerd={self._folder}/containerd.sock", f"--bridge={self._bridge}"]
         with (self._folder / "docker-log").open("ab") as log:
             command = ["dockerd", "--live-restore", *own, *folders, *plain]
@@ -67,9 +69,10 @@ class Dockerd:
             self("kill", each)
 
     def pods(self) -> list[str]:
-        """Whatever it has of pods: containers, running or not, and their folders."""
-        folders = ("docker-data-root/containers/*", "docker-exec-root/containerd/daemon/*")
+        """Whatever it has of pods: containers, running or not, their folders, and ends of their networks."""
+        folders = ("docker-data-root/containers/*", "docker-exec-root/containerd/*", "docker-exec-root/runtime-*/*/*")
         found = [str(path) for pattern in folders for path in self._folder.glob(pattern)]
+        found += os.listdir(f"/sys/class/net/{self._bridge}/brif")
         return [*self("ps", "-aq").stdout.split(), *found]
 
     def traces(self) -> tuple[list[str], int]:
@@ -94,7 +97,7 @@ class Dockerd:
 
 def dockerd() -> Generator[Dockerd, None, None]:
     """One that has the images of the tests."""
-    needed("dockerd", "docker", "containerd", "ctr", "runc", "ip", BUSYBOX)
+    needed("dockerd", "docker-proxy", "docker", "containerd", "ctr", "runc", "ip", BUSYBOX)
     with tempfile.TemporaryDirectory(prefix="jobplane-docker-", ignore_cleanup_errors=True) as folder:
         engine = Dockerd(Path(folder))
         engine.start()

@@ -45,6 +45,9 @@ state = "{folder}/state"
 """
 
 
+PORTS = {"type": "portmap", "capabilities": {"portMappings": True}}
+
+
 def needed(*programs: str | Path) -> None:
     """Skips the test, or fails it in CI, unless this machine has these programs and we are root."""
     missing = [str(each) for each in programs if not shutil.which(each)]
@@ -83,7 +86,7 @@ class Containerd:
             "ipMasq": False,
             "ipam": addresses,
         }
-        made = {"cniVersion": "0.4.0", "name": self._bridge, "plugins": [bridge]}
+        made = {"cniVersion": "0.4.0", "name": self._bridge, "plugins": [bridge, PORTS]}
         (self.folder / "cni").mkdir()
         (self.folder / "cni" / "10-test.conflist").write_text(json.dumps(made), encoding="utf-8")
 
@@ -184,7 +187,17 @@ class Containerd:
 
 def containerd() -> Generator[Containerd, None, None]:
     """One that has the images of the tests."""
-    needed("containerd", "ctr", "runc", "ip", "iptables", PLUGINS / "bridge", PLUGINS / "loopback", BUSYBOX)
+    needed(
+        "containerd",
+        "ctr",
+        "runc",
+        "ip",
+        "iptables",
+        PLUGINS / "bridge",
+        PLUGINS / "portmap",
+        PLUGINS / "loopback",
+        BUSYBOX,
+    )
     with tempfile.TemporaryDirectory(prefix="jobplane-cri-", ignore_cleanup_errors=True) as folder:
         engine = Containerd(Path(folder))
         engine.start()

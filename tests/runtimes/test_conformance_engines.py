@@ -77,7 +77,7 @@ async def test_an_engine_that_is_away_is_a_connection_error(lab: Lab, engine: En
 
 
 async def test_what_ends_while_the_engine_is_dead_is_told_when_it_is_back(
-    lab: Lab, made: Made, engine: Engine, tmp_path: Path
+    lab: Lab, engine: Engine, tmp_path: Path
 ) -> None:
     go = tmp_path / "go"
     shared = await lab.shared(tmp_path)
@@ -101,8 +101,7 @@ async def test_what_ends_while_the_engine_is_dead_is_told_when_it_is_back(
     (tmp_path / "then").touch()
     assert (await lab.ended(last)).exit_code == 4
     assert raw(await lab.log(last)) == b"done\n"
-    if made.name == "cri":  # what ended without Docker took with it what Docker had not read
-        assert raw(await lab.log(late)) == b"done\n"
+    assert raw(await lab.log(late)) == b"done\n"
 
 
 async def test_a_subscriber_goes_on_after_the_engine_was_away(lab: Lab, engine: Engine) -> None:

@@ -3,13 +3,15 @@
 import asyncio
 import os
 import stat
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from app.runtimes.base import ContainerKey, Dns, Limits, Mount, Security, StartError
+from app.runtimes.base import ContainerKey, Dns, Limits, Mount, Port, Security, StartError
 from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, raw, script
 
 MIB = 1 << 20
@@ -266,6 +268,37 @@ async def test_pods_reach_each_other_by_address(lab: Lab) -> None:
 
     assert await printed(lab, FETCH.format(f"{address}:8080"), a_key("pod-2")) == "hello\n"
     assert {each.pod_uid: each.ip for each in await lab.runtime.sandboxes()}["pod-1"] == address
+
+
+@pytest.mark.needs("pod_network")
+async def test_a_published_port_is_reached_at_the_node(lab: Lab, unused_tcp_port: int) -> None:
+    ports = [Port("TCP", 8080, unused_tcp_port), Port("UDP", 8080, unused_tcp_port, "127.0.0.1")]
+    for pod in ("pod-1", "pod-2"):  # after the first the port is free again
+        await lab.start(script(SERVE.format("8080")), a_key(pod), pod={"ports": ports})
+        assert await _page(unused_tcp_port) == "hello\n"
+        await lab.runtime.remove_sandbox(pod)
+
+
+@pytest.mark.needs("runs_commands")
+@pytest.mark.lacks("pod_network")
+async def test_without_networks_of_their_own_pods_listen_at_the_node(
+    lab: Lab, unused_tcp_port: int, tmp_path: Path
+) -> None:
+    (tmp_path / "index.html").write_text("hello\n")
+    serve = f"exec {sys.executable} -m http.server {unused_tcp_port} --directory {tmp_path}"
+    await lab.start(script(serve), pod={"ports": [Port("TCP", unused_tcp_port, unused_tcp_port)]})
+
+    assert await _page(unused_tcp_port) == "hello\n"
+
+
+async def _page(port: int) -> str:
+    """What is served at a port of the node, once it is."""
+    async with asyncio.timeout(PATIENCE), httpx.AsyncClient(timeout=1, trust_env=False) as client:
+        while True:
+            try:
+                return (await client.get(f"http://127.0.0.1:{port}/")).text
+            except httpx.TransportError:
+                await asyncio.sleep(0.05)
 
 
 @pytest.mark.needs("pod_network")

@@ -4,6 +4,7 @@ import asyncio
 import os
 import signal
 import socket
+import subprocess
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -82,6 +83,31 @@ async def test_a_network_that_was_half_noted_down_is_removed(cri: Lab, container
     await cri.runtime.remove_sandbox("pod-1")
 
     assert not [each for each in containerd.pods() if sandbox[0] in each]
+
+
+async def test_networks_that_the_engine_has_lost_track_of_are_removed(cri: Lab, engine: Containerd) -> None:
+    await cri.sandbox("pod-1")
+    of_pod = Path(await runtime_of(cri)._sandboxes.network("pod-1"))
+    lost, young = of_pod.with_name("cni-lost"), of_pod.with_name("cni-young")
+    made_network(lost)
+    engine.kill()
+    await back(cri, engine)
+    made_network(young)
+    try:
+        await cri.runtime.list()
+        assert [each.exists() for each in (of_pod, lost, young)] == [True, False, True]
+    finally:
+        remove_network(young)
+
+
+def remove_network(path: Path) -> None:
+    subprocess.run(["umount", path], check=True)
+    path.unlink()
+
+
+def made_network(path: Path) -> None:
+    path.touch()
+    subprocess.run(["unshare", f"--net={path}", "true"], check=True)
 
 
 async def test_a_connection_outlives_the_agent_that_is_killed(tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """What is particular to a Docker Engine: its logs on disk, its names of images, and what it is told."""
 
 import asyncio
+import socket
 import struct
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.runtimes import docker_config, docker_images, docker_status, docker_strays, make_runtime
-from app.runtimes.base import ContainerKey, ContainerStatus, Mount, Security
+from app.runtimes.base import ContainerKey, ContainerStatus, CreateError, Mount, Port, Security
 from app.runtimes.docker_logs import LocalLog
 from app.runtimes.docker_streams import StreamSession
 from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, raw, script
@@ -99,6 +101,7 @@ def test_a_large_log_is_read_where_it_was_left(tmp_path: Path) -> None:
 async def apart(docker: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """An agent that does not see Docker's folder."""
     monkeypatch.setattr("app.runtimes.docker_logs.is_seen", lambda _: False)
+    monkeypatch.setattr("app.runtimes.docker_outputs.Bundles.learn", lambda *_: None)
     return docker
 
 
@@ -178,6 +181,24 @@ def test_what_ended_without_anybody_s_knowing_is_unknown() -> None:
     assert (status.exit_code, status.reason) == (None, "ContainerStatusUnknown")
 
 
+LOST_AT = datetime(2026, 1, 1, 0, 0, 10, 300_000, UTC)
+
+
+@pytest.mark.parametrize(
+    ("began", "ended", "expected"),
+    [
+        pytest.param("00:00:10.123456789", "00:00:10.9", True, id="ran when the engine died"),
+        pytest.param("00:00:10.300001001", "00:00:10.9", False, id="began later in the same second"),
+        pytest.param("00:00:01", "00:00:08.299999", False, id="ended well before"),
+        pytest.param("00:00:01", "00:00:08.3", True, id="ended just before, as the engine noted it down"),
+    ],
+)
+def test_an_end_may_be_lost_if_it(began: str, ended: str, *, expected: bool) -> None:
+    state = {"StartedAt": f"2026-01-01T{began}Z", "FinishedAt": f"2026-01-01T{ended}Z"}
+
+    assert docker_status.may_be_lost(state, LOST_AT) is expected
+
+
 async def _run_when_back(lab: Lab, does: Behaviour, key: ContainerKey) -> ContainerStatus:
     async with asyncio.timeout(PATIENCE):
         while True:
@@ -210,6 +231,18 @@ async def test_255_of_what_ended_without_the_engine_is_unknown_and_else_what_it_
     status = await docker.ended(during)
     # Unless the engine tells of it when it is back, and we listen again by then.
     assert (status.exit_code, status.reason) in [(None, "ContainerStatusUnknown"), (255, "Error")]
+
+
+async def test_for_a_port_of_the_node_that_somebody_has_a_pod_waits_and_leaves_nothing(
+    docker: Lab, dockerd: Dockerd
+) -> None:
+    with socket.create_server(("0.0.0.0", 0)) as taken:  # at every address, as a pod would have it
+        ports = [Port("TCP", 80, taken.getsockname()[1])]
+        for _ in range(2):
+            with pytest.raises(CreateError, match="address already in use"):
+                await docker.sandbox(ports=ports)
+    assert dockerd("ps", "-a", "-q").stdout == ""
+    await docker.sandbox(ports=ports)
 
 
 async def test_what_an_engine_does_not_know_to_run_is_killed_with_its_pod(docker: Lab) -> None:

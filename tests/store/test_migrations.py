@@ -105,6 +105,12 @@ async def test_reachable_waits_for_the_tables(empty: str) -> None:
     await reachable(empty, migrated=False)
     assert not waiting.done()
 
+    await migrate(empty, "0001")  # which has tables, but not all of them
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.3):
+            await reachable(empty)
+    assert not waiting.done()
+
     await migrate(empty)
 
     async with asyncio.timeout(10):

@@ -14,6 +14,7 @@ were touched since the last. So a look costs what has changed.
 from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from weakref import WeakValueDictionary
 
 from app.kinds.node import Node
 from app.kinds.pod import Pod
@@ -23,6 +24,7 @@ from app.plans.scheduling.ledger import Ledger
 from app.plans.scheduling.ranking import Ranking
 from app.plans.scheduling.room import Placed, Room
 from app.plans.scheduling.scores import DEFAULT, Settings, image_name
+from app.plans.scheduling.suits import Suits
 from app.plans.scheduling.tally import Choices, Tallies, Tally
 from app.plans.scheduling.wish import Wish
 
@@ -52,6 +54,8 @@ class Cluster:
         self.tallies = Tallies(self._spaces)
         self.ledger: Ledger | None = None
         self._rankings: OrderedDict[object, Ranking] = OrderedDict()
+        self._suits: WeakValueDictionary[object, Suits] = WeakValueDictionary()
+        self.eased_at = 0  # when a node last grew, came, went or changed
         self._trial: Trial | None = None
         self._log: list[str] = []
         self._log_begins = 0
@@ -71,7 +75,7 @@ class Cluster:
         self._count_images(node, 1)
         room = self.rooms[name] = Room(node, size, self._there.setdefault(name, {}))
         self._touch(name)
-        room.shaped_at = room.eased_at = room.touched_at
+        room.shaped_at = room.eased_at = self.eased_at = self.now
         return True
 
     def remove_node(self, name: str) -> bool:
@@ -82,6 +86,7 @@ class Cluster:
         if not self._there[name]:
             del self._there[name]
         self._touch(name)
+        self.eased_at = self.now
         return True
 
     def set_namespace(self, name: str, labels: Mapping[str, str] | None) -> bool:
@@ -161,7 +166,7 @@ class Cluster:
             self._trial.done.append((sign > 0, placed))
         self._touch(placed.node)
         if sign < 0 and (room := self.rooms.get(placed.node)):
-            room.eased_at = room.touched_at
+            room.eased_at = self.eased_at = self.now
 
     def keep_ledger(self, is_needed: bool) -> None:
         """Keep account of what each namespace's pods take up, or do not."""
@@ -222,13 +227,21 @@ class Cluster:
         key = (wish.key, tuple(tally.number for _, tally in concerning), images)
         found = self._rankings.get(key)
         if found is None:
-            found = self._rankings[key] = Ranking(self, pod, wish, concerning, images)
+            suits = self._suits_of(pod, wish, images)
+            found = self._rankings[key] = Ranking(self, pod, wish, concerning, suits)
         else:
             self._rankings.move_to_end(key)
         return found
 
+    def _suits_of(self, pod: Pod, wish: Wish, images: frozenset[str]) -> Suits:
+        found = self._suits.get((wish.where, images))
+        if found is None:
+            found = self._suits[wish.where, images] = Suits(pod, images)
+        return found
+
     def _images_of(self, pod: Pod) -> frozenset[str]:
-        return frozenset(name for each in pod.spec.containers if (name := image_name(each.image)) in self.images)
+        containers = (*pod.spec.init_containers, *pod.spec.containers)
+        return frozenset(name for each in containers if (name := image_name(each.image)) in self.images)
 
     def fits(self, pod: Pod, wish: Wish, node: str) -> tuple[str, ...]:
         """Why the pod may not be put on a node now; nothing if it may."""

@@ -1,10 +1,11 @@
 """Why a pod stays pending, in Kubernetes' words, which people know and programs match on."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.kinds.pod import Pod
+from app.plans.scheduling.filters import CONFLICT
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -32,8 +33,8 @@ class Refusal:
 
 def summed(nodes: int, counted: Mapping[str, int]) -> str:
     """`0/3 nodes are available: ` and how many nodes have which reason."""
-    return f"0/{nodes} nodes are available: {_listed(f'{count} {reason}' for reason, count in counted.items())}."
+    return f"0/{nodes} nodes are available: {', '.join(sorted(map(_counted, counted, counted.values())))}."
 
 
-def _listed(parts: Iterable[str]) -> str:
-    return ", ".join(sorted(parts))
+def _counted(reason: str, count: int) -> str:
+    return reason if reason == CONFLICT else f"{count} {reason}"  # what is wrong with the pod is not counted

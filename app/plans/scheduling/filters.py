@@ -18,6 +18,7 @@ from app.plans.tolerations import is_tolerated
 CORDONED = "node(s) were unschedulable"
 UNSELECTED = "node(s) didn't match Pod's node affinity/selector"
 UNNAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+CONFLICT = "pod affinity terms conflict"  # no node can have all names that a term asks for
 NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
 TOO_MANY = "Too many pods"
 
@@ -34,7 +35,7 @@ def barred(pod: Pod, node: Node) -> str:
     if pod.spec.affinity is not None:
         named = _named(pod)
         if named is not None and node.metadata.name not in named:
-            return UNNAMED
+            return UNNAMED if named else CONFLICT
     if node.spec.unschedulable and not is_tolerated(_CORDON, tolerations):
         return CORDONED
     for taint in node.spec.taints:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from app.kinds.meta_condition import condition
 from app.kinds.pod import Pod, is_terminal
+from app.kinds.pod_group_schema import POD_GROUP
 from app.kinds.podgroup import SCHEDULED, PodGroup
 from app.plans.indexes import COMPLETION_INDEX
 from app.plans.scheduling import packing
@@ -45,6 +46,16 @@ class Group:
         """The label of nodes that must have the same value for all; empty if none must."""
         constraints = self.object.spec.scheduling_constraints if self.object is not None else None
         return constraints.topology[0].key if constraints is not None and constraints.topology else ""
+
+    @property
+    def goes_whole(self) -> bool:
+        """Nobody may have one of its pods go without the others."""
+        return self.object is not None and self.object.spec.disruption_mode == POD_GROUP
+
+    @property
+    def is_kept_room(self) -> bool:
+        """For some of its pods, until others are gone."""
+        return any(pod.status.nominated_node_name for pod, _ in self.waiting.values())
 
     @property
     def was_scheduled(self) -> bool:
@@ -87,6 +98,11 @@ class Groups:
         key = key_of(pod)
         group = self._of(key) if key is not None else None
         return group if group is not None and group.is_whole else None
+
+    def of(self, pod: Pod) -> Group | None:
+        """The group that the pod says it is of."""
+        key = key_of(pod)
+        return self._groups.get(key) if key is not None else None
 
     def _of(self, key: GroupKey) -> Group:
         return self._groups.setdefault(key, Group(key))
@@ -208,7 +224,7 @@ def stretches(pending: Iterable[Pending], groups: Groups) -> Iterator[tuple[Grou
 
 def attempt(group: Group, cluster: Cluster) -> Attempt:
     """Place the pods of a group, and leave them placed, if enough of them fit; else leave all as it was."""
-    pods = sorted(group.waiting.values(), key=lambda each: order_of(*each))
+    pods = in_order(group)
     if group.object is None:
         why = f'waiting for pod\'s pod group "{group.key[1]}" to appear in scheduling queue'
         return _refused(group, pods, _Missing({}, frozenset(), why))
@@ -216,6 +232,8 @@ def attempt(group: Group, cluster: Cluster) -> Attempt:
     if len(pods) < needed:
         why = f"{TOO_FEW}: {there + len(pods)}/{group.min_count} pods of the group are there"
         return _refused(group, pods, _Missing({}, frozenset(), why))
+    if group.is_kept_room and (kept := _where_room_is(group, pods, cluster)) is not None:
+        return kept
     best: tuple[int, Refusal] | None = None
     for place in packing.places(group.topology, pods, needed, group.bound.values(), cluster):
         with cluster.trial() as trial:
@@ -230,6 +248,27 @@ def attempt(group: Group, cluster: Cluster) -> Attempt:
         why = packing.nowhere(group.topology)
         return _refused(group, pods, _Missing({}, frozenset(), why))
     return _refused(group, pods, _explained(group, *best))
+
+
+def in_order(group: Group) -> list[Pending]:
+    """Its pods that wait."""
+    return sorted(group.waiting.values(), key=lambda each: order_of(*each))
+
+
+def _where_room_is(group: Group, pods: Sequence[Pending], cluster: Cluster) -> Attempt | None:
+    """Each on the node that is kept for it; the others elsewhere."""
+    place = packing.kept(group.topology, pods, group.bound.values(), cluster)
+    if place is False:
+        return None
+    with cluster.trial() as trial:
+        bound = packing.put(packing.nominated(pods), cluster)
+        there = {pod.metadata.uid for pod, _ in bound}
+        rest = [each for each in pods if each[0].metadata.uid not in there]
+        outcome = schedule(packing.inside(rest, place), cluster)
+        if len(bound) + len(outcome.bound) < max(group.needed, 1):
+            return None
+        trial.keep()
+        return _given(group, pods, Outcome([*bound, *outcome.bound], outcome.unbound), cluster)
 
 
 def _given(group: Group, pods: Sequence[Pending], outcome: Outcome, cluster: Cluster) -> Attempt:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from app.kinds.owners import controller_of
 from app.kinds.pod import Pod
 from app.plans.scheduling.books import Books, Shortage
+from app.plans.scheduling.budgets import Budgets
 from app.plans.scheduling.cluster import Cluster
 from app.plans.scheduling.explain import Refusal
 from app.plans.scheduling.fair import Asking, Fair
@@ -17,6 +18,7 @@ from app.plans.scheduling.gangs import Group, Groups, Whole, stretches
 from app.plans.scheduling.order import order_of
 from app.plans.scheduling.returns import victims
 from app.plans.scheduling.round import Outcome, Pending
+from app.plans.scheduling.units import Units
 from app.plans.scheduling.wish import Wish
 
 
@@ -45,8 +47,10 @@ class _Party:
 
 
 class Gate:
-    def __init__(self, fair: Fair, groups: Groups, whole: Whole) -> None:
+    def __init__(self, fair: Fair, groups: Groups, whole: Whole, budgets: Budgets | None = None) -> None:
+        """`budgets`: of whoever may be made to go so that quota is returned; whoever learns of it notes that there."""
         self._fair = fair
+        self._budgets = budgets or Budgets()
         self._groups = groups
         self._whole = whole
         self._going: set[str] = set()  # who was chosen to go in this round
@@ -114,7 +118,10 @@ class Gate:
 
     def _refused(self, waiting: Sequence[tuple[_Party, Shortage]]) -> list[tuple[Pod, Refusal]]:
         """The first of a cohort to whom quota is given back has those go who have borrowed it."""
-        going, is_open = victims(self._fair, Books(self._fair), self._going) if waiting else ({}, False)
+        if not waiting:
+            return []
+        units = Units(self._fair.cluster, self._groups)
+        going, is_open = victims(self._fair, Books(self._fair), self._going, units, self._budgets)
         self.is_open |= is_open
         refused: list[tuple[Pod, Refusal]] = []
         for party, shortage in waiting:

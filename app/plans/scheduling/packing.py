@@ -6,6 +6,7 @@ Of the places with room for all, the fullest is tried first, so that large ones 
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
+from typing import Literal
 
 from msgspec.structs import replace
 
@@ -17,6 +18,8 @@ from app.plans.scheduling.wish import Wish, wish
 
 Place = tuple[str, str] | None
 """A label and its value; None is anywhere."""
+Wanted = tuple[Pod, Wish, str]
+"""A pod, and the node that is meant for it."""
 
 
 def places(
@@ -34,6 +37,36 @@ def places(
         return ((label, min(room, key=lambda value: (-room[value], value))),) if room else ()
     total = len(pods)
     return [(label, value) for value in sorted(enough, key=lambda value: (*_rank(room[value], total), value))]
+
+
+def kept(label: str, pods: Iterable[Pending], nodes: Collection[str], cluster: Cluster) -> Place | Literal[False]:
+    """Where room is kept for pods; False if that is not one place, or not theirs, any more."""
+    if not label:
+        return None
+    names = {*nodes, *(pod.status.nominated_node_name for pod, _ in pods)} & cluster.rooms.keys()
+    values = {cluster.rooms[name].node.metadata.labels.get(label, "") for name in names}
+    return (label, values.pop()) if len(values) == 1 and "" not in values else False
+
+
+def nominated(pods: Iterable[Pending]) -> list[Wanted]:
+    """Those that room is kept for."""
+    return [(pod, wish, pod.status.nominated_node_name) for pod, wish in pods if pod.status.nominated_node_name]
+
+
+def put(wanted: Iterable[Wanted], cluster: Cluster) -> list[tuple[Pod, str]]:
+    """Each on its node, as far as it may be there; some may have to wait for others to be near them."""
+    done: list[tuple[Pod, str]] = []
+    left, before = list(wanted), -1
+    while left and len(done) > before:
+        before, still = len(done), []
+        for pod, its, node in left:
+            if node not in cluster.rooms or cluster.fits(pod, its, node):
+                still.append((pod, its, node))
+            else:
+                cluster.place(pod, node, its)
+                done.append((pod, node))
+        left = still
+    return done
 
 
 def _room(label: str, wishes: Collection[Wish], cluster: Cluster) -> Counter[str]:

@@ -1,107 +1,86 @@
 """Which pods of lower priority go, and from where, so that a pod that no node takes has a place: as Kubernetes decides it.
 
-A `Search` serves one round of the scheduler. Alike pods share what it finds out: it looks at all nodes once for a class,
-and again only at those where something has changed. Members of gangs are victims like all others: a gang that loses one
-is its owner's to mend.
+A `Search` serves one round of the scheduler. Of a gang all pods get their places so, or nobody goes for it (`clearing`).
+Members of gangs are victims like all others, unless their group is disrupted only as a whole (`units`).
 """
 
-import heapq
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 
 from app.kinds.pod import Pod
-from app.kinds.poddisruptionbudget import PodDisruptionBudget
+from app.kinds.podgroup import PodGroup
+from app.plans.scheduling.budgets import Budgets
+from app.plans.scheduling.clearing import Clearing, clearing, kept, priority
 from app.plans.scheduling.cluster import Cluster
-from app.plans.scheduling.explain import Refusal, summed
-from app.plans.scheduling.ranking import Ranking
-from app.plans.scheduling.victims import NONE_FOUND, Budgets, Cost, Victims, is_going, priority_of, victims_on
+from app.plans.scheduling.explain import Refusal
+from app.plans.scheduling.gangs import Group, GroupKey, Groups
+from app.plans.scheduling.ground import Ground, Lowest
+from app.plans.scheduling.options import Options
+from app.plans.scheduling.packing import Wanted
+from app.plans.scheduling.units import Units, is_going, priority_of
+from app.plans.scheduling.victims import Victims
 from app.plans.scheduling.wish import Wish
 
-UNHELPFUL = "Preemption is not helpful for scheduling"
 NEVER = "not eligible due to preemptionPolicy=Never."
 GOING = "not eligible due to a terminating pod on the nominated node."
+GANG_GOING = "not eligible due to terminating pods on the nominated nodes."
+GANG_IN_VAIN = "no place for enough pods of the group if those of lower priority went."
 
-LEAST = 100  # nodes where it would be possible, of which the best is taken; or
-PART = 10  # one in so many of those that there are, if that is more
 MOST = 32  # preemptions of one round
+GANG = 8  # preemptions that the search for a gang counts for
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
     """What becomes of a pod that no node takes now: it waits. `node` is kept for it from now on, once the victims are gone.
 
-    `why` is what it is told; nothing if it is not to be told anything.
+    `why` is what it is told; nothing if it is not to be told anything. What is said of the pods of one `gang` is said at
+    once; the first of them has all the victims.
     """
 
     pod: Pod
     why: str
     node: str = ""
     victims: tuple[Pod, ...] = ()
-
-
-class Lowest:
-    """The lowest priority of the pods on each node. It is kept, and follows the cluster."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self._cluster = cluster
-        self._of: dict[str, int] = {}
-        self._seen_at = 0
-
-    def below(self, priority: int) -> list[str]:
-        """The nodes with pods of a lower priority, those with the very lowest first."""
-        then, self._seen_at = self._seen_at, self._cluster.now
-        touched = self._cluster.touched_since(then)
-        if touched is None:
-            self._of.clear()
-        for name in set(self._cluster.rooms if touched is None else touched):
-            self._look_at(name)
-        return [name for _, name in sorted((least, name) for name, least in self._of.items() if least < priority)]
-
-    def _look_at(self, name: str) -> None:
-        room = self._cluster.rooms.get(name)
-        if room is not None and room.pods:
-            self._of[name] = min(priority_of(each.pod) for each in room.pods.values())
-        else:
-            self._of.pop(name, None)
+    disrupted: tuple[PodGroup, ...] = ()  # of which all pods go
+    gang: GroupKey | None = None
 
 
 @dataclass(slots=True)
-class _Class:
-    """Where pods of one class and priority could have others go."""
+class _Gang:
+    """What becomes of a gang."""
 
-    why: str = ""  # not, if nowhere
-    is_choosy: bool = False  # cares about pods on other nodes, too
-    is_used: bool = False
-    changed: list[str] = field(default_factory=list)  # nodes to look at again
-    found: list[tuple[Cost, str, int, Victims]] = field(default_factory=list)  # a heap, with when it was found
+    why: str = ""
+    places: Sequence[Wanted] = ()
+    nodes: dict[str, str] = field(default_factory=dict)  # by UID
+    victims: tuple[Pod, ...] = ()  # until they are told
 
 
 class Search:
     """For one round. What it answers it takes for done: the victims are going, and their room is the pod's."""
 
     def __init__(
-        self,
-        cluster: Cluster,
-        lowest: Lowest,
-        budgets: Iterable[PodDisruptionBudget] = (),
-        is_of_whole: Callable[[Pod], bool] = lambda _: False,
+        self, cluster: Cluster, lowest: Lowest, budgets: Budgets | None = None, groups: Groups | None = None
     ) -> None:
-        """`is_of_whole`: a pod that is placed together with others, or not at all. One place more would not help it."""
-        self.is_of_whole = is_of_whole
         self._cluster = cluster
-        self._lowest = lowest
-        self._given = budgets
-        self._classes: dict[tuple[Ranking, int], _Class] = {}
-        self._going: set[str] = set()
+        self._groups = groups or Groups()
+        self._units = Units(cluster, self._groups)
+        self._ground = Ground(cluster, lowest, budgets or Budgets(), self._units)
+        self._options = Options(self._ground)
+        self._gangs: dict[GroupKey, _Gang] = {}
         self._taken: dict[str, int] = {}  # nodes that were chosen, and the highest priority for which they were
         self._count = 0
         self._texts: dict[tuple[Refusal, str], str] = {}
 
-    @cached_property
-    def _budgets(self) -> Budgets:
-        return Budgets(self._given)  # in most rounds nobody asks
+    def whole(self, pod: Pod) -> Group | None:
+        """The group with which the pod is placed, or not at all: one place more would not help it."""
+        return self._groups.whole(pod) if pod.spec.scheduling_group is not None else None
+
+    def places(self, pod: Pod) -> Sequence[Wanted]:
+        """Where all pods of its gang will be; nothing if that is not known, or there is none."""
+        group = self.whole(pod)
+        known = self._gangs.get(group.key) if group is not None else None
+        return known.places if known is not None else ()
 
     def is_outdone(self, pod: Pod) -> bool:
         """Somebody more important was given the node that was kept for the pod."""
@@ -111,24 +90,29 @@ class Search:
     def of(self, pod: Pod, wish: Wish, refusal: Refusal) -> Verdict | None:
         """None: there were enough preemptions in this round; ask again in the next.
 
-        Whoever gets an answer with a node is expected to hold the room there before the next question.
+        Whoever gets an answer with a node is expected to hold the room there before the next question; of a gang, all
+        of its `places`.
         """
         if refusal.victims is not None:
-            self._going.update(each.metadata.uid for each in refusal.victims)
-            return Verdict(pod, refusal.text(), victims=refusal.victims)
-        if self.is_of_whole(pod):
-            return Verdict(pod, self._text(refusal), pod.status.nominated_node_name)
+            if refusal.victims:
+                self._options.go(Victims(refusal.victims))
+            return Verdict(pod, refusal.text(), "", refusal.victims, self._units.disrupted(refusal.victims))
+        if (group := self.whole(pod)) is not None:
+            return self._of_gang(group, pod, refusal)
         if why := self._ineligible(pod, refusal):
             return Verdict(pod, self._text(refusal, why), pod.status.nominated_node_name)
         if self._count >= MOST:
             return None
-        known = self._class_of(pod, wish, refusal)
-        best = self._best(known, pod, wish)
-        if best is None:
-            return Verdict(pod, self._text(refusal, known.why))
-        node, victims = best
-        self._choose(node, victims, pod, known)
-        return Verdict(pod, self._text(refusal), node, victims.pods)
+        found = self._options.best(pod, wish, lambda: refusal)
+        if isinstance(found, str):
+            return Verdict(pod, self._text(refusal, found))
+        node, victims = found
+        self._count += 1
+        self._take(node, priority_of(pod))
+        return Verdict(pod, self._text(refusal), node, victims.pods, self._units.disrupted(victims.pods))
+
+    def _take(self, node: str, importance: int) -> None:
+        self._taken[node] = max(importance, self._taken.get(node, importance))
 
     def _text(self, refusal: Refusal, preemption: str = "") -> str:
         """Many pods are told the same of many nodes."""
@@ -145,64 +129,42 @@ class Search:
         if room is None or node in refusal.hopeless or self.is_outdone(pod):
             return ""
         there = (each.pod for each in room.pods.values() if priority_of(each.pod) < priority_of(pod))
-        return GOING if any(is_going(each, self._going) for each in there) else ""
+        return GOING if any(is_going(each, self._ground.going) for each in there) else ""
 
-    def _choose(self, node: str, victims: Victims, pod: Pod, known: _Class) -> None:
-        self._count += 1
-        self._going.update(each.metadata.uid for each in victims.pods)
-        self._taken[node] = max(priority_of(pod), self._taken.get(node, priority_of(pod)))
-        known.is_used = True
-        known.changed.append(node)
-        if self._budgets.take(victims.pods):
-            self._classes.clear()
+    # Gangs
 
-    # Looking
+    def _of_gang(self, group: Group, pod: Pod, refusal: Refusal) -> Verdict | None:
+        known = self._gangs.get(group.key)
+        if known is None:
+            known = self._decided(group) if refusal.reasons else _Gang()  # else it was not even tried
+            if known is None:
+                return None
+            self._gangs[group.key] = known
+        victims, known.victims = known.victims, ()
+        node = known.nodes.get(pod.metadata.uid, "")
+        text, disrupted = self._text(refusal, known.why), self._units.disrupted(victims)
+        return Verdict(pod, text, node, victims, disrupted, group.key if known.places else None)
 
-    def _class_of(self, pod: Pod, wish: Wish, refusal: Refusal) -> _Class:
-        key = self._cluster.ranking(pod, wish), priority_of(pod)
-        known = self._classes.get(key)
-        if known is not None and known.is_used and known.is_choosy:
-            known = None
-        if known is not None:
-            for node in known.changed:
-                self._try(known, node, pod, wish)
-            known.changed.clear()
-        if known is None or (known.is_used and not known.found):
-            known = self._classes[key] = self._looked(pod, wish, refusal)
-        return known
+    def _decided(self, group: Group) -> _Gang | None:
+        """None if there were enough preemptions in this round."""
+        ground = self._ground
+        if group.is_kept_room and (known := kept(group, ground)) is not None:
+            return self._given(known, GANG_GOING)
+        if any(pod.spec.preemption_policy == "Never" for pod, _ in group.waiting.values()):
+            return _Gang(NEVER)
+        if not ground.lowest.below(priority(group)):
+            return _Gang()
+        if self._count >= MOST:
+            return None
+        self._count += GANG
+        found = clearing(group, ground)
+        if found is None:
+            return _Gang(GANG_IN_VAIN)
+        self._options.go(found.victims)
+        for _, _, node in found.places:
+            self._take(node, priority(group))
+        return self._given(found)
 
-    def _looked(self, pod: Pod, wish: Wish, refusal: Refusal) -> _Class:
-        hopeless = refusal.hopeless
-        promising = len(refusal.reasons) - len(hopeless)
-        enough = max(LEAST, promising // PART)
-        is_choosy = wish.near or wish.apart or wish.spreads or self._cluster.tallies.concerning(pod)
-        found = _Class(is_choosy=bool(is_choosy))
-        counted: Counter[str] = Counter()
-        looked_at = 0
-        for node in self._lowest.below(priority_of(pod)):
-            if node in hopeless:
-                continue
-            if len(found.found) >= enough and not found.found[0][-1].violations:
-                break
-            looked_at += 1
-            counted.update(self._try(found, node, pod, wish))
-        counted += Counter({UNHELPFUL: len(hopeless), NONE_FOUND: promising - looked_at})
-        found.why = summed(len(refusal.reasons), counted)
-        return found
-
-    def _try(self, known: _Class, node: str, pod: Pod, wish: Wish) -> tuple[str, ...]:
-        """Why it would not help if pods went from this node; nothing if it would."""
-        is_plain = not known.is_choosy and not wish.ports
-        victims = victims_on(node, pod, wish, self._cluster, self._budgets, self._going, is_plain=is_plain)
-        if not isinstance(victims, Victims):
-            return victims
-        heapq.heappush(known.found, (victims.cost, node, self._cluster.rooms[node].touched_at, victims))
-        return ()
-
-    def _best(self, known: _Class, pod: Pod, wish: Wish) -> tuple[str, Victims] | None:
-        while known.found:
-            _, node, touched_at, victims = heapq.heappop(known.found)
-            if self._cluster.rooms[node].touched_at == touched_at:
-                return node, victims
-            self._try(known, node, pod, wish)
-        return None
+    def _given(self, found: Clearing, why: str = "") -> _Gang:
+        nodes = {pod.metadata.uid: node for pod, _, node in found.places}
+        return _Gang(why, found.places, nodes, found.victims.pods)

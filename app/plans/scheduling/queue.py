@@ -49,6 +49,7 @@ _Block = tuple[Order, list[str]]
 class _Lot:
     """Pods for which a look at one says what a look at all would say; or, with a group, pods to be placed together."""
 
+    key: Hashable
     wish: Wish
     group: Group | None
     fresh: list[_Entry] = field(default_factory=list)  # to be looked at, in order, by UID
@@ -74,15 +75,15 @@ class Queue:
         self._cluster = cluster
         self._groups = groups
         self._fair = fair or Fair(cluster)
-        self._pods: dict[str, tuple[Pending, Order, Hashable]] = {}  # by UID, with the lot's key
+        self._pods: dict[str, tuple[Pending, Order, _Lot]] = {}  # by UID
         self._lots: dict[Hashable, _Lot] = {}
         self._eased: list[str | None] = []  # nodes with more room, or None for all of them
         self._eased_begins = 0
         self._moves = 0
         self._looks_at_labels = False
         self._nominated: set[str] = set()  # who has room kept for them
-        self._turn: dict[Hashable, bool] = {}  # the lots of this turn: whether they were woken
-        self._cut: set[Hashable] = set()  # those of which there was more to look at than the turn took
+        self._turn: dict[_Lot, bool] = {}  # the lots of this turn: whether they were woken
+        self._cut: set[_Lot] = set()  # those of which there was more to look at than the turn took
         self.choosy = 0  # pods that it may help when others come to nodes
         self.has_more = False  # after a turn: not all had theirs
 
@@ -99,17 +100,17 @@ class Queue:
         key = group.key if group is not None else self._key(pod, wish)
         lot = self._lots.get(key)
         if lot is None:
-            lot = self._lots[key] = _Lot(wish, group, eased_at=self._now, moved_at=self._moves)
+            lot = self._lots[key] = _Lot(key, wish, group, eased_at=self._now, moved_at=self._moves)
         order = order_of(pod, wish)
         insort(lot.fresh, (order, uid))
-        self._pods[uid] = (pod, wish), order, key
+        self._pods[uid] = (pod, wish), order, lot
         self.choosy += is_choosy(wish)
         self._note_nomination(pod)
 
     def renew(self, pod: Pod) -> None:
         """A pod that waits has changed in a way that does not matter to where it may go."""
-        (_, wish), order, key = self._pods[pod.metadata.uid]
-        self._pods[pod.metadata.uid] = (pod, wish), order, key
+        (_, wish), order, lot = self._pods[pod.metadata.uid]
+        self._pods[pod.metadata.uid] = (pod, wish), order, lot
         self._note_nomination(pod)
 
     def _note_nomination(self, pod: Pod) -> None:
@@ -133,12 +134,11 @@ class Queue:
         if known is None:
             return
         self._nominated.discard(uid)
-        (_, wish), order, key = known
+        (_, wish), order, lot = known
         self.choosy -= is_choosy(wish)
-        lot = self._lots[key]
         _drop(lot.fresh, (order, uid)) or _drop(lot.vain, (order, uid))
         if not lot.fresh and not lot.vain:
-            del self._lots[key]
+            del self._lots[lot.key]
 
     def again(self, pods: Iterable[Pending]) -> None:
         """Their group is not what it was: they may be of another lot."""
@@ -178,51 +178,61 @@ class Queue:
         """Those to be looked at now, in order; a gang as a whole. `settle` is told what came of it."""
         self._mind_labels()
         self._turn = {}
-        own_room = {self._pods[uid][2] for uid in self._nominated}
+        own_room = self._own_room()
         foremost = self._foremost()
         found: list[Iterator[_Block]] = []
-        offered: dict[Hashable, int] = {}
-        for key, lot in self._lots.items():
+        offered: dict[_Lot, int] = {}
+        for lot in self._lots.values():
             self._flush(lot, now)
             is_woken = self._is_woken(lot) and (
                 lot.ready_at is None
                 or lot.ready_at <= now
-                or key in own_room
+                or lot in own_room
                 or self._first_in_line(lot) is not None
-                or (key in foremost and self._fits(lot))
+                or (lot in foremost and self._fits(lot))
             )
             if is_woken or (lot.fresh and not self._gathers_until(lot, now)):
-                self._turn[key] = is_woken
-                blocks = self._blocks(lot, is_woken, most)
-                offered[key] = sum(len(uids) for _, uids in blocks)
+                self._turn[lot] = is_woken
+                blocks = self._blocks(lot, most, own_room.get(lot, ()) if is_woken else None)
+                offered[lot] = sum(len(uids) for _, uids in blocks)
                 found.append(iter(blocks))
         taken = self._in_order(self._by_share(found) if self._fair.is_active else found, most)
         counted = Counter(self._pods[pod.metadata.uid][2] for pod, _ in taken)
-        self._turn = {key: was_woken for key, was_woken in self._turn.items() if counted[key]}
-        self._cut = {key for key in self._turn if counted[key] < offered[key]}
+        self._turn = {lot: was_woken for lot, was_woken in self._turn.items() if counted[lot]}
+        self._cut = {lot for lot in self._turn if counted[lot] < offered[lot]}
         return taken
 
-    def _foremost(self) -> set[Hashable]:
+    def _foremost(self) -> set[_Lot]:
         """The first in line, but for gangs: of them it cannot be told at a glance whether they fit."""
-        lines = ((lot.first, key) for key, lot in self._lots.items() if lot.group is None)
-        return {key for _, key in nsmallest(FOREMOST, lines, key=_head)}
+        lines = ((lot.first, lot) for lot in self._lots.values() if lot.group is None)
+        return {lot for _, lot in nsmallest(FOREMOST, lines, key=_head)}
 
     def _fits(self, lot: _Lot) -> bool:
         """Costs no more than what has changed, other than to say why it does not."""
         (pod, wish), _, _ = self._pods[lot.vain[0][1]]
         return self._cluster.ranking(pod, wish).best() is not None
 
-    def _blocks(self, lot: _Lot, is_woken: bool, most: int) -> list[_Block]:
-        """What there is to look at of a lot."""
+    def _own_room(self) -> Mapping[_Lot, list[_Entry]]:
+        """Whom room is kept for."""
+        found: defaultdict[_Lot, list[_Entry]] = defaultdict(list)
+        for uid in self._nominated:
+            _, order, lot = self._pods[uid]
+            found[lot].append((order, uid))
+        return found
+
+    def _blocks(self, lot: _Lot, most: int, own_room: Iterable[_Entry] | None = None) -> list[_Block]:
+        """What there is to look at of a lot; if it was woken, also of those that were looked at in vain."""
         if lot.group is not None:
             return [(lot.first, [uid for _, uid in sorted((*lot.fresh, *lot.vain))])]
         firsts = lot.fresh[: most + 1]  # one too many, to know that there is more
-        if not is_woken:
-            return [(order, [uid]) for order, uid in firsts]
-        seconds = {*lot.vain[: self._worth_a_look(lot, most)]}
-        known = ((self._pods[uid], uid) for uid in self._nominated)
-        seconds.update((order, uid) for (_, order, key), uid in known if self._lots[key] is lot)
-        return [(order, [uid]) for order, uid in sorted(seconds.union(firsts))[: most + 1]]
+        if own_room is not None:
+            firsts = sorted((*firsts, *self._seconds(lot, most, own_room)))[: most + 1]
+        return [(order, [uid]) for order, uid in firsts]
+
+    def _seconds(self, lot: _Lot, most: int, own_room: Iterable[_Entry]) -> list[_Entry]:
+        """Of those that were looked at in vain, the first, and those that room is kept for."""
+        count = self._worth_a_look(lot, most)
+        return lot.vain[:count] + [entry for entry in own_room if _is_in(lot.vain, entry, count)]
 
     def _by_share(self, found: Iterable[Iterator[_Block]]) -> list[Iterator[_Block]]:
         """Between namespaces, among equals in priority: as if each that is taken got its place."""
@@ -294,13 +304,21 @@ class Queue:
         names = set(self._eased[start:]) if start >= 0 else {None}
         if lot.is_choosy or None in names:
             return most
-        rooms = (self._cluster.rooms.get(name) for name in names if name is not None)
-        count = 1 + sum(slots(room, lot.wish) for room in rooms if room is not None)
+        count = 1 + self._slots(lot.wish, names, min(most, len(lot.vain)))
         first = self._first_in_line(lot)
         if first is not None:  # quota that was given back is good for any node
             space = self._pods[lot.vain[first][1]][0][0].metadata.namespace
             count = max(count, first + 1 + self._fair.slots(space, lot.wish.needs))
         return min(most, count)
+
+    def _slots(self, wish: Wish, names: Iterable[str | None], enough: int) -> int:
+        """On these nodes; more than enough need not be counted."""
+        count = 0
+        for room in map(self._cluster.rooms.get, filter(None, names)):
+            if count >= enough:
+                break
+            count += slots(room, wish) if room is not None else 0
+        return count
 
     def _first_in_line(self, lot: _Lot) -> int | None:
         """The first that was refused for want of quota, not of a node: for quota nobody backs off."""
@@ -313,10 +331,10 @@ class Queue:
         lucky = self._move(bound, vain=False)
         self._move(vain, vain=True)
         self.has_more |= bool(self._move(undecided, vain=False))
-        for key, was_woken in self._turn.items():
-            if key in lucky and key in self._cut:
+        for lot, was_woken in self._turn.items():
+            if lot in lucky and lot in self._cut:
                 continue  # there may be room for those, too, whose turn did not come
-            self._settle_lot(self._lots[key], now, was_woken, key in lucky)
+            self._settle_lot(lot, now, was_woken, lot in lucky)
         self._turn = {}
 
     def _settle_lot(self, lot: _Lot, now: datetime, was_woken: bool, is_lucky: bool) -> None:
@@ -326,18 +344,17 @@ class Queue:
         lot.attempts = 0 if is_lucky else lot.attempts + was_woken
         lot.ready_at = now + min(BACK_OFF[0] * 2 ** min(lot.attempts - 1, 10), BACK_OFF[1]) if lot.attempts else None
 
-    def _move(self, pods: Iterable[Pod], *, vain: bool) -> set[Hashable]:
-        """To those that were looked at in vain, or to those that are to be looked at; the keys of their lots."""
-        of: defaultdict[Hashable, set[_Entry]] = defaultdict(set)
+    def _move(self, pods: Iterable[Pod], *, vain: bool) -> set[_Lot]:
+        """To those that were looked at in vain, or to those that are to be looked at; their lots."""
+        of: defaultdict[_Lot, dict[str, Order]] = defaultdict(dict)
         for pod in pods:
-            _, order, key = self._pods[pod.metadata.uid]
-            of[key].add((order, pod.metadata.uid))
-        for key, entries in of.items():
-            lot = self._lots[key]
+            _, order, lot = self._pods[pod.metadata.uid]
+            of[lot][pod.metadata.uid] = order
+        for lot, orders in of.items():
             if vain:
-                lot.fresh, lot.vain = _moved(entries, lot.fresh, lot.vain)
+                lot.fresh, lot.vain = _moved(orders, lot.fresh, lot.vain)
             else:
-                lot.vain, lot.fresh = _moved(entries, lot.vain, lot.fresh)
+                lot.vain, lot.fresh = _moved(orders, lot.vain, lot.fresh)
         return set(of)
 
     def again_at(self, now: datetime) -> datetime | None:
@@ -357,19 +374,26 @@ def is_choosy(wish: Wish) -> bool:
     return bool(wish.near or wish.spreads)
 
 
-def _head(line: tuple[Order, Hashable]) -> Order:
+def _head(line: tuple[Order, _Lot]) -> Order:
     return line[0]
 
 
-def _moved(entries: set[_Entry], left: list[_Entry], joined: list[_Entry]) -> tuple[list[_Entry], list[_Entry]]:
+def _moved(orders: Mapping[str, Order], left: list[_Entry], joined: list[_Entry]) -> tuple[list[_Entry], list[_Entry]]:
     """From one list to the other, as far as they are in it."""
-    if len(entries) < _FEW:
-        for entry in entries:
-            if _drop(left, entry):
-                insort(joined, entry)
+    if not left:
         return left, joined
-    moving = [each for each in left if each in entries]
-    return [each for each in left if each not in entries], sorted((*joined, *moving))
+    if len(orders) < _FEW:
+        for uid, order in orders.items():
+            if _drop(left, (order, uid)):
+                insort(joined, (order, uid))
+        return left, joined
+    moving = [each for each in left if each[1] in orders]
+    return [each for each in left if each[1] not in orders], sorted((*joined, *moving))
+
+
+def _is_in(entries: list[_Entry], entry: _Entry, start: int = 0) -> bool:
+    at = bisect_left(entries, entry, start)
+    return at < len(entries) and entries[at] == entry
 
 
 def _drop(entries: list[_Entry], entry: _Entry) -> bool:

@@ -16,6 +16,7 @@ from app.plans.scheduling.explain import Refusal
 from app.plans.scheduling.room import Room
 from app.plans.scheduling.rules import Place, Rules, Values
 from app.plans.scheduling.spread import NO_PLACE
+from app.plans.scheduling.suits import Suits
 from app.plans.scheduling.tally import Bond, Tally
 from app.plans.scheduling.wish import Wish
 
@@ -48,12 +49,11 @@ class Ranking:
         pod: Pod,
         wish: Wish,
         concerning: Collection[tuple[Bond, Tally]],
-        images: frozenset[str],
+        suits: Suits,
     ) -> None:
         self.wish = wish
         self._cluster = cluster
-        self._pod = pod
-        self._images = images
+        self._suits = suits
         self._needs = tuple(wish.needs.items())
         self._ports = wish.ports
         self._likes_load = cluster.settings.likes_load
@@ -61,8 +61,6 @@ class Ranking:
         self._is_plain = not self._rules
         # What has only got fuller has got worse: that is found out when it comes up.
         self._is_lazy = self._is_plain and not self._likes_load
-        self._barred: dict[str, str] = {}
-        self._fixed: dict[str, float] = {}  # points that load does not change, of nodes that are not barred
         self._groups: dict[Values, _Group] = {}
         self._of_place: defaultdict[Place, dict[Values, _Group]] = defaultdict(dict)
         self._best: list[tuple[float, str, int, _Group]] = []
@@ -101,7 +99,7 @@ class Ranking:
 
     def _reasons(self, name: str) -> tuple[str, ...]:
         room = self._cluster.rooms[name]
-        if why := self._barred.get(name):
+        if why := self._suits.barred.get(name):
             return (why,)
         if self.wish.ports and filters.are_taken(self.wish.ports, room.ports):
             return (filters.NO_PORTS,)
@@ -118,7 +116,7 @@ class Ranking:
     def _is_hopeless(self, name: str) -> bool:
         """It would not do either if there were no pods on it, or fewer."""
         room = self._cluster.rooms[name]
-        if name in self._barred or filters.lacking(room.size, self.wish.needs):
+        if name in self._suits.barred or filters.lacking(room.size, self.wish.needs):
             return True
         return not self._is_plain and self._groups[self._rules.values(room.node)].refusal in _HOPELESS
 
@@ -126,7 +124,7 @@ class Ranking:
 
     def _catch_up(self) -> None:
         then, self._seen_at = self._seen_at, self._cluster.now
-        if then == self._seen_at:
+        if then == self._seen_at or (self._is_lazy and self._cluster.eased_at <= then):
             return
         touched = self._cluster.touched_since(then)
         if touched is None:
@@ -142,9 +140,10 @@ class Ranking:
 
     def _look_at_all(self) -> None:
         self._seen_at = self._cluster.now
-        for known in (self._barred, self._fixed, self._groups, self._of_place, self._dirty):
+        for known in (self._groups, self._of_place, self._dirty):
             known.clear()
         self._best.clear()
+        self._suits.keep(self._cluster.rooms)
         self._rules.forget()
         if self._is_plain:
             self._groups[()] = _Group(())
@@ -156,8 +155,10 @@ class Ranking:
     def _look_at(self, name: str, then: int) -> None:
         room = self._cluster.rooms.get(name)
         if room is None or room.shaped_at > then:
-            self._forget(name)
+            if not self._is_plain:
+                self._note(self._rules.drop(name))
             if room is None:
+                self._suits.forget(name)
                 return
             self._learn(name, room)
         else:
@@ -165,15 +166,12 @@ class Ranking:
                 self._note(self._rules.update(name))
             if room.eased_at <= then and not self._likes_load:
                 return
-        if name in self._fixed:
+        if name in self._suits.points:
             self._push(name, room)
 
     def _learn(self, name: str, room: Room) -> None:
         """A node is new, or not what it was."""
-        if why := filters.barred(self._pod, room.node):
-            self._barred[name] = why
-        else:
-            self._fixed[name] = scores.of_node(self._pod, room.node, self._images)
+        self._suits.learn(name, room)
         if self._is_plain:
             return
         self._note(self._rules.learn(room.node))
@@ -182,12 +180,6 @@ class Ranking:
             group = self._groups[values] = self._dirty[values] = _Group(values)
             for place in zip(self._rules.keys, values, strict=True):
                 self._of_place[place][values] = group
-
-    def _forget(self, name: str) -> None:
-        self._barred.pop(name, None)
-        self._fixed.pop(name, None)
-        if not self._is_plain:
-            self._note(self._rules.drop(name))
 
     def _note(self, places: Iterable[Place]) -> None:
         """These have changed."""
@@ -200,7 +192,7 @@ class Ranking:
         if points is None:
             return
         heapq.heappush(group.heap, (points, name, room.touched_at))
-        if len(group.heap) > _SPARE + 2 * len(self._fixed):
+        if len(group.heap) > _SPARE + 2 * len(self._suits.points):
             self._tidy(group)
         if not self._is_plain:
             self._dirty[group.values] = group
@@ -213,7 +205,7 @@ class Ranking:
                 return None
         if self._ports and filters.are_taken(self._ports, room.ports):
             return None
-        return -self._fixed[name] - scores.of_room(room, self.wish, likes_load=self._likes_load)
+        return -self._suits.points[name] - scores.of_room(room, self.wish, likes_load=self._likes_load)
 
     def _tidy(self, group: _Group) -> None:
         """One entry for each node."""
@@ -221,7 +213,7 @@ class Ranking:
         group.heap = []
         for name in names:
             room = self._cluster.rooms.get(name)
-            if room is not None and name in self._fixed and self._is_in(group, room):
+            if room is not None and name in self._suits.points and self._is_in(group, room):
                 points = self._points(name, room)
                 if points is not None:
                     group.heap.append((points, name, room.touched_at))
@@ -237,7 +229,7 @@ class Ranking:
             top = heap[0]
             _, name, touched_at = top
             room = rooms.get(name)
-            if room is None or name not in self._fixed or not self._is_in(group, room):
+            if room is None or name not in self._suits.points or not self._is_in(group, room):
                 heapq.heappop(heap)
                 continue
             if room.touched_at == touched_at:

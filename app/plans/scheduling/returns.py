@@ -1,4 +1,7 @@
-"""Who goes so that borrowed quota comes back to its owners: no more than needed, the least important and youngest first."""
+"""Who goes so that borrowed quota comes back to its owners: no more than needed, the least important and youngest first.
+
+Disruption budgets are weighed: those whom theirs does not let go, go only if the others are not enough.
+"""
 
 import math
 from collections.abc import Collection, Iterable, Iterator
@@ -6,9 +9,11 @@ from collections.abc import Collection, Iterable, Iterator
 from app.kinds.pod import Pod
 from app.kinds.pod_resources import Amounts
 from app.plans.scheduling.books import Books
+from app.plans.scheduling.budgets import Budgets
 from app.plans.scheduling.fair import Fair
 from app.plans.scheduling.room import Placed
-from app.plans.scheduling.victims import priority_of
+from app.plans.scheduling.units import Unit, Units, priority_of
+from app.plans.scheduling.victims import total
 
 
 class _Cohort:
@@ -45,6 +50,10 @@ class _Cohort:
     def is_short(self) -> bool:
         return any(count > 0 for count in self.missing.values())
 
+    def take_all(self, unit: Unit, sign: int = 1) -> None:
+        for each in unit.here:
+            self.take(each, sign)
+
     def take(self, placed: Placed, sign: int = 1) -> None:
         """It gives back what it uses."""
         namespace = placed.pod.metadata.namespace
@@ -55,9 +64,9 @@ class _Cohort:
                 if resource in self.missing:
                     self.missing[resource] -= sign * count
 
-    def helps(self, placed: Placed) -> bool:
+    def helps(self, unit: Unit) -> bool:
         """It uses what is borrowed, and missing."""
-        namespace, needs = placed.pod.metadata.namespace, placed.wish.needs
+        namespace, needs = unit.pods[0].metadata.namespace, total(unit.here)
         terms, used = self._of[namespace], self._used[namespace]
         return any(
             needs.get(resource) and resource in terms.nominal and used.get(resource, 0) > terms.nominal[resource]
@@ -65,22 +74,37 @@ class _Cohort:
             if count > 0
         )
 
-    def victims(self) -> Iterator[Pod]:
-        taken: list[Placed] = []
-        for each in sorted(self.there, key=_least):
+    def victims(self, units: Units, budgets: Budgets) -> Iterator[Pod]:
+        taken: list[Unit] = []
+        spared = self._take_from(units.of(sorted(self.there, key=_least)), taken, budgets.copy())
+        self._take_from(spared, taken)
+        for each in reversed(taken):  # the more important stay if the others are enough
+            self.take_all(each, -1)
+            if self.is_short:
+                self.take_all(each)
+                yield from each.pods
+
+    def _take_from(self, units: Iterable[Unit], taken: list[Unit], allowed: Budgets | None = None) -> list[Unit]:
+        """As many as are needed, if their budgets allow it; the others come back."""
+        spared: list[Unit] = []
+        for each in units:
             if not self.is_short:
                 break
-            if self.helps(each):
-                self.take(each)
-                taken.append(each)
-        for each in reversed(taken):  # the more important stay if the others are enough
-            self.take(each, -1)
-            if self.is_short:
-                self.take(each)
-                yield each.pod
+            if not self.helps(each):
+                continue
+            if allowed is not None and not allowed.allow(each.pods):
+                spared.append(each)
+                continue
+            if allowed is not None:
+                allowed.take(each.pods)
+            self.take_all(each)
+            taken.append(each)
+        return spared
 
 
-def victims(fair: Fair, books: Books, going: Collection[str]) -> tuple[dict[str, tuple[Pod, ...]], bool]:
+def victims(
+    fair: Fair, books: Books, going: Collection[str], units: Units, budgets: Budgets
+) -> tuple[dict[str, tuple[Pod, ...]], bool]:
     """By the cohort that they give back to; and whether there may be more, of those who were placed in this round.
 
     `going`: UIDs of those who go although it does not show.
@@ -89,7 +113,7 @@ def victims(fair: Fair, books: Books, going: Collection[str]) -> tuple[dict[str,
     is_open = False
     for name in _cohorts(fair):
         cohort = _Cohort(name, fair, books, going)
-        if pods := tuple(cohort.victims()):
+        if pods := tuple(cohort.victims(units, budgets)):
             found[name] = pods
         is_open |= cohort.is_short and cohort.has_news
     return found, is_open

@@ -69,7 +69,7 @@ def _of_affinity(pod: Pod, node: Node) -> float:
     """The part, by weight, of the wishes that come true."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     wishes = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
-    total = sum(each.weight for each in wishes)
+    total = sum(each.weight for each in wishes) if wishes else 0
     if not total:
         return 0.0
     return 100 * sum(each.weight for each in wishes if each.preference and selects_term(each.preference, node)) / total

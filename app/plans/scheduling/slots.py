@@ -2,18 +2,19 @@
 
 from collections.abc import Iterable
 
+from app.kinds.pod_resources import Amounts
 from app.plans.scheduling import filters
 from app.plans.scheduling.room import Room
 from app.plans.scheduling.wish import Wish
 
 
-def slots(room: Room, wish: Wish) -> int:
-    """By what is left; of pods that take a port of the node, one."""
-    free = room.free
-    least = min(max(0, free.get(name, 0)) // count for name, count in wish.needs.items())
+def slots(room: Room, wish: Wish, free: Amounts | None = None) -> int:
+    """By what is left, or would be; of pods that take a port of the node, one."""
+    left = room.free if free is None else free
+    least = min(max(0, left.get(name, 0)) // count for name, count in wish.needs.items())
     return min(1, least) if wish.ports else least
 
 
-def most_slots(room: Room, wishes: Iterable[Wish]) -> int:
+def most_slots(room: Room, wishes: Iterable[Wish], free: Amounts | None = None) -> int:
     """For pods of several classes: no more of them than this."""
-    return max((slots(room, each) for each in wishes if not filters.barred(each.pod, room.node)), default=0)
+    return max((slots(room, each, free) for each in wishes if not filters.barred(each.pod, room.node)), default=0)

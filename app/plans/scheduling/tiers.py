@@ -5,7 +5,7 @@ lower priority, not against more important ones: as in Kubernetes.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
@@ -14,9 +14,10 @@ from msgspec.structs import replace as changed
 from app.kinds.pod import Pod
 from app.plans.scheduling.cluster import Cluster
 from app.plans.scheduling.explain import Refusal
+from app.plans.scheduling.packing import Wanted
 from app.plans.scheduling.preemption import Search, Verdict
 from app.plans.scheduling.round import Outcome, Pending, schedule
-from app.plans.scheduling.victims import priority_of
+from app.plans.scheduling.units import priority_of
 from app.plans.scheduling.wish import Wish
 
 Place = Callable[[Iterable[Pending], Cluster], Outcome]
@@ -76,20 +77,24 @@ class _Round:
         self._may = may
         self._result = result
         self._to_hold = sorted(nominated, key=_downwards, reverse=True)  # the last is the next
+        self._own_room = {_party(pod, search) for pod, _ in nominated}
         self._held: set[str] = set()
 
     def take(self, tier: Sequence[Pending]) -> None:
         """Those that room is kept for come first, and go where it is if they can."""
         self._hold_down_to(tier[0])
-        firsts = [each for each in tier if self._has_own_room(each[0])]
-        for each in firsts:
-            self._settle([each], self._first)
-        rest = [each for each in tier if not self._has_own_room(each[0])] if firsts else tier
+        if not self._own_room:
+            self._settle(tier, self._place)
+            return
+        firsts: dict[Hashable, list[Pending]] = {}
+        rest: list[Pending] = []
+        for each in tier:
+            party = _party(each[0], self._search)
+            (firsts.setdefault(party, []) if party in self._own_room else rest).append(each)
+        for some in firsts.values():
+            self._settle(some, self._place if self._search.whole(some[0][0]) else self._first)
         if rest:
             self._settle(rest, self._place)
-
-    def _has_own_room(self, pod: Pod) -> bool:
-        return bool(pod.status.nominated_node_name) and not self._search.is_of_whole(pod)
 
     def _first(self, pending: Iterable[Pending], cluster: Cluster) -> Outcome:
         ((pod, wish),) = pending
@@ -102,8 +107,9 @@ class _Round:
         return Outcome([(pod, node)], [])
 
     def _settle(self, some: Sequence[Pending], place: Place) -> None:
-        for pod, _ in some:
-            self._let_go(pod.metadata.uid)
+        for pod, _ in some if self._held else ():
+            if not self._search.places(pod):  # those were given to its gang in this round
+                self._let_go(pod.metadata.uid)
         outcome = place(some, self._cluster)
         self._result.bound += outcome.bound
         self._result.unbound += outcome.unbound
@@ -114,7 +120,7 @@ class _Round:
             if verdict is not None:
                 self._result.verdicts.append(verdict)
             if node := pod.status.nominated_node_name if verdict is None else verdict.node:
-                self._hold(pod, node, wish)
+                self._hold_all(self._search.places(pod) or [(pod, wish, node)])
 
     # Room that is kept
 
@@ -124,8 +130,14 @@ class _Round:
             if not self._search.is_outdone(pod):
                 self._hold(pod, pod.status.nominated_node_name, wish)
 
+    def _hold_all(self, wanted: Sequence[Wanted]) -> None:
+        for pod, wish, node in wanted if wanted[0][0].metadata.uid not in self._held else ():
+            self._hold(pod, node, wish)
+
     def _hold(self, pod: Pod, node: str, wish: Wish) -> None:
         """It is not there yet: who wants to be near it, or as far from it as others are, does not see it."""
+        if pod.metadata.uid in self._cluster.placed:
+            return  # with the more important of its gang
         unseen = changed(pod, metadata=changed(pod.metadata, labels={}))
         self._cluster.place(unseen, node, _quiet(wish))
         self._held.add(pod.metadata.uid)
@@ -138,6 +150,12 @@ class _Round:
     def end(self) -> None:
         for uid in list(self._held):
             self._let_go(uid)
+
+
+def _party(pod: Pod, search: Search) -> Hashable:
+    """Its gang, or the pod itself."""
+    group = search.whole(pod)
+    return pod.metadata.uid if group is None else group.key
 
 
 def _quiet(wish: Wish) -> Wish:

@@ -4,172 +4,131 @@ Pods that are going anyway count as gone: nobody goes in their place.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from app.kinds.pod import Pod
-from app.kinds.poddisruptionbudget import PodDisruptionBudget
-from app.kinds.selectors import Selector, from_label_selector
+from app.kinds.pod_resources import Amounts
 from app.plans.scheduling import filters
 from app.plans.scheduling.cluster import Cluster
+from app.plans.scheduling.ground import Ground
 from app.plans.scheduling.room import Placed, Room
+from app.plans.scheduling.units import Unit, began, importance, priority_of
 from app.plans.scheduling.wish import Wish
 
 NONE_FOUND = "No preemption victims found for incoming pod"
 _EACH = 2**31  # makes every priority count as more than nothing
 
-Cost = tuple[int, float, int, int, float]
-"""What is worse is more: budgets violated, the highest priority, the sum of all, their number, how long the highest ran."""
-
-
-def priority_of(pod: Pod) -> int:
-    return pod.spec.priority or 0
-
-
-def importance(pod: Pod) -> tuple[int, float, str]:
-    """For sorting, the most important first: by priority, then the longest running."""
-    return -priority_of(pod), _began(pod), pod.metadata.uid
-
-
-def _began(pod: Pod) -> float:
-    return pod.status.start_time.timestamp() if pod.status.start_time else math.inf
+Cost = tuple[int, float, int, int, int, float]
+"""What is worse is more: budgets violated, the highest priority, gangs that lose members, the sum of all priorities, how many
+they are, how long the highest ran."""
 
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The most important first. `violations`: how many of them no disruption budget allows to go."""
+    """The most important first. `violations`: how many no disruption budget allows to go; `gangs`: of how many they are."""
 
     pods: tuple[Pod, ...]
-    violations: int
+    violations: int = 0
+    gangs: int = 0
 
     @property
     def cost(self) -> Cost:
         if not self.pods:
-            return 0, -math.inf, 0, 0, -math.inf
+            return 0, -math.inf, 0, 0, 0, -math.inf
         highest = priority_of(self.pods[0])
         # Those that began last have the least to lose; the first of a node's most important ones stands for it.
         return (
             self.violations,
             highest,
+            self.gangs,
             sum(priority_of(pod) + _EACH for pod in self.pods),
             len(self.pods),
-            -min(_began(pod) for pod in self.pods if priority_of(pod) == highest),
+            -min(began(pod) for pod in self.pods if priority_of(pod) == highest),
         )
 
 
-class Budgets:
-    """How many pods the disruption budgets still allow to go. They are weighed, not obeyed, as in Kubernetes."""
-
-    def __init__(self, budgets: Iterable[PodDisruptionBudget] = ()) -> None:
-        self._of: dict[str, list[tuple[PodDisruptionBudget, Selector]]] = {}
-        self._allowed: dict[str, int] = {}  # by the budget's UID
-        for each in budgets:
-            self._of.setdefault(each.metadata.namespace, []).append((each, from_label_selector(each.spec.selector)))
-            self._allowed[each.metadata.uid] = each.status.disruptions_allowed
-
-    def _about(self, pod: Pod) -> Iterable[str]:
-        """What was evicted already has been taken from a budget then."""
-        meta = pod.metadata
-        return (
-            budget.metadata.uid
-            for budget, selector in self._of.get(meta.namespace, ())
-            if selector.matches(meta.labels) and meta.name not in budget.status.disrupted_pods
-        )
-
-    def violating(self, pods: Iterable[Pod]) -> frozenset[str]:
-        """The UIDs of those that may not go, if all go in this order."""
-        if not self._of:
-            return frozenset()
-        left, found = dict(self._allowed), set()
-        for pod in pods:
-            for uid in self._about(pod):
-                left[uid] -= 1
-                if left[uid] < 0:
-                    found.add(pod.metadata.uid)
-        return frozenset(found)
-
-    def take(self, pods: Iterable[Pod]) -> bool:
-        """They go. True if that leaves less for others."""
-        taken = [uid for pod in pods for uid in self._about(pod)]
-        for uid in taken:
-            self._allowed[uid] -= 1
-        return bool(taken)
-
-
-def victims_on(
-    node: str,
-    pod: Pod,
-    wish: Wish,
-    cluster: Cluster,
-    budgets: Budgets,
-    going: Collection[str],
-    *,
-    is_plain: bool = False,
-) -> Victims | tuple[str, ...]:
-    """Who has to go; or why it would not do if all did that may. `going`: UIDs of those who go although it does not show.
+def victims_on(node: str, pod: Pod, wish: Wish, ground: Ground, *, is_plain: bool = False) -> Victims | tuple[str, ...]:
+    """Who has to go; or why it would not do if all did that may.
 
     `is_plain`: nothing matters but how much room there is, which is quicker to work out than to try.
     """
+    cluster = ground.cluster
     room = cluster.rooms[node]
-    lower = [each for each in room.pods.values() if priority_of(each.pod) < priority_of(pod)]
+    lower = ground.units.below(priority_of(pod), room.pods.values())
     if not lower:
         return (NONE_FOUND,)
-    free = _without(room, lower)
+    free = without(room, lower)
     if short := filters.lacking(free, wish.needs):
         return tuple(map(filters.insufficient, short))
-    there = sorted((each for each in lower if not is_going(each.pod, going)), key=_importance)
+    there = ground.units.of(lower, ground.going)
     if is_plain:
-        return _fewest(there, budgets, lambda each: _has_room(each.wish, free, wish))
+        return _fewest(there, ground, lambda unit: _has_room(unit, free, wish))
     with cluster.trial():
         for each in lower:
             cluster.unplace(each.pod.metadata.uid)
         if why := cluster.fits(pod, wish, node):
             return why
-        return _fewest(there, budgets, lambda each: _may_stay(each, cluster, pod, wish))
+        return _fewest(there, ground, lambda unit: _may_stay(unit, cluster, pod, wish))
 
 
-def _has_room(one: Wish, free: dict[str, int], wanted: Wish) -> bool:
+def _has_room(unit: Unit, free: dict[str, int], wanted: Wish) -> bool:
     """Beside the wanted one; if so it takes its part."""
-    needs = wanted.needs
-    if any(free.get(name, 0) - count < needs[name] for name, count in one.needs.items() if name in needs):
+    needs = total(unit.here)
+    if any(free.get(name, 0) - count < wanted.needs[name] for name, count in needs.items() if name in wanted.needs):
         return False
-    for name, count in one.needs.items():
+    for name, count in needs.items():
         free[name] = free.get(name, 0) - count
     return True
 
 
-def _may_stay(one: Placed, cluster: Cluster, pod: Pod, wish: Wish) -> bool:
-    cluster.place(one.pod, one.node, one.wish)
-    if not cluster.fits(pod, wish, one.node):
+def _may_stay(unit: Unit, cluster: Cluster, pod: Pod, wish: Wish) -> bool:
+    for one in unit.here:
+        cluster.place(one.pod, one.node, one.wish)
+    if not cluster.fits(pod, wish, unit.here[0].node):
         return True
-    cluster.unplace(one.pod.metadata.uid)
+    for one in unit.here:
+        cluster.unplace(one.pod.metadata.uid)
     return False
 
 
-def is_going(pod: Pod, going: Collection[str]) -> bool:
-    """A pod that is on no node yet was only put there to hold its room."""
-    meta = pod.metadata
-    return meta.deletion_timestamp is not None or meta.uid in going or not pod.spec.node_name
+def total(placed: Iterable[Placed]) -> Amounts:
+    """What they take up."""
+    needs: Amounts = {}
+    for each in placed:
+        for name, count in each.wish.needs.items():
+            needs[name] = needs.get(name, 0) + count
+    return needs
 
 
-def _importance(placed: Placed) -> tuple[int, float, str]:
-    return importance(placed.pod)
-
-
-def _without(room: Room, lower: Iterable[Placed]) -> dict[str, int]:
+def without(room: Room, lower: Iterable[Placed]) -> Amounts:
     """What would be left without these: a quick look, before all of it is tried."""
     free = dict(room.free)
-    for each in lower:
-        for name, count in each.wish.needs.items():
-            free[name] = free.get(name, 0) + count
+    for name, count in total(lower).items():
+        free[name] = free.get(name, 0) + count
     return free
 
 
-def _fewest(lower: list[Placed], budgets: Budgets, may_stay: Callable[[Placed], bool]) -> Victims:
-    """Let back whoever can stay: first those whose budget would be violated, and of each the most important."""
-    violating = budgets.violating(each.pod for each in lower)
-    if violating:
-        lower = sorted(lower, key=lambda one: one.pod.metadata.uid not in violating)
-    gone = [each.pod for each in lower if not may_stay(each)]
-    violations = sum(one.metadata.uid in violating for one in gone)
-    return Victims(tuple(sorted(gone, key=importance)), violations)
+def _fewest(lower: list[Unit], ground: Ground, may_stay: Callable[[Unit], bool]) -> Victims:
+    """Let back whoever can stay."""
+    mercy = Mercy(lower, ground)
+    return mercy.victims(unit for unit in mercy.order if not may_stay(unit))
+
+
+class Mercy:
+    """The order in which they are let back: first those whose budget would be violated, and of each the most important."""
+
+    def __init__(self, lower: list[Unit], ground: Ground) -> None:
+        self._units = ground.units
+        units = sorted(lower, key=self._units.rank)
+        self._violating = ground.budgets.violating(pod for unit in units for pod in unit.pods)
+        self.order = sorted(units, key=self._may_go) if self._violating else units
+
+    def _may_go(self, unit: Unit) -> bool:
+        return not any(pod.metadata.uid in self._violating for pod in unit.pods)
+
+    def victims(self, gone: Iterable[Unit]) -> Victims:
+        """What it means that these do not come back."""
+        pods = tuple(sorted((pod for unit in gone for pod in unit.pods), key=importance))
+        violations = sum(pod.metadata.uid in self._violating for pod in pods) if self._violating else 0
+        return Victims(pods, violations, self._units.gangs(pods))

@@ -45,9 +45,13 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wish:
-    """What the pods of one class have in common. `key` is equal for pods that can be treated alike."""
+    """What the pods of one class have in common. `key` is equal for pods that can be treated alike.
+
+    where: equal for pods that the same nodes suit, if there is room.
+    """
 
     key: bytes
+    where: bytes
     pod: Pod  # any of them, for what filters look at
     needs: Amounts  # more than nothing of each; one of `pods`
     cpu: int  # what it counts for where nodes are compared
@@ -128,6 +132,7 @@ def wish(pod: Pod) -> Wish:
         about_pods = (near, apart, likes, spreads, itself)
     return Wish(
         key=_encode((needs, ports, spec.node_selector, spec.tolerations, about_nodes, about_pods)),
+        where=_encode((spec.node_selector, spec.tolerations, about_nodes)),
         pod=pod,
         needs=needs,
         cpu=needs.get("cpu", _SOME_CPU),

@@ -24,15 +24,17 @@ from app.plans.scheduling.gangs import Attempt, Group, Groups, attempt
 from tests.plans.scheduling.cluster import a_cluster, a_pod
 
 
-def a_group(name: str = "g", least: int = 0, topology: str = "", scheduled: str = "") -> PodGroup:
-    """With `least`, a gang; `scheduled` is what its condition says."""
+def a_group(
+    name: str = "g", least: int = 0, topology: str = "", scheduled: str = "", mode: str | None = None
+) -> PodGroup:
+    """With `least`, a gang; `scheduled` is what its condition says, `mode` how it is disrupted."""
     gang = GangSchedulingPolicy(min_count=least)
     policy = PodGroupSchedulingPolicy(gang=gang) if least else PodGroupSchedulingPolicy(basic=BasicSchedulingPolicy())
     near = PodGroupSchedulingConstraints(topology=(TopologyConstraint(key=topology),)) if topology else None
     conditions = (Condition(type=SCHEDULED, status=scheduled, reason="Scheduled"),) if scheduled else ()
     return PodGroup(
         metadata=ObjectMeta(name=name, namespace="default", uid=f"uid-of-{name}", generation=1),
-        spec=PodGroupSpec(scheduling_policy=policy, scheduling_constraints=near),
+        spec=PodGroupSpec(scheduling_policy=policy, scheduling_constraints=near, disruption_mode=mode),
         status=PodGroupStatus(conditions=conditions),
     )
 

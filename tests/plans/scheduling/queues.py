@@ -9,15 +9,19 @@ from msgspec.structs import replace
 
 from app.kinds.base import ObjectMeta
 from app.kinds.localqueue import LocalQueue, LocalQueuePreemption, LocalQueueSpec, prepare
+from app.kinds.meta_condition import Condition
 from app.kinds.node import Node
 from app.kinds.pod import Pod
-from app.kinds.podgroup import PodGroup
+from app.kinds.poddisruptionbudget import PodDisruptionBudget
+from app.kinds.podgroup import SCHEDULED, PodGroup
 from app.plans.scheduling import Cluster, Wishes
+from app.plans.scheduling.budgets import Budgets
 from app.plans.scheduling.fair import Fair
-from app.plans.scheduling.gangs import Groups, Whole
+from app.plans.scheduling.gangs import Attempt, Groups, Whole
 from app.plans.scheduling.gate import Gate
+from app.plans.scheduling.ground import Lowest
 from app.plans.scheduling.line import places, told
-from app.plans.scheduling.preemption import Lowest, Search
+from app.plans.scheduling.preemption import Search
 from app.plans.scheduling.queue import Queue
 from app.plans.scheduling.tiers import Tiered, in_tiers
 from tests.plans.scheduling.cluster import a_cluster, a_node, a_pod
@@ -47,6 +51,7 @@ class Town:
         self.lowest = Lowest(self.cluster)
         self.now = NOW
         self.going: dict[str, Pod] = {}
+        self.budgets: list[PodDisruptionBudget] = []
         self.why: dict[str, str] = {}
         self._born = 0
         for namespace, queue in queues.items():
@@ -59,10 +64,17 @@ class Town:
     def group(self, group: PodGroup) -> None:
         self.groups.set((group.metadata.namespace, group.metadata.name), group)
 
-    def comes(self, namespace: str, name: str, spec: dict[str, Any] | None = None, **needs: str) -> Pod:
+    def comes(
+        self,
+        namespace: str,
+        name: str,
+        spec: dict[str, Any] | None = None,
+        labels: dict[str, str] | None = None,
+        **needs: str,
+    ) -> Pod:
         """Each a second after the one before it; a CPU if nothing is said."""
         self._born += 1
-        pod = a_pod(name, spec, namespace=namespace, **(needs or {"cpu": "1"}))
+        pod = a_pod(name, spec, labels, namespace, **(needs or {"cpu": "1"}))
         pod = replace(pod, metadata=replace(pod.metadata, creation_timestamp=NOW + timedelta(seconds=self._born)))
         pending = pod, self.wishes.of(pod)
         if pod.spec.scheduling_group is not None:
@@ -78,18 +90,45 @@ class Town:
         self.now += timedelta(seconds=1)
         pods = self.queue.turn(self.now, 2_000)
         whole = Whole(self.groups)
-        gate = Gate(self.fair, self.groups, whole)
-        outcome: Tiered = in_tiers(pods, [], self.cluster, Search(self.cluster, self.lowest), gate, gate.may)
-        self.queue.settle([pod for pod, _ in outcome.bound], [each.pod for each in outcome.verdicts], self.now)
+        budgets = Budgets(self.budgets)
+        gate = Gate(self.fair, self.groups, whole, budgets)
+        search = Search(self.cluster, self.lowest, budgets, self.groups)
+        outcome: Tiered = in_tiers(pods, self.queue.nominated(), self.cluster, search, gate, gate.may)
+        self._settle(outcome)
         if gate.is_open:
             self.queue.ease()
         for pod, node in outcome.bound:
             self._is_placed(pod, node)
+        for each in whole.attempts:
+            self._is_said(each)
         for verdict in outcome.verdicts:
             self.why[verdict.pod.metadata.name] = verdict.why
+            self._is_nominated(verdict.pod, verdict.node)
             for victim in verdict.victims:
                 self._goes(victim)
         return [pod.metadata.name for pod, _ in outcome.bound]
+
+    def _settle(self, outcome: Tiered) -> None:
+        decided = {each.pod.metadata.uid for each in outcome.verdicts}
+        left = [pod for pod, _ in outcome.unbound if pod.metadata.uid not in decided]
+        self.queue.settle([pod for pod, _ in outcome.bound], [each.pod for each in outcome.verdicts], self.now, left)
+
+    def _is_said(self, attempt: Attempt) -> None:
+        group = attempt.group.object
+        if group is not None and attempt.group.min_count and not attempt.group.was_scheduled:
+            said = Condition(type=SCHEDULED, status="True" if attempt.bound else "False")
+            now = replace(group, status=replace(group.status, conditions=(said,)))
+            self.queue.again(self.groups.set(attempt.group.key, now))
+
+    def _is_nominated(self, pod: Pod, node: str) -> None:
+        if pod.status.nominated_node_name == node:
+            return
+        now = replace(pod, status=replace(pod.status, nominated_node_name=node))
+        if pod.spec.scheduling_group is not None:
+            self.queue.again(self.groups.note(pod, now, (now, self.wishes.of(pod))))
+        self.queue.renew(now)
+        if pod.status.nominated_node_name:
+            self.queue.ease(pod.status.nominated_node_name)
 
     def _is_placed(self, pod: Pod, node: str) -> None:
         wish = self.wishes.of(pod)
@@ -102,7 +141,10 @@ class Town:
 
     def _goes(self, pod: Pod) -> None:
         dying = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=self.now))
+        assert pod.metadata.name not in self.going
         self.going[pod.metadata.name] = dying
+        if pod.spec.scheduling_group is not None:
+            self.queue.again(self.groups.note(pod, dying, None))
         self.cluster.place(dying, pod.spec.node_name, self.wishes.of(pod))
 
     def ends(self, namespace: str, *names: str) -> None:
@@ -110,6 +152,8 @@ class Town:
             placed = self.cluster.unplace(f"uid-of-{namespace}-{name}")
             assert placed is not None
             self.going.pop(name, None)
+            if placed.pod.spec.scheduling_group is not None:
+                self.queue.again(self.groups.note(placed.pod, None, None))
             self.queue.ease(placed.node)
 
     def line(self, namespace: str) -> list[str]:

@@ -3,12 +3,15 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.kinds.pod import PodSchedulingGroup
+from app.kinds.poddisruptionbudget import PodDisruptionBudget
 from app.plans.scheduling.line import ordinal
 from tests.plans.scheduling.cluster import a_node
 from tests.plans.scheduling.gangs import a_group
 from tests.plans.scheduling.queues import Town, a_queue
+from tests.plans.scheduling.test_preemption import a_budget
 
 # Order
 
@@ -255,6 +258,49 @@ def test_the_least_important_go_first() -> None:
     town.turns()
 
     assert list(town.going) == ["little"]
+
+
+def kept(allowed: int) -> PodDisruptionBudget:
+    """Of pods in namespace a that are labelled so."""
+    budget = a_budget(allowed, app="kept")
+    return replace(budget, metadata=replace(budget.metadata, namespace="a"))
+
+
+@pytest.mark.parametrize(
+    ("labelled", "allowed", "claims", "gone"),
+    [
+        pytest.param("23", 0, 1, ["a1"], id="nobody goes whom it does not let go if others are enough"),
+        pytest.param("23", 1, 2, ["a1", "a3"], id="of a budget as many go as it allows"),
+        pytest.param("123", 0, 2, ["a0", "a3"], id="if others are not enough it is of no avail"),
+        pytest.param("0", 0, 2, ["a2", "a3"], id="whom it does not concern are chosen as without it"),
+    ],
+)
+def test_disruption_budgets_are_weighed_when_quota_is_returned(
+    labelled: str, allowed: int, claims: int, gone: list[str]
+) -> None:
+    town = Town(a=a_queue(quota={"cpu": "2"}), b=a_queue(quota={"cpu": "2"}, reclaims=True))
+    town.budgets = [kept(allowed)]
+    for number in "0123":
+        town.comes("a", f"a{number}", labels={"app": "kept"} if number in labelled else {})
+    town.turns()
+    town.many("b", claims, "b")
+    town.turns()
+
+    assert sorted(town.going) == gone
+
+
+def test_a_gang_that_goes_as_a_whole_returns_all_its_quota() -> None:
+    town = Town(default=a_queue(quota={"cpu": "2"}), b=a_queue(quota={"cpu": "2"}, reclaims=True))
+    town.group(a_group("g", 3, mode="PodGroup"))
+    town.comes("default", "older")
+    gang: dict[str, Any] = {"scheduling_group": PodSchedulingGroup(pod_group_name="g")}
+    town.many("default", 3, "g", spec=gang)
+    town.turns()
+    assert town.used("default") == 4
+    town.comes("b", "b0")
+    town.turns()
+
+    assert sorted(town.going) == ["g0", "g1", "g2"]
 
 
 def test_nobody_goes_for_who_would_borrow() -> None:

@@ -7,7 +7,7 @@ from app.kinds.affinity import Toleration
 from app.kinds.container import ContainerPort
 from app.kinds.node import Node, Taint
 from app.kinds.pod import Pod
-from app.plans.scheduling.filters import NO_PORTS, UNNAMED, UNSELECTED
+from app.plans.scheduling.filters import CONFLICT, NO_PORTS, UNNAMED, UNSELECTED
 from app.plans.tolerations import tolerates
 from tests.plans.scheduling.cluster import a_cluster, a_node, a_pod, on, placed, wanting, why, why_on
 
@@ -75,6 +75,8 @@ def test_one_pod_and_one_node(pod: Pod, node: Node, expected: str) -> None:
         pytest.param(wanting(("cores", "Gt", ("8",))), False, id="not greater"),
         pytest.param(wanting(("cores", "Lt", ("9",))), True, id="less"),
         pytest.param(wanting(("zone", "Gt", ("1",))), False, id="no number"),
+        pytest.param(wanting(("cores", "Gt", ("0_1",))), False, id="a number to Python only"),
+        pytest.param(wanting(("cores", "Lt", ("9" * 20,))), False, id="a number too large for 64 bits"),
         pytest.param(wanting(("zone", "In", ("a",)), ("cores", "Gt", ("9",))), False, id="only one of two"),
         pytest.param(wanting(("metadata.name", "In", ("n1",)), field=True), True, id="the node itself"),
         pytest.param(wanting(("metadata.name", "In", ("n2",)), field=True), False, id="another node"),
@@ -88,6 +90,12 @@ def test_node_affinity(pod: Pod, fits: bool) -> None:
     by_name = any(term.match_fields for term in affinity.node_selector_terms)
     refused = UNNAMED if by_name else UNSELECTED
     assert why_on(pod, node) == ("" if fits else refused)
+
+
+def test_two_names_at_once_are_a_fault_of_the_pod() -> None:
+    both = wanting(("metadata.name", "In", ("n1",)), ("metadata.name", "In", ("n2",)), field=True)
+
+    assert why_on(both, a_node()) == CONFLICT
 
 
 @pytest.mark.parametrize(

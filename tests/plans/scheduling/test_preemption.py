@@ -16,9 +16,13 @@ from app.kinds.node import Node, Taint
 from app.kinds.pod import Pod
 from app.kinds.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from app.plans.scheduling import Cluster, Wishes
-from app.plans.scheduling.preemption import MOST, Lowest, Search
+from app.plans.scheduling.budgets import Budgets
+from app.plans.scheduling.gangs import Groups
+from app.plans.scheduling.ground import Ground, Lowest
+from app.plans.scheduling.preemption import MOST, Search
 from app.plans.scheduling.tiers import Tiered, in_tiers
-from app.plans.scheduling.victims import Budgets, victims_on
+from app.plans.scheduling.units import Units
+from app.plans.scheduling.victims import victims_on
 from tests.plans.scheduling.cluster import a_cluster, a_node, a_pod, apart, even, near, spread, term
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -57,7 +61,7 @@ def a_round(
     pending = [(pod, wishes.of(pod)) for pod in pods]
     nominated = [each for each in pending if each[0].status.nominated_node_name]
     nominated += [(pod, wishes.of(pod)) for pod in others]
-    return in_tiers(pending, nominated, cluster, Search(cluster, Lowest(cluster), budgets))
+    return in_tiers(pending, nominated, cluster, Search(cluster, Lowest(cluster), Budgets(budgets)))
 
 
 def told(result: Tiered) -> str:
@@ -241,12 +245,6 @@ def test_who_never_preempts_does_not() -> None:
     )
 
 
-def test_who_is_placed_with_others_has_nobody_go_for_itself() -> None:
-    cluster, pod = a_cluster([a_node()], {"n1": FULL}), of(10, "p")
-    search = Search(cluster, Lowest(cluster), is_of_whole=lambda _: True)
-    assert told(in_tiers([(pod, Wishes().of(pod))], [], cluster, search)) == "p: "
-
-
 # While they go
 
 
@@ -425,5 +423,6 @@ def test_what_is_worked_out_is_what_comes_of_trying(there: list[tuple[int, int, 
     cluster = a_cluster([a_node(cpu="12", pods="7")], {"n1": pods})
     pod, budgets = of(2, "p", str(cpu + 4)), Budgets([a_budget(allowed, app="x")])
     wish = Wishes().of(pod)
-    tried = victims_on("n1", pod, wish, cluster, budgets, ())
-    assert victims_on("n1", pod, wish, cluster, budgets, (), is_plain=True) == tried
+    ground = Ground(cluster, Lowest(cluster), budgets, Units(cluster, Groups()))
+    tried = victims_on("n1", pod, wish, ground)
+    assert victims_on("n1", pod, wish, ground, is_plain=True) == tried

@@ -3,8 +3,9 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from typing import Literal
 
-from app.runtimes.cri_streams import Named, StreamSession
+from app.runtimes.base import Session
 from app.runtimes.process_attach import Attached
 from app.runtimes.process_files import Folder
 
@@ -12,13 +13,13 @@ from app.runtimes.process_files import Folder
 class DivertedSession:
     """See `base.Session`. Over when the engine says so: by then all is in the files."""
 
-    def __init__(self, session: StreamSession, folder: Folder) -> None:
+    def __init__(self, session: Session, folder: Folder) -> None:
         self._session, self._ended = session, asyncio.Event()
         self._files = Attached(folder, self._ended)
         self._waiting = asyncio.get_running_loop().create_task(self._end())
         self.write, self.end_input, self.resize = session.write, session.end_input, session.resize
 
-    def output(self) -> AsyncIterator[tuple[Named, bytes]]:
+    def output(self) -> AsyncIterator[tuple[Literal["stdout", "stderr"], bytes]]:
         return self._files.output()
 
     async def exit_code(self) -> int:

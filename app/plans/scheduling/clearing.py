@@ -1,0 +1,235 @@
+"""Who goes, from wherever, so that a gang fits: room is cleared for all of it, or nobody goes. For `preemption`.
+
+All is tried on the cluster, and undone. Pod by pod, as long as more must find a place: one that fits takes its place, for
+another those go who cost least. If that does not do, for pods that differ or care about each other, all go who may before the
+first is placed. In the end those come back without whom every pod keeps its place, the most important first.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from app.kinds.pod import Pod
+from app.plans.scheduling import packing
+from app.plans.scheduling.gangs import Group, in_order
+from app.plans.scheduling.ground import Ground
+from app.plans.scheduling.options import Options
+from app.plans.scheduling.packing import Place, Wanted
+from app.plans.scheduling.ranking import Ranking
+from app.plans.scheduling.room import Placed
+from app.plans.scheduling.round import Pending, schedule
+from app.plans.scheduling.slots import most_slots
+from app.plans.scheduling.units import Unit, priority_of
+from app.plans.scheduling.victims import Mercy, Victims, without
+
+NOBODY = Victims(())
+MOST_PLACES = 16  # that are tried, if the gang is to be in one
+PATIENCE = 20_000  # pods that are placed again to see whether somebody can stay
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Clearing:
+    """Where the pods of a gang will be, and who goes for that; nobody if it is enough that those go who do anyway."""
+
+    places: Sequence[Wanted]
+    victims: Victims = NOBODY
+
+
+def priority(group: Group) -> int:
+    """That of its least important pod: nobody goes for a gang who would not go for each of its pods."""
+    return min(priority_of(pod) for pod, _ in group.waiting.values())
+
+
+def kept(group: Group, ground: Ground) -> Clearing | None:
+    """What was cleared for it before, if that is still good as soon as those are gone who are going."""
+    pods, cluster = in_order(group), ground.cluster
+    place = packing.kept(group.topology, pods, group.bound.values(), cluster)
+    if place is False:
+        return None
+    with cluster.trial():
+        for each in ground.units.going(priority(group), ground.going):
+            cluster.unplace(each.pod.metadata.uid)
+        nodes = _nodes(packing.put(packing.nominated(packing.inside(pods, place)), cluster))
+    return Clearing(_places(pods, nodes)) if len(nodes) >= max(group.needed, 1) else None
+
+
+def clearing(group: Group, ground: Ground) -> Clearing | None:
+    """The one that costs least of all places where the gang may be."""
+    found = (_cleared(group, place, ground) for place in _where(group, ground))
+    return min((each for each in found if each is not None), key=lambda each: each.victims.cost, default=None)
+
+
+def _where(group: Group, ground: Ground) -> Iterable[Place]:
+    """Places that would have room for enough of them if all went who may; those with the most room now first."""
+    label, least, rooms = group.topology, priority(group), ground.cluster.rooms
+    taken = {rooms[name].node.metadata.labels.get(label) for name in group.bound.values() if name in rooms}
+    wishes = {wish.key: wish for _, wish in group.waiting.values()}.values()
+    now: Counter[str] = Counter()
+    then: Counter[str] = Counter()
+    for room in rooms.values():
+        value = room.node.metadata.labels.get(label, "") if label else label
+        if not label or (value and (not taken or value in taken)):
+            now[value] += most_slots(room, wishes)
+            then[value] += most_slots(room, wishes, without(room, ground.units.below(least, room.pods.values())))
+    enough = [value for value in then if then[value] >= max(group.needed, 1)]
+    first = sorted(enough, key=lambda value: (-now[value], value))[:MOST_PLACES]
+    return [(label, value) if label else None for value in first]
+
+
+def _cleared(group: Group, place: Place, ground: Ground) -> Clearing | None:
+    pods, least = in_order(group), priority(group)
+    alike = [each if priority_of(each[0]) == least else _as_if_of(least, each) for each in packing.inside(pods, place)]
+    for is_at_once in (False, True):
+        with ground.cluster.trial():
+            tried = _Try(alike, max(group.needed, 1), least, ground)
+            victims = tried.victims(is_at_once=is_at_once)
+        if victims is not None:
+            return Clearing(_places(pods, _nodes((pod, node) for pod, _, node in tried.places)), victims)
+        if tried.is_plain and len({wish.key for _, wish in pods}) == 1:
+            break  # nobody else could go in any other order
+    return None
+
+
+class _Try:
+    """On a cluster on which all of it is undone."""
+
+    def __init__(self, pods: Sequence[Pending], needed: int, least: int, ground: Ground) -> None:
+        self._pods = pods
+        self._needed = needed
+        self._least = least
+        self._ground = ground
+        self._cluster = ground.cluster
+        wishes = {wish.key: (pod, wish) for pod, wish in pods}.values()
+        self.is_plain = not any(
+            wish.near or wish.apart or wish.spreads or wish.ports or self._cluster.tallies.concerning(pod)
+            for pod, wish in wishes
+        )
+        self._asked = {name for _, wish in wishes for name in wish.needs}
+        self._patience = PATIENCE
+        self._gone: list[Placed] = []
+        self._taken: set[str] = set()
+        self.places: list[Wanted] = []
+
+    def victims(self, *, is_at_once: bool) -> Victims | None:
+        """None if not enough find places."""
+        for each in self._ground.units.going(self._least, self._ground.going):
+            self._cluster.unplace(each.pod.metadata.uid)
+        (self._place_at_once if is_at_once else self._place_one_by_one)()
+        if len(self.places) < self._needed:
+            return None
+        mercy = Mercy(self._ground.units.of(self._gone, self._ground.going), self._ground)
+        self._taken = {node for _, _, node in self.places}
+        gone: list[Unit] = []
+        self._come_back(mercy.order, gone)
+        if is_at_once and self._patience < 0:
+            return None  # too many would go who might have stayed
+        return mercy.victims(gone)
+
+    # Placing
+
+    def _place_one_by_one(self) -> None:
+        options = Options(self._ground.copy(), for_many=True)
+        left, before = list(self._pods), -1
+        while left and len(self.places) > before:  # some may want to be near others
+            before = len(self.places)
+            left = self._pass(left, options)
+
+    def _pass(self, pods: Sequence[Pending], options: Options) -> list[Pending]:
+        left: list[Pending] = []
+        full: dict[Ranking, int] = {}  # classes without a place, and after how many moves
+        for number, (pod, wish) in enumerate(pods):
+            if len(self.places) == self._needed:
+                return []
+            if self.is_plain and len(self.places) + len(pods) - number < self._needed:
+                return []
+            ranking = self._cluster.ranking(pod, wish)
+            node = None if full.get(ranking) == options.moves else self._place_of((pod, wish), ranking, options)
+            if node is None:
+                full[ranking] = options.moves
+                left.append((pod, wish))
+            else:
+                self._put((pod, wish), node)
+        return left
+
+    def _place_of(self, pending: Pending, ranking: Ranking, options: Options) -> str | None:
+        """A node, once those are gone from it who have to."""
+        if node := ranking.best():
+            options.moves += 1
+            return node
+        found = options.best(*pending, ranking.refusal)
+        if isinstance(found, str):
+            return None
+        node, victims = found
+        for pod in victims.pods:
+            self._go(pod.metadata.uid)
+        return node
+
+    def _place_at_once(self) -> None:
+        everybody = self._ground.units.below(self._least, self._cluster.placed.values())
+        for each in everybody:
+            self._go(each.pod.metadata.uid)
+        wishes = {pod.metadata.uid: wish for pod, wish in self._pods}
+        for number, (pod, node) in enumerate(schedule(self._pods, self._cluster).bound):
+            if number < self._needed:
+                self.places.append((pod, wishes[pod.metadata.uid], node))
+            else:
+                self._cluster.unplace(pod.metadata.uid)
+
+    def _put(self, pending: Pending, node: str) -> None:
+        pod, wish = pending
+        self._cluster.place(pod, node, wish)
+        self.places.append((pod, wish, node))
+
+    def _go(self, uid: str) -> None:
+        placed = self._cluster.unplace(uid)
+        if placed is not None:
+            self._gone.append(placed)
+
+    # Coming back
+
+    def _come_back(self, units: Sequence[Unit], gone: list[Unit]) -> None:
+        """As many at a time as can."""
+        if not units:
+            return
+        there = [each for unit in units for each in unit.here]
+        for each in there:
+            self._cluster.place(each.pod, each.node, each.wish)
+        if self._is_still_placed({each.node for each in there}):
+            return
+        for each in there:
+            self._cluster.unplace(each.pod.metadata.uid)
+        if len(units) == 1:
+            gone += units
+            return
+        half = len(units) // 2
+        self._come_back(units[:half], gone)
+        self._come_back(units[half:], gone)
+
+    def _is_still_placed(self, nodes: set[str]) -> bool:
+        """Each pod of the gang may be where it is, with those who have come back to these nodes."""
+        if self.is_plain:
+            rooms = self._cluster.rooms
+            return all(rooms[node].free.get(name, 0) >= 0 for node in nodes & self._taken for name in self._asked)
+        self._patience -= len(self.places)
+        if self._patience < 0:
+            return False
+        with self._cluster.trial():
+            for pod, _, _ in self.places:
+                self._cluster.unplace(pod.metadata.uid)
+            return len(packing.put(self.places, self._cluster)) == len(self.places)
+
+
+def _as_if_of(least: int, pending: Pending) -> Pending:
+    pod, wish = pending
+    return replace(pod, spec=replace(pod.spec, priority=least)), wish
+
+
+def _nodes(bound: Iterable[tuple[Pod, str]]) -> dict[str, str]:
+    return {pod.metadata.uid: node for pod, node in bound}
+
+
+def _places(pods: Iterable[Pending], nodes: dict[str, str]) -> list[Wanted]:
+    """The pods as they are, not as they were narrowed to a place."""
+    return [(pod, wish, nodes[uid]) for pod, wish in pods if (uid := pod.metadata.uid) in nodes]

@@ -1,0 +1,132 @@
+"""What a Docker Engine leaves half done when it is killed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from app.runtimes import docker_starts
+from app.runtimes.base import ContainerSpec, Mount
+from app.runtimes.docker import DockerRuntime
+from tests.runtimes.conftest import FOREVER, Behaviour, Lab, a_key, exits, raw, says, script
+from tests.runtimes.dockers import Dockerd
+from tests.runtimes.images import IMAGE
+from tests.runtimes.test_conformance_engines import back
+
+
+@pytest.fixture
+async def engine(dockerd: Dockerd, docker: Lab) -> AsyncIterator[Dockerd]:
+    """One that a test may kill."""
+    yield dockerd
+    await back(docker, dockerd)
+
+
+def runtime_of(lab: Lab) -> DockerRuntime:
+    assert isinstance(lab.runtime, DockerRuntime)
+    return lab.runtime
+
+
+async def made(lab: Lab, does: Behaviour) -> ContainerSpec:
+    """A container that was not started."""
+    await lab.sandbox("pod-1")
+    spec = ContainerSpec(key=a_key(), image=IMAGE, command=does.command, env={})
+    await runtime_of(lab)._create(spec)
+    return spec
+
+
+async def test_lines_that_the_engine_could_not_note_down_are_there(
+    docker: Lab, engine: Dockerd, tmp_path: Path
+) -> None:
+    """Written just before the engine dies, and while it is dead."""
+    text = "i=0; while [ $i -lt 3000 ]; do i=$((i+1)); echo line $i; [ -e /shared/slow ] && sleep 0.001; done"
+    key = await docker.start(script(text), mounts=[Mount(source=tmp_path, target="/shared")])
+    await docker.logged(key, b"line 5\n")
+    (tmp_path / "slow").touch()
+    engine.kill()
+    await asyncio.sleep(0.5)
+    (tmp_path / "slow").unlink()
+    await back(docker, engine)
+    await docker.ended(key)
+
+    assert raw(await docker.log(key)) == b"".join(b"line %d\n" % number for number in range(1, 3001))
+
+
+async def test_what_the_engine_cannot_have_begun_is_made_anew(docker: Lab, engine: Dockerd) -> None:
+    await docker.runtime.info()
+    spec = await made(docker, says("once"))
+    known = await runtime_of(docker)._known.find(spec.key)
+    assert known
+    engine.kill()
+    with pytest.raises(ConnectionError):
+        await runtime_of(docker)._begin(spec.key, known)
+    await back(docker, engine)
+    await docker.restart()
+    assert [status.state for status in await docker.runtime.list()] == ["created"]
+
+    with pytest.raises(ConnectionError, match="made anew"):
+        await docker.runtime.start_container(spec)
+    await docker.runtime.start_container(spec)
+    assert raw(await docker.log((await docker.ended(a_key())).key)) == b"once\n"
+
+
+async def test_what_the_engine_and_the_agent_died_over_is_not_started_again(docker: Lab, engine: Dockerd) -> None:
+    spec = await made(docker, says("perhaps"))
+    runtime_of(docker)._files.begin(spec.key)
+    assert [status.state for status in await docker.runtime.list()] == ["created"]
+    engine.kill()
+    await docker.restart()
+    await back(docker, engine)
+    await docker.runtime.start_container(spec)
+
+    found = await docker.runtime.list()
+    assert [(one.state, one.exit_code, one.reason) for one in found] == [("exited", None, "ContainerStatusUnknown")]
+
+
+async def test_what_an_agent_died_over_is_started_by_the_next(docker: Lab) -> None:
+    spec = await made(docker, exits(3))
+    runtime_of(docker)._files.begin(spec.key)
+    await docker.restart()
+    await docker.runtime.start_container(spec)
+
+    assert (await docker.ended(spec.key)).exit_code == 3
+
+
+async def test_what_began_although_the_engine_died_is_killed_unless_it_knows(
+    docker: Lab, engine: Dockerd, tmp_path: Path
+) -> None:
+    key = await docker.start(FOREVER)
+    runtime = runtime_of(docker)
+    known = await runtime._known.find(key)
+    assert known
+    config, forgot = await runtime._config(known.id), tmp_path / "config"
+    forgot.write_text('{"State": {"Running": false}}', encoding="utf-8")
+    await runtime._containers.cut_starts.watch(key, known.id, config)
+    assert (await docker.runtime.status(key)).state == "running"  # type: ignore[union-attr]
+    await runtime._containers.cut_starts.watch(key, known.id, forgot)
+
+    assert (await docker.ended(key)).exit_code == 137
+    assert not runtime._files.is_void(key)
+
+
+async def test_a_container_that_was_never_started_leaves_no_bundle(docker: Lab, dockerd: Dockerd) -> None:
+    spec = await made(docker, FOREVER)
+    runtime = runtime_of(docker)
+    known = await runtime._known.find(spec.key)
+    assert known
+    runtime._diversion.divert(spec.key, known.id)
+    await docker.runtime.remove_sandbox("pod-1")
+
+    assert not [each for each in dockerd.pods() if known.id in each]
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        pytest.param("failed to start shim: mkdir /run/x: file exists: unknown", True, id="half made"),
+        pytest.param("Conflict. id already in use", True, id="known already"),
+        pytest.param('OCI runtime create failed: exec: "x": not found', False, id="no such program"),
+    ],
+)
+def test_what_an_earlier_start_left_is_told_by_the_engine_s_words(message: str, *, expected: bool) -> None:
+    assert docker_starts.was_cut_short(message) is expected
