@@ -26,6 +26,7 @@ from app.controllers.roles import ClusterRoleController
 from app.controllers.runner import Controller, Runner
 from app.controllers.scheduler import Scheduler
 from app.controllers.serviceaccounts import ServiceAccountController
+from app.controllers.sharing import Shared
 from app.kinds import KINDS, by_resource
 from app.kinds.event import KIND as EVENTS
 from app.kinds.pod import KIND as PODS
@@ -122,7 +123,7 @@ def new_mirror() -> Mirror:
     whole = [kind for each in _MIRRORED if (kind := by_resource(*each))]
     others = [kind for kind in KINDS if kind.stored_as is None and kind not in whole and kind is not EVENTS]
     types = {kind.resource: kind.type for kind in whole} | {kind.resource: Outline for kind in others}
-    return Mirror(types, {PODS.resource: Counted().shortened})
+    return Mirror(types, {PODS.resource: Counted().shortened}, {PODS.resource: Shared().shared})
 
 
 def controllers(

@@ -60,8 +60,16 @@ def _is_news(pod: Pod, why: str, now: datetime, pace: timedelta) -> bool:
     said = condition(pod.status.conditions, "PodScheduled")
     if said is None or said.status != "False" or not why:
         return bool(why)
+    return said.message != why and sayable_at(pod, why, now, pace) is None
+
+
+def sayable_at(pod: Pod, why: str, now: datetime, pace: timedelta = SAY_AGAIN) -> datetime | None:
+    """When the pod may be told this, if that is not now. None also if it has been told."""
+    said = condition(pod.status.conditions, "PodScheduled")
+    if said is None or said.status != "False" or not why or said.message == why:
+        return None
     since = said.last_probe_time or said.last_transition_time
-    return said.message != why and (since is None or now - since >= pace)
+    return since + pace if since is not None and now - since < pace else None
 
 
 def _waiting(pod: Pod, why: str, now: datetime) -> Pod:

@@ -12,6 +12,7 @@ from typing import cast
 from app.controllers.gang_writes import attempted, bindings, scheduled
 from app.controllers.preempting import all_told
 from app.controllers.queueing import QUEUES, Queueing
+from app.controllers.unsaid import Unsaid
 from app.controllers.work import Work
 from app.kinds.base import Object
 from app.kinds.localqueue import KIND as LOCAL_QUEUES
@@ -24,7 +25,7 @@ from app.kinds.poddisruptionbudget import KIND as BUDGETS
 from app.kinds.poddisruptionbudget import PodDisruptionBudget
 from app.kinds.podgroup import KIND as POD_GROUPS
 from app.kinds.podgroup import PodGroup
-from app.plans.plan import Plan
+from app.plans.plan import Plan, earliest
 from app.plans.scheduling import DEFAULT, Cluster, Pending, Settings, Wish, Wishes
 from app.plans.scheduling.budgets import Budgets
 from app.plans.scheduling.fair import Fair
@@ -63,6 +64,7 @@ class Scheduler:
         self._silent: set[str] = set()  # of these, those without their events
         self._untold: list[Pod] = []  # which have been seen since, with their nodes
         self._told: list[Verdict] = []
+        self._unsaid = Unsaid()
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == PODS.resource:
@@ -149,6 +151,8 @@ class Scheduler:
         if before is not None and _looks_the_same(before, now):
             return news
         self._queue.move()
+        if before is not None and before.metadata.labels != now.metadata.labels:  # those who stay away from it may come
+            return [*self._eased(now.spec.node_name), *news]
         return [ROUND, *news] if self._queue.choosy else news
 
     def _comes_true(self, pod: Pod) -> list[Key]:
@@ -187,6 +191,7 @@ class Scheduler:
         if key == EVENTS:
             return self._events(now)
         self._take_back()
+        self._look_again_at(self._unsaid.due(now))
         pods = self._queue.turn(now, MOST)
         works: list[Work] = []
         if pods:
@@ -203,7 +208,7 @@ class Scheduler:
             works = self._writes(outcome, whole, now.replace(microsecond=0))
             works += [Work(Plan(again_at=now + SOON))] if gate.is_open else []
             works += self._queueing.news(self._told, now.replace(microsecond=0))
-        again_at = self._queue.again_at(now)
+        again_at = earliest((self._queue.again_at(now), self._unsaid.again_at()))
         return [*works, Work(Plan(again_at=again_at))] if again_at is not None else works
 
     def _settle(self, outcome: Tiered, now: datetime) -> None:
@@ -224,6 +229,7 @@ class Scheduler:
         for verdicts, work in all_told(outcome.verdicts, now):
             works.append(work)
             self._told += verdicts
+        self._unsaid.note(outcome.verdicts, now)
         return works
 
     def _events(self, now: datetime) -> list[Work]:
@@ -251,6 +257,10 @@ class Scheduler:
             if known is not None and known[0].metadata.resource_version == meta.resource_version:
                 self._queue.put(*known)
         self._told.clear()
+
+    def _look_again_at(self, keys: Iterable[Key]) -> None:
+        for known in filter(None, map(self._pending.get, keys)):
+            self._queue.put(*known)
 
 
 def _lets_room_go(before: Pod | None, now: Pod | None) -> str:

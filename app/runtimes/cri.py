@@ -140,7 +140,7 @@ class CriRuntime(EngineRuntime):
         unclear = older - self._known_networks
         if not unclear:
             return
-        with suppress(Unsupported):  # the engine does not say which it knows, or we may not look into them
+        with suppress(Unsupported, EngineError):  # it does not say which it knows, or we may not look into them
             for path in unclear - await self._sandboxes.networks():
                 if await asyncio.to_thread(cri_networks.remove_unused, path):
                     logger.warning("removed %s, which the container engine had lost track of when it was killed", path)
@@ -150,15 +150,15 @@ class CriRuntime(EngineRuntime):
         wanted = pb.ContainerStatsFilter(label_selector={NODE: self._node})
         found = await self._engine.ask(pb.ListContainerStatsRequest(filter=wanted), pb.ListContainerStatsResponse)
         return [
-            ContainerUsage(
-                cri_config.key(dict(each.attributes.labels), each.attributes.metadata.attempt),
-                each.cpu.usage_core_nano_seconds.value,
-                each.memory.working_set_bytes.value,
-                each.writable_layer.used_bytes.value,
-            )
+            self._used(each)
             for each in found.stats
             if each.cpu.HasField("usage_core_nano_seconds") and CONTAINER in each.attributes.labels
         ]
+
+    def _used(self, found: pb.ContainerStats) -> ContainerUsage:
+        key = cri_config.key(dict(found.attributes.labels), found.attributes.metadata.attempt)
+        disk = found.writable_layer.used_bytes.value + self._containers.outputs.size(key)
+        return ContainerUsage(key, found.cpu.usage_core_nano_seconds.value, found.memory.working_set_bytes.value, disk)
 
     async def images(self) -> Sequence[Image]:
         return await cri_images.images(self._engine)

@@ -55,7 +55,7 @@ class Containers(engine_containers.Containers):
             found.finished_at = found.created_at
         if self._is_void(key, found):
             self.void.add(key)
-            found = pb.ContainerStatus(id=id_, state=pb.CONTAINER_CREATED)
+            return ContainerStatus(key=key, state="created", id=id_)
         code = self._files.exit_code(key)
         if found.state == pb.CONTAINER_CREATED and (code not in MAY_BE_UNBEGUN or self.outputs.has_some(key)):
             found.state = pb.CONTAINER_UNKNOWN  # it ran, whatever a restarted engine says
@@ -66,7 +66,11 @@ class Containers(engine_containers.Containers):
         """Whether it is of no use any more, and never ran: the engine was killed while it made or started it."""
         if found.state == pb.CONTAINER_UNKNOWN:
             return not self._files.has_begun(key)
-        return found.reason == "StartError" and cri_status.never_began(found.message)
+        if found.reason == "StartError" and cri_status.never_began(found.message):
+            return True
+        if found.state == pb.CONTAINER_RUNNING or found.started_at or not self.outputs.is_diverted(key):
+            return False
+        return cri_status.was_not_let_go(self.outputs.beginning(key, cri_status.OUTPUT_LIMIT))
 
     async def begins(self, key: ContainerKey) -> bool:
         """Whether it goes on from being made, in a while. Raises ConnectionError, EngineError."""
@@ -83,6 +87,7 @@ class Containers(engine_containers.Containers):
         with unless_gone():
             await self._engine.ask(request, pb.RemoveContainerResponse)
         self._files.forget_start(key)
+        self.outputs.unmake(key)
         self.forget(key)
 
     def forget(self, key: ContainerKey) -> None:

@@ -6,13 +6,13 @@ has it, nothing runs in it and it leads nowhere, nobody will ever use it.
 
 import ctypes
 import os
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from app.runtimes import netns, process_table
+from app.runtimes import netns
+from app.runtimes.engine_shims import started_at
 
 NAMES = "cni-*"  # as containerd calls them
 _USUAL = Path("/run/netns")
@@ -28,14 +28,13 @@ def folder(config: Mapping[str, Any]) -> Path:
 
 def older(folder: Path, engine: int) -> set[Path]:
     """Those that were there before the engine's process."""
-    started = process_table.look(engine)
+    started = started_at(engine)
     if started is None or not folder.is_absolute():
         return set()
-    up = time.clock_gettime(time.CLOCK_BOOTTIME) - started.start / os.sysconf("SC_CLK_TCK")
     found = set()
     for path in folder.glob(NAMES):
         with suppress(OSError):
-            found |= {path} if path.stat().st_ctime < time.time() - up else set()
+            found |= {path} if path.stat().st_ctime < started else set()
     return found
 
 

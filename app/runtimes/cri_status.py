@@ -1,5 +1,6 @@
 """How a container fares, from an engine's word to ours."""
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
@@ -11,12 +12,30 @@ from app.runtimes.engine_status import LOST, UNKNOWN, start_code
 
 _UNMADE = "failed to create containerd task"  # and what was not made was not started
 # By an end of containerd or of its client.
-_CUT_SHORT = ("already exists", "failed to start io pipe copy", "context canceled", "signal: killed", "ttrpc: closed")
+_CUT_SHORT = (
+    "already exists",
+    "context canceled",
+    "failed to start io pipe copy",
+    "failed to start shim: mkdir",  # which is there
+    "signal: killed",
+    "ttrpc: closed",
+)
+# What runc says in the container's place, if whoever was to let it go is killed at the very moment.
+_NOT_LET_GO = re.compile(rb"write exec fifo[^\n]*: broken pipe\n")
+_SANDBOX_ENDED = re.compile(r'sandbox container "\w+" is not running')
+OUTPUT_LIMIT = 1024  # bytes in which that is said
 
 
 def never_began(message: str) -> bool:
     """Whether a container could not be started for a reason that is the engine's alone, and so may be made anew."""
-    return _UNMADE in message and any(text in message for text in _CUT_SHORT)
+    is_unmade = _UNMADE in message and any(text in message for text in _CUT_SHORT)
+    is_unmade = is_unmade or _SANDBOX_ENDED.fullmatch(message) is not None
+    return is_unmade or _NOT_LET_GO.search(message.encode() + b"\n") is not None
+
+
+def was_not_let_go(output: bytes) -> bool:
+    """Whether all that a container has written, up to OUTPUT_LIMIT, are words of the engine."""
+    return _NOT_LET_GO.fullmatch(output) is not None
 
 
 def status_of(key: ContainerKey, found: pb.ContainerStatus, last_words: str) -> ContainerStatus:

@@ -14,10 +14,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from app.runtimes import docker_config, docker_images, docker_starts, docker_strays
+from app.runtimes import docker_config, docker_images, docker_leftovers, docker_starts, docker_strays
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
+    ContainerStatus,
     ContainerUsage,
     CreateError,
     Image,
@@ -29,6 +30,7 @@ from app.runtimes.docker_commands import Commands
 from app.runtimes.docker_containers import Containers
 from app.runtimes.docker_engine import Engine
 from app.runtimes.docker_images import Images
+from app.runtimes.docker_leftovers import Leftovers
 from app.runtimes.docker_logs import Logs
 from app.runtimes.docker_outputs import Diversion
 from app.runtimes.docker_sandboxes import Sandboxes
@@ -56,6 +58,7 @@ class DockerRuntime(EngineRuntime):
         self._sandboxes = Sandboxes(self._engine, node)
         self._containers = Containers(self._engine, files, self._logs, node, self._sandboxes)
         self._diversion = Diversion(self._containers.outputs, self._sandboxes.bundles)
+        self._leftovers = Leftovers(self._engine, self._sandboxes.bundles, node)
         super().__init__(files, self._sandboxes, self._containers, Commands(self._engine, self._containers))
 
     async def info(self) -> RuntimeInfo:
@@ -130,6 +133,7 @@ class DockerRuntime(EngineRuntime):
 
     async def _make_anew(self, key: ContainerKey, known: Known) -> None:
         """The next time: ConnectionError. It goes."""
+        await asyncio.to_thread(docker_strays.kill, known.id)
         await self._containers.remove(key, known)
         raise ConnectionError("the container engine was killed, and what it was starting has to be made anew")
 
@@ -139,7 +143,15 @@ class DockerRuntime(EngineRuntime):
         self._diversion.divert(key, id_)
 
     async def _config(self, id_: str) -> Path:
-        return await self._logs.root() / "containers" / id_ / "config.v2.json"
+        return await self._logs.root() / "containers" / id_ / docker_leftovers.CONFIG
+
+    async def list(self) -> list[ContainerStatus]:
+        found = await super().list()
+        try:
+            await self._leftovers.remove(await self._logs.root())
+        except (EngineError, OSError) as error:
+            logger.info("what the container engine has lost track of is looked for later: %s", error)
+        return found
 
     async def _end(self, known: Known, grace: timedelta) -> None:
         seconds = max(0.0, grace.total_seconds())

@@ -55,12 +55,11 @@ class Bundles:
             return None
         return any((each / id_ / "state.json").exists() and not (each / id_ / "exec.fifo").exists() for each in kept)
 
-    def is_newer(self, moment: float) -> bool:
-        """Whether the engine has started since: it makes a socket each time."""
+    def engine_started_at(self) -> float:
+        """As a file's time, for it makes a socket then; 0 if that is not known."""
         if self._root is None:
-            return False
-        made = [path.stat().st_mtime for path in self._root.parent.glob("libnetwork/*.sock")]
-        return max(made, default=0.0) > moment
+            return 0.0
+        return max((path.stat().st_mtime for path in self._root.parent.glob("libnetwork/*.sock")), default=0.0)
 
     async def remove(self, id_: str) -> None:
         """Of a container that is gone. The engine does not know of it if it never started that."""

@@ -93,7 +93,7 @@ class Sandboxes:
                 await self._engine.ask(f"containers/{one['Id']}", "DELETE", force=1, v=1)
             if one["State"] == "created":
                 await asyncio.to_thread(docker_strays.kill, one["Id"])
-                await self.bundles.remove(one["Id"])
+            await self.bundles.remove(one["Id"])
         self._standing.pop(pod_uid, None)
         self.fresh.discard(pod_uid)
 

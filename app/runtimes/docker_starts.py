@@ -68,7 +68,7 @@ class CutStarts:
         if key in self._busy or not self._files.has_begun(key) or self._files.is_void(key):
             return False
         sandbox_id = str(found["HostConfig"]["NetworkMode"]).removeprefix("container:")
-        return await self._bundles.find(sandbox_id) and self._bundles.is_newer(self._files.begun_at(key))
+        return await self._bundles.find(sandbox_id) and self._bundles.engine_started_at() > self._files.begun_at(key)
 
 
 def is_known(config: Path) -> bool:

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from app.runtimes import process_table
+from app.runtimes.engine_shims import shims
 
 
 def is_of(pid: int, container_id: str) -> bool:
@@ -20,13 +21,6 @@ def is_of(pid: int, container_id: str) -> bool:
 
 def kill(container_id: str) -> None:
     """All of a container that, as far as its engine knows, does not run; its shim, too."""
-    for name in os.listdir("/proc"):
-        if name.isdigit() and (is_of(int(name), container_id) or _watches(int(name), container_id)):
-            process_table.kill(int(name), signal.SIGKILL)
-
-
-def _watches(pid: int, container_id: str) -> bool:
-    with suppress(OSError):
-        words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-        return b"containerd-shim" in words[0] and container_id.encode() in words
-    return False
+    found = [int(name) for name in os.listdir("/proc") if name.isdigit() and is_of(int(name), container_id)]
+    for pid in (*found, *(each.pid for each in shims() if each.id == container_id)):
+        process_table.kill(pid, signal.SIGKILL)

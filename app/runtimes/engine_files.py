@@ -83,7 +83,7 @@ class Files:
 
     def forget_start(self, key: ContainerKey) -> None:
         """It came to nothing, and is made anew."""
-        for kind in ("begun", "failed", "void"):
+        for kind in ("begun", "failed", "void", "exit"):
             self._path(key, kind).unlink(missing_ok=True)
 
     def exited(self, key: ContainerKey, code: int) -> None:

@@ -72,8 +72,15 @@ class Outputs(LogFiles):
 
     def has_some(self, key: ContainerKey) -> bool:
         """Whether anything was written."""
-        folder = self.folder(key).path
-        return any((folder / name).exists() and (folder / name).stat().st_size for name in FILES.values())
+        return bool(self.beginning(key, 1))
+
+    def beginning(self, key: ContainerKey, limit: int) -> bytes:
+        """Of what was written, to either stream."""
+        folder, found = self.folder(key).path, b""
+        for name in FILES.values():
+            with suppress(FileNotFoundError), (folder / name).open("rb") as file:
+                found += file.read(limit)
+        return found
 
     def size(self, key: ContainerKey) -> int:
         """Bytes on disk; 0 if it was not diverted."""

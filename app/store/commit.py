@@ -1,7 +1,8 @@
 """The only way to write: write sets, merged into one transaction by one writer task a process (group commit).
 
 A write set is atomic: all of its writes happen, or none, and only if every object is still as it was expected to be. While
-one batch commits the next one fills, so a lone write waits for nothing and many share one fsync.
+one batch commits the next one fills, so a lone write waits for nothing and many share one fsync. While the next one commits
+this process is told of the one before.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ MUST_LIVE = -1  # exist, and not be on its way out
 MAX_SETS = 256
 MAX_WRITES = 2_000  # a batch is closed beyond this, so that one giant set does not make small ones wait twice
 CONNECT_SECONDS = 5.0
+LAST_SECONDS = 1.0  # for telling who has written, when the writer is stopped
 COMMIT_SECONDS = 30.0  # longer than the server waits for a lock: beyond it, the network has swallowed the answer
 
 
@@ -70,6 +72,7 @@ class Writer:
         self._queue: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
         self._connection: asyncpg.Connection | None = None
+        self._delivery: asyncio.Task[None] | None = None  # of the newest batch that is committed
         self._stopped = False
         self.origin = uuid4().hex
 
@@ -91,9 +94,15 @@ class Writer:
                 await self._wake.wait()
                 self._wake.clear()
                 while self._queue:
+                    before = self._delivery
                     await self._commit_batch(self._take())
+                    if before:  # no more than one batch waits to be told of
+                        await before
         finally:
             self._stopped = True
+            if self._delivery:
+                await asyncio.wait([self._delivery], timeout=LAST_SECONDS)
+                self._delivery.cancel()
             for waiting in self._queue:
                 _fail(waiting, _stopping())
             if self._connection:
@@ -137,7 +146,8 @@ class Writer:
                 return
             raise
         last = previous + sum(len(waiting.writes) for waiting in batch)
-        await self._deliver(batch, previous, last, frozenset(refused or ()))
+        delivery = self._deliver(batch, previous, last, frozenset(refused or ()), self._delivery)
+        self._delivery = asyncio.get_running_loop().create_task(delivery)
 
     async def _commit_one_by_one(self, batch: list[_Waiting]) -> None:
         """Something in the batch is not for this database: the others must not suffer for it."""
@@ -172,7 +182,15 @@ class Writer:
                 raise Unavailable(f"no connection to the database: {error}") from error
         return self._connection
 
-    async def _deliver(self, batch: list[_Waiting], previous: int, last: int, refused: frozenset[int]) -> None:
+    async def _deliver(
+        self,
+        batch: list[_Waiting],
+        previous: int,
+        last: int,
+        refused: frozenset[int],
+        before: asyncio.Task[None] | None,
+    ) -> None:
+        """Tell the feed, then those who wait; after the delivery before."""
         revision = previous
         changes: list[Change] = []
         answers: list[tuple[_Waiting, list[int] | Conflict]] = []
@@ -186,6 +204,8 @@ class Writer:
                 changes += [_change(w, n) for w, n in zip(waiting.writes, numbers, strict=True) if w.change != "G"]
             revision += len(waiting.writes)
         try:
+            if before:
+                await before
             await self._feed.committed(previous, changes, last)
         except Exception as error:
             log.warning("the change feed fell behind: %s", error)

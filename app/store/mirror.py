@@ -21,12 +21,22 @@ Listener = Callable[[Key, Object | None, Object | None], None]
 """(key, before, now): called for every change, in order; None where the object does not exist."""
 Shorten = Callable[[Object], Object | None]
 """What is to be kept of an object in its place; None for the whole of it."""
+Share = Callable[[Object], Object]
+"""An object that was read, made of parts that it has in common with others."""
 
 
 class Mirror:
-    def __init__(self, types: dict[str, type[Object]], shorten: Mapping[str, Shorten] | None = None) -> None:
+    """`shorten` and `share` are by kind."""
+
+    def __init__(
+        self,
+        types: dict[str, type[Object]],
+        shorten: Mapping[str, Shorten] | None = None,
+        share: Mapping[str, Share] | None = None,
+    ) -> None:
         self.kinds = tuple(types)
-        self._shorten = shorten or {}  # by kind
+        self._shorten = shorten or {}
+        self._share = share or {}
         self._decoders = {kind: msgspec.json.Decoder(type_) for kind, type_ in types.items()}
         self._objects: dict[str, dict[Key, Object]] = {kind: {} for kind in types}
         self._owned: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
@@ -40,7 +50,7 @@ class Mirror:
     def load(self, heads: Iterable[Head]) -> None:
         """Take in a part of what is stored."""
         for head in heads:
-            self._put(head.key, self._decoders[head.key.kind].decode(head.wire))
+            self._put(head.key, self._decoded(head.key.kind, head.wire))
 
     def start_at(self, revision: int, kept: Container[Key]) -> None:
         """All is loaded: drop what is not among `kept`, and follow the feed from this revision."""
@@ -66,10 +76,14 @@ class Mirror:
         except Exception:  # one bad object must not end the copy of all others
             log.exception("what happened to %s is lost on the controllers", "/".join(change.key))
 
+    def _decoded(self, kind: str, wire: bytes) -> Object:
+        obj, share = self._decoders[kind].decode(wire), self._share.get(kind)
+        return obj if share is None else share(obj)
+
     def _object(self, change: Change) -> Object:
         written = change.object
         if written is None:
-            return self._decoders[change.key.kind].decode(change.wire)
+            return self._decoded(change.key.kind, change.wire)
         metadata = msgspec.structs.replace(written.metadata, resource_version=str(change.revision))
         return msgspec.structs.replace(written, metadata=metadata)
 

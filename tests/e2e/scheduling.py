@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tests.e2e.cluster import until
-from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, words
+from tests.e2e.kubectl import SECONDS, Kubectl, words
 
 GATED = "SchedulingGated"
 MESSAGE = "jsonpath={.status.conditions[?(@.type=='PodScheduled')].message}"
@@ -109,12 +109,14 @@ class Site:
         parts = self.kubectl("describe", "pods", *names).split("\n\n\nName:")
         return dict(zip(names, parts, strict=True))
 
-    def comes(self, name: str, node: str) -> None:
+    def comes(self, name: str, node: str, seconds: float = SECONDS) -> None:
         """Wait until the pod is there."""
-        self.kubectl("wait", f"--for=jsonpath={{.spec.nodeName}}={node}", f"pod/{name}", TIMEOUT)
+        until(lambda: self.pod(name)["spec"].get("nodeName"), seconds, f"{name} has its place")
+        assert self.pod(name)["spec"]["nodeName"] == node
 
-    def remove(self, *names: str) -> None:
-        self.kubectl("delete", "pods", *names, "--force", "--grace-period=0", TIMEOUT)
+    def remove(self, name: str) -> None:
+        path = f"{_PODS.format(self.kubectl.namespace)}/{name}"
+        self.kubectl.api.request("DELETE", path, json={"gracePeriodSeconds": 0}).raise_for_status()
 
     def clear(self) -> None:
         """Leave no pod and no node."""

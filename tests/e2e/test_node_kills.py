@@ -42,9 +42,9 @@ WORK = f'i=0; while [ $i -lt {SLOW} ]; do i=$((i+1)); echo "line $i"; sleep 0.05
 LAST = f'while [ $i -lt {LINES} ]; do i=$((i+1)); echo "line $i"; done'
 WRITTEN = "".join(f"line {number}\n" for number in range(1, LINES + 1))
 
-# Seconds until an agent hears the engine, if either is new. What ends before, and just before the engine is killed, nobody may
-# know the exit code of.
-HEARS = 2.0
+# Seconds until an agent hears the engine, if either is new, and until a new one has started a pod. What ends before, and just
+# before the engine is killed, nobody may know the exit code of.
+HEARS = 3.0
 NEAR = timedelta(seconds=5)  # until an end that nobody knows is noticed
 AGENT, ENGINE = "agent", "engine"
 Engine = Containerd | Dockerd
@@ -96,7 +96,7 @@ class Node:
             self._agent = subprocess.Popen(self._command, stdout=log, stderr=log, env=environment())
         self._began_at = time.monotonic()
 
-    def kill(self, part: str, chance: random.Random) -> None:
+    def kill(self, part: str, chance: random.Random, ledger: Ledger) -> None:
         """What is killed comes back: the agent at once, the engine after a while."""
         if part == AGENT:
             self._agent.kill()
@@ -105,6 +105,8 @@ class Node:
         else:
             assert self._engine
             time.sleep(max(0.0, self._began_at + HEARS - time.monotonic()))
+            begun = ledger.begun()
+            until(lambda: ledger.begun() > begun or begun >= PODS, DONE_SECONDS, "another pod")
             self._engine.kill()
             self.engine_kills.append(datetime.now(UTC))
             time.sleep(chance.uniform(0, 0.5))
@@ -187,7 +189,9 @@ async def test_every_pod_runs_once_and_every_line_is_kept_once(node: Node, numbe
         assert _broken_logs(client, pods, "/apis/logs.jobplane.dev/v1/namespaces/default/logs/{}") == {}
     with suppress(AssertionError):
         until(lambda: not node.left(), GONE_SECONDS, "nothing is left")
-    assert node.left() == []
+    left = node.left()
+    print(f"left: {left}")
+    assert left == []
 
 
 def _kill(node: Node, ledger: Ledger, parts: tuple[str, ...], chance: random.Random) -> None:
@@ -197,7 +201,7 @@ def _kill(node: Node, ledger: Ledger, parts: tuple[str, ...], chance: random.Ran
         until(partial(_have_begun, ledger, moment), DONE_SECONDS, f"{moment} pods")
         time.sleep(chance.uniform(0, 0.3))
         print(f"kill -9 {part} after {ledger.begun()} pods have begun")
-        node.kill(part, chance)
+        node.kill(part, chance, ledger)
 
 
 def _have_begun(ledger: Ledger, pods: int) -> bool:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
+
 from tests.e2e.kubectl import TIMEOUT
 from tests.e2e.scheduling import Site, a_node, a_pod, taint
 
@@ -59,8 +61,7 @@ def test_a_pod_that_is_to_be_near_another_waits_for_it_and_follows(site: Site) -
     assert site.try_(app("web", "web", near(term("db")))) == {"web": all_four(4, NOT_NEAR)}
 
     assert site.try_(app("db", "db", **on("d"))) == {"db": "d"}
-    site.kubectl("wait", "--for=condition=PodScheduled", "pod/web", TIMEOUT)
-    assert site.outcome("web") == {"web": "c"}  # in its zone, where there is more room
+    site.comes("web", "c")  # in its zone, where there is more room
     assert site.try_(app("same", "web", near(term("db", HOST)))) == {"same": "d"}
     # Of pods that are meant by both terms, not of one for each.
     both = near(term("db"), {**term("db"), "labelSelector": {"matchLabels": {"tier": "gold"}}})
@@ -141,20 +142,40 @@ def test_pods_of_other_namespaces_count_if_they_are_named_or_chosen(site: Site) 
 
 
 def test_labels_of_others_that_change_let_in_who_waited_for_that(site: Site) -> None:
-    zoned(site, *FOUR)
-    site.kubectl("cordon", "c", "d")
+    zoned(site, *FOUR[:2])
     assert site.try_(
         app("noise", "noise", **on("a")),
         app("away", "web", apart(term("noise"))),
-        app("near", "web", near(term("music"))),
+        app("near", "web", near(term("music", HOST))),
     ) == {
         "noise": "a",
-        "away": all_four(2, NOT_APART, ", 2 node(s) were unschedulable"),
-        "near": all_four(2, NOT_NEAR, ", 2 node(s) were unschedulable"),
+        "away": f"0/2 nodes are available: 2 {NOT_APART}.",
+        "near": f"0/2 nodes are available: 2 {NOT_NEAR}.",
     }
     site.kubectl("label", "pod", "noise", "app=music", "--overwrite")
-    site.comes("near", "b")
+    site.comes("near", "a")
     site.comes("away", "b")
+
+
+@pytest.mark.parametrize(
+    ("theirs", "its", "reason"),
+    [
+        pytest.param(apart(term("noise")), None, NOT_APART, id="who stay away from it"),
+        pytest.param(None, apart(term("web")), UNWELCOME, id="whom it keeps away"),
+    ],
+)
+def test_who_goes_from_a_full_node_lets_in_all(site: Site, theirs: Any, its: Any, reason: str) -> None:
+    """As many as there is room for in its zone, not only where it was."""
+    zoned(site, *FOUR[:2])
+    site.pods(app("filler", "other", requests={"cpu": "3900m"}, nodeName="a"))
+    assert site.try_(app("noise", "noise", its, **on("a"))) == {"noise": "a"}
+    why = f"0/2 nodes are available: 1 Insufficient cpu, 1 {reason}."
+    waiting = [app(f"p{number}", "web", theirs, requests={"cpu": "1"}) for number in range(4)]
+    assert site.try_(*waiting) == dict.fromkeys(("p0", "p1", "p2", "p3"), why)
+
+    site.remove("noise")
+    for number in range(4):
+        site.comes(f"p{number}", "b")
 
 
 def test_preferred_neighbours_are_weighed_against_those_to_avoid(site: Site) -> None:

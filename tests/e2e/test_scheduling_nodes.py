@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import until
-from tests.e2e.kubectl import SECONDS, TIMEOUT, words
+from tests.e2e.kubectl import SECONDS, words
 from tests.e2e.scheduling import Site, a_node, a_pod, taint
 
 UNSELECTED = "node(s) didn't match Pod's node affinity/selector"
@@ -183,5 +183,4 @@ def test_a_cordoned_node_gets_nobody_until_it_is_uncordoned(site: Site) -> None:
     assert "Ready,SchedulingDisabled" in site.kubectl("get", "node", "a")
 
     site.kubectl("uncordon", "a")
-    site.kubectl("wait", "--for=condition=PodScheduled", "pod/waits", TIMEOUT)
-    assert site.outcome("waits") == {"waits": "a"}
+    site.comes("waits", "a")

@@ -11,17 +11,13 @@ from tests.e2e.cluster import until
 from tests.e2e.kubectl import SECONDS, rows, words
 from tests.e2e.scheduling import Site, a_node, a_pod
 
-SOON = "--timeout=8s"  # after what helps; by time alone it would be minutes
+SOON = 20  # seconds after what helps; by time alone it would be minutes
 CONDITION = "jsonpath={.status.conditions[?(@.type=='PodScheduled')]['status','reason','message']}"
 
 
 def large(name: str, **spec: Any) -> dict[str, Any]:
     """A node has room for one."""
     return a_pod(name, requests={"cpu": "3"}, **spec)
-
-
-def soon(site: Site, name: str, node: str) -> None:
-    site.kubectl("wait", f"--for=jsonpath={{.spec.nodeName}}={node}", f"pod/{name}", SOON)
 
 
 # Gates
@@ -47,7 +43,7 @@ def test_a_gated_pod_is_not_looked_at_until_all_its_gates_are_gone(site: Site) -
     assert "only deletion is allowed, but found new scheduling gate 'example.com/more'" in said
 
     site.kubectl("patch", "pod", "gated", "--type=merge", "--patch", '{"spec": {"schedulingGates": null}}')
-    soon(site, "gated", "a")
+    site.comes("gated", "a", SOON)
     assert site.outcome("gated") == {"gated": "a"}
 
 
@@ -105,7 +101,7 @@ def test_the_more_important_come_first_and_then_the_older(site: Site, classes: d
 
     for gone, then in (("first", "a-high"), ("a-high", "c-older"), ("c-older", "b-younger"), ("b-younger", "d-low")):
         site.remove(gone)
-        soon(site, then, "a")
+        site.comes(then, "a", SOON)
 
 
 # Woken
@@ -117,14 +113,14 @@ def test_a_label_put_on_a_node_wakes_who_waits_for_it(site: Site) -> None:
     assert site.try_(a_pod("waits", nodeSelector={"disk": "ssd"})) == {"waits": why}
 
     site.kubectl("label", "node", "b", "disk=ssd")
-    soon(site, "waits", "b")
+    site.comes("waits", "b", SOON)
 
 
 def test_a_node_that_comes_wakes_those_for_whom_there_was_none(site: Site) -> None:
     assert site.try_(a_pod("waits")) == {"waits": "no nodes available to schedule pods"}
 
     site.nodes(a_node("a"))
-    soon(site, "waits", "a")
+    site.comes("waits", "a", SOON)
 
 
 def test_a_pod_that_ends_wakes_whoever_fits_in_its_place(site: Site) -> None:
@@ -137,7 +133,7 @@ def test_a_pod_that_ends_wakes_whoever_fits_in_its_place(site: Site) -> None:
     }
     done = '{"status": {"phase": "Succeeded"}}'
     site.kubectl("patch", "pod", "runs", "--subresource=status", "--type=merge", "--patch", done)
-    soon(site, "waits", "a")
+    site.comes("waits", "a", SOON)
     assert site.outcome("huge") == {"huge": why}
 
 
@@ -147,7 +143,7 @@ def test_a_toleration_that_is_added_to_a_pod_lets_it_in(site: Site) -> None:
 
     more = json.dumps([{"op": "add", "path": "/spec/tolerations/-", "value": {"key": "gpu", "operator": "Exists"}}])
     site.kubectl("patch", "pod", "waits", "--type=json", "--patch", more)
-    soon(site, "waits", "a")
+    site.comes("waits", "a", SOON)
 
 
 def test_however_often_it_was_looked_at_in_vain_what_helps_helps_at_once(site: Site) -> None:
@@ -158,9 +154,9 @@ def test_however_often_it_was_looked_at_in_vain_what_helps_helps_at_once(site: S
     for number in range(8):
         site.kubectl("label", "node", "b", f"look={number}", "--overwrite")
 
-    began = time.monotonic()
     site.kubectl("uncordon", "a")
-    soon(site, "waits", "a")
+    began = time.monotonic()
+    site.comes("waits", "a", SOON)
     assert time.monotonic() - began < 5
 
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.kubectl import TIMEOUT
 from tests.e2e.scheduling import Site, a_node, a_pod
 
 KINDS = {
@@ -120,5 +119,4 @@ def test_more_room_on_a_node_is_found(site: Site) -> None:
     more = '{"status": {"allocatable": {"example.com/license": "1"}}}'
     site.kubectl("patch", "node", "a", "--subresource=status", "--type=merge", "--patch", more)
 
-    site.kubectl("wait", "--for=condition=PodScheduled", "pod/waits", TIMEOUT)
-    assert site.outcome("waits") == {"waits": "a"}
+    site.comes("waits", "a")

@@ -22,21 +22,21 @@ class Dockerd:
         self.endpoint = f"unix://{folder}/docker.sock"
         self._process: subprocess.Popen[bytes] | None = None
         number = os.getpid() % 4096
-        self._bridge = f"jpdock{number}"
+        self.bridge = f"jpdock{number}"
         self._subnet = f"10.{128 + number // 64}.{number % 64 * 4}"  # not a containerd's of the same tests
 
     def start(self) -> None:
-        if not Path(f"/sys/class/net/{self._bridge}").exists():
+        if not Path(f"/sys/class/net/{self.bridge}").exists():
             for words in (
-                ["link", "add", self._bridge, "type", "bridge"],
-                ["address", "add", f"{self._subnet}.1/22", "dev", self._bridge],
-                ["link", "set", self._bridge, "up"],
+                ["link", "add", self.bridge, "type", "bridge"],
+                ["address", "add", f"{self._subnet}.1/22", "dev", self.bridge],
+                ["link", "set", self.bridge, "up"],
             ):
                 subprocess.run(["ip", *words], check=True)
         self._below.ensure()
         folders = [f"--{name}={self._folder}/docker-{name}" for name in ("data-root", "exec-root", "pidfile")]
         plain = [f"--{name}=false" for name in ("iptables", "ip6tables", "ip-forward", "ip-masq")]
-        own = ["-H", self.endpoint, f"--containerd={self._folder}/containerd.sock", f"--bridge={self._bridge}"]
+        own = ["-H", self.endpoint, f"--containerd={self._folder}/containerd.sock", f"--bridge={self.bridge}"]
         with (self._folder / "docker-log").open("ab") as log:
             command = ["dockerd", "--live-restore", *own, *folders, *plain]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
@@ -72,8 +72,11 @@ class Dockerd:
         """Whatever it has of pods: containers, running or not, their folders, and ends of their networks."""
         folders = ("docker-data-root/containers/*", "docker-exec-root/containerd/*", "docker-exec-root/runtime-*/*/*")
         found = [str(path) for pattern in folders for path in self._folder.glob(pattern)]
-        found += os.listdir(f"/sys/class/net/{self._bridge}/brif")
-        return [*self("ps", "-aq").stdout.split(), *found]
+        return [*self("ps", "-aq").stdout.split(), *found, *self.ends()]
+
+    def ends(self) -> list[str]:
+        """Of pods' networks, at the bridge."""
+        return os.listdir(f"/sys/class/net/{self.bridge}/brif")
 
     def traces(self) -> tuple[list[str], int]:
         """Mounts below its folder, and how many shims it has."""
@@ -89,7 +92,7 @@ class Dockerd:
             self._process.wait(10)
         self._process.kill()
         self._below.close()
-        subprocess.run(["ip", "link", "delete", self._bridge], capture_output=True, check=False)
+        subprocess.run(["ip", "link", "delete", self.bridge], capture_output=True, check=False)
 
     def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(["docker", "-H", self.endpoint, *words], capture_output=True, text=True, check=False)

@@ -138,6 +138,28 @@ def children(pid: int) -> list[int]:
     return [int(each) for each in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
+async def test_what_was_made_and_not_let_go_is_made_anew(cri: Lab, engine: Containerd) -> None:
+    await cri.sandbox("pod-1")
+    spec = ContainerSpec(key=a_key(), image=IMAGE, command=says("once").command, env={})
+    await runtime_of(cri)._create(spec)
+    containers = runtime_of(cri)._containers
+    containers.outputs.make(spec.key)
+    runtime_of(cri)._files.begin(spec.key)
+    runtime_of(cri)._files.exited(spec.key, 1)
+    words = containers.outputs.folder(spec.key).path / "err"
+    words.write_bytes(b"write exec fifo /proc/self/fd/5: broken pipe\n")
+    with pytest.raises(ConnectionError, match="made anew"):
+        await cri.runtime.start_container(spec)
+    await cri.runtime.start_container(spec)
+
+    ended = await cri.ended(spec.key)
+    assert (ended.exit_code, raw(await cri.log(spec.key)), raw(await cri.log(spec.key), b"stderr")) == (
+        0,
+        b"once\n",
+        b"",
+    )
+
+
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
@@ -149,6 +171,11 @@ def children(pid: int) -> list[int]:
             'failed to create containerd task: OCI runtime: exec: "x": not found', False, id="no such program"
         ),
         pytest.param("failed to start containerd task: context canceled", False, id="perhaps begun"),
+        pytest.param(
+            "failed to create containerd task: failed to start shim: mkdir /run/x: file exists", True, id="left over"
+        ),
+        pytest.param('sandbox container "05d3" is not running', True, id="no sandbox"),
+        pytest.param("write exec fifo /proc/self/fd/5: broken pipe", True, id="not let go"),
     ],
 )
 def test_what_never_began_is_told_by_the_engine_s_words(message: str, *, expected: bool) -> None:

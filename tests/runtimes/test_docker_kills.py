@@ -1,6 +1,9 @@
 """What a Docker Engine leaves half done when it is killed."""
 
 import asyncio
+import json
+import shutil
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -118,6 +121,49 @@ async def test_a_container_that_was_never_started_leaves_no_bundle(docker: Lab, 
     await docker.runtime.remove_sandbox("pod-1")
 
     assert not [each for each in dockerd.pods() if known.id in each]
+
+
+async def test_what_the_engine_has_lost_track_of_is_removed_once_it_is_back(docker: Lab, engine: Dockerd) -> None:
+    key = await docker.start(FOREVER)
+    bundles = runtime_of(docker)._sandboxes.bundles
+    containers = await runtime_of(docker)._logs.root() / "containers"
+    lost = [bundles.path("a" * 64), containers / ("b" * 64), bundles.path("").parent / "netns" / "cccc"]
+    lost.append(containers / ("f" * 64))
+    kept = [bundles.path("other"), containers / ("d" * 64), bundles.path("e" * 64)]
+    for each in (*lost, kept[0], kept[1]):
+        each.mkdir()
+    labels = {"jobplane.dev/node": runtime_of(docker)._node}
+    (lost[3] / "config.v2.json").write_text(json.dumps({"Config": {"Labels": labels}}), encoding="utf-8")
+    (kept[1] / "config.v2.json").touch()
+    lost[2].rmdir()
+    lost[2].touch()
+    engine.kill()
+    await back(docker, engine)
+    kept[2].mkdir()
+    await docker.runtime.list()
+
+    assert [each.exists() for each in (*lost, *kept)] == [False] * 4 + [True] * 3
+    assert (await docker.stop(key, 0)).exit_code == 137
+    for each in kept:
+        shutil.rmtree(each)
+
+
+async def test_ends_of_networks_that_nobody_has_are_removed(
+    docker: Lab, dockerd: Dockerd, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.runtimes.docker_links.AT_LEAST", 0.0)
+    await docker.start(FOREVER)
+    used = dockerd.ends()
+    ip("link", "add", "veth0a0a0a0", "type", "veth", "peer", "name", "veth0b0b0b0")
+    ip("link", "set", "veth0a0a0a0", "master", dockerd.bridge)
+    assert len(dockerd.ends()) == len(used) + 1
+    await docker.runtime.list()
+
+    assert dockerd.ends() == used != []
+
+
+def ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
 
 
 @pytest.mark.parametrize(

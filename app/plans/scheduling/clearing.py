@@ -87,8 +87,8 @@ def _cleared(group: Group, place: Place, ground: Ground) -> Clearing | None:
             victims = tried.victims(is_at_once=is_at_once)
         if victims is not None:
             return Clearing(_places(pods, _nodes((pod, node) for pod, _, node in tried.places)), victims)
-        if tried.is_plain and len({wish.key for _, wish in pods}) == 1:
-            break  # nobody else could go in any other order
+        if not tried.has_hope and len({wish.key for _, wish in pods}) == 1:
+            break  # another order would be no better
     return None
 
 
@@ -106,6 +106,7 @@ class _Try:
             wish.near or wish.apart or wish.spreads or wish.ports or self._cluster.tallies.concerning(pod)
             for pod, wish in wishes
         )
+        self.has_hope = any(wish.near or wish.spreads for _, wish in wishes)  # that others make a place for a pod
         self._asked = {name for _, wish in wishes for name in wish.needs}
         self._patience = PATIENCE
         self._gone: list[Placed] = []
@@ -121,8 +122,7 @@ class _Try:
             return None
         mercy = Mercy(self._ground.units.of(self._gone, self._ground.going), self._ground)
         self._taken = {node for _, _, node in self.places}
-        gone: list[Unit] = []
-        self._come_back(mercy.order, gone)
+        gone = self._come_back(mercy.order)
         if is_at_once and self._patience < 0:
             return None  # too many would go who might have stayed
         return mercy.victims(gone)
@@ -142,7 +142,7 @@ class _Try:
         for number, (pod, wish) in enumerate(pods):
             if len(self.places) == self._needed:
                 return []
-            if self.is_plain and len(self.places) + len(pods) - number < self._needed:
+            if not self.has_hope and len(self.places) + len(pods) - number < self._needed:
                 return []
             ranking = self._cluster.ranking(pod, wish)
             node = None if full.get(ranking) == options.moves else self._place_of((pod, wish), ranking, options)
@@ -189,36 +189,70 @@ class _Try:
 
     # Coming back
 
-    def _come_back(self, units: Sequence[Unit], gone: list[Unit]) -> None:
-        """As many at a time as can."""
-        if not units:
+    def _come_back(self, units: Iterable[Unit]) -> list[Unit]:
+        """Those that cannot, in this order."""
+        gone: list[Unit] = []
+        back: list[Unit] = []
+        for unit in units:
+            if self._has_room_for(unit):
+                self._bring([unit])
+                back.append(unit)
+            else:
+                gone.append(unit)
+        if self.is_plain or self._is_still_placed():
+            return gone
+        self._send(back)
+        unlucky: list[Unit] = []
+        self._as_many_as_can(back, unlucky)
+        return [unit for unit in (*unlucky, *gone) if not (self._has_room_for(unit) and self._may_stay([unit]))]
+
+    def _as_many_as_can(self, units: Sequence[Unit], gone: list[Unit]) -> None:
+        """Some at a time: most of them are nobody's concern."""
+        if not units or self._may_stay(units):
             return
-        there = [each for unit in units for each in unit.here]
-        for each in there:
-            self._cluster.place(each.pod, each.node, each.wish)
-        if self._is_still_placed({each.node for each in there}):
-            return
-        for each in there:
-            self._cluster.unplace(each.pod.metadata.uid)
         if len(units) == 1:
             gone += units
             return
         half = len(units) // 2
-        self._come_back(units[:half], gone)
-        self._come_back(units[half:], gone)
+        self._as_many_as_can(units[:half], gone)
+        self._as_many_as_can(units[half:], gone)
 
-    def _is_still_placed(self, nodes: set[str]) -> bool:
-        """Each pod of the gang may be where it is, with those who have come back to these nodes."""
-        if self.is_plain:
-            rooms = self._cluster.rooms
-            return all(rooms[node].free.get(name, 0) >= 0 for node in nodes & self._taken for name in self._asked)
+    def _may_stay(self, units: Iterable[Unit]) -> bool:
+        self._bring(units)
+        if self._is_still_placed():
+            return True
+        self._send(units)
+        return False
+
+    def _bring(self, units: Iterable[Unit]) -> None:
+        for each in (each for unit in units for each in unit.here):
+            self._cluster.place(each.pod, each.node, each.wish)
+
+    def _send(self, units: Iterable[Unit]) -> None:
+        for each in (each for unit in units for each in unit.here):
+            self._cluster.unplace(each.pod.metadata.uid)
+
+    def _has_room_for(self, unit: Unit) -> bool:
+        """Beside the pods of the gang, as far as these need the same."""
+        needs: Counter[tuple[str, str]] = Counter()
+        for each in unit.here:
+            for name in self._asked if each.node in self._taken else ():
+                needs[each.node, name] += each.wish.needs.get(name, 0)
+        rooms = self._cluster.rooms
+        return all(not count or rooms[node].free.get(name, 0) >= count for (node, name), count in needs.items())
+
+    def _is_still_placed(self) -> bool:
+        """Each pod of the gang might be put where it is, if it were not there."""
         self._patience -= len(self.places)
         if self._patience < 0:
             return False
-        with self._cluster.trial():
-            for pod, _, _ in self.places:
-                self._cluster.unplace(pod.metadata.uid)
-            return len(packing.put(self.places, self._cluster)) == len(self.places)
+        for pod, wish, node in self.places:
+            self._cluster.unplace(pod.metadata.uid)
+            why = self._cluster.fits(pod, wish, node)
+            self._cluster.place(pod, node, wish)
+            if why:
+                return False
+        return True
 
 
 def _as_if_of(least: int, pending: Pending) -> Pending:

@@ -27,7 +27,7 @@ GANG_GOING = "not eligible due to terminating pods on the nominated nodes."
 GANG_IN_VAIN = "no place for enough pods of the group if those of lower priority went."
 
 MOST = 32  # preemptions of one round
-GANG = 8  # preemptions that the search for a gang counts for
+MOST_GANGS = 4  # that room is looked for in one round
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Search:
         self._options = Options(self._ground)
         self._gangs: dict[GroupKey, _Gang] = {}
         self._taken: dict[str, int] = {}  # nodes that were chosen, and the highest priority for which they were
-        self._count = 0
+        self._count = self._gang_count = 0
         self._texts: dict[tuple[Refusal, str], str] = {}
 
     def whole(self, pod: Pod) -> Group | None:
@@ -152,17 +152,18 @@ class Search:
             return self._given(known, GANG_GOING)
         if any(pod.spec.preemption_policy == "Never" for pod, _ in group.waiting.values()):
             return _Gang(NEVER)
-        if not ground.lowest.below(priority(group)):
+        least = priority(group)
+        if not ground.lowest.below(least):
             return _Gang()
-        if self._count >= MOST:
+        if self._gang_count >= MOST_GANGS:
             return None
-        self._count += GANG
+        self._gang_count += 1
         found = clearing(group, ground)
         if found is None:
             return _Gang(GANG_IN_VAIN)
         self._options.go(found.victims)
-        for _, _, node in found.places:
-            self._take(node, priority(group))
+        for node in {node for _, _, node in found.places}:
+            self._take(node, least)
         return self._given(found)
 
     def _given(self, found: Clearing, why: str = "") -> _Gang:

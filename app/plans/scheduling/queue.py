@@ -231,7 +231,7 @@ class Queue:
 
     def _seconds(self, lot: _Lot, most: int, own_room: Iterable[_Entry]) -> list[_Entry]:
         """Of those that were looked at in vain, the first, and those that room is kept for."""
-        count = self._worth_a_look(lot, most)
+        count = self._worth_a_look(lot, most + 1)  # one too many, here too
         return lot.vain[:count] + [entry for entry in own_room if _is_in(lot.vain, entry, count)]
 
     def _by_share(self, found: Iterable[Iterator[_Block]]) -> list[Iterator[_Block]]:
@@ -302,7 +302,8 @@ class Queue:
         """How many of those that were looked at in vain: no more than there can be room for, and one to hear why."""
         start = lot.eased_at - self._eased_begins
         names = set(self._eased[start:]) if start >= 0 else {None}
-        if lot.is_choosy or None in names:
+        keeps_away = lot.wish.apart or self._looks_at_labels  # then one that goes may make room in all of its zone
+        if lot.is_choosy or keeps_away or None in names:
             return most
         count = 1 + self._slots(lot.wish, names, min(most, len(lot.vain)))
         first = self._first_in_line(lot)

@@ -79,6 +79,7 @@ _NODE_SELECTORS = some.sampled_from(
         a_selector(("rack", "DoesNotExist", ())),
         a_selector(("zone", "NotIn", ("a",)), ("rack", "Exists", ())),
         a_selector(("rack", "Gt", ("1",))),
+        a_selector(("rack", "Lt", ("2",))),
         a_selector(("metadata.name", "In", ("n1", "n2")), field=True),
     ]
 )
@@ -117,12 +118,20 @@ _MIXED = some.fixed_dictionaries(
         "tolerations": some.sampled_from([(), (Toleration(key="k", operator="Exists"),)]),
     },
 )
+_WHERE = some.one_of(
+    _NODE_SELECTORS.map(
+        lambda wanted: {
+            "affinity": Affinity(node_affinity=NodeAffinity(required_during_scheduling_ignored_during_execution=wanted))
+        }
+    ),
+    some.sampled_from([{"node_selector": {"zone": "a"}}, {"node_selector": {"rack": "1"}}]),
+)
 _NEAR = _ONE.map(lambda terms: near(*terms))
 _APART = _ONE.map(lambda terms: apart(*terms))
 _EVEN = some.tuples(
     some.builds(TopologySpreadConstraint, max_skew=some.integers(1, 2), topology_key=_KEYS, label_selector=_APPS)
 ).map(lambda constraints: spread(*(replace(each, when_unsatisfiable="DoNotSchedule") for each in constraints)))
-_SPECS = some.one_of(_NEAR, _APART, _EVEN, _MIXED)  # mostly one thing, so that much of it is met
+_SPECS = some.one_of(_NEAR, _APART, _EVEN, _WHERE, _MIXED)  # mostly one thing, so that much of it is met
 _NEEDS = some.fixed_dictionaries(
     {}, optional={"cpu": some.sampled_from(["0", "500m", "2"]), "gpu": some.sampled_from(["0", "1"])}
 )

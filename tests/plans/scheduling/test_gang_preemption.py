@@ -15,7 +15,7 @@ from app.plans.scheduling import Cluster, Wishes
 from app.plans.scheduling.budgets import Budgets
 from app.plans.scheduling.gangs import Groups, Whole
 from app.plans.scheduling.ground import Lowest
-from app.plans.scheduling.preemption import Search
+from app.plans.scheduling.preemption import MOST_GANGS, Search
 from app.plans.scheduling.tiers import Tiered, in_tiers
 from tests.plans.scheduling.cluster import a_cluster, a_node, apart, near, term
 from tests.plans.scheduling.gangs import a_group
@@ -281,6 +281,23 @@ def test_two_gangs_have_different_pods_go() -> None:
     result = a_round(waiting, a_cluster(map(a_node, there), there), groups)
 
     assert told(result) == "g0 for n0, g1 for n1, h0 for n2, h1 for n3; a, b, c, d go"
+
+
+def test_what_is_cleared_for_its_last_pod_is_not_given_to_who_comes_before_that() -> None:
+    there = {f"n{n}": [low(name)] for n, name in enumerate("ab")}
+    first, second = two()
+    result = a_round([first, of(10, "p", "4"), second], a_cluster(map(a_node, there), there), [a_group(least=2)])
+
+    assert told(result).startswith("g0 for n0, g1 for n1; a, b go")
+
+
+def test_a_round_has_an_end_and_the_next_goes_on_with_other_gangs() -> None:
+    there = {f"n{n}": [low(f"a{n}")] for n in range(MOST_GANGS + 1)}
+    waiting = [a_member(f"g{n}", f"g{n}") for n in range(MOST_GANGS + 1)]
+    groups = [a_group(f"g{n}", 1) for n in range(MOST_GANGS + 1)]
+    result = a_round(waiting, a_cluster(map(a_node, there), there), groups)
+
+    assert (len(result.verdicts), len(result.unbound)) == (MOST_GANGS, MOST_GANGS + 1)
 
 
 def test_nobody_goes_for_a_gang_that_is_not_complete() -> None:

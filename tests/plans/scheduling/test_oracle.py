@@ -88,7 +88,9 @@ class Story:
 
     def pod(self, placed: tuple[Pod, str]) -> None:
         pod, node = placed
-        self.there[pod.metadata.uid] = placed
+        if known := self.there.get(pod.metadata.uid):  # what a pod asks for does not change
+            pod = replace(pod, spec=known[0].spec)
+        self.there[pod.metadata.uid] = pod, node
         self.cluster.place(pod, node, self.wishes.of(pod))
 
     def ended(self, uid: str) -> None:

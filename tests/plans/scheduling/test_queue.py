@@ -108,6 +108,16 @@ def test_a_turn_takes_so_many_and_says_that_there_are_more() -> None:
     assert not line.queue.has_more
 
 
+def test_who_was_looked_at_in_vain_is_not_forgotten_when_a_node_comes_for_more_than_a_turn_takes() -> None:
+    line = Line()
+    line.put(*many(9, cpu="1"))
+    assert len(line.turn()) == 9
+    line.cluster.set_node(a_node(cpu="9"))
+    line.queue.ease("n1")
+
+    assert [len(line.turn(most=4)) for _ in range(4)] == [4, 4, 1, 0]
+
+
 def test_whose_turn_did_not_come_is_not_forgotten() -> None:
     """A turn that took only some of those that an event has woken."""
     line = Line(a_node(cpu="2"))

@@ -1,0 +1,66 @@
+"""Events of bindings: with them if they are few; if they are many, all bindings come first."""
+
+import asyncio
+
+import pytest
+
+from app.controllers import scheduler
+from app.controllers.scheduler import Scheduler
+from app.kinds.event import KIND as EVENTS
+from app.kinds.node import KIND as NODES
+from app.registry.objects import Registry
+from tests.controllers.machines import a_node
+from tests.controllers.running import events, every, running, settled, until
+from tests.controllers.test_scheduler import asking
+from tests.registry.examples import PODS, create
+
+
+async def scheduled(registry: Registry, count: int) -> None:
+    """Pods that have waited for a node, and have been told so, get one."""
+
+    async def so(reason: str) -> bool:
+        return [each for each, _ in await events(registry)].count(reason) == count
+
+    async with running(registry, Scheduler):
+        await asyncio.gather(*(create(registry, PODS, asking(f"p{number}")) for number in range(count)))
+        await until(registry, lambda: so("FailedScheduling"))
+        await create(registry, NODES, a_node(cpu="100", pods="100"))
+        await until(registry, lambda: so("Scheduled"))
+        await settled(registry, 0.1)
+
+
+async def revisions(registry: Registry) -> tuple[list[int], list[int]]:
+    """Of the bindings, and of the events about them."""
+    bound = [int(pod.metadata.resource_version) for pod in await every(registry, PODS) if pod.spec.node_name]
+    told = [each for each in await every(registry, EVENTS) if each.reason == "Scheduled"]
+    return bound, [int(each.metadata.resource_version) for each in told]
+
+
+async def test_few_bindings_are_committed_with_their_events(registry: Registry) -> None:
+    await scheduled(registry, 3)
+
+    bound, told = await revisions(registry)
+    assert sorted((*bound, *told)) == list(range(min(bound), min(bound) + 6))  # one write set
+
+
+async def test_of_many_bindings_the_events_follow(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler, "TOGETHER", 4)
+    await scheduled(registry, 12)
+
+    bound, told = await revisions(registry)
+    assert (len(bound), len(told)) == (12, 12)
+    assert max(bound) < min(told)
+    messages = {message for reason, message in await events(registry) if reason == "Scheduled"}
+    assert messages == {f"Successfully assigned default/p{number} to n1" for number in range(12)}
+
+
+async def test_while_more_pods_wait_their_bindings_come_before_the_events_of_others(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scheduler, "TOGETHER", 4)
+    monkeypatch.setattr(scheduler, "MOST", 6)
+    await scheduled(registry, 12)
+
+    bound, told = await revisions(registry)
+    assert (len(bound), len(told)) == (12, 12)
+    assert max(bound) < min(told)
