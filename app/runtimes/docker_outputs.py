@@ -15,6 +15,7 @@ from typing import Any
 
 from app.runtimes.base import ContainerKey
 from app.runtimes.docker_engine import Engine
+from app.runtimes.engine_errors import EngineError
 from app.runtimes.engine_outputs import Outputs
 from app.runtimes.log_format import STREAMS
 from app.runtimes.process_logs import FILES
@@ -30,7 +31,8 @@ class Bundles:
     async def find(self, sandbox_id: str) -> bool:
         """Whether we may write there. `sandbox_id`: a container that runs."""
         if self._root is None:
-            self.learn(await self._engine.ask(f"containers/{sandbox_id}/json"))
+            with suppress(EngineError):  # it is gone
+                self.learn(await self._engine.ask(f"containers/{sandbox_id}/json"))
         return self._root is not None
 
     def learn(self, found: Mapping[str, Any]) -> None:

@@ -172,6 +172,7 @@ async def test_every_pod_runs_once_and_every_line_is_kept_once(node: Node, numbe
     print(f"JOBPLANE_NODE_KILLS_SEED={seed}: {mode}")
     ledger = Ledger(node.folder / f"ledger-{number}")
     job = ledger.job(f"killed-{number}", mode, pods=PODS, at_once=node.plan.at_once, work=WORK, last=LAST)
+    job["spec"]["backoffLimit"] = PODS  # each end that nobody knows counts
     node.place(job["spec"]["template"]["spec"])
     chance = random.Random(seed)
     over = await completed(node.cluster.api(), job, lambda: _kill(node, ledger, parts, chance), DONE_SECONDS)

@@ -81,6 +81,7 @@ def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
     assert running.surprises() == ""
 
 
+@pytest.mark.timeout(180 + 12 * KILLS)  # a kill takes two seconds, several on a machine that is busy
 def test_whoever_acts_may_be_killed_at_any_moment(parts: Parts) -> None:
     seed = secrets.randbits(32)
     print(f"seed {seed}")
@@ -100,7 +101,7 @@ def test_whoever_acts_may_be_killed_at_any_moment(parts: Parts) -> None:
                 client.delete(f"{JOBS}/{name}", params={"propagationPolicy": "Background"}).raise_for_status()
         _judge(asked)
 
-    assert max(max(each) for each in took) < TAKE_OVER_SECONDS
+    assert max(until_term for until_term, _ in took) < TAKE_OVER_SECONDS
 
 
 def _endless(name: str, cpu: str) -> dict[str, Any]:

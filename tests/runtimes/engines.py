@@ -185,6 +185,12 @@ class Containerd:
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def idle_shim(id_: str, namespace: str, address: str) -> subprocess.Popen[bytes]:
+    """What looks like a shim of containerd, and does nothing."""
+    words = ["-namespace", namespace, "-id", id_, "-address", address]
+    return subprocess.Popen(["containerd-shim-idle", "-c", "sleep 1000; :", *words], executable="/bin/sh")
+
+
 def containerd() -> Generator[Containerd, None, None]:
     """One that has the images of the tests."""
     needed(

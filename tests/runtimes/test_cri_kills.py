@@ -16,8 +16,8 @@ from app.runtimes.base import ContainerSpec
 from app.runtimes.cri import CriRuntime
 from app.runtimes.cri_line import SECONDS
 from app.runtimes.cri_sandboxes import RESULTS
-from tests.runtimes.conftest import PATIENCE, Lab, a_key, exits, raw, says
-from tests.runtimes.engines import Containerd
+from tests.runtimes.conftest import FOREVER, PATIENCE, Lab, a_key, exits, raw, says
+from tests.runtimes.engines import Containerd, idle_shim
 from tests.runtimes.images import IMAGE
 from tests.runtimes.test_conformance_engines import back
 
@@ -83,6 +83,23 @@ async def test_a_network_that_was_half_noted_down_is_removed(cri: Lab, container
     await cri.runtime.remove_sandbox("pod-1")
 
     assert not [each for each in containerd.pods() if sandbox[0] in each]
+
+
+async def test_shims_that_the_engine_has_lost_track_of_are_ended(cri: Lab, engine: Containerd) -> None:
+    key = await cri.start(FOREVER)
+    address = engine.endpoint.removeprefix("unix://")
+    lost, other = idle_shim("lost", "k8s.io", address), idle_shim("lost", "k8s.io", "/another.sock")
+    engine.kill()
+    await back(cri, engine)
+    young = idle_shim("young", "k8s.io", address)
+    await cri.runtime.list()
+
+    assert await asyncio.to_thread(lost.wait, PATIENCE) == -signal.SIGKILL
+    for each in (other, young):
+        assert each.poll() is None
+        each.kill()
+        each.wait()
+    assert (await cri.stop(key, 0)).exit_code == 137
 
 
 async def test_networks_that_the_engine_has_lost_track_of_are_removed(cri: Lab, engine: Containerd) -> None:

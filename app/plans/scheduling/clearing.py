@@ -25,8 +25,8 @@ from app.plans.scheduling.units import Unit, priority_of
 from app.plans.scheduling.victims import Mercy, Victims, without
 
 NOBODY = Victims(())
-MOST_PLACES = 16  # that are tried, if the gang is to be in one
-PATIENCE = 20_000  # pods that are placed again to see whether somebody can stay
+MOST_PLACES, MOST_TRIED = 16, 4_000  # if the gang is to be in one place: so many are tried, and for so many pods
+PATIENCE = 5_000  # pods that are looked at again to see whether somebody can stay
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +74,8 @@ def _where(group: Group, ground: Ground) -> Iterable[Place]:
             now[value] += most_slots(room, wishes)
             then[value] += most_slots(room, wishes, without(room, ground.units.below(least, room.pods.values())))
     enough = [value for value in then if then[value] >= max(group.needed, 1)]
-    first = sorted(enough, key=lambda value: (-now[value], value))[:MOST_PLACES]
+    most = max(1, min(MOST_PLACES, MOST_TRIED // len(group.waiting)))
+    first = sorted(enough, key=lambda value: (-now[value], value))[:most]
     return [(label, value) if label else None for value in first]
 
 

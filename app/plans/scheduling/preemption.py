@@ -27,7 +27,7 @@ GANG_GOING = "not eligible due to terminating pods on the nominated nodes."
 GANG_IN_VAIN = "no place for enough pods of the group if those of lower priority went."
 
 MOST = 32  # preemptions of one round
-MOST_GANGS = 4  # that room is looked for in one round
+MOST_SOUGHT = 500  # pods of gangs; once room was looked for so many, the next gang has to wait for the next round
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class Search:
         self._options = Options(self._ground)
         self._gangs: dict[GroupKey, _Gang] = {}
         self._taken: dict[str, int] = {}  # nodes that were chosen, and the highest priority for which they were
-        self._count = self._gang_count = 0
+        self._count = self._sought = 0
         self._texts: dict[tuple[Refusal, str], str] = {}
 
     def whole(self, pod: Pod) -> Group | None:
@@ -155,9 +155,9 @@ class Search:
         least = priority(group)
         if not ground.lowest.below(least):
             return _Gang()
-        if self._gang_count >= MOST_GANGS:
+        if self._sought >= MOST_SOUGHT:
             return None
-        self._gang_count += 1
+        self._sought += len(group.waiting)
         found = clearing(group, ground)
         if found is None:
             return _Gang(GANG_IN_VAIN)

@@ -7,10 +7,9 @@ many as there may be room for, and one more. If that was in vain, too, there is 
 only if it is among the first in line, and a node would take its first pod now.
 """
 
-from bisect import bisect_left, insort
+from bisect import insort
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heapreplace, merge, nsmallest
 from itertools import chain
@@ -19,7 +18,8 @@ from app.kinds.pod import Pod
 from app.plans.plan import earliest
 from app.plans.scheduling.cluster import Cluster
 from app.plans.scheduling.fair import Fair
-from app.plans.scheduling.gangs import Group, Groups
+from app.plans.scheduling.gangs import Groups
+from app.plans.scheduling.lots import Entry, Lot, drop, is_choosy, is_in, moved
 from app.plans.scheduling.order import Order, order_of
 from app.plans.scheduling.round import Pending
 from app.plans.scheduling.slots import slots
@@ -29,7 +29,6 @@ BACK_OFF = timedelta(seconds=1), timedelta(seconds=10)  # doubling; of kube-sche
 FLUSH = timedelta(minutes=5)  # in the unlikely case that an event was missed
 GATHERING = timedelta(seconds=2)  # nothing is said of a gang while its pods are still being created
 FOREMOST = 64  # lots that are next
-_FEW = 16  # that are moved one by one; more cost less together
 _EVENTS = 10_000  # that are remembered: a lot that slept through more takes all nodes for changed
 # Labels that are different for each pod of an owner.
 _OWN = frozenset(
@@ -40,34 +39,8 @@ _OWN = frozenset(
     }
 )
 
-_Entry = tuple[Order, str]
 _Block = tuple[Order, list[str]]
 """Pods, by UID, that are looked at together."""
-
-
-@dataclass(slots=True, eq=False)
-class _Lot:
-    """Pods for which a look at one says what a look at all would say; or, with a group, pods to be placed together."""
-
-    key: Hashable
-    wish: Wish
-    group: Group | None
-    fresh: list[_Entry] = field(default_factory=list)  # to be looked at, in order, by UID
-    vain: list[_Entry] = field(default_factory=list)  # looked at already
-    eased_at: int = 0  # how many events it knows of
-    moved_at: int = 0
-    looked_at: datetime | None = None  # when last in vain
-    attempts: int = 0  # in vain, though something had happened that might have helped
-    ready_at: datetime | None = None
-
-    @property
-    def first(self) -> Order:
-        return min(each[0][0] for each in (self.fresh, self.vain) if each)
-
-    @property
-    def is_choosy(self) -> bool:
-        """It may help it when pods come to nodes."""
-        return is_choosy(self.wish)
 
 
 class Queue:
@@ -75,15 +48,15 @@ class Queue:
         self._cluster = cluster
         self._groups = groups
         self._fair = fair or Fair(cluster)
-        self._pods: dict[str, tuple[Pending, Order, _Lot]] = {}  # by UID
-        self._lots: dict[Hashable, _Lot] = {}
+        self._pods: dict[str, tuple[Pending, Order, Lot]] = {}  # by UID
+        self._lots: dict[Hashable, Lot] = {}
         self._eased: list[str | None] = []  # nodes with more room, or None for all of them
         self._eased_begins = 0
         self._moves = 0
         self._looks_at_labels = False
         self._nominated: set[str] = set()  # who has room kept for them
-        self._turn: dict[_Lot, bool] = {}  # the lots of this turn: whether they were woken
-        self._cut: set[_Lot] = set()  # those of which there was more to look at than the turn took
+        self._turn: dict[Lot, bool] = {}  # the lots of this turn: whether they were woken
+        self._cut: set[Lot] = set()  # those of which there was more to look at than the turn took
         self.choosy = 0  # pods that it may help when others come to nodes
         self.has_more = False  # after a turn: not all had theirs
 
@@ -100,7 +73,7 @@ class Queue:
         key = group.key if group is not None else self._key(pod, wish)
         lot = self._lots.get(key)
         if lot is None:
-            lot = self._lots[key] = _Lot(key, wish, group, eased_at=self._now, moved_at=self._moves)
+            lot = self._lots[key] = Lot(key, wish, group, eased_at=self._now, moved_at=self._moves)
         order = order_of(pod, wish)
         insort(lot.fresh, (order, uid))
         self._pods[uid] = (pod, wish), order, lot
@@ -136,7 +109,7 @@ class Queue:
         self._nominated.discard(uid)
         (_, wish), order, lot = known
         self.choosy -= is_choosy(wish)
-        _drop(lot.fresh, (order, uid)) or _drop(lot.vain, (order, uid))
+        drop(lot.fresh, (order, uid)) or drop(lot.vain, (order, uid))
         if not lot.fresh and not lot.vain:
             del self._lots[lot.key]
 
@@ -181,7 +154,7 @@ class Queue:
         own_room = self._own_room()
         foremost = self._foremost()
         found: list[Iterator[_Block]] = []
-        offered: dict[_Lot, int] = {}
+        offered: dict[Lot, int] = {}
         for lot in self._lots.values():
             self._flush(lot, now)
             is_woken = self._is_woken(lot) and (
@@ -193,46 +166,46 @@ class Queue:
             )
             if is_woken or (lot.fresh and not self._gathers_until(lot, now)):
                 self._turn[lot] = is_woken
-                blocks = self._blocks(lot, most, own_room.get(lot, ()) if is_woken else None)
-                offered[lot] = sum(len(uids) for _, uids in blocks)
-                found.append(iter(blocks))
+                offered[lot], line = self._blocks(lot, most, own_room.get(lot, ()) if is_woken else None)
+                found.append(line)
         taken = self._in_order(self._by_share(found) if self._fair.is_active else found, most)
         counted = Counter(self._pods[pod.metadata.uid][2] for pod, _ in taken)
         self._turn = {lot: was_woken for lot, was_woken in self._turn.items() if counted[lot]}
         self._cut = {lot for lot in self._turn if counted[lot] < offered[lot]}
         return taken
 
-    def _foremost(self) -> set[_Lot]:
+    def _foremost(self) -> set[Lot]:
         """The first in line, but for gangs: of them it cannot be told at a glance whether they fit."""
         lines = ((lot.first, lot) for lot in self._lots.values() if lot.group is None)
         return {lot for _, lot in nsmallest(FOREMOST, lines, key=_head)}
 
-    def _fits(self, lot: _Lot) -> bool:
+    def _fits(self, lot: Lot) -> bool:
         """Costs no more than what has changed, other than to say why it does not."""
         (pod, wish), _, _ = self._pods[lot.vain[0][1]]
         return self._cluster.ranking(pod, wish).best() is not None
 
-    def _own_room(self) -> Mapping[_Lot, list[_Entry]]:
+    def _own_room(self) -> Mapping[Lot, list[Entry]]:
         """Whom room is kept for."""
-        found: defaultdict[_Lot, list[_Entry]] = defaultdict(list)
+        found: defaultdict[Lot, list[Entry]] = defaultdict(list)
         for uid in self._nominated:
             _, order, lot = self._pods[uid]
             found[lot].append((order, uid))
         return found
 
-    def _blocks(self, lot: _Lot, most: int, own_room: Iterable[_Entry] | None = None) -> list[_Block]:
-        """What there is to look at of a lot; if it was woken, also of those that were looked at in vain."""
+    def _blocks(self, lot: Lot, most: int, own_room: Iterable[Entry] | None) -> tuple[int, Iterator[_Block]]:
+        """How many pods of a lot there are to look at, and those; if it was woken, also of those looked at in vain."""
         if lot.group is not None:
-            return [(lot.first, [uid for _, uid in sorted((*lot.fresh, *lot.vain))])]
+            uids = [uid for _, uid in sorted((*lot.fresh, *lot.vain))]
+            return len(uids), iter([(lot.first, uids)])
         firsts = lot.fresh[: most + 1]  # one too many, to know that there is more
         if own_room is not None:
             firsts = sorted((*firsts, *self._seconds(lot, most, own_room)))[: most + 1]
-        return [(order, [uid]) for order, uid in firsts]
+        return len(firsts), ((order, [uid]) for order, uid in firsts)
 
-    def _seconds(self, lot: _Lot, most: int, own_room: Iterable[_Entry]) -> list[_Entry]:
+    def _seconds(self, lot: Lot, most: int, own_room: Iterable[Entry]) -> list[Entry]:
         """Of those that were looked at in vain, the first, and those that room is kept for."""
         count = self._worth_a_look(lot, most + 1)  # one too many, here too
-        return lot.vain[:count] + [entry for entry in own_room if _is_in(lot.vain, entry, count)]
+        return lot.vain[:count] + [entry for entry in own_room if is_in(lot.vain, entry, count)]
 
     def _by_share(self, found: Iterable[Iterator[_Block]]) -> list[Iterator[_Block]]:
         """Between namespaces, among equals in priority: as if each that is taken got its place."""
@@ -280,17 +253,17 @@ class Queue:
             self._looks_at_labels = True
             self.again([each for each, _, _ in self._pods.values()])
 
-    def _flush(self, lot: _Lot, now: datetime) -> None:
+    def _flush(self, lot: Lot, now: datetime) -> None:
         """After a while all are looked at again, whatever happened."""
         if lot.vain and lot.looked_at is not None and now - lot.looked_at >= FLUSH:
             lot.fresh, lot.vain = sorted((*lot.fresh, *lot.vain)), []
 
-    def _is_woken(self, lot: _Lot) -> bool:
+    def _is_woken(self, lot: Lot) -> bool:
         """Something has happened that may help."""
         has_eased, has_moved = lot.eased_at != self._now, lot.is_choosy and lot.moved_at != self._moves
         return bool(lot.vain) and (has_eased or has_moved)
 
-    def _gathers_until(self, lot: _Lot, now: datetime) -> datetime | None:
+    def _gathers_until(self, lot: Lot, now: datetime) -> datetime | None:
         """Until when a gang that is not complete may be without a word about it."""
         if lot.group is None or lot.group.is_complete:
             return None
@@ -298,7 +271,7 @@ class Queue:
         until = max((each for each in born if each is not None), default=now - GATHERING) + GATHERING
         return until if until > now else None
 
-    def _worth_a_look(self, lot: _Lot, most: int) -> int:
+    def _worth_a_look(self, lot: Lot, most: int) -> int:
         """How many of those that were looked at in vain: no more than there can be room for, and one to hear why."""
         start = lot.eased_at - self._eased_begins
         names = set(self._eased[start:]) if start >= 0 else {None}
@@ -321,7 +294,7 @@ class Queue:
             count += slots(room, wish) if room is not None else 0
         return count
 
-    def _first_in_line(self, lot: _Lot) -> int | None:
+    def _first_in_line(self, lot: Lot) -> int | None:
         """The first that was refused for want of quota, not of a node: for quota nobody backs off."""
         if not lot.vain or not self._fair.line(self._pods[lot.vain[0][1]][0][0].metadata.namespace):
             return None
@@ -338,24 +311,24 @@ class Queue:
             self._settle_lot(lot, now, was_woken, lot in lucky)
         self._turn = {}
 
-    def _settle_lot(self, lot: _Lot, now: datetime, was_woken: bool, is_lucky: bool) -> None:
+    def _settle_lot(self, lot: Lot, now: datetime, was_woken: bool, is_lucky: bool) -> None:
         lot.eased_at, lot.looked_at = self._now, now
         if not is_lucky:  # else what was placed may help others of the lot
             lot.moved_at = self._moves
         lot.attempts = 0 if is_lucky else lot.attempts + was_woken
         lot.ready_at = now + min(BACK_OFF[0] * 2 ** min(lot.attempts - 1, 10), BACK_OFF[1]) if lot.attempts else None
 
-    def _move(self, pods: Iterable[Pod], *, vain: bool) -> set[_Lot]:
+    def _move(self, pods: Iterable[Pod], *, vain: bool) -> set[Lot]:
         """To those that were looked at in vain, or to those that are to be looked at; their lots."""
-        of: defaultdict[_Lot, dict[str, Order]] = defaultdict(dict)
+        of: defaultdict[Lot, dict[str, Order]] = defaultdict(dict)
         for pod in pods:
             _, order, lot = self._pods[pod.metadata.uid]
             of[lot][pod.metadata.uid] = order
         for lot, orders in of.items():
             if vain:
-                lot.fresh, lot.vain = _moved(orders, lot.fresh, lot.vain)
+                lot.fresh, lot.vain = moved(orders, lot.fresh, lot.vain)
             else:
-                lot.vain, lot.fresh = _moved(orders, lot.vain, lot.fresh)
+                lot.vain, lot.fresh = moved(orders, lot.vain, lot.fresh)
         return set(of)
 
     def again_at(self, now: datetime) -> datetime | None:
@@ -364,42 +337,12 @@ class Queue:
             return now
         return earliest(chain.from_iterable(self._moments(lot, now) for lot in self._lots.values()))
 
-    def _moments(self, lot: _Lot, now: datetime) -> Iterator[datetime | None]:
+    def _moments(self, lot: Lot, now: datetime) -> Iterator[datetime | None]:
         yield self._gathers_until(lot, now) if lot.fresh else None
         if lot.vain and lot.looked_at is not None:
             yield lot.looked_at + FLUSH
             yield lot.ready_at if self._is_woken(lot) else None
 
 
-def is_choosy(wish: Wish) -> bool:
-    return bool(wish.near or wish.spreads)
-
-
-def _head(line: tuple[Order, _Lot]) -> Order:
+def _head(line: tuple[Order, Lot]) -> Order:
     return line[0]
-
-
-def _moved(orders: Mapping[str, Order], left: list[_Entry], joined: list[_Entry]) -> tuple[list[_Entry], list[_Entry]]:
-    """From one list to the other, as far as they are in it."""
-    if not left:
-        return left, joined
-    if len(orders) < _FEW:
-        for uid, order in orders.items():
-            if _drop(left, (order, uid)):
-                insort(joined, (order, uid))
-        return left, joined
-    moving = [each for each in left if each[1] in orders]
-    return [each for each in left if each[1] not in orders], sorted((*joined, *moving))
-
-
-def _is_in(entries: list[_Entry], entry: _Entry, start: int = 0) -> bool:
-    at = bisect_left(entries, entry, start)
-    return at < len(entries) and entries[at] == entry
-
-
-def _drop(entries: list[_Entry], entry: _Entry) -> bool:
-    at = bisect_left(entries, entry)
-    if at == len(entries) or entries[at] != entry:
-        return False
-    del entries[at]
-    return True

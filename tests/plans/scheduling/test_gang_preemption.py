@@ -15,7 +15,7 @@ from app.plans.scheduling import Cluster, Wishes
 from app.plans.scheduling.budgets import Budgets
 from app.plans.scheduling.gangs import Groups, Whole
 from app.plans.scheduling.ground import Lowest
-from app.plans.scheduling.preemption import MOST_GANGS, Search
+from app.plans.scheduling.preemption import MOST_SOUGHT, Search
 from app.plans.scheduling.tiers import Tiered, in_tiers
 from tests.plans.scheduling.cluster import a_cluster, a_node, apart, near, term
 from tests.plans.scheduling.gangs import a_group
@@ -106,6 +106,17 @@ CASES = {
         {"n1": [low("small", "1"), low("big", "3", priority=2)]},
         "g0 for n1, g1 for n1; big go",
         waiting=[a_member("g0", cpu="1"), a_member("g1", cpu="2")],
+    ),
+    "nor if they mind who is near": Case(
+        {"n1": [low("small", "1"), low("big", "3", priority=2)]},
+        "g0 for n1, g1 for n1; big go",
+        waiting=[a_member(f"g{n}", cpu=str(n + 1), spec=apart(term(app="x"))) for n in range(2)],
+    ),
+    "elsewhere if what is free leads nowhere": Case(
+        {"n1": [of(10, "a", "2")], "n2": [low("b")], "n3": [low("c")], "n4": [low("d")]},
+        "g0 for n2, g1 for n3; b, c go",
+        waiting=two("2", labels={"app": "g"}, spec=near(term("rack", app="g"))),
+        nodes=[a_node(f"n{n}", {"rack": "a" if n < 2 else "b"}) for n in range(1, 5)],
     ),
     "not for more pods than it needs": Case(
         {"n1": [low("a")], "n2": [low("b")], "n3": [low("c")]},
@@ -292,12 +303,14 @@ def test_what_is_cleared_for_its_last_pod_is_not_given_to_who_comes_before_that(
 
 
 def test_a_round_has_an_end_and_the_next_goes_on_with_other_gangs() -> None:
-    there = {f"n{n}": [low(f"a{n}")] for n in range(MOST_GANGS + 1)}
-    waiting = [a_member(f"g{n}", f"g{n}") for n in range(MOST_GANGS + 1)]
-    groups = [a_group(f"g{n}", 1) for n in range(MOST_GANGS + 1)]
-    result = a_round(waiting, a_cluster(map(a_node, there), there), groups)
+    large = [a_member(f"g{n}", cpu="1") for n in range(MOST_SOUGHT)]
+    nodes = [a_node(cpu=str(MOST_SOUGHT), pods="999"), a_node("n2")]
+    there = {"n1": [low("a", str(MOST_SOUGHT))], "n2": [low("b")]}
+    groups = [a_group(least=MOST_SOUGHT), a_group("h", 1)]
+    result = a_round([*large, a_member("h0", "h")], a_cluster(nodes, there), groups)
 
-    assert (len(result.verdicts), len(result.unbound)) == (MOST_GANGS, MOST_GANGS + 1)
+    assert len(result.verdicts) == MOST_SOUGHT
+    assert [victim.metadata.name for each in result.verdicts for victim in each.victims] == ["a"]
 
 
 def test_nobody_goes_for_a_gang_that_is_not_complete() -> None:
