@@ -8,6 +8,7 @@ import os
 import ssl
 import tempfile
 from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from secrets import token_hex
@@ -15,11 +16,12 @@ from secrets import token_hex
 import asyncpg
 import hypothesis
 import pytest
+import pytest_asyncio
 from sqlalchemy.engine import make_url
 
 from app.registry.bootstrap import bootstrap
 from app.registry.objects import Registry
-from app.store import Store, open_store
+from app.store import Key, Store, Write, open_store
 from app.store.embedded import Postgres
 from app.store.migrate import migrate
 from tests.build import NOW
@@ -64,6 +66,7 @@ EMPTY = "; ".join((
     *(f"delete from {table}" for table in ("history", "heads", "tokens", "log_streams", "log_chunks", "node_usage")),
     "update counter set revision = 1, floor = 0",
 ))  # fmt: skip
+FORGET = "delete from history where revision not in (select revision from heads)"
 
 
 async def execute(dsn: str, *statements: str) -> None:
@@ -132,9 +135,9 @@ def spare(server: str) -> Iterator[list[str]]:
     asyncio.run(execute(server, *(f"drop database {name} with (force)" for name in names)))
 
 
-@pytest.fixture
-async def dsn(server: str, template: str, spare: list[str]) -> AsyncIterator[str]:
-    """A migrated database of the test's own, as if fresh."""
+@asynccontextmanager
+async def borrowed(server: str, template: str, spare: list[str]) -> AsyncIterator[str]:
+    """A migrated database, as if fresh."""
     if not spare:
         spare.append(f"test_{token_hex(4)}")
         await execute(server, f"create database {spare[-1]} template {template}")
@@ -142,6 +145,13 @@ async def dsn(server: str, template: str, spare: list[str]) -> AsyncIterator[str
     yield database(server, name)
     await give_back(database(server, name))
     spare.append(name)
+
+
+@pytest.fixture
+async def dsn(server: str, template: str, spare: list[str]) -> AsyncIterator[str]:
+    """A migrated database of the test's own, as if fresh."""
+    async with borrowed(server, template, spare) as borrowed_dsn:
+        yield borrowed_dsn
 
 
 @pytest.fixture
@@ -161,3 +171,50 @@ async def registry(store: Store, clock: Clock) -> Registry:
     made = Registry(store, clock)
     await bootstrap(made)
     return made
+
+
+class Lasting:
+    """One registry for all tests of a module that only put objects into it: most of what they cost is a database each.
+
+    Such a module runs its tests on the module's loop, and takes `restored` for its `registry`.
+    """
+
+    def __init__(self, registry: Registry, clock: Clock) -> None:
+        self.registry, self.clock = registry, clock
+        self._first: set[tuple[Key, int]] = set()
+
+    async def begin(self) -> None:
+        await bootstrap(self.registry)
+        self._first = await self._heads()
+
+    async def restore(self) -> None:
+        """Whatever is new or was changed goes, through the store's own door, so that all who follow it hear of it."""
+        self.clock.now = NOW
+        heads = await self._heads()
+        new = [Write(key=key, change="D", expected=revision) for key, revision in heads - self._first]
+        if new:
+            await self.registry.store.commit(new)
+        if not self._first <= heads:
+            await self.begin()
+        await self.registry.store.pool.execute(FORGET)
+
+    async def _heads(self) -> set[tuple[Key, int]]:
+        rows = await self.registry.store.pool.fetch("select kind, namespace, name, revision from heads")
+        return {(Key(*key), revision) for *key, revision in rows}
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lasting(server: str, template: str, spare: list[str]) -> AsyncIterator[Lasting]:
+    """For a module whose tests run on the module's loop."""
+    async with borrowed(server, template, spare) as dsn, open_store(dsn) as store:
+        clock = Clock()
+        made = Lasting(Registry(store, clock), clock)
+        await made.begin()
+        yield made
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def restored(lasting: Lasting) -> AsyncIterator[Registry]:
+    """What such a module takes for its `registry`: with nothing in it that a test before has left."""
+    yield lasting.registry
+    await lasting.restore()

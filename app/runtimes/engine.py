@@ -152,6 +152,8 @@ class EngineRuntime(ABC):
         return self._known.logged.read()
 
     async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
+        if self._known.outputs.is_diverted(key) and self._known.is_unbegun(key):
+            return LogChunk(offset, b"")
         try:
             data = self._known.outputs.read(key, offset, limit, over=self._known.is_over(key))
             return LogChunk(offset, await self._read(key, offset, limit) if data is None else data)

@@ -134,6 +134,11 @@ class Containers(ABC):
         known = self._known.get(key)
         return bool(known and known.over)
 
+    def is_unbegun(self, key: ContainerKey) -> bool:
+        """As far as is known; what is written then are an engine's words, and may be taken back."""
+        known = self._known.get(key)
+        return known is not None and (known.status is None or known.status.state == "created")
+
     async def list(self) -> list[ContainerStatus]:
         before = set(self._known)
         found = {row.key: row for row in await self.rows()}
@@ -251,6 +256,8 @@ class Containers(ABC):
             self.logged.add(key)
         elif status.state == "running":
             self.follow_log(key)
+            if before is None or before.state != status.state:
+                self.logged.add(key)  # what was written so far was not told
         if before is None or before.state != status.state:
             self.events.add(key)
         return status

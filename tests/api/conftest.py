@@ -5,13 +5,14 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+import pytest_asyncio
 
 from app.api.app import create_app
 from app.api.auth import MASTERS, User
 from app.api.tokens import issue
 from app.registry.objects import Registry
 from tests.api.streams import listening
-from tests.conftest import NO_TLS
+from tests.conftest import NO_TLS, Lasting
 
 
 @asynccontextmanager
@@ -27,10 +28,30 @@ async def url(registry: Registry) -> AsyncIterator[str]:
         yield url
 
 
-@pytest.fixture
-async def admin(registry: Registry, url: str) -> AsyncIterator[httpx.AsyncClient]:
+@asynccontextmanager
+async def administering(registry: Registry, url: str) -> AsyncIterator[httpx.AsyncClient]:
     """A client that may do everything."""
     token = await issue(registry, User(name="admin", groups=(MASTERS,)))
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(base_url=url, headers=headers, timeout=30, verify=NO_TLS) as client:
+        yield client
+
+
+@pytest.fixture
+async def admin(registry: Registry, url: str) -> AsyncIterator[httpx.AsyncClient]:
+    async with administering(registry, url) as client:
+        yield client
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lasting_url(lasting: Lasting) -> AsyncIterator[str]:
+    """For a module whose tests run on the module's loop."""
+    async with serving(lasting.registry) as url:
+        yield url
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def lasting_admin(lasting: Lasting, lasting_url: str) -> AsyncIterator[httpx.AsyncClient]:
+    """What such a module takes for its `admin`, with a `restored` registry."""
+    async with administering(lasting.registry, lasting_url) as client:
         yield client

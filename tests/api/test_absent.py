@@ -17,6 +17,23 @@ from tests.conftest import NO_TLS
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
 every_one = pytest.mark.parametrize("kind", ABSENT, ids=lambda kind: kind.resource)
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture
+def registry(restored: Registry) -> Registry:
+    return restored
+
+
+@pytest.fixture
+def url(lasting_url: str) -> str:
+    return lasting_url
+
+
+@pytest.fixture
+def admin(lasting_admin: httpx.AsyncClient) -> httpx.AsyncClient:
+    return lasting_admin
+
 
 def path_of(kind: Kind[Any], name: str = "") -> str:
     root = f"/apis/{kind.group}/{kind.version}" if kind.group else f"/api/{kind.version}"
@@ -88,5 +105,5 @@ async def test_who_may_not_list_them_is_told_so(registry: Registry, url: str) ->
         assert (await bob.get("/api/v1/namespaces/default/replicationcontrollers")).status_code == 403
 
 
-def test_they_are_no_kinds() -> None:
+async def test_they_are_no_kinds() -> None:
     assert not {(kind.group, kind.plural) for kind in ABSENT} & {(kind.group, kind.plural) for kind in KINDS}

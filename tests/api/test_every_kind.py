@@ -16,6 +16,7 @@ from app.kinds import KINDS
 from app.kinds.base import Kind
 from app.kinds.namespace import FIRST
 from app.kinds.shape import shape_of
+from app.registry.objects import Registry
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)
 with_status = pytest.mark.parametrize(
@@ -29,6 +30,13 @@ PATCHES = {
     "apply": "application/apply-patch+yaml",
 }
 WRITTEN = {"resourceVersion", "managedFields", "generation"}  # what a write may change by itself
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture
+def admin(lasting_admin: httpx.AsyncClient, restored: Registry) -> httpx.AsyncClient:
+    return lasting_admin
 
 
 def collection(kind: Kind, namespace: str = "default") -> str:
@@ -465,6 +473,6 @@ async def test_objects_enter_and_leave_a_selective_watch(kind: Kind, admin: http
     assert left["metadata"]["labels"]["color"] == "red", "the last state that the selector matched"
 
 
-def test_the_first_namespaces_are_told_apart() -> None:
+async def test_the_first_namespaces_are_told_apart() -> None:
     """The suite counts what it made; nothing else of these names may come into its way."""
     assert not set(FIRST) & set("abc")

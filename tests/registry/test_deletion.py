@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from msgspec.structs import replace
 
 from app.kinds import KINDS
@@ -14,13 +15,25 @@ from app.kinds.namespace import NamespaceSpec
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
-from tests.conftest import Clock
+from tests.conftest import Clock, Lasting
 from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, example, get, named
 
 STORED = [kind for kind in KINDS if not kind.stored_as]
 every_kind = pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.resource) for kind in STORED])
 every_other = pytest.mark.parametrize("kind", [pytest.param(k, id=k.resource) for k in STORED if k is not NAMESPACES])
 HOLD = "example.com/hold"
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@pytest.fixture
+def registry(restored: Registry) -> Registry:
+    return restored
+
+
+@pytest.fixture
+def clock(lasting: Lasting) -> Clock:
+    return lasting.clock
 
 
 async def delete(registry: Registry, kind: Kind, name: str, namespace: str = "default", **demand: Any) -> bool:
@@ -224,7 +237,7 @@ async def test_a_second_policy_replaces_the_first(registry: Registry) -> None:
 class TestNamespaces:
     """Held by finalizers of their own, in the spec."""
 
-    @pytest.fixture(autouse=True)
+    @pytest_asyncio.fixture(autouse=True, loop_scope="module")
     async def research(self, registry: Registry) -> None:
         await create(registry, NAMESPACES, example(NAMESPACES))
 
