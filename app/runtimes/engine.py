@@ -120,7 +120,9 @@ class EngineRuntime(ABC):
             self._files.fail(key, error.details)
             await self._known.look(key)
             raise StartError(error.details, start_code(error.details)) from error
+        known.has_begun = True
         self._known.events.add(key)
+        self._known.logged.add(key)  # of what was written by now nobody was told
 
     async def stop_container(self, key: ContainerKey, grace: timedelta) -> None:
         known = await self._known.find(key)

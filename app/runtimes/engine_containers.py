@@ -64,6 +64,7 @@ class Known:
     key: ContainerKey
     id: str
     status: ContainerStatus | None = None
+    has_begun: bool = False  # whoever started it was told so, whatever status says
 
     @property
     def over(self) -> ContainerStatus | None:
@@ -137,7 +138,9 @@ class Containers(ABC):
     def is_unbegun(self, key: ContainerKey) -> bool:
         """As far as is known; what is written then are an engine's words, and may be taken back."""
         known = self._known.get(key)
-        return known is not None and (known.status is None or known.status.state == "created")
+        if known is None or known.has_begun:
+            return False
+        return known.status is None or known.status.state == "created"
 
     async def list(self) -> list[ContainerStatus]:
         before = set(self._known)
