@@ -63,18 +63,19 @@ class Copies:
 
     async def _copy(self, id_: str, path: Path, *, tty: bool) -> None:
         with path.open("r+b" if path.exists() else "w+b", buffering=0) as file:
-            there = _whole(file.fileno())
             try:
-                async for records in _records(self._messages(id_, tty=tty)):
-                    new = records[there:]
-                    there = max(0, there - len(records))
-                    file.write(b"".join(new))
+                for follow in (True, False):  # an engine that is followed may leave out what a container writes last
+                    there = _whole(file.fileno())
+                    async for records in _records(self._messages(id_, tty=tty, follow=follow)):
+                        new = records[there:]
+                        there = max(0, there - len(records))
+                        file.write(b"".join(new))
             except (ConnectionError, EngineError) as error:  # asked for again when the container is looked at next
                 logger.warning("log of container %s: %s", id_, error)
                 raise
 
-    def _messages(self, id_: str, *, tty: bool) -> AsyncIterator[list[tuple[bytes, bytes]]]:
-        told = self._engine.bytes_of(f"containers/{id_}/logs", follow=1, stdout=1, stderr=1, timestamps=1)
+    def _messages(self, id_: str, *, tty: bool, follow: bool) -> AsyncIterator[list[tuple[bytes, bytes]]]:
+        told = self._engine.bytes_of(f"containers/{id_}/logs", follow=int(follow), stdout=1, stderr=1, timestamps=1)
         return _lines(told) if tty else _frames(told)
 
 
