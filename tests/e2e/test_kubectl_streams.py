@@ -157,8 +157,8 @@ def test_a_shell_on_a_terminal(kubectl: Kubectl) -> None:
         screen.until("begun")  # what is typed is shown, too, but with quotes in it
         screen.type("\x03")  # the terminal's own: the sleep ends, the shell does not
         screen.until("[#$] ")
-        screen.type("stty size; exit 7\n")
-        screen.until("30 90")
+        screen.type("until stty size | grep '30 90'; do :; done; exit 7\n")  # it ends once the new size is there
+        screen.until(r"30 90\s")
         assert process.wait(SECONDS) == 7
 
 
