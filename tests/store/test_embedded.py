@@ -82,6 +82,20 @@ async def query(dsn: str, statement: str) -> object:
         await connection.close()
 
 
+@contextmanager
+def zombie() -> Iterator[int]:
+    """Its process id; its parent asks for no end."""
+    command = ["sh", "-c", "true & echo $!; exec sleep 1000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout
+        pid = int(parent.stdout.readline())
+        try:
+            until(lambda: "State:\tZ" in Path(f"/proc/{pid}/status").read_text())
+            yield pid
+        finally:
+            parent.kill()
+
+
 def until(claim: Callable[[], bool]) -> None:
     end = time.monotonic() + DEADLINE
     while not claim():
@@ -168,10 +182,8 @@ async def test_starts_although_its_process_id_is_now_a_strangers(folder: Path) -
 
 
 async def test_starts_although_its_process_id_is_now_a_zombies(folder: Path) -> None:
-    with stranger() as process:
-        process.kill()
-        until(lambda: "State:\tZ" in Path(f"/proc/{process.pid}/status").read_text())
-        leave(folder, process.pid)
+    with zombie() as pid:
+        leave(folder, pid)
         async with running(Postgres(folder)) as dsn:
             assert await query(dsn, "select n from kept") == 1
 
