@@ -46,7 +46,8 @@ async def _run(cases: list[Case], checkouts: list[Checkout], given: argparse.Nam
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_bytes(report.document(results, described, about))
     print(f"{described.cpu}, {described.cores} cores, {described.memory_gib} GiB, Linux {described.kernel}")
-    print(f"Python {described.python}, {described.postgres}, load {load[0]:.1f} at start, scale {given.scale:g}")
+    print(f"Python {described.python}, {described.postgres}, data on {described.data_on}")
+    print(f"load {load[0]:.1f} at start, scale {given.scale:g}")
     print(*commits, "", report.table(results, beside=len(checkouts) > 1), "", *report.notes(results), "", sep="\n")
     print(f"every run: {file}")
     return 1 if any(result.broken for result in results) else 0

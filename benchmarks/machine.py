@@ -1,6 +1,8 @@
 """Which machine the figures are from; without that they mean little."""
 
+import os
 import platform
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,6 +15,7 @@ class Machine:
     cores: int
     memory_gib: float
     kernel: str
+    data_on: str
     python: str
     postgres: str
     load_at_start: tuple[float, float, float]
@@ -24,10 +27,23 @@ def described(postgres: str, load: tuple[float, float, float]) -> Machine:
         cores=processes.CORES,
         memory_gib=round(int(_field("/proc/meminfo", "MemTotal").split()[0]) / (1 << 20), 1),
         kernel=platform.release(),
+        data_on=_filesystem(tempfile.gettempdir()),
         python=platform.python_version(),
         postgres=postgres,
         load_at_start=load,
     )
+
+
+def _filesystem(folder: str) -> str:
+    """Of a folder. An ext4 without a journal makes new files the slower the more were deleted in the last minutes."""
+    device = os.stat(folder).st_dev
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        mount, _, mounted = line.partition(" - ")
+        if mount.split()[2] == f"{os.major(device)}:{os.minor(device)}":
+            kind, source = mounted.split()[:2]
+            has_journal = any(Path("/proc/fs/jbd2").glob(f"{Path(source).name}-*"))
+            return kind if kind != "ext4" or has_journal else "ext4 without a journal"
+    return "unknown"
 
 
 def _field(file: str, name: str) -> str:

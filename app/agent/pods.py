@@ -9,6 +9,7 @@ API has taken note. What the runtime runs for pods that the API does not know is
 pods have been listed.
 """
 
+import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -247,8 +248,7 @@ class Pods:
         """Nothing stays of pods that are gone, and little of runs that others have followed."""
         if not self._unlisted:
             await self._clearing.tidy(self._works.keys())
-            for work in self.works():
-                await self._thin(work)
+            await asyncio.gather(*map(self._thin, self.works()))
 
     async def _thin(self, work: Work) -> None:
         for run in list(node_garbage.dead(work.runs.values())):

@@ -54,6 +54,7 @@ from app.runtimes.process_attach import Attached
 from app.runtimes.process_container import Container
 from app.runtimes.process_files import Folder, checked
 from app.runtimes.process_logs import SHARE, Follower, Log
+from app.runtimes.process_rubbish import Rubbish
 from app.runtimes.process_table import Identity
 
 VERSION = "1.0"
@@ -82,9 +83,7 @@ class ProcessRuntime(Imageless):
         self._lock = process_files.lock(self._root)
         process_launch.keep_files_private()
         self._follower = Follower(self._logged.add)
-        for name in os.listdir(self._root):
-            if name.startswith(".gone-"):
-                shutil.rmtree(self._root / name, ignore_errors=True)
+        self._rubbish = Rubbish(self._root)
         self._adopt()
         if cgroups is not None:
             cgroups.sweep(self._pods)
@@ -167,10 +166,7 @@ class ProcessRuntime(Imageless):
         if container is None or not container.ended.is_set():
             return
         del self._pods[key.pod_uid][key]
-        gone = self._root / f".gone-{key.pod_uid}-{key.name}-{key.attempt}"
-        with suppress(FileNotFoundError):
-            os.rename(container.folder.path, gone)
-            await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+        await self._rubbish.remove(container.folder.path)
         await cgroup.removed(container.cgroups)
 
     async def remove_sandbox(self, pod_uid: str) -> None:
@@ -180,10 +176,7 @@ class ProcessRuntime(Imageless):
         while alive := [container for container in pod.values() if not container.ended.is_set()]:
             await asyncio.gather(*(container.kill() for container in alive))
         self._pods.pop(pod_uid, None)
-        gone = self._root / f".gone-{pod_uid}"
-        with suppress(FileNotFoundError):
-            os.rename(self._root / pod_uid, gone)
-            await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+        await self._rubbish.remove(self._root / pod_uid)
         for container in pod.values():
             await cgroup.removed(container.cgroups)
 
@@ -230,6 +223,7 @@ class ProcessRuntime(Imageless):
 
     async def close(self) -> None:
         self._follower.close()
+        self._rubbish.close()
         for pod in self._pods.values():
             for container in pod.values():
                 self._unwatch(container)
@@ -270,7 +264,7 @@ class ProcessRuntime(Imageless):
         status = process_status.ended(folder)
         if status is None and pidfd >= 0:
             self._follower.look(folder.key)  # at what was written meanwhile
-            return self._watched(folder, shim, pidfd)
+            return self._watched(folder, shim, pidfd, self._cgroups_of(folder))
         if pidfd >= 0:
             os.close(pidfd)
         return self._ended_container(folder, status or self._lost(folder))
@@ -316,9 +310,9 @@ class ProcessRuntime(Imageless):
             for _, pidfd in shims:
                 os.close(pidfd)
             raise StartError(f'exec: "{spec.argv[0] if spec.argv else ""}": {error}') from error
-        return self._watched(folder, *shims[0])
+        return self._watched(folder, *shims[0], launch.cgroups)
 
-    def _watched(self, folder: Folder, shim: Identity | None, pidfd: int) -> Container:
+    def _watched(self, folder: Folder, shim: Identity | None, pidfd: int, cgroups: Sequence[Path]) -> Container:
         log = Log(folder)
         container = Container(
             folder=folder,
@@ -326,7 +320,7 @@ class ProcessRuntime(Imageless):
             status=process_status.running(folder),
             shim=shim,
             pidfd=pidfd,
-            cgroups=self._cgroups_of(folder),
+            cgroups=cgroups,
         )
         self._loop.add_reader(pidfd, self._shim_ended, container)
         self._follower.follow(folder, log)

@@ -1,19 +1,20 @@
-"""A container's folder, `<root>/<pod uid>/<container>/<attempt>/`: what the process runtime remembers on disk.
+"""A container's folder, `<root>/<pod uid>/<container>.<attempt>/`: what the process runtime remembers on disk.
 
 Made by O_EXCL (mkdir) before anything runs, so that nothing runs twice. In it:
 
     spec.json     what was asked for, without the environment (it may hold secrets), and the identity of the shim;
                   written before the shim is let go: its time is the start
-    go            is there once the shim was let go
-    main          pid and stat line of the container's process; written by itself before it becomes the command
+    run           what becomes of it, a line each: `go` once the shim was let go; pid and stat line of the container's
+                  process, written by itself before it becomes the command; last `end` and the exit code, with
+                  OOMKilled, if so: then the file's time is the end
     inside        bubblewrap's report of the command's pid, if there are mounts
     out, err      raw output, written by the container
     log, position stamped output and how far it goes (process_logs.py)
     message       the termination message
-    rc            the exit code, a line, written last by the shim: its time is the end; with OOMKilled, if so
-    verdict.json  the agent's word where there is no rc: start errors, and ends that nobody saw
+    verdict.json  the agent's word where there is no such end: start errors, and ends that nobody saw
 
-The container can write here, so every file is opened without following links, and only if it is an ordinary one.
+These are few files, for each is made and deleted again with every pod. The container can write here, so all are opened
+without following links, and only if they are ordinary ones.
 """
 
 import errno
@@ -78,14 +79,12 @@ class Folder:
     def __init__(self, root: Path, key: ContainerKey) -> None:
         self.key = key
         self.root = root
-        self._parts = (checked(key.pod_uid), checked(key.name), str(int(key.attempt)))
+        self._parts = (checked(key.pod_uid), f"{checked(key.name)}.{int(key.attempt)}")
         self.path = root.joinpath(*self._parts)
         self._fd = -1
 
     def create(self) -> bool:
         """The marker of a start; False if there was one. FileNotFoundError without a sandbox."""
-        with suppress(FileExistsError):
-            os.mkdir(self.path.parent, 0o700)
         try:
             os.mkdir(self.path, 0o700)
         except FileExistsError:
@@ -94,7 +93,7 @@ class Folder:
 
     def was_let_go(self) -> bool:
         """Whether it may have run, or was refused; if its shim is dead."""
-        return any(os.path.lexists(self.path / name) for name in ("go", "main", "rc", "verdict.json"))
+        return any(os.path.lexists(self.path / name) for name in ("run", "verdict.json"))
 
     @contextmanager
     def opened(self) -> Iterator[int]:
@@ -161,11 +160,20 @@ class Folder:
 
     def main(self) -> Process | None:
         """The container's process as it was when it began."""
-        content = self.read("main")
+        content = self.read("run")
+        lines = content.data.split(b"\n") if content else []
         try:
-            return parse(content.data.partition(b"\n")[2]) if content and content.data.endswith(b"\n") else None
+            return parse(lines[2]) if len(lines) > 3 else None  # a line is whole if another follows
         except ValueError:
             return None
+
+    def end(self) -> Content | None:
+        """What the shim said of the end, once it has: the exit code, and why."""
+        content = self.read("run")
+        if content is None or not content.data.endswith(b"\n"):
+            return None
+        word, _, said = content.data[:-1].rpartition(b"\n")[2].partition(b" ")
+        return Content(said, content.changed) if word == b"end" else None
 
     def inside(self) -> int | None:
         """The pid that bubblewrap gave the command: 0 while it has not said, None if it was not used."""
@@ -180,10 +188,10 @@ class Folder:
 
 def containers(root: Path, pod_uid: str) -> Iterator[ContainerKey]:
     """The containers that a pod's folder holds."""
-    for name in _names(root / pod_uid):
-        for attempt in _names(root / pod_uid / name):
-            if attempt.isdecimal():
-                yield ContainerKey(pod_uid, name, int(attempt))
+    for each in _names(root / pod_uid):
+        name, _, attempt = each.rpartition(".")
+        if name and attempt.isdecimal():
+            yield ContainerKey(pod_uid, name, int(attempt))
 
 
 def pods(root: Path) -> list[str]:

@@ -43,7 +43,7 @@ def of_user(folder: Folder, home: Path, owner: tuple[int, int], *, read_only: bo
     os.chown(own, *owner)
     folder.write("message", b"")
     os.chown(message, *owner, follow_symlinks=False)
-    for passage in (folder.root, home.parent, folder.path.parent, folder.path):
+    for passage in (folder.root, home.parent, folder.path):
         passage.chmod(_PASSAGE)
     if all(_lets_through(each, owner) for each in folder.root.parents):
         mounts = [Mount(source=message, target=str(message))] if read_only else []

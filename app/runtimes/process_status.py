@@ -51,7 +51,7 @@ def conclude(folder: Folder, verdict: Verdict) -> ContainerStatus:
 
 
 def lost(folder: Folder) -> ContainerStatus:
-    """The shim is dead and left no code. Without the file `main` the command was not reached, as far as can be told."""
+    """The shim is dead and left no code. Without a word of its process the command was not reached, as far as can be told."""
     if folder.main() is None:
         return conclude(folder, Verdict(128, "StartError", NEVER_RAN))
     return conclude(folder, Verdict(None, "ContainerStatusUnknown", LOST))
@@ -69,14 +69,12 @@ def _by_verdict(folder: Folder) -> ContainerStatus | None:
 
 
 def _by_code(folder: Folder) -> ContainerStatus | None:
-    content = folder.read("rc")
-    if content is None or not content.data.endswith(b"\n"):
-        return None
-    code, _, why = content.data[:-1].partition(b" ")
-    if not code.isdigit():
+    end = folder.end()
+    code, _, why = end.data.partition(b" ") if end else (b"", b"", b"")
+    if end is None or not code.isdigit():
         return None
     reason = OOM_KILLED if why == OOM_KILLED.encode() else "Error" if int(code) else "Completed"
-    return _exited(folder, Verdict(int(code), reason, ""), content.changed)
+    return _exited(folder, Verdict(int(code), reason, ""), end.changed)
 
 
 def _exited(folder: Folder, verdict: Verdict, changed: int) -> ContainerStatus:

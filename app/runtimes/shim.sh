@@ -5,7 +5,7 @@
 state=$1 folder=$2 cgroups=$3 setsid=$4 keeps=$5 python=$6
 shift 6
 read -r go || exit 1 # the agent died before it knew us: nothing may run
-: >"$state/go" || exit 1 # without this file nothing has run
+echo go >"$state/run" || exit 1 # without this file nothing has run
 exec 3>&2 2>/dev/null # what this shell says is not the container's
 cd /
 trap : HUP INT QUIT TERM # only the container's end ends us
@@ -17,7 +17,7 @@ if [ "$keeps" ]; then
 fi
 (
     read -r me rest </proc/self/stat && echo "$me
-$me $rest" >"$state/main" || exit 128
+$me $rest" >>"$state/run" || exit 128
     for each in $cgroups; do echo 0 >"$each/cgroup.procs" || exit 128; done
     cd "$folder" || exit 128
     unset OLDPWD
@@ -30,7 +30,7 @@ $me $rest" >"$state/main" || exit 128
     exec "$setsid" "$@"
 )
 code=$?
-read -r main <"$state/main" && kill -KILL "-$main" # a container's end is the end of all in it
+{ read -r go && read -r main; } <"$state/run" && kill -KILL "-$main" # a container's end is the end of all in it
 # What a terminal still shows comes before the end. A keeper that is still starting finds the file.
 [ "$keeper" ] && : >"$state/over" && kill "$keeper" && wait "$keeper"
 oom=
@@ -41,4 +41,4 @@ for each in $cgroups; do # version 2 and 1 count alike whom the kernel killed fo
         done <"$file"
     done
 done
-echo "$code$oom" >"$state/rc"
+echo "end $code$oom" >>"$state/run"

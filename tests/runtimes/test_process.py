@@ -251,7 +251,7 @@ async def test_a_start_that_was_cut_short_is_told_and_not_repeated(process: Lab,
     await process.run(exits(0), a_key(name="other"))
     await process.runtime.close()
     folder(root).create()
-    folder(root).write("go", b"")
+    folder(root).write("run", b"go\n")
     folder(root).record({}, Identity(2**22, 1, process_table.boot_id()))
     await process.restart()
     status = await process.run(exits(0))
@@ -271,7 +271,7 @@ async def test_another_process_with_the_same_pid_is_not_taken_for_the_shim(proce
     boot = process_table.boot_id()
     shim = Identity(stranger.pid, seen.start - 1, boot) if what == "start" else Identity(stranger.pid, seen.start, "x")
     old.record({}, shim)
-    old.write("main", f"{seen.pid}\n{seen.pid} (sh) S 1 1 1{' 0' * 15} {shim.start}\n".encode())
+    old.write("run", f"go\n{seen.pid}\n{seen.pid} (sh) S 1 1 1{' 0' * 15} {shim.start}\n".encode())
     await process.restart()
     status = await process.ended(a_key())
 
