@@ -13,6 +13,7 @@ from app.controllers.gang_writes import attempted, bindings, scheduled
 from app.controllers.preempting import all_told
 from app.controllers.queueing import QUEUES, Queueing
 from app.controllers.unsaid import Unsaid
+from app.controllers.untold import EVENTS, Untold
 from app.controllers.work import Work
 from app.kinds.base import Object
 from app.kinds.localqueue import KIND as LOCAL_QUEUES
@@ -40,10 +41,8 @@ from app.store import Key, Mirror
 
 TOGETHER = 250  # bindings of one write set
 ROUND = Key("scheduler", "", "round")
-EVENTS = Key("scheduler", "", "events")
 SOON = timedelta(seconds=1)  # until quota that was given in a round can be taken back
 MOST = 5_000  # pods of one round
-UNTOLD = 20_000  # bindings without their events: more do not wait until there is time
 
 
 class Scheduler:
@@ -61,10 +60,9 @@ class Scheduler:
         self._pending: dict[Key, Pending] = {}
         # What the last round did, which may have been refused: UIDs of pods that it placed, and what pods were told.
         self._assumed: set[str] = set()
-        self._silent: set[str] = set()  # of these, those without their events
-        self._untold: list[Pod] = []  # which have been seen since, with their nodes
         self._told: list[Verdict] = []
         self._unsaid = Unsaid()
+        self._untold = Untold()
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == PODS.resource:
@@ -146,7 +144,7 @@ class Scheduler:
         if not now.spec.node_name:
             return []
         self._assumed.discard(now.metadata.uid)
-        news = self._comes_true(now)
+        news = self._untold.comes_true(now)
         self._cluster.place(now, now.spec.node_name, self._wish_of(now, waited))
         if before is not None and _looks_the_same(before, now):
             return news
@@ -154,13 +152,6 @@ class Scheduler:
         if before is not None and before.metadata.labels != now.metadata.labels:  # those who stay away from it may come
             return [*self._eased(now.spec.node_name), *news]
         return [ROUND, *news] if self._queue.choosy else news
-
-    def _comes_true(self, pod: Pod) -> list[Key]:
-        if pod.metadata.uid not in self._silent:
-            return []
-        self._silent.remove(pod.metadata.uid)
-        self._untold.append(pod)
-        return [EVENTS]
 
     def _no_longer_waits(self, key: Key) -> Pending | None:
         waited = self._pending.pop(key, None)
@@ -189,7 +180,7 @@ class Scheduler:
         if key == QUEUES:
             return [*self._queueing.statuses(now)]
         if key == EVENTS:
-            return self._events(now)
+            return self._untold.told(now, TOGETHER, is_busy=self._queue.has_more)
         self._take_back()
         self._look_again_at(self._unsaid.due(now))
         pods = self._queue.turn(now, MOST)
@@ -220,7 +211,7 @@ class Scheduler:
     def _writes(self, outcome: Tiered, whole: Whole, now: datetime) -> list[Work]:
         with_events = len(outcome.bound) <= TOGETHER
         if not with_events:
-            self._silent.update(pod.metadata.uid for pod, _ in outcome.bound)
+            self._untold.defer(pod for pod, _ in outcome.bound)
         works = [work for attempt in whole.attempts for work in attempted(attempt, now, with_events=with_events)]
         together = {pod.metadata.uid for attempt in whole.attempts for pod, _ in attempt.bound}
         alone = [each for each in outcome.bound if each[0].metadata.uid not in together] if together else outcome.bound
@@ -232,14 +223,6 @@ class Scheduler:
         self._unsaid.note(outcome.verdicts, now)
         return works
 
-    def _events(self, now: datetime) -> list[Work]:
-        """Of the bindings that were committed without."""
-        if self._queue.has_more and len(self._untold) < UNTOLD:
-            return [Work(Plan(again_at=now + SOON))]
-        emits = scheduled((pod, pod.spec.node_name) for pod in self._untold)
-        self._untold.clear()
-        return [Work(Plan(emits[n : n + TOGETHER])) for n in range(0, len(emits), TOGETHER)]
-
     def _budgets(self) -> list[PodDisruptionBudget]:
         return [cast("PodDisruptionBudget", each) for each in self._mirror.all(BUDGETS.resource)]
 
@@ -250,7 +233,7 @@ class Scheduler:
             if placed is not None:
                 self._queue.ease(placed.node)
         self._assumed.clear()
-        self._silent.clear()
+        self._untold.take_back()
         for verdict in self._told:
             meta = verdict.pod.metadata
             known = self._pending.get(Key(PODS.resource, meta.namespace, meta.name))

@@ -64,7 +64,9 @@ class Copies:
     async def _copy(self, id_: str, path: Path, *, tty: bool) -> None:
         with path.open("r+b" if path.exists() else "w+b", buffering=0) as file:
             try:
-                for follow in (True, False):  # an engine that is followed may leave out what a container writes last
+                # Docker before 23.0, if followed, may end without what was written just before the container's end. At
+                # its end all is in the engine's own file: it is asked once more, and what the copy has is passed over.
+                for follow in (True, False):
                     there = _whole(file.fileno())
                     async for records in _records(self._messages(id_, tty=tty, follow=follow)):
                         new = records[there:]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runtimes.base import ContainerSpec, CreateError, Mount, StartError
+from app.runtimes.base import ContainerKey, ContainerSpec, CreateError, Mount, StartError
 from app.runtimes.engine import EngineRuntime
 from app.runtimes.log_files import LogFiles
 from tests.runtimes.conftest import (
@@ -27,7 +28,7 @@ from tests.runtimes.conftest import (
     script,
 )
 from tests.runtimes.dockers import Dockerd
-from tests.runtimes.engines import Containerd
+from tests.runtimes.engines import Containerd, idle_shim
 from tests.runtimes.images import IMAGE
 
 Engine = Containerd | Dockerd
@@ -54,6 +55,23 @@ async def back(lab: Lab, engine: Engine) -> None:
                 await asyncio.sleep(0.05)
             else:
                 return
+
+
+async def ends_lost_shims(lab: Lab, engine: Engine, key: ContainerKey, namespace: str, address: str) -> None:
+    """Those of this engine that it has lost track of: no others', none that it may just have made, and not `key`'s."""
+    shims = [idle_shim("lost", namespace, each) for each in (address, "/another.sock")]
+    try:
+        engine.kill()
+        await back(lab, engine)
+        shims.append(idle_shim("young", namespace, address))
+        await lab.runtime.list()
+        assert await asyncio.to_thread(shims[0].wait, PATIENCE) == -signal.SIGKILL
+        assert [each.poll() for each in shims[1:]] == [None, None]
+    finally:
+        for each in shims:
+            each.kill()
+            each.wait()
+    assert (await lab.stop(key, 0)).exit_code == 137
 
 
 async def test_an_engine_that_is_away_is_a_connection_error(lab: Lab, engine: Engine) -> None:

@@ -17,9 +17,9 @@ from app.runtimes.cri import CriRuntime
 from app.runtimes.cri_line import SECONDS
 from app.runtimes.cri_sandboxes import RESULTS
 from tests.runtimes.conftest import FOREVER, PATIENCE, Lab, a_key, exits, raw, says
-from tests.runtimes.engines import Containerd, idle_shim
+from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
-from tests.runtimes.test_conformance_engines import back
+from tests.runtimes.test_conformance_engines import back, ends_lost_shims
 
 ASKS = """
 import socket, sys, time
@@ -87,19 +87,7 @@ async def test_a_network_that_was_half_noted_down_is_removed(cri: Lab, container
 
 async def test_shims_that_the_engine_has_lost_track_of_are_ended(cri: Lab, engine: Containerd) -> None:
     key = await cri.start(FOREVER)
-    address = engine.endpoint.removeprefix("unix://")
-    lost, other = idle_shim("lost", "k8s.io", address), idle_shim("lost", "k8s.io", "/another.sock")
-    engine.kill()
-    await back(cri, engine)
-    young = idle_shim("young", "k8s.io", address)
-    await cri.runtime.list()
-
-    assert await asyncio.to_thread(lost.wait, PATIENCE) == -signal.SIGKILL
-    for each in (other, young):
-        assert each.poll() is None
-        each.kill()
-        each.wait()
-    assert (await cri.stop(key, 0)).exit_code == 137
+    await ends_lost_shims(cri, engine, key, "k8s.io", engine.endpoint.removeprefix("unix://"))
 
 
 async def test_networks_that_the_engine_has_lost_track_of_are_removed(cri: Lab, engine: Containerd) -> None:

@@ -115,6 +115,15 @@ async def test_logs_of_a_folder_that_is_not_seen_are_copied(apart: Lab, tty: boo
     assert max(map(len, log.split(b"\n"))) < 17_000
 
 
+@pytest.mark.parametrize("tty", [False, True], ids=["without a terminal", "with a terminal"])
+async def test_what_is_written_last_is_copied(apart: Lab, tty: bool) -> None:
+    key = await apart.start(script("echo ready; sleep 0.2; printf end"), tty=tty)
+    await apart.logged(key, b"ready")  # it is followed
+    await apart.ended(key)
+
+    assert raw(await apart.log(key)) == (b"ready\r\nend" if tty else b"ready\nend")
+
+
 async def test_a_copy_is_gone_on_with_by_the_next_agent(apart: Lab, tmp_path: Path) -> None:
     text = "i=0; while [ $i -lt 300 ]; do i=$((i+1)); echo line $i; sleep 0.01; done"
     key = await apart.start(script(text))

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import shutil
-import signal
 import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -13,11 +12,10 @@ import pytest
 from app.runtimes import docker_starts, engine_shims
 from app.runtimes.base import ContainerSpec, Mount
 from app.runtimes.docker import DockerRuntime
-from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, exits, raw, says, script
+from tests.runtimes.conftest import FOREVER, Behaviour, Lab, a_key, exits, raw, says, script
 from tests.runtimes.dockers import Dockerd
-from tests.runtimes.engines import idle_shim
 from tests.runtimes.images import IMAGE
-from tests.runtimes.test_conformance_engines import back
+from tests.runtimes.test_conformance_engines import back, ends_lost_shims
 
 
 @pytest.fixture
@@ -153,19 +151,8 @@ async def test_what_the_engine_has_lost_track_of_is_removed_once_it_is_back(dock
 async def test_shims_that_the_engine_has_lost_track_of_are_ended(docker: Lab, engine: Dockerd) -> None:
     key = await docker.start(FOREVER)
     id_ = (await docker.runtime.list())[0].id
-    place = next((each.namespace, each.address) for each in engine_shims.shims() if each.id == id_)
-    lost, other = idle_shim("lost", *place), idle_shim("lost", place[0], "/another.sock")
-    engine.kill()
-    await back(docker, engine)
-    young = idle_shim("young", *place)
-    await docker.runtime.list()
-
-    assert await asyncio.to_thread(lost.wait, PATIENCE) == -signal.SIGKILL
-    for each in (other, young):
-        assert each.poll() is None
-        each.kill()
-        each.wait()
-    assert (await docker.stop(key, 0)).exit_code == 137
+    namespace, address = next((each.namespace, each.address) for each in engine_shims.shims() if each.id == id_)
+    await ends_lost_shims(docker, engine, key, namespace, address)
 
 
 async def test_ends_of_networks_that_nobody_has_are_removed(

@@ -8,12 +8,14 @@ from app.runtimes import cgroup, process_usage
 from app.runtimes.process_usage import Process
 from tests.runtimes.conftest import FOREVER, Lab, a_key, exits, script
 
-# Burns a tenth of a second of CPU in the shell's child, then says so.
+# Burns a tenth of a second of CPU in the shell's child, then says so. One that has left the session outlives what kills
+# that: it ends by itself once the shell has.
 BUSY = """python3 -c '
-import time
+import os, time
+shell = os.getppid()
 while time.process_time() < 0.1: pass
 print("burnt", flush=True)
-time.sleep(1000)
+while os.getppid() == shell: time.sleep(0.02)
 '
 """
 
