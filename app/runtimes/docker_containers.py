@@ -72,9 +72,10 @@ class Containers(engine_containers.Containers):
         return docker_status.unknown(status) if self._is_lost(status, found["State"]) else status
 
     def _is_lost(self, status: ContainerStatus, state: Mapping[str, Any]) -> bool:
-        if status.exit_code != docker_status.LOST_CODE or status.id in self._told or self._lost_at is None:
+        if status.exit_code != docker_status.LOST_CODE or status.reason != "Error" or status.id in self._told:
             return False
-        return status.reason == "Error" and docker_status.may_be_lost(state, self._lost_at)
+        lost_at = self._lost_at or self._engine.began_at()  # it may have died when there was no agent, too
+        return lost_at is not None and docker_status.may_be_lost(state, lost_at)
 
     async def remove(self, key: ContainerKey, known: Known) -> None:
         with unless_gone():

@@ -8,12 +8,14 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from datetime import datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 import aiohttp
 from aiodocker import Docker, DockerError
 
+from app.runtimes import peers
 from app.runtimes.engine_errors import GONE, EngineError
 
 TIMEOUT = 120.0  # seconds for what should take less than one; an engine under load takes its time
@@ -68,6 +70,10 @@ class Engine(Docker):
                     yield data
         except (DockerError, aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._meaning(error) from error
+
+    def began_at(self) -> datetime | None:
+        """When its process began, if that can be seen from here."""
+        return peers.began_at(self._path) if self.endpoint.startswith("unix:") else None
 
     async def is_podman(self) -> bool:
         if self._podman is None:

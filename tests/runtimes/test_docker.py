@@ -242,6 +242,29 @@ async def test_255_of_what_ended_without_the_engine_is_unknown_and_else_what_it_
     assert (status.exit_code, status.reason) in [(None, "ContainerStatusUnknown"), (255, "Error")]
 
 
+async def test_nobody_takes_255_for_how_it_ended_if_engine_and_agent_were_away(
+    docker: Lab, dockerd: Dockerd, tmp_path: Path
+) -> None:
+    shared = Mount(source=tmp_path, target="/shared")
+    until_told = script("until [ -e /shared/go ]; do sleep 0.05; done; rm /shared/go; exit 3")
+    during = await docker.start(until_told, a_key(name="during"), mounts=[shared])
+    (running,) = await docker.runtime.list()
+    await docker.runtime.close()
+    dockerd.kill()
+    (tmp_path / "go").touch()
+    await _gone(tmp_path / "go")
+    dockerd.lose_end(running.id)
+    await asyncio.to_thread(dockerd.ensure)
+    await docker.restart()
+    after = await docker.run(script("exit 255"), a_key(name="after"))
+    await docker.restart()
+
+    assert (await docker.ended(during)).reason == "ContainerStatusUnknown"
+    again = await docker.runtime.status(after.key)
+    assert again
+    assert (again.exit_code, again.reason) == (255, "Error")
+
+
 async def test_for_a_port_of_the_node_that_somebody_has_a_pod_waits_and_leaves_nothing(
     docker: Lab, dockerd: Dockerd
 ) -> None:
