@@ -4,9 +4,11 @@ The subprotocol says how: `channel.k8s.io` and its versions with a byte and as i
 base64. Version 5 adds a message by which the client ends one channel: 255 and the channel's number.
 """
 
+import asyncio
 import base64
 import binascii
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
@@ -67,6 +69,13 @@ class ChannelSocket:
 
     async def ping(self) -> None:
         await self._socket.ping()
+
+    async def answered(self, seconds: float) -> None:
+        """Ping, and wait until something comes back, or as long as that: there are clients that answer no pings."""
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.ping()
+                await self._socket.answered.wait()
 
     async def goodbye(self, *, stopping: bool) -> None:
         for channel in self.channels:

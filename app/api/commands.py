@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -24,6 +25,8 @@ from app.api.websocket import WebSocket
 from app.kinds.errors import bad_request
 
 STREAMS_SECONDS = 30.0  # for a client to open all the streams that it asked for
+ANSWER_SECONDS = 1.0  # for a WebSocket's client to answer a ping
+SETTLE_SECONDS = 0.02  # for it to have made its streams, once it has
 _STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE = "stdin", "stdout", "stderr", "error", "resize"
 _NUMBERS = (_STDIN, _STDOUT, _STDERR, _ERROR, _RESIZE)  # of WebSocket channels
 # By which version of the protocol an SPDY connection resizes, and ends with a Status.
@@ -91,11 +94,13 @@ def exited(command: Sequence[str], code: int) -> Status:
     }
 
 
-def streaming(request: Request, asked: Wanted, application: Application) -> Upgrade:
+def streaming(
+    request: Request, asked: Wanted, application: Application, answer_seconds: float = ANSWER_SECONDS
+) -> Upgrade:
     """The answer that runs `application` with the streams that were asked for; 400 or 403 if they cannot be had."""
     if websocket.is_asked(request):
         protocol = channel_socket.chosen(request, CODECS)
-        start = partial(_over_websocket, asked, application, CODECS[protocol])
+        start = partial(_over_websocket, asked, application, CODECS[protocol], answer_seconds)
         return Upgrade(websocket.accepting(request, protocol), start)
     if spdy_connection.is_asked(request):
         protocol = spdy_connection.chosen(request, [each for each in _SPDY if each])
@@ -106,7 +111,9 @@ def streaming(request: Request, asked: Wanted, application: Application) -> Upgr
 Started = tuple[Link, Coroutine[Any, Any, None]]
 
 
-def _over_websocket(asked: Wanted, application: Application, codec: Codec, wire: Wire) -> Started:
+def _over_websocket(
+    asked: Wanted, application: Application, codec: Codec, answer_seconds: float, wire: Wire
+) -> Started:
     names = asked.names() | ({_RESIZE} if asked.tty else set())
     reads = {number for number, name in enumerate(_NUMBERS) if name in names & {_STDIN, _RESIZE}}
     link = ChannelSocket(WebSocket(wire), codec, len(_NUMBERS), reads)
@@ -114,9 +121,14 @@ def _over_websocket(asked: Wanted, application: Application, codec: Codec, wire:
     command = Command(**{name: channels[name] for name in names})
 
     async def work() -> None:
+        # client-go before 0.34 begins to read just before it makes its streams, and throws away what comes for one that is
+        # not made yet, output too. An answer shows that it reads; nothing that every client sends shows that it is ready.
+        await link.answered(answer_seconds)
+        await asyncio.sleep(SETTLE_SECONDS)
         # An empty message, on what the client is sure to read, tells it that the connection stands.
         first = next((name for name in (_STDOUT, _STDERR) if name in names), _ERROR)
-        await link.send(_NUMBERS.index(first), b"")
+        with suppress(ConnectionError):  # what a client has sent before it left is for the command all the same
+            await link.send(_NUMBERS.index(first), b"")
         await _run(application, command, channels[_ERROR], codec)
 
     return link, work()

@@ -3,6 +3,7 @@
 The framing is the client's, too. Browsers can set no header, so they carry their token as a subprotocol.
 """
 
+import asyncio
 import base64
 import binascii
 from collections.abc import AsyncIterator
@@ -79,15 +80,20 @@ class WebSocket:
     def __init__(self, wire: Wire, most: int = MOST) -> None:
         self._wire = wire
         self._framing = Framing(Side.SERVER, most)
+        self.answered = asyncio.Event()
+        """The client has sent a message or the answer to a ping, or is gone. Set only while `messages` are taken."""
 
     async def messages(self) -> AsyncIterator[bytes]:
         """Every whole message, until either end has closed. Pings are answered; what breaks the protocol closes it."""
         while not self._framing.is_over and (data := await self._wire.read()):
             whole = self._framing.received(data)
+            if self._framing.is_answered:
+                self.answered.set()
             with suppress(ConnectionError):  # an answer that nobody waits for must not lose what came before
                 await self._flush()
             for message in whole:
                 yield message
+        self.answered.set()
 
     async def send(self, data: bytes, *, text: bool = False) -> None:
         """Send one message, when there is room for it. ConnectionResetError if the other end is gone."""

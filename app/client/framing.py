@@ -10,6 +10,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import Protocol, Side, State
 
 _OURS = {Opcode.TEXT, Opcode.BINARY, Opcode.CONT}
+_ANSWERS = _OURS | {Opcode.PONG}
 
 _log = logging.getLogger(__name__)
 _log.setLevel(logging.WARNING)  # the library tells of every connection
@@ -21,6 +22,8 @@ class Framing:
     def __init__(self, side: Side, most: int) -> None:
         self._protocol = Protocol(side, max_size=most, logger=_log)
         self._message = bytearray()
+        self.is_answered = False
+        """The other end has sent a message, or the answer to a ping."""
 
     @property
     def is_open(self) -> bool:
@@ -36,7 +39,10 @@ class Framing:
         self._protocol.receive_data(data)
         whole = []
         for frame in self._protocol.events_received():
-            if isinstance(frame, Frame) and frame.opcode in _OURS:
+            if not isinstance(frame, Frame):
+                continue
+            self.is_answered |= frame.opcode in _ANSWERS
+            if frame.opcode in _OURS:
                 self._message += frame.data
                 if frame.fin:
                     whole.append(bytes(self._message))

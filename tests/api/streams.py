@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -76,7 +77,11 @@ async def greet(forward: Forward) -> None:
             return
 
 
-def made(running: Callable[[list[str], Command], Any] = echo, forward: forwards.Application = greet) -> Starlette:
+def made(
+    running: Callable[[list[str], Command], Any] = echo,
+    forward: forwards.Application = greet,
+    answer_seconds: float = commands.ANSWER_SECONDS,
+) -> Starlette:
     async def answer(request: Request) -> Any:
         try:
             return await route(request)
@@ -88,7 +93,8 @@ def made(running: Callable[[list[str], Command], Any] = echo, forward: forwards.
         if path == f"{PATH}/exec":
             pairs = request.query_params.multi_items()
             arguments = request.query_params.getlist("command")
-            return commands.streaming(request, wanted(pairs), lambda command: running(arguments, command))
+            run = partial(running, arguments)
+            return commands.streaming(request, wanted(pairs), run, answer_seconds)
         if path == f"{PATH}/portforward":
             return forwards.forwarding(request, forward)
         if path == "/body":
@@ -109,6 +115,7 @@ async def listening(app: Any, **tls: str) -> AsyncIterator[int]:
         app, host="127.0.0.1", port=0, http=Connection, ws="none", lifespan="off", log_level="warning", **tls
     )
     bound = config.bind_socket()
+    bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as asyncio does it when it binds by itself
     server = uvicorn.Server(config)
     await begin(server, bound)
     try:

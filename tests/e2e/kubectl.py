@@ -31,9 +31,6 @@ _PATHS = {
     "cm": "/api/v1/namespaces/{}/configmaps",
     "clusterrole": "/apis/rbac.authorization.k8s.io/v1/clusterroles",
 }
-# kubectl may begin to read before it has made its streams. All it can meet then is the empty message that tells it, as
-# Kubernetes' API does, that the connection stands.
-_TOO_EARLY = re.compile(r"^E\d{4} .* websocket\.go:\d+\] Unknown stream id \d+, discarding message\n", re.MULTILINE)
 SECONDS = 60
 COMPLETE = "--for=condition=complete"
 TIMEOUT = f"--timeout={SECONDS}s"
@@ -90,7 +87,7 @@ class Kubectl:
             finally:
                 running.kill()
         assert running.returncode == code, f"{self.path.name} {' '.join(arguments)}: {running.returncode}\n{out}"
-        return _TOO_EARLY.sub("", out)
+        return out
 
     def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:
         variables = {"HOME": str(self.home), "PATH": os.environ["PATH"], "KUBECONFIG": str(self.cluster.kubeconfig)}
