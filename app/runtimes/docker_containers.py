@@ -1,5 +1,6 @@
 """The containers at a Docker Engine: how it is asked for them, and for their ends. The docker runtime asks."""
 
+from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,10 +13,13 @@ from app.runtimes.docker_engine import Engine, filters
 from app.runtimes.docker_logs import Logs
 from app.runtimes.docker_sandboxes import Sandboxes
 from app.runtimes.docker_starts import CutStarts
+from app.runtimes.docker_status import Loss
 from app.runtimes.engine_config import CONTAINER, NODE, POD
 from app.runtimes.engine_containers import Known, Row
 from app.runtimes.engine_errors import GONE, EngineError, unless_gone
 from app.runtimes.engine_files import Files
+
+LOSSES = 20  # of the engine, that are remembered: a container may be asked about after the next one only
 
 
 class Containers(engine_containers.Containers):
@@ -27,7 +31,7 @@ class Containers(engine_containers.Containers):
         self.cut_starts = CutStarts(files, self.outputs, sandboxes.bundles)
         self._engine, self._files, self._of_engine, self._node = engine, files, logs, node
         self._told: set[str] = set()  # ids of those whose end was told as it came
-        self._lost_at: datetime | None = None  # when the engine was last heard before it went away
+        self._losses: deque[Loss] = deque(maxlen=LOSSES)  # that this agent saw
         self._is_away = False
 
     async def rows(self, pod_uid: str = "") -> Sequence[Row]:
@@ -74,8 +78,9 @@ class Containers(engine_containers.Containers):
     def _is_lost(self, status: ContainerStatus, state: Mapping[str, Any]) -> bool:
         if status.exit_code != docker_status.LOST_CODE or status.reason != "Error" or status.id in self._told:
             return False
-        lost_at = self._lost_at or self._engine.began_at()  # it may have died when there was no agent, too
-        return lost_at is not None and docker_status.may_be_lost(state, lost_at)
+        began_at = self._engine.began_at()  # there may have been no agent that saw the one before go
+        losses = [*self._losses, *([docker_status.begun(began_at)] if began_at else ())]
+        return any(docker_status.may_be_lost(state, loss) for loss in losses)
 
     async def remove(self, key: ContainerKey, known: Known) -> None:
         with unless_gone():
@@ -92,7 +97,8 @@ class Containers(engine_containers.Containers):
                 yield event["Actor"]["ID"]
         finally:
             if not self._is_away:
-                self._is_away, self._lost_at = True, datetime.now(UTC)
+                self._is_away = True
+                self._losses.append(Loss(datetime.now(UTC)))
         raise ConnectionError("the container engine tells no more events")
 
     def log_path(self, key: ContainerKey) -> Path | None:

@@ -3,15 +3,28 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from app.runtimes.base import ContainerKey, ContainerStatus
 from app.runtimes.engine_status import LOST, UNKNOWN, start_code
 
 LOST_CODE = 255  # also what the engine says of what ended while it was away, and could not be asked how
 MARGIN = timedelta(seconds=2)  # what an engine notes down last may be a moment old when it dies
+RESTORED_WITHIN = timedelta(seconds=60)  # of its start, an engine has found out what became of its containers
 _NEVER = "0001-01-01"
 _RUNS = ("running", "paused", "restarting")
+
+
+class Loss(NamedTuple):
+    """The engine went away, or began, at this moment; what it lost by that ended for it until then, if that is known."""
+
+    at: datetime
+    until: datetime | None = None
+
+
+def begun(at: datetime) -> Loss:
+    """What an engine may have lost before it began."""
+    return Loss(at, at + RESTORED_WITHIN)
 
 
 def status_of(key: ContainerKey, found: Mapping[str, Any], failure: str, last_words: str) -> ContainerStatus:
@@ -47,10 +60,12 @@ def status_of(key: ContainerKey, found: Mapping[str, Any], failure: str, last_wo
     )
 
 
-def may_be_lost(state: Mapping[str, Any], lost_at: datetime) -> bool:
-    """Whether a container that ended with LOST_CODE ran when the engine was last heard before it went away."""
+def may_be_lost(state: Mapping[str, Any], loss: Loss) -> bool:
+    """Whether a container that ended with LOST_CODE ran when the engine was lost."""
     began, ended = _exact(state.get("StartedAt", "")), _exact(state.get("FinishedAt", ""))
-    return bool(began and ended and began <= lost_at and ended >= lost_at - MARGIN)
+    if began is None or ended is None:
+        return False
+    return began <= loss.at and loss.at - MARGIN <= ended and (loss.until is None or ended <= loss.until)
 
 
 def unknown(status: ContainerStatus) -> ContainerStatus:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from app.runtimes import docker_config, docker_images, docker_status, docker_strays, make_runtime
 from app.runtimes.base import ContainerKey, ContainerStatus, CreateError, Mount, Port, Security
 from app.runtimes.docker_logs import LocalLog
+from app.runtimes.docker_status import Loss
 from app.runtimes.docker_streams import StreamSession
 from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, raw, script
 from tests.runtimes.dockers import Dockerd
@@ -205,7 +206,15 @@ LOST_AT = datetime(2026, 1, 1, 0, 0, 10, 300_000, UTC)
 def test_an_end_may_be_lost_if_it(began: str, ended: str, *, expected: bool) -> None:
     state = {"StartedAt": f"2026-01-01T{began}Z", "FinishedAt": f"2026-01-01T{ended}Z"}
 
-    assert docker_status.may_be_lost(state, LOST_AT) is expected
+    assert docker_status.may_be_lost(state, Loss(LOST_AT)) is expected
+    assert docker_status.may_be_lost(state, docker_status.begun(LOST_AT)) is expected
+
+
+def test_what_ends_long_after_the_engine_began_is_not_lost_by_that() -> None:
+    state = {"StartedAt": "2026-01-01T00:00:01Z", "FinishedAt": "2026-01-01T00:01:10.4Z"}
+
+    assert docker_status.may_be_lost(state, Loss(LOST_AT))
+    assert not docker_status.may_be_lost(state, docker_status.begun(LOST_AT))
 
 
 async def _run_when_back(lab: Lab, does: Behaviour, key: ContainerKey) -> ContainerStatus:
