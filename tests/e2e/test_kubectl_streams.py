@@ -179,8 +179,16 @@ def test_who_attaches_sees_what_comes_and_can_answer(kubectl: Kubectl) -> None:
         process.stdin.flush()
         assert process.stdout.readline() == b"got two\n"
         process.kill()
-    lines = kubectl("logs", "two", "-c", "echo").splitlines()
-    assert sorted(lines) == ["aside", "aside", "got one", "got two"]
+    # What is attached to is told sooner than what is logged.
+    with started(kubectl, "logs", "--follow", "two", "-c", "echo") as process:
+        assert process.stdout
+        assert sorted(process.stdout.readline() for _ in range(4)) == [
+            b"aside\n",
+            b"aside\n",
+            b"got one\n",
+            b"got two\n",
+        ]
+        process.kill()
 
 
 @on_every_version
