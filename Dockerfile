@@ -1,3 +1,8 @@
+# Everything in one container, or with docker-compose.yml one container a process.
+#
+#   docker build --tag jobplane .
+#   docker run --detach --name jobplane --publish 127.0.0.1:6443:6443 --volume jobplane:/data jobplane
+#   docker exec jobplane jobplane kubeconfig > kubeconfig
 FROM python:3.13-slim AS build
 WORKDIR /src
 RUN python -m venv /opt/jobplane
@@ -20,4 +25,5 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 6443
 ENTRYPOINT ["jobplane"]
-CMD ["up", "--host", "0.0.0.0"]
+# A name for the node, or each new container on the same volume would be a new node.
+CMD ["up", "--host", "0.0.0.0", "--node-name", "node-1"]
