@@ -201,6 +201,7 @@ class Kind(Generic[O]):
     prepare:         defaults, on create, update and status update, of what a client sent. Pure and idempotent.
     on_create:       (object, now) -> object: what the server sets or empties when an object is created; uid is set.
     on_update:       (new, old) -> new: what a plain update may not change (its status), generation.
+    on_status:       (new, old) -> new: what a status update leaves as it is.
     validate:        -> causes of a 422, on create and update.
     validate_update: (new, old) -> further causes on a plain update.
     validate_status: (new, old) -> causes on a status update.
@@ -229,6 +230,7 @@ class Kind(Generic[O]):
     prepare: Callable[[O], O] = _same
     on_create: Callable[[O, datetime], O] = _same
     on_update: Callable[[O, O], O] = _same
+    on_status: Callable[[O, O], O] = _same
     validate: Callable[[O], list[Cause]] = _nothing
     validate_update: Callable[[O, O], list[Cause]] = _nothing
     validate_status: Callable[[O, O], list[Cause]] = _nothing

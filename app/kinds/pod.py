@@ -29,7 +29,7 @@ from app.kinds.pod_schema import (
     PodTemplateSpec,
 )
 from app.kinds.pod_state import is_active, is_ready, is_terminal
-from app.kinds.pod_validation import validate_pod, validate_pod_update
+from app.kinds.pod_validation import validate_pod, validate_pod_status, validate_pod_update
 from app.kinds.pod_warnings import warnings_of_spec
 
 __all__ = [
@@ -75,6 +75,12 @@ def on_update(new: Pod, old: Pod) -> Pod:
     changed = new.spec != old.spec
     metadata = replace(new.metadata, generation=old.metadata.generation + changed)
     return replace(new, metadata=metadata, status=old.status)
+
+
+def on_status(new: Pod, old: Pod) -> Pod:
+    """Old kubelets say nothing of the quality of service."""
+    quality = new.status.qos_class or old.status.qos_class
+    return replace(new, status=replace(new.status, qos_class=quality))
 
 
 def grace(pod: Pod) -> int:
@@ -133,8 +139,10 @@ KIND = Kind(
     prepare=default_pod,
     on_create=on_create,
     on_update=on_update,
+    on_status=on_status,
     validate=validate_pod,
     validate_update=validate_pod_update,
+    validate_status=validate_pod_status,
     warnings=warnings,
     columns=COLUMNS,
     row=row,

@@ -16,7 +16,6 @@ from app.kinds.affinity import Toleration
 from app.kinds.base import Quantity, Struct
 from app.kinds.container import Container, ContainerPort, EnvVar, EphemeralContainer, ResourceRequirements
 from app.kinds.node import NOT_READY, UNREACHABLE
-from app.kinds.pod_resources import qos_class
 from app.kinds.pod_schema import Pod, PodSpec, PodStatus
 from app.kinds.probe import HTTPGetAction, Lifecycle, LifecycleHandler, Probe
 from app.kinds.quantity import canonical
@@ -72,8 +71,8 @@ def default_pod_spec(spec: PodSpec) -> PodSpec:
 def default_pod(pod: Pod) -> Pod:
     spec = _as_pod(default_pod_spec(pod.spec))
     status = pod.status
-    if not status.phase or not status.qos_class:
-        status = replace(status, phase=status.phase or "Pending", qos_class=status.qos_class or qos_class(spec))
+    if not status.phase:
+        status = replace(status, phase="Pending")
     return _changed(pod, spec=spec, status=_without_generations(status))
 
 

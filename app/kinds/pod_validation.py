@@ -16,7 +16,7 @@ from app.kinds.affinity import Toleration
 from app.kinds.container import Container
 from app.kinds.container_validation import validate_containers, validate_images
 from app.kinds.errors import Cause, duplicate, forbidden, invalid, not_supported, one_of, required
-from app.kinds.metadata import MOST_CAUSES, validate_annotations, validate_labels
+from app.kinds.metadata import IMMUTABLE, MOST_CAUSES, validate_annotations, validate_labels
 from app.kinds.placement_validation import validate_affinity, validate_spread, validate_tolerations
 from app.kinds.pod_resources import qos_class
 from app.kinds.pod_schema import (
@@ -269,6 +269,13 @@ def validate_pod_update(new: Pod, old: Pod) -> list[Cause]:
         *_quality_change(new, old),
         *([] if _unchanged(new.spec, old.spec) == old.spec else [forbidden("spec", CHANGEABLE)]),
     ]
+
+
+def validate_pod_status(new: Pod, old: Pod) -> list[Cause]:
+    """Source: ValidatePodStatusUpdate in Kubernetes' validation of core/v1."""
+    if new.status.qos_class != old.status.qos_class:
+        return [invalid("status.qosClass", new.status.qos_class, IMMUTABLE)]
+    return []
 
 
 def _quality_change(new: Pod, old: Pod) -> Iterator[Cause]:

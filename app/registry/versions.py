@@ -107,7 +107,7 @@ def revised(kind: Kind, sent: Object, old: Object, terms: Terms) -> Object:
     entries = sent.metadata.managed_fields
     meta = _next_metadata(sent.metadata, old.metadata)
     sent = kind.prepare(msgspec.structs.replace(sent, metadata=meta))
-    made: Object = _next_status(sent, old) if terms.status else kind.on_update(sent, old)
+    made: Object = kind.on_status(_next_status(sent, old), old) if terms.status else kind.on_update(sent, old)
     if terms.by is not None:
         touched = made if terms.status else _without_status(kind, sent, old)
         entries = after_update(kind, touched, old, entries, terms.by)

@@ -5,13 +5,13 @@ from typing import get_type_hints
 import msgspec
 import pytest
 import yaml
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from app.kinds import affinity, container, pod_schema, probe, security, volume
 from app.kinds.base import Struct
-from app.kinds.pod import KIND, Pod, condition, is_active, is_ready, is_terminal
+from app.kinds.pod import KIND, Pod, condition, is_active, is_ready, is_terminal, on_create, on_status
 from app.kinds.pod_defaults import default_pod, default_pod_spec
-from app.kinds.pod_validation import validate_pod
+from app.kinds.pod_validation import validate_pod, validate_pod_status
 from app.kinds.pod_warnings import TEXT, warnings_of_spec
 from tests.build import NOW
 from tests.kinds.pods import a_pod, made, said, wire
@@ -40,7 +40,8 @@ def test_defaults_of_a_template():
 
 
 def test_defaults_of_a_pod():
-    pod = wire(made(main={"resources": {"limits": {"cpu": 1, "memory": "1Gi"}, "requests": {"cpu": "0.5"}}}))
+    given = made(main={"resources": {"limits": {"cpu": 1, "memory": "1Gi"}, "requests": {"cpu": "0.5"}}})
+    pod = wire(on_create(given, NOW))
 
     assert pod["status"] == {"phase": "Pending", "qosClass": "Burstable"}
     assert pod["spec"]["containers"][0]["resources"] == {
@@ -229,3 +230,14 @@ def test_everything_is_described(struct):
 
     assert struct.__doc__
     assert [each.name for each in fields(struct) if not hints[each.name].__metadata__[-1].description] == []
+
+
+def test_the_quality_of_service_of_a_pod_stays():
+    old = on_create(made(), NOW)
+    silent = on_status(replace(old, status=replace(old.status, qos_class="")), old)
+    other = on_status(replace(old, status=replace(old.status, qos_class="Guaranteed")), old)
+
+    assert silent == old
+    assert validate_pod_status(silent, old) == []
+    (cause,) = validate_pod_status(other, old)
+    assert (cause.field, cause.message) == ("status.qosClass", 'Invalid value: "Guaranteed": field is immutable')
