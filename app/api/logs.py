@@ -5,6 +5,7 @@ says terminated, all of its log is here.
 """
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import cast
@@ -156,9 +157,21 @@ class Line:
     full: bool
     text: bytes
 
+    def is_since(self, second: bytes) -> bool:
+        """`second` as in LogOptions. What has no time of its own is not left out."""
+        return not second or not self.at or _utc(self.at) >= second
+
     def shown(self, timestamps: bool) -> bytes:
         end = b"\n" if self.full else b""
         return b"%b %b%b" % (self.at, self.text, end) if timestamps else self.text + end
+
+
+def _utc(at: bytes) -> bytes:
+    """To the second. Engines write the time of their machine, with its offset."""
+    if not at.endswith(b"Z"):
+        with suppress(ValueError):
+            at = datetime.fromisoformat(at.decode()).astimezone(UTC).isoformat().encode()
+    return at[:19]
 
 
 def parse(records: bytes) -> Iterator[Line]:
@@ -183,7 +196,7 @@ async def _lines(
                 rest = b""  # its other half is no longer kept
             offset = piece.end
             whole, rest = _cut(rest + piece.data)
-            if lines := [line for line in parse(whole) if line.at[:19] >= since or not line.at]:
+            if lines := [line for line in parse(whole) if line.is_since(since)]:
                 yield lines
         if over:
             return

@@ -2,6 +2,9 @@
 
 Logs are files that the engine writes in Kubernetes' format; they are read from disk. An engine that a kubelet uses
 cannot be shared with it: it would end our pods as strangers.
+
+CRI-O makes a container's process when it makes the container: what cannot be run is a CreateError there, not a StartError.
+A stop without grace is SIGTERM and at once SIGKILL. Unless it is configured to tell events, ends are polled for.
 """
 
 import asyncio
@@ -84,7 +87,7 @@ class CriRuntime(EngineRuntime):
         self._sandboxes.fresh -= fresh  # until the engine has answered
         try:
             if spec.security.user is None and spec.security.group is not None:
-                await cri_images.add_user(self._engine, spec.image, request.config.linux.security_context)
+                await cri_images.add_user(self._engine, request.config.image, request.config.linux.security_context)
             made = await self._engine.ask(request, pb.CreateContainerResponse)
         except EngineError as error:
             raise CreateError(error.details) from error

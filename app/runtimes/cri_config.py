@@ -4,6 +4,7 @@ from pathlib import Path
 
 from cri_api.v1 import api_pb2 as pb
 
+from app.plans import pulls
 from app.runtimes.base import ContainerKey, ContainerSpec, Limits, SandboxSpec, Security
 from app.runtimes.engine_config import CONTAINER, ENDS_FIRST, NODE, PERIOD, POD, STDIN, TTY, quota, shares
 
@@ -65,7 +66,7 @@ def container(spec: ContainerSpec, pod: pb.PodSandboxConfig, log_path: str, mess
     mounts.append(pb.Mount(container_path=spec.termination_message_path, host_path=str(message)))
     return pb.ContainerConfig(
         metadata=pb.ContainerMetadata(name=spec.key.name, attempt=spec.key.attempt),
-        image=pb.ImageSpec(image=spec.image),
+        image=image(spec.image),
         command=spec.command,
         args=spec.args,
         working_dir=spec.working_dir,
@@ -80,6 +81,12 @@ def container(spec: ContainerSpec, pod: pb.PodSandboxConfig, log_path: str, mess
         tty=spec.tty,
         linux=pb.LinuxContainerConfig(resources=resources(spec.limits), security_context=rights),
     )
+
+
+def image(name: str) -> pb.ImageSpec:
+    """In whole, as it was pulled: CRI-O has ideas of its own about short names, and checks signatures by the user's."""
+    whole = pulls.whole(name)
+    return pb.ImageSpec(image=whole, user_specified_image=whole)
 
 
 def key(labels: dict[str, str], attempt: int) -> ContainerKey:

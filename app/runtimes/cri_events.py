@@ -43,6 +43,7 @@ async def _by_cri(engine: Engine) -> AsyncIterator[End]:
         event = pb.ContainerEventResponse.FromString(message)
         if event.container_event_type == pb.CONTAINER_STOPPED_EVENT:
             yield End(event.container_id)
+    raise Unsupported("the container engine tells no events, or no more")  # CRI-O, unless configured, ends them at once
 
 
 async def _by_containerd(engine: Engine) -> AsyncIterator[End]:

@@ -14,13 +14,16 @@ _HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0
 _NAME = re.compile(
     rf"(?:{_HOST}/)?{_PATH}(?:/{_PATH})*(?::[\w][\w.-]{{0,127}})?(?:@[A-Za-z][\w+.-]*:[0-9a-fA-F]{{32,}})?"
 )
+_SHA, _BARE = "sha256:", re.compile("[0-9a-f]{64}")
 # What an engine puts in front of its words, and the kubelet takes for the reason.
 _REASONS = ("RegistryUnavailable", "SignatureValidationFailed")
 
 
 async def images(engine: Engine) -> list[Image]:
     found = await engine.ask(pb.ListImagesRequest(), pb.ListImagesResponse)
-    return [Image(each.id, (*each.repo_tags, *each.repo_digests), each.size, _user(each)) for each in found.images]
+    return [
+        Image(_whole(each.id), (*each.repo_tags, *each.repo_digests), each.size, _user(each)) for each in found.images
+    ]
 
 
 async def store(engine: Engine) -> str:
@@ -36,7 +39,8 @@ async def pull(engine: Engine, image: str, login: Login | None) -> str:
     auth = pb.AuthConfig(username=login.username, password=login.password) if login else None
     try:
         request = pb.PullImageRequest(image=pb.ImageSpec(image=image), auth=auth)
-        return (await engine.ask(request, pb.PullImageResponse, timeout=None)).image_ref
+        pulled = (await engine.ask(request, pb.PullImageResponse, timeout=None)).image_ref
+        return _whole(await _id(engine, pulled) if "@" in pulled else pulled)
     except EngineError as error:
         reason = next((each for each in _REASONS if error.details.startswith(each)), "ErrImagePull")
         raise PullError(str(error), reason) from error
@@ -44,7 +48,7 @@ async def pull(engine: Engine, image: str, login: Login | None) -> str:
 
 async def remove(engine: Engine, image_id: str) -> None:
     """Not one that a container uses, nor what pods themselves are made of."""
-    spec = pb.ImageSpec(image=image_id)
+    spec = pb.ImageSpec(image=image_id.removeprefix(_SHA))  # all engines know it so
     found = (await engine.ask(pb.ImageStatusRequest(image=spec), pb.ImageStatusResponse)).image
     if not found.id or found.pinned or await _in_use(engine, found):
         return
@@ -55,13 +59,24 @@ async def remove(engine: Engine, image_id: str) -> None:
             raise
 
 
-async def add_user(engine: Engine, image: str, rights: pb.LinuxContainerSecurityContext) -> None:
+async def add_user(engine: Engine, image: pb.ImageSpec, rights: pb.LinuxContainerSecurityContext) -> None:
     """The image's own, as a kubelet does: engines take no group without a user."""
-    found = await engine.ask(pb.ImageStatusRequest(image=pb.ImageSpec(image=image)), pb.ImageStatusResponse)
+    found = await engine.ask(pb.ImageStatusRequest(image=image), pb.ImageStatusResponse)
     if found.image.username:
         rights.run_as_username = found.image.username
     else:
         rights.run_as_user.value = found.image.uid.value
+
+
+def _whole(id_: str) -> str:
+    """CRI-O tells the bare number."""
+    return f"{_SHA}{id_}" if _BARE.fullmatch(id_) else id_
+
+
+async def _id(engine: Engine, name: str) -> str:
+    """CRI-O tells by what name and digest an image was pulled."""
+    found = await engine.ask(pb.ImageStatusRequest(image=pb.ImageSpec(image=name)), pb.ImageStatusResponse)
+    return found.image.id or name
 
 
 def _user(image: pb.Image) -> str:

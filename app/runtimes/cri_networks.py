@@ -20,10 +20,10 @@ _DETACH = 2
 
 
 def folder(config: Mapping[str, Any]) -> Path:
-    """Where containerd keeps them, by its configuration."""
+    """Where containerd keeps them, by its configuration; nowhere if it is another engine: those there are not its."""
     if config.get("netnsMountsUnderStateDir"):
         return Path(config.get("stateDir", ""), "netns")
-    return _USUAL
+    return _USUAL if "stateDir" in config else Path()
 
 
 def older(folder: Path, engine: int) -> set[Path]:

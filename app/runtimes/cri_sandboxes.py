@@ -95,10 +95,21 @@ class Sandboxes:
         """With its containers, whatever they do."""
         for each in await self._list({POD: pod_uid}):
             with unless_gone():
+                await self._kill(each.id)
                 await self._stop(each.id)
                 await self._engine.ask(pb.RemovePodSandboxRequest(pod_sandbox_id=each.id), pb.RemovePodSandboxResponse)
         self._standing.pop(pod_uid, None)
         self.fresh.discard(pod_uid)
+
+    async def _kill(self, id_: str) -> None:
+        """What a sandbox still has. Left to itself CRI-O would let it go on for as long as we wait for the answer."""
+        wanted = pb.ContainerFilter(pod_sandbox_id=id_)
+        found = await self._engine.ask(pb.ListContainersRequest(filter=wanted), pb.ListContainersResponse)
+        for each in found.containers:
+            if each.state != pb.CONTAINER_EXITED:
+                with unless_gone():
+                    request = pb.StopContainerRequest(container_id=each.id, timeout=0)
+                    await self._engine.ask(request, pb.StopContainerResponse)
 
     async def _stop(self, id_: str) -> None:
         request = pb.StopPodSandboxRequest(pod_sandbox_id=id_)

@@ -72,6 +72,8 @@ def with_code(status: ContainerStatus, code: int | None) -> ContainerStatus:
 def _reason(found: pb.ContainerStatus) -> str:
     if found.state == pb.CONTAINER_UNKNOWN or found.reason == "Unknown":
         return UNKNOWN  # containerd was told to end before it had noted down the exit: it says 255
+    if found.exit_code < 0:
+        return UNKNOWN  # as CRI-O puts it
     return found.reason or ("Error" if found.exit_code else "Completed")
 
 

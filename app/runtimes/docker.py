@@ -3,6 +3,9 @@
 A pod is a container that holds its network and other namespaces, and those that join it. Only with `live-restore` on do
 containers outlive a restart of the engine itself; whatever became of them is told when it is back. What a pod mounts is
 on the engine's machine, so the agent is there, too.
+
+Podman does not tell OOMKilled before its version 5, and ends standard input with the first who attached; its containers
+never depend on its service. Where it wants to be told something else than Docker, `docker_config.adapt_to_podman` does.
 """
 
 import asyncio
@@ -90,6 +93,8 @@ class DockerRuntime(EngineRuntime):
                 user = await self._images.user(spec.image)
             log = await self._log(spec, sandbox[0])
             body = docker_config.container(spec, *sandbox, self._files.message(spec.key), user, log)
+            if await self._engine.is_podman():
+                docker_config.adapt_to_podman(body, spec.security.seccomp)
             name = docker_config.name(self._node, *spec.key)
             made = await self._engine.ask("containers/create", "POST", body, name=name)
         except EngineError as error:

@@ -95,6 +95,16 @@ def container(
     }
 
 
+def adapt_to_podman(body: Body, profile: str = "") -> None:
+    """Of a sandbox or container. `profile`: its seccomp profile, which Podman wants to read itself."""
+    host = body["HostConfig"]
+    if host["NetworkMode"] != "bridge":
+        host["UTSMode"] = host["NetworkMode"]  # else a container has a host's name of its own
+    if profile.startswith("/"):
+        options = [each for each in host["SecurityOpt"] if not each.startswith("seccomp=")]
+        host["SecurityOpt"] = [*options, f"seccomp={profile}"]
+
+
 def key(labels: Mapping[str, str]) -> ContainerKey:
     return ContainerKey(labels[POD], labels[CONTAINER], int(labels.get(ATTEMPT, "0")))
 

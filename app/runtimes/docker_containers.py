@@ -90,7 +90,7 @@ class Containers(engine_containers.Containers):
         self.forget(key)
 
     async def ends(self) -> AsyncIterator[str]:
-        wanted = filters(type=["container"], event=["die"], label=[f"{NODE}={self._node}", CONTAINER])
+        wanted = filters(type=["container"], event=["die", "died"], label=[f"{NODE}={self._node}", CONTAINER])
         try:
             async for event in self._engine.follow("events", filters=wanted):
                 self._told.add(event["Actor"]["ID"])

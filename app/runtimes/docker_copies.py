@@ -40,7 +40,7 @@ class Copies:
         """Begins, unless it has; returns at the end if the container has ended. `found`: what the engine tells of it."""
         id_ = str(found["Id"])
         path = self._files.log(docker_config.key(found["Config"]["Labels"]))
-        over = found["State"]["Status"] in ("exited", "dead")
+        over = found["State"]["Status"] in ("exited", "dead", "stopped")
         task = self._tasks.get(id_)
         if id_ not in self._complete and (task is None or task.done()):
             task = asyncio.get_running_loop().create_task(self._copy(id_, path, tty=found["Config"]["Tty"]))

@@ -20,6 +20,7 @@ from app.runtimes.engine_errors import GONE, EngineError
 
 TIMEOUT = 120.0  # seconds for what should take less than one; an engine under load takes its time
 _CODES = {400: "InvalidArgument", 401: "Unauthenticated", 403: "PermissionDenied", 404: GONE, 409: "FailedPrecondition"}
+_JSON = {"Content-Type": "application/json"}
 _FOR_EVER = aiohttp.ClientTimeout(total=None, sock_connect=10)
 _HEAD = 64 * 1024
 _UNREACHABLE = 900  # aiodocker's status where there was no answer
@@ -44,9 +45,11 @@ class Engine(Docker):
         super().__init__(f"http://{host}", connector, timeout=aiohttp.ClientTimeout(total=TIMEOUT))
 
     async def ask(self, path: str, method: str = "GET", body: object = None, **params: str | int) -> Any:
-        """The answer's JSON. Raises ConnectionError, EngineError."""
+        """The answer's JSON, whether the engine calls it so or not. Raises ConnectionError, EngineError."""
+        content = None if body is None else json.dumps(body)
         try:
-            return await self._query_json(path, method, params=params, data=body)
+            async with self._query(path, method, params=params, data=content, headers=_JSON) as answer, answer:
+                return json.loads(await answer.read() or b"null")
         except (DockerError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:  # it died as it spoke
             raise self._meaning(error) from error
 

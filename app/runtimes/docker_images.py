@@ -42,10 +42,20 @@ class Images:
             if error.code != GONE:
                 raise
             return
-        using = await self._engine.ask("containers/json", all=1, filters=filters(ancestor=[found["Id"]]))
-        if not using and pulls.whole(PAUSE) not in _names(found):
-            with unless_gone():
+        ids = [found["Id"], found["Id"].removeprefix("sha256:")]  # as Docker calls it, and as Podman does
+        using = await self._engine.ask("containers/json", all=1, filters=filters(ancestor=ids))
+        if using or pulls.whole(PAUSE) in _names(found):
+            return
+        with unless_gone():
+            if await self._engine.is_podman():
+                await self._remove_by_name(found)
+            else:
                 await self._engine.ask(f"images/{found['Id']}", "DELETE", force=1)
+
+    async def _remove_by_name(self, found: Mapping[str, Any]) -> None:
+        """Podman removes what has several names by force only, and with it containers that run by now."""
+        for name in [*(found.get("RepoTags") or ())[1:], found["Id"]]:
+            await self._engine.ask(f"images/{name}", "DELETE")
 
 
 async def pull(engine: Engine, image: str, login: Login | None) -> str:

@@ -37,6 +37,8 @@ class Sandboxes:
             return Sandbox(uid, _ip(standing))
         attempt = max((int(one["Labels"].get(ATTEMPT, "0")) + 1 for one in found), default=0)
         body = docker_config.sandbox(spec, self._node, attempt)
+        if await self._engine.is_podman():
+            docker_config.adapt_to_podman(body)
         try:
             id_ = await self._make(body, docker_config.name(self._node, uid, "pod", attempt))
             made = await self._engine.ask(f"containers/{id_}/json")
@@ -101,10 +103,10 @@ class Sandboxes:
         """The path of a pod's network namespace; empty if it is the node's. Raises ConnectionError, Unsupported."""
         for one in await self._list(pod_uid):
             if CONTAINER not in one["Labels"] and _stands(one):
-                if one["HostConfig"]["NetworkMode"] == "host":
-                    return ""
                 with unless_gone():
                     found = await self._engine.ask(f"containers/{one['Id']}/json")
+                    if found["HostConfig"]["NetworkMode"] == "host":
+                        return ""
                     pid = found["State"]["Pid"]
                     if not is_of(pid, one["Id"]):
                         raise Unsupported("the container engine's processes are not seen from here")

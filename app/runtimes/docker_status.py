@@ -12,7 +12,7 @@ LOST_CODE = 255  # also what the engine says of what ended while it was away, an
 MARGIN = timedelta(seconds=2)  # what an engine notes down last may be a moment old when it dies
 RESTORED_WITHIN = timedelta(seconds=60)  # of its start, an engine has found out what became of its containers
 _NEVER = "0001-01-01"
-_RUNS = ("running", "paused", "restarting")
+_RUNS = ("running", "paused", "restarting", "stopping")
 
 
 class Loss(NamedTuple):

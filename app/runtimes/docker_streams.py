@@ -14,7 +14,8 @@ Named = Literal["stdout", "stderr"]
 
 _HEAD = struct.Struct(">BxxxI")
 _CHUNK = 64 * 1024
-FAILED = b"OCI runtime exec failed: "  # how an engine begins what it says in place of a command that it cannot run
+# How Docker, and Podman with either runtime, begin what they say in place of a command that they cannot run.
+FAILED = (b"OCI runtime exec failed: ", b"Error: runc: ", b"Error: crun: ")
 
 
 class StreamSession:

@@ -46,7 +46,12 @@ async def answers(questions: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         async with slots:
             return await question
 
-    return await asyncio.gather(*map(one, questions))
+    try:
+        return await asyncio.gather(*map(one, questions))
+    except asyncio.CancelledError:  # by now each has ended, or will never be begun, of which Python would complain
+        for question in questions:
+            question.close()
+        raise
 
 
 class Row(NamedTuple):

@@ -9,8 +9,9 @@ _NOT_EXECUTABLE = ("permission denied", "exec format error", "is a directory")
 
 def start_code(message: str) -> int:
     """The exit code of what could not be started, by what the engine says about it."""
-    if any(text in message for text in _MISSING):
+    words = message.lower()  # each of the programs that start containers has its own way with capitals
+    if any(text in words for text in _MISSING):
         return MISSING
-    if any(text in message for text in _NOT_EXECUTABLE):
+    if any(text in words for text in _NOT_EXECUTABLE):
         return NOT_EXECUTABLE
     return NOT_STARTED

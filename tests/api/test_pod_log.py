@@ -83,3 +83,22 @@ async def test_what_never_ends_does_not_fill_the_memory(
     await write(registry, stream, b"x" * 25, b"y" * 3)
 
     assert (await read(registry)).replace(b"\n", b"").startswith(b"x" * 25)
+
+
+@pytest.mark.parametrize(
+    ("zone", "expected"),
+    [
+        pytest.param("+00:00", b"c\n", id="in UTC"),
+        pytest.param("-05:00", b"b\nc\n", id="behind UTC, so that all was later than it reads"),
+        pytest.param("+05:30", b"", id="ahead of UTC"),
+    ],
+)
+async def test_times_of_lines_are_of_the_zone_of_their_node(
+    registry: Registry, stream: Stream, zone: str, expected: bytes
+) -> None:
+    """As containerd and conmon write them."""
+    lines = [record(0, "a"), record(1, "b"), record(2, "c")]
+    await write(registry, stream, b"".join(line.replace(b"Z ", f"{zone} ".encode()) for line in lines))
+
+    second = {"-05:00": "17:00:01", "+00:00": "12:00:02", "+05:30": "06:30:03"}[zone]
+    assert await read(registry, f"sinceTime=2026-03-01T{second}Z") == expected
