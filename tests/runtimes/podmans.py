@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import resource
-import shutil
 import signal
 import subprocess
 import tempfile
