@@ -144,8 +144,7 @@ class Cluster:
         return processes.naming(str(self.folder))
 
     def containers(self) -> list[Process]:
-        """Shims and what they watch over."""
-        return processes.naming(f"{self.folder}/agent/")
+        return processes.containers(f"{self.folder}/agent")
 
     def token(self) -> str:
         return (self.folder / "admin.token").read_text().strip()

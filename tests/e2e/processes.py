@@ -20,6 +20,11 @@ def naming(folder: str) -> list[Process]:
     return [process for process in living() if process.pid != os.getpid() and _names(process, folder)]
 
 
+def containers(folder: str) -> list[Process]:
+    """Shims and what they watch over, of the agent of this folder; not what deletes the folders of pods that are gone."""
+    return [each for each in naming(f"{folder}/") if not each.command.startswith("rm -rf ")]
+
+
 def living() -> Iterator[Process]:
     for entry in os.listdir("/proc"):
         if entry.isdecimal():

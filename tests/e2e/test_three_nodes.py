@@ -172,7 +172,7 @@ class Three(NamedTuple):
         return any(each["type"] == "Complete" for each in self.status().get("conditions", []))
 
     def containers(self, machine: str) -> list[processes.Process]:
-        return processes.naming(f"{self.folder / machine}/agent/")
+        return processes.containers(f"{self.folder / machine}/agent")
 
 
 def _placed(pod: dict[str, Any]) -> Placed:
