@@ -8,7 +8,7 @@ from app.kinds.base import IntOrString
 from app.kinds.container import Container
 from app.kinds.errors import Cause, forbidden, invalid, not_supported, required
 from app.kinds.metadata import NEGATIVE
-from app.kinds.probe import HTTPGetAction, LifecycleHandler, Probe
+from app.kinds.probe import SIGNALS, HTTPGetAction, LifecycleHandler, Probe
 
 
 def validate_probes(container: Container, grace: int, path: str) -> Iterator[Cause]:
@@ -17,6 +17,8 @@ def validate_probes(container: Container, grace: int, path: str) -> Iterator[Cau
         for wire, hook in (("postStart", lifecycle.post_start), ("preStop", lifecycle.pre_stop)):
             if hook:
                 yield from _action(hook, grace, f"{path}.lifecycle.{wire}")
+        if lifecycle.stop_signal and lifecycle.stop_signal not in SIGNALS:
+            yield not_supported(f"{path}.lifecycle.stopSignal", lifecycle.stop_signal, SIGNALS)
     yield from _live_probe(container.liveness_probe, grace, f"{path}.livenessProbe")
     if probe := container.readiness_probe:
         yield from _probe(probe, grace, f"{path}.readinessProbe")

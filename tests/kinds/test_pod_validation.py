@@ -13,6 +13,7 @@ from app.kinds.pod_defaults import default_pod, default_pod_spec
 from app.kinds.pod_resources import requests
 from app.kinds.pod_validation import CHANGEABLE, MOST_CAUSES, validate_pod, validate_pod_update, validate_template
 from app.kinds.pod_warnings import warnings_of_spec
+from app.kinds.probe import SIGNALS
 from tests.build import NOW
 from tests.kinds.pods import MAIN, a_pod, made, said
 
@@ -126,6 +127,15 @@ EMPTY = [{"name": "v", "emptyDir": {}}]
             {"main": {"livenessProbe": {}}},
             ["spec.containers[0].livenessProbe: Required value: must specify a handler type"],
             id="a probe that does nothing",
+        ),
+        pytest.param(
+            {"main": {"lifecycle": {"stopSignal": "SIGNAL"}}},
+            [
+                'spec.containers[0].lifecycle.stopSignal: Unsupported value: "SIGNAL": '
+                + "supported values: "
+                + ", ".join(f'"{each}"' for each in SIGNALS)
+            ],
+            id="a signal that there is not",
         ),
         pytest.param(
             {"initContainers": [{"name": "i", "image": "a", "livenessProbe": {"exec": {"command": ["a"]}}}]},
