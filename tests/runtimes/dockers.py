@@ -34,6 +34,8 @@ class Dockerd:
             ):
                 subprocess.run(["ip", *words], check=True)
         self._below.ensure()
+        # A killed one leaves it, and will not start while anybody, even a thread, has the number that is in it.
+        (self._folder / "docker-pidfile").unlink(missing_ok=True)
         folders = [f"--{name}={self._folder}/docker-{name}" for name in ("data-root", "exec-root", "pidfile")]
         plain = [f"--{name}=false" for name in ("iptables", "ip6tables", "ip-forward", "ip-masq")]
         own = ["-H", self.endpoint, f"--containerd={self._folder}/containerd.sock", f"--bridge={self.bridge}"]
