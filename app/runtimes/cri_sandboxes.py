@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -102,12 +103,15 @@ class Sandboxes:
         self.fresh.discard(pod_uid)
 
     async def _kill(self, id_: str) -> None:
-        """What a sandbox still has. Left to itself CRI-O would let it go on for as long as we wait for the answer."""
+        """What a sandbox still has. Left to itself CRI-O would let it go on for as long as we wait for the answer.
+
+        What cannot be killed, as it has just ended, or for a reason that will be told again, is left to the stop that follows.
+        """
         wanted = pb.ContainerFilter(pod_sandbox_id=id_)
         found = await self._engine.ask(pb.ListContainersRequest(filter=wanted), pb.ListContainersResponse)
         for each in found.containers:
             if each.state != pb.CONTAINER_EXITED:
-                with unless_gone():
+                with suppress(EngineError):
                     request = pb.StopContainerRequest(container_id=each.id, timeout=0)
                     await self._engine.ask(request, pb.StopContainerResponse)
 

@@ -84,9 +84,9 @@ async def query(dsn: str, statement: str) -> object:
 
 @contextmanager
 def zombie() -> Iterator[int]:
-    """Its process id; its parent asks for no end."""
-    command = ["sh", "-c", "true & echo $!; exec sleep 1000"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as parent:
+    """Its process id; its parent asks for no end, as a shell now and then does."""
+    starts = "import os, time; print(os.posix_spawn('/bin/true', ['true'], {}), flush=True); time.sleep(1000)"
+    with subprocess.Popen([sys.executable, "-c", starts], stdout=subprocess.PIPE, text=True) as parent:
         assert parent.stdout
         pid = int(parent.stdout.readline())
         try:
