@@ -64,8 +64,10 @@ async def ends_lost_shims(lab: Lab, engine: Engine, key: ContainerKey, namespace
         engine.kill()
         await back(lab, engine)
         shims.append(idle_shim("young", namespace, address))
-        await lab.runtime.list()
-        assert await asyncio.to_thread(shims[0].wait, PATIENCE) == -signal.SIGKILL
+        async with asyncio.timeout(PATIENCE):
+            while shims[0].poll() is None:  # the runtime may not have seen yet which process the engine is now
+                await lab.runtime.list()
+        assert shims[0].returncode == -signal.SIGKILL
         assert [each.poll() for each in shims[1:]] == [None, None]
     finally:
         for each in shims:
