@@ -3,6 +3,7 @@
 The ledger that the containers keep tells what really ran.
 """
 
+import os
 import random
 import secrets
 import time
@@ -97,5 +98,5 @@ def _kill_up(cluster: Cluster) -> None:
 
 
 def _kept(cluster: Cluster) -> list[Path]:
-    """What the agent remembers of containers."""
-    return list((cluster.folder / "agent").rglob("spec.json"))
+    """What the agent remembers of containers. Folders are deleted while this is looked for."""
+    return [Path(folder) for folder, _, names in os.walk(cluster.folder / "agent") if "spec.json" in names]

@@ -154,7 +154,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     assert running.surprises() == ""
 
 
-# Docker, killed with its agent, may also say 255 of what it has lost: that is looked at in long runs.
+# Docker's takes two minutes: in long runs.
 @pytest.fixture(scope="module", params=PLANS if ROUNDS else ["process", "cri"])
 def node(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
     """One on an engine of its own: neither is treated well."""
