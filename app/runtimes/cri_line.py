@@ -7,13 +7,13 @@ whether it ever ran. So another process, a shell that does nothing, holds the sa
 import os
 import signal
 import socket
-import struct
 from contextlib import suppress
+
+from app.runtimes import peers
 
 SECONDS = 30  # for what had been asked when we were killed
 _SCRIPT = f"cd /; read -r _; exec sleep {SECONDS}"  # nothing is ever written for it to read: it ends with us
 _HELD = 3
-_PEER = struct.Struct("3i")  # process, user, group
 
 
 class Line:
@@ -29,7 +29,7 @@ class Line:
         """The connection that there is now. Raises OSError if there is none."""
         self.close()
         connection = _connected_to(self._path)
-        self.peer = _PEER.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size))[0]
+        self.peer = peers.process(connection)
         reading, self._end = os.pipe()
         try:
             self._pid = os.posix_spawn(

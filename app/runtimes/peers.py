@@ -1,16 +1,20 @@
-"""Who is at the other end of a Unix socket. The docker runtime asks since when the engine has been there."""
+"""Which process is at the other end of a Unix socket, and since when. The runtimes with engines ask."""
 
-import os
 import socket
 import struct
-import time
 from contextlib import suppress
 from datetime import UTC, datetime
 
-from app.runtimes import process_table
+from app.runtimes.engine_shims import started_at
 
 PATIENCE = 1.0  # seconds for a listener to take the connection
-_CREDENTIALS = struct.Struct("3i")  # pid, user and group
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
+
+
+def process(connection: socket.socket) -> int:
+    """Who listened; 0 if it is not seen from here."""
+    pid: int = _CREDENTIALS.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size))[0]
+    return pid
 
 
 def began_at(path: str) -> datetime | None:
@@ -18,13 +22,6 @@ def began_at(path: str) -> datetime | None:
     with socket.socket(socket.AF_UNIX) as connection, suppress(OSError):
         connection.settimeout(PATIENCE)
         connection.connect(path)
-        told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        process = process_table.look(_CREDENTIALS.unpack(told)[0])
-        return _moment(process.start) if process else None
+        began = started_at(process(connection))
+        return datetime.fromtimestamp(began, UTC) if began is not None else None
     return None
-
-
-def _moment(ticks: int) -> datetime:
-    """Ticks are counted from when the machine was started."""
-    ago = time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")
-    return datetime.fromtimestamp(time.time() - ago, UTC)

@@ -5,12 +5,22 @@ import os
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
+from typing import Protocol, TypeVar
 
 from app.runtimes.docker_config import PAUSE
 from tests.runtimes.engines import STARTED_WITHIN, Containerd, needed
 from tests.runtimes.images import BUSYBOX, IMAGE, Built, built, pause, write_image
+
+
+class Engine(Protocol):
+    def start(self) -> None: ...
+    def load(self, name: str, image: Built) -> None: ...
+    def close(self) -> None: ...
+
+
+E = TypeVar("E", bound=Engine)
 
 
 class Dockerd:
@@ -110,8 +120,13 @@ class Dockerd:
 def dockerd() -> Generator[Dockerd, None, None]:
     """One that has the images of the tests."""
     needed("dockerd", "docker-proxy", "docker", "containerd", "ctr", "runc", "ip", BUSYBOX)
-    with tempfile.TemporaryDirectory(prefix="jobplane-docker-", ignore_cleanup_errors=True) as folder:
-        engine = Dockerd(Path(folder))
+    yield from loaded(Dockerd, "jobplane-docker-")
+
+
+def loaded(make: Callable[[Path], E], prefix: str) -> Generator[E, None, None]:
+    """An engine in a folder of its own, with the images of the tests."""
+    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+        engine = make(Path(folder))
         engine.start()
         try:
             engine.load(IMAGE, built())

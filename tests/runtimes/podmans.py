@@ -9,16 +9,15 @@ import os
 import resource
 import signal
 import subprocess
-import tempfile
 import time
 from collections.abc import Generator
 from pathlib import Path
 
 import pytest
 
-from app.runtimes.docker_config import PAUSE
+from tests.runtimes.dockers import loaded
 from tests.runtimes.engines import PLUGINS, STARTED_WITHIN, needed
-from tests.runtimes.images import BUSYBOX, IMAGE, Built, built, pause, write_image
+from tests.runtimes.images import BUSYBOX, Built, write_image
 
 CONFIG = """
 [containers]
@@ -119,12 +118,4 @@ def podman() -> Generator[Podman, None, None]:
     if not os.environ.get("JOBPLANE_PODMAN"):
         pytest.skip("for long runs: JOBPLANE_PODMAN is not set")
     needed("podman", "conmon", "runc", "ip", PLUGINS / "bridge", BUSYBOX)
-    with tempfile.TemporaryDirectory(prefix="jobplane-podman-", ignore_cleanup_errors=True) as folder:
-        engine = Podman(Path(folder))
-        engine.start()
-        try:
-            engine.load(IMAGE, built())
-            engine.load(PAUSE, pause())
-            yield engine
-        finally:
-            engine.close()
+    yield from loaded(Podman, "jobplane-podman-")
