@@ -118,7 +118,8 @@ class CriRuntime(EngineRuntime):
         except EngineError as error:
             if cri_status.never_began(error.details):
                 raise CutShort from error
-            raise
+            if not cri_status.was_started(error.details):
+                raise
 
     async def _end(self, known: Known, grace: timedelta) -> None:
         seconds = max(0, math.ceil(grace.total_seconds()))  # the engine counts whole ones

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cri_api.v1 import api_pb2 as pb
 
-from app.runtimes import cri_config, cri_events, cri_status, engine_containers
+from app.runtimes import cri_config, cri_events, cri_status, engine_containers, engine_shims
 from app.runtimes.base import ContainerKey, ContainerStatus
 from app.runtimes.cri_engine import Engine
 from app.runtimes.engine_config import NODE, POD
@@ -15,6 +15,7 @@ from app.runtimes.engine_errors import GONE, EngineError, unless_gone
 from app.runtimes.engine_files import Files
 
 MAY_BE_UNBEGUN = (None, 137)  # exit codes; a restarted containerd kills what it had made and not started
+LAGS = (*CHASE, *[1.0] * 8)  # seconds between looks at what runs, until a slow engine has noted down that it does
 
 
 class Containers(engine_containers.Containers):
@@ -45,7 +46,7 @@ class Containers(engine_containers.Containers):
 
     async def ask_status(self, key: ContainerKey, id_: str) -> ContainerStatus | None:
         try:
-            found = (await self.ask(id_)).status
+            found = await self._noted_down(key, id_)
         except EngineError as error:
             if error.code != GONE:
                 raise
@@ -56,11 +57,33 @@ class Containers(engine_containers.Containers):
         if self._is_void(key, found):
             self.void.add(key)
             return ContainerStatus(key=key, state="created", id=id_)
-        code = self._files.exit_code(key)
-        if found.state == pb.CONTAINER_CREATED and (code not in MAY_BE_UNBEGUN or self.outputs.has_some(key)):
-            found.state = pb.CONTAINER_UNKNOWN  # it ran, whatever a restarted engine says
+        if self._ran_unnoted(key, found):
+            found.state = pb.CONTAINER_UNKNOWN
+        elif cri_status.ran(found) and not found.started_at:  # a restarted engine has not seen when
+            found.started_at = int(self._files.begun_at(key) * 1_000_000_000)
         status = cri_status.status_of(key, found, self._files.last_words(key))
-        return cri_status.with_code(status, code)
+        return cri_status.with_code(status, self._files.exit_code(key))
+
+    async def _noted_down(self, key: ContainerKey, id_: str) -> pb.ContainerStatus:
+        """What a container writes may be seen before the engine has noted down that it runs: then that is waited for."""
+        found = (await self.ask(id_)).status
+        for pause in LAGS:
+            if not self._ran_unnoted(key, found) or self._is_newer_than(key):
+                break
+            await asyncio.sleep(pause)
+            found = (await self.ask(id_)).status
+        return found
+
+    def _ran_unnoted(self, key: ContainerKey, found: pb.ContainerStatus) -> bool:
+        """Whether it has run, and the engine says that it was only made."""
+        if found.state != pb.CONTAINER_CREATED or self._files.failure(key) or self._is_void(key, found):
+            return False
+        return self._files.exit_code(key) not in MAY_BE_UNBEGUN or self.outputs.has_some(key)
+
+    def _is_newer_than(self, key: ContainerKey) -> bool:
+        """Whether the engine was restarted since it was to start a container: what it does not know, it never will."""
+        started = engine_shims.started_at(self._engine.process[0])
+        return started is not None and started > self._files.begun_at(key)
 
     def _is_void(self, key: ContainerKey, found: pb.ContainerStatus) -> bool:
         """Whether it is of no use any more, and never ran: the engine was killed while it made or started it."""

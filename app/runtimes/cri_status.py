@@ -38,6 +38,16 @@ def was_not_let_go(output: bytes) -> bool:
     return _NOT_LET_GO.fullmatch(output) is not None
 
 
+def was_started(message: str) -> bool:
+    """Whether a container cannot be started for the reason that it was: somebody who died had asked for it."""
+    return "container is in CONTAINER_" in message
+
+
+def ran(found: pb.ContainerStatus) -> bool:
+    """Whether it came to an end of its own, as far as the engine knows."""
+    return found.state == pb.CONTAINER_EXITED and found.reason != "StartError" and _reason(found) != UNKNOWN
+
+
 def status_of(key: ContainerKey, found: pb.ContainerStatus, last_words: str) -> ContainerStatus:
     """`last_words`: its termination message."""
     state: Literal["created", "running", "exited"] = "exited"

@@ -117,9 +117,19 @@ class Containerd:
         if self._process is None or self._process.poll() is not None:
             self.start()
 
-    def forget_status(self, container_id: str) -> None:
-        """As if it had been killed before it noted down how a container is."""
-        (self.folder / "root/io.containerd.grpc.v1.cri/containers" / container_id / "status").unlink()
+    def status(self, container_id: str) -> bytes:
+        """What it has noted down of how a container is."""
+        return self._status(container_id).read_bytes()
+
+    def forget_status(self, container_id: str, before: bytes | None = None) -> None:
+        """As if it had been killed before it noted down how a container is, or how it is now."""
+        if before is None:
+            self._status(container_id).unlink()
+        else:
+            self._status(container_id).write_bytes(before)
+
+    def _status(self, container_id: str) -> Path:
+        return self.folder / "root/io.containerd.grpc.v1.cri/containers" / container_id / "status"
 
     def end_sandboxes(self) -> None:
         """Kills what holds pods' namespaces, as a crash of it would."""

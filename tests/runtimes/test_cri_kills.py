@@ -10,12 +10,14 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from cri_api.v1 import api_pb2 as pb
 
 from app.runtimes import cri_status
 from app.runtimes.base import ContainerSpec
 from app.runtimes.cri import CriRuntime
 from app.runtimes.cri_line import SECONDS
 from app.runtimes.cri_sandboxes import RESULTS
+from app.runtimes.engine_containers import Known
 from tests.runtimes.conftest import FOREVER, PATIENCE, Lab, a_key, exits, raw, says
 from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
@@ -166,6 +168,71 @@ async def test_what_was_made_and_not_let_go_is_made_anew(cri: Lab, engine: Conta
         b"once\n",
         b"",
     )
+
+
+async def seems_begun(cri: Lab) -> tuple[ContainerSpec, Known]:
+    """A container that was made, and has written something."""
+    await cri.sandbox("pod-1")
+    spec = ContainerSpec(key=a_key(), image=IMAGE, command=FOREVER.command, env={})
+    known = await runtime_of(cri)._create(spec)
+    runtime_of(cri)._files.begin(spec.key)
+    outputs = runtime_of(cri)._containers.outputs
+    outputs.make(spec.key)
+    (outputs.folder(spec.key).path / "out").write_bytes(b"early\n")
+    return spec, known
+
+
+async def test_what_writes_before_the_engine_notes_down_that_it_runs_is_waited_for(cri: Lab) -> None:
+    _, known = await seems_begun(cri)
+    looking = asyncio.create_task(cri.runtime.list())
+    for _ in range(3):  # the list has been answered by then
+        await runtime_of(cri)._containers.ask(known.id)
+    assert not looking.done()
+    await runtime_of(cri)._engine.ask(pb.StartContainerRequest(container_id=known.id), pb.StartContainerResponse)
+
+    assert [status.state for status in await looking] == ["running"]
+
+
+async def test_what_a_restarted_engine_does_not_know_to_have_run_is_not_started_again(
+    cri: Lab, engine: Containerd
+) -> None:
+    spec, known = await seems_begun(cri)
+    engine.kill()
+    await back(cri, engine)
+    await cri.runtime.start_container(spec)
+
+    assert (await cri.ended(spec.key)).reason == "ContainerStatusUnknown"
+    assert (await runtime_of(cri)._containers.ask(known.id)).status.state == pb.CONTAINER_CREATED
+
+
+async def test_what_an_agent_that_died_had_started_is_not_started_again(cri: Lab) -> None:
+    spec, known = await seems_begun(cri)
+    for _ in range(2):
+        await runtime_of(cri)._ask_to_start(spec.key, known)
+
+    assert [status.state for status in await cri.runtime.list()] == ["running"]
+
+
+def kill_command(line: str) -> None:
+    subprocess.run(["pkill", "-KILL", "-fx", line], check=True)
+
+
+async def test_when_it_was_started_is_known_though_the_engine_forgot(cri: Lab, engine: Containerd) -> None:
+    await cri.sandbox("pod-1")
+    spec = ContainerSpec(key=a_key(), image=IMAGE, command=["sleep", "1000.77"], env={})
+    known = await runtime_of(cri)._create(spec)
+    before = engine.status(known.id)
+    await cri.runtime.start_container(spec)
+    engine.kill()
+    engine.forget_status(known.id, before)
+    kill_command("sleep 1000.77")
+    await back(cri, engine)
+
+    ended = await cri.ended(spec.key)
+    assert (ended.exit_code, ended.reason) == (137, "Error")
+    assert ended.started_at
+    assert ended.finished_at
+    assert ended.started_at <= ended.finished_at
 
 
 @pytest.mark.parametrize(
