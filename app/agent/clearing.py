@@ -31,10 +31,9 @@ class Clearing:
         host = self._host
         return (host.volumes.uids() | host.hosts.uids() | host.devices.uids()) - self._uids
 
-    async def tidy(self, known: Collection[str]) -> None:
-        """Whatever there is of pods that are not known goes. `known` is asked last, so that it may grow meanwhile."""
-        standing = {sandbox.pod_uid for sandbox in await self._host.runtime.sandboxes()}
-        for uid in (standing | self.left()) - set(known):
+    def tidy(self, standing: Collection[str], known: Collection[str]) -> None:
+        """Whatever there is of pods that are not known goes. `standing`: those with a sandbox, as of a moment ago."""
+        for uid in (self.left() | set(standing)) - set(known):
             self.clear(uid, ())
 
     async def _cleared(self, uid: str, live: Sequence[ContainerKey], task: asyncio.Task[None] | None) -> None:

@@ -1,4 +1,4 @@
-"""Throws away what the node no longer needs: images when the disk fills up, and what is left of pods that are gone.
+"""Throws away what the node no longer needs: images when the disk fills up, and runs that others have followed.
 
 The agent runs both loops; whoever evicts pods asks for images to go first. What is in use, the runtime itself keeps.
 """
@@ -16,24 +16,24 @@ from app.plans.node_garbage import Disk, Stored
 from app.runtimes.base import Runtime
 
 IMAGES_PERIOD = 300.0
-LEFTOVERS_PERIOD = 60.0
+RUNS_PERIOD = 60.0
 
 log = logging.getLogger(__name__)
 
 
 class Garbage:
-    """`in_use`: ids of images that pods here have; `tidy` has removed what is left of pods; `disk` is the images'."""
+    """`in_use`: ids of images that pods here have; `thin` removes runs that others have followed; `disk` is the images'."""
 
     def __init__(
         self,
         runtime: Runtime,
         images: Images | None,
         in_use: Callable[[], Collection[str]],
-        tidy: Callable[[], Awaitable[None]],
+        thin: Callable[[], Awaitable[None]],
         disk: Callable[[], Disk],
         clock: Clock,
     ) -> None:
-        self._runtime, self._images, self._in_use, self._tidy = runtime, images, in_use, tidy
+        self._runtime, self._images, self._in_use, self._thin = runtime, images, in_use, thin
         self._disk, self._clock = disk, clock
         self._seen_at: dict[str, datetime] = {}
 
@@ -42,10 +42,10 @@ class Garbage:
             await self.collect()
             await self._clock.sleep(IMAGES_PERIOD)
 
-    async def follow_leftovers(self) -> None:
+    async def follow_runs(self) -> None:
         while True:
-            await self._clock.sleep(LEFTOVERS_PERIOD)
-            await self._tidy()
+            await self._clock.sleep(RUNS_PERIOD)
+            await self._thin()
 
     async def collect(self, *, now: bool = False) -> int:
         """Bytes of images that went. `now`: the node is short of disk already."""

@@ -211,6 +211,8 @@ class Pods:
                 if work.uid not in standing:
                     self._torn(work)
             self._compare(await self._runtime.list())
+            if not self._unlisted:
+                self._clearing.tidy(standing, self._works.keys())
 
     def _torn(self, work: Work) -> None:
         """The pod's sandbox is gone: whatever is left in it makes way for a new one."""
@@ -244,10 +246,9 @@ class Pods:
         for uid in self._clearing.left() - self._works.keys():
             self._clearing.clear(uid, ())
 
-    async def tidy(self) -> None:
-        """Nothing stays of pods that are gone, and little of runs that others have followed."""
+    async def thin(self) -> None:
+        """Little stays of runs that others have followed."""
         if not self._unlisted:
-            await self._clearing.tidy(self._works.keys())
             await asyncio.gather(*map(self._thin, self.works()))
 
     async def _thin(self, work: Work) -> None:

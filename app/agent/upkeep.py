@@ -25,7 +25,7 @@ class Upkeep:
         self._volumes = VolumeUpkeep(host.volumes, pods.all, host.clock)
         store = Path(host.info.store) if host.info.store and Path(host.info.store).exists() else state
         self._garbage = Garbage(
-            host.runtime, pods.images, self._images_in_use, pods.tidy, partial(garbage.disk, store), host.clock
+            host.runtime, pods.images, self._images_in_use, pods.thin, partial(garbage.disk, store), host.clock
         )
 
         self._eviction = Eviction(pods, host.runtime.usage, host.volumes, host.pressures, self._free_images, host.clock)
@@ -42,4 +42,4 @@ class Upkeep:
             yield "files of volumes", self._volumes.follow_sources
             yield "eviction", self._eviction.follow
             yield "images that nobody uses", self._garbage.follow_images
-            yield "what is left of pods", self._garbage.follow_leftovers
+            yield "runs that others have followed", self._garbage.follow_runs

@@ -4,6 +4,7 @@ import asyncio
 import base64
 from datetime import timedelta
 
+from app.agent.pods import RELIST
 from app.kinds.container import Container, EnvVar, EnvVarSource, SecretKeySelector
 from app.kinds.pod import PodStatus
 from app.runtimes.base import ContainerKey, ContainerStatus, StartError
@@ -238,6 +239,19 @@ async def test_what_runs_for_no_pod_is_stopped_and_removed(scene: Scene) -> None
 
     assert scene.runtime.removed == ["u-9"]
     assert [key for key, _ in scene.runtime.stops] == [stray]
+
+
+async def test_what_could_not_be_removed_goes_with_the_next_relist(scene: Scene) -> None:
+    scene.start_agent()
+    await scene.running()
+    scene.runtime.removal_refusals = [ConnectionError("the container engine is away")]
+    scene.runtime.exit(0)
+    await scene.api.until(lambda: not scene.runtime.removal_refusals)
+    assert scene.runtime.removed == []
+    scene.clock.advance(RELIST)
+    await scene.api.until(lambda: scene.runtime.removed)
+
+    assert scene.runtime.standing == set()
 
 
 async def test_a_watch_that_is_too_old_begins_anew(scene: Scene) -> None:

@@ -28,9 +28,9 @@ class Lab:
         self.runtime = FakeRuntime(self.clock.now)
         self.runtime.have = [Image(name, (f"{name}:1",), 100) for name in "abcd"]
         self.images = Images(self.runtime, None, self.clock, lambda *_: None, lambda *_: None)
-        self.garbage = Garbage(self.runtime, self.images, lambda: self.in_use, self.tidy, self.disk, self.clock)
+        self.garbage = Garbage(self.runtime, self.images, lambda: self.in_use, self.thin, self.disk, self.clock)
 
-    async def tidy(self) -> None: ...
+    async def thin(self) -> None: ...
 
     def disk(self) -> Disk:
         return Disk(1000, 1000 - self.other - 100 * len(self.runtime.have))
