@@ -36,7 +36,7 @@ class FakeRuntime(Imageless, Streamless):
         self.removed: list[str] = []
         self.refusals: dict[str, Exception] = {}
         self.sandbox_refusal: Exception | None = None
-        self.removal_refusals: list[Exception] = []  # one for each call
+        self.removal_refusals: list[Exception] = []  # one for each call, in its middle
         self.capabilities = RuntimeInfo(name="fake", version="1", survives_agent=True)
         self.ips: dict[str, str] = {}
         self.have: list[Image] = []
@@ -127,12 +127,12 @@ class FakeRuntime(Imageless, Streamless):
             del self.containers[key]
 
     async def remove_sandbox(self, pod_uid: str) -> None:
+        for key in [key for key in self.containers if key.pod_uid == pod_uid]:
+            del self.containers[key]
         if self.removal_refusals:
             raise self.removal_refusals.pop()
         self.standing.discard(pod_uid)
         self.removed.append(pod_uid)
-        for key in [key for key in self.containers if key.pod_uid == pod_uid]:
-            del self.containers[key]
 
     async def list(self) -> list[ContainerStatus]:
         return list(self.containers.values())
