@@ -225,6 +225,7 @@ class Containers(ABC):
         await asyncio.sleep(AGAIN)
         with suppress(ConnectionError, EngineError):
             await self.list()
+            logger.info("the container engine answers: what ends from now on is heard of")
 
     async def close(self) -> None:
         for task in self._chases.values():

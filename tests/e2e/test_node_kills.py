@@ -43,9 +43,9 @@ WORK = f'i=0; while [ $i -lt {SLOW} ]; do i=$((i+1)); echo "line $i"; sleep 0.05
 LAST = f'while [ $i -lt {LINES} ]; do i=$((i+1)); echo "line $i"; done'
 WRITTEN = "".join(f"line {number}\n" for number in range(1, LINES + 1))
 
-# Seconds until an agent hears the engine, if either is new, and until a new one has started a pod. What ends before, and just
-# before the engine is killed, nobody may know the exit code of.
-HEARS = 3.0
+# What an agent notes down when it hears the engine, if either is new. What ends before, and just before the engine is killed,
+# nobody may know the exit code of.
+HEARS, HEARS_SECONDS = b"what ends from now on is heard of", 30
 NEAR = timedelta(seconds=5)  # until an end that nobody knows is noticed
 AGENT, ENGINE = "agent", "engine"
 Engine = Containerd | Dockerd
@@ -86,6 +86,7 @@ class Node:
         self.plan, self.cluster, self.folder, self._engine = PLANS[runtime], cluster, folder, engine
         self._before = engine.traces() if engine else None
         self.engine_kills: list[datetime] = []
+        self._heard_before = 0
         self._command = [sys.executable, "-m", "app.cli", "agent", "--server", cluster.url, "--node-name", NAME]
         self._command += ["--token-file", str(cluster.folder / "agent.token"), "--data-dir", str(folder)]
         self._command += ["--ca-file", str(cluster.folder / "tls" / "ca.crt"), "--runtime", runtime]
@@ -95,24 +96,27 @@ class Node:
     def _start(self) -> None:
         with (self.folder / "agent.log").open("ab") as log:
             self._agent = subprocess.Popen(self._command, stdout=log, stderr=log, env=environment())
-        self._began_at = time.monotonic()
+
+    def _heard(self) -> int:
+        return (self.folder / "agent.log").read_bytes().count(HEARS)
 
     def kill(self, part: str, chance: random.Random, ledger: Ledger) -> None:
         """What is killed comes back: the agent at once, the engine after a while."""
         if part == AGENT:
             self._agent.kill()
             self._agent.wait()
+            self._heard_before = self._heard()
             self._start()
         else:
             assert self._engine
-            time.sleep(max(0.0, self._began_at + HEARS - time.monotonic()))
+            until(lambda: self._heard() > self._heard_before, HEARS_SECONDS, "the agent hears the engine")
             begun = ledger.begun()
             until(lambda: ledger.begun() > begun or begun >= PODS, DONE_SECONDS, "another pod")
             self._engine.kill()
             self.engine_kills.append(datetime.now(UTC))
             time.sleep(chance.uniform(0, 0.5))
+            self._heard_before = self._heard()
             self._engine.start()
-            self._began_at = time.monotonic()
 
     def stop(self) -> None:
         self._agent.terminate()
