@@ -62,7 +62,7 @@ bench: setup
 lock: setup
 	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv
 	echo 'setuptools>=77' | $(COMPILE) $(ARGS) pyproject.toml - --output-file requirements.lock
-	echo 'setuptools>=77' | $(COMPILE) $(ARGS) pyproject.toml - --group dev --constraint requirements.lock \
+	printf 'pip>=25.1\nsetuptools>=77\n' | $(COMPILE) $(ARGS) pyproject.toml - --group dev --constraint requirements.lock \
 		--output-file requirements-dev.lock
 
 clean:
