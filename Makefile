@@ -40,7 +40,7 @@ test: check
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	$(BIN)/python -m pytest -n 3 --dist worksteal --ignore tests/e2e --ignore tests/conformance
+	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/e2e --ignore tests/conformance
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS))
 endif
 
