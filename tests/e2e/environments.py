@@ -14,11 +14,13 @@ HOME = Path(__file__).resolve().parents[2] / ".clients"
 def python_with(name: str, *requirements: str) -> Path:
     """The interpreter of an environment that has these packages."""
     folder = HOME / name
+    python = folder / "bin" / "python"
     with _made_once(folder) as missing:
         if missing:
-            _run(sys.executable, "-m", "venv", str(folder))
-            _run(str(folder / "bin" / "pip"), "install", "--quiet", "--disable-pip-version-check", *requirements)
-    return folder / "bin" / "python"
+            _run(sys.executable, "-m", "venv", "--without-pip", str(folder))
+            pip = (sys.executable, "-m", "pip", "--python", str(python), "--quiet", "--disable-pip-version-check")
+            _run(*pip, "install", *requirements)
+    return python
 
 
 def node_with(name: str, *packages: str) -> tuple[Path, Path]:
