@@ -43,11 +43,10 @@ WORK = f'i=0; while [ $i -lt {SLOW} ]; do i=$((i+1)); echo "line $i"; sleep 0.05
 LAST = f'while [ $i -lt {LINES} ]; do i=$((i+1)); echo "line $i"; done'
 WRITTEN = "".join(f"line {number}\n" for number in range(1, LINES + 1))
 
-# What an agent notes down when it hears the engine, if either is new. What ends before, nobody may know the exit code of.
+# What an agent notes down when it hears the engine, if either is new. What ends before, and just before the engine is killed,
+# nobody may know the exit code of.
 HEARS, HEARS_SECONDS = b"what ends from now on is heard of", 30
-# Nor of what ends just before the engine is killed: dockerd may have heard it and not noted it down, and of what containerd
-# has told by then gRPC throws away what the agent has not taken yet. Until such an end is noticed:
-NEAR = timedelta(seconds=5)
+NEAR = timedelta(seconds=5)  # until an end that nobody knows is noticed
 AGENT, ENGINE = "agent", "engine"
 Engine = Containerd | Dockerd
 ENGINES: dict[str, Callable[[], Iterator[Engine]]] = {"cri": engines.containerd, "docker": dockers.dockerd}
@@ -59,16 +58,18 @@ class Plan(NamedTuple):
 
     at_once: pods of a Job.
     jobs:    for each Job, the one after the other.
+    forgets: the engine may not know how a container ended just before it was killed.
     """
 
     at_once: int
     jobs: tuple[tuple[str, ...], ...]
+    forgets: bool = False
 
 
 PLANS = {
     "process": Plan(20, ((AGENT,) * 15, (AGENT,) * 15)),
     "cri": Plan(12, ((AGENT, ENGINE) * 5, (ENGINE, ENGINE, AGENT) * 3 + (ENGINE,))),
-    "docker": Plan(12, ((AGENT, ENGINE) * 5, (ENGINE, ENGINE, AGENT) * 3 + (ENGINE,))),
+    "docker": Plan(12, ((AGENT, ENGINE) * 5, (ENGINE, ENGINE, AGENT) * 3 + (ENGINE,)), forgets=True),
 }
 
 
@@ -133,7 +134,7 @@ class Node:
         """Whether the engine was killed as a container ended."""
         ended = datetime.fromisoformat(end["finishedAt"])
         near = any(abs(ended - each) < NEAR for each in self.engine_kills)
-        return end["reason"] == "ContainerStatusUnknown" and near
+        return self.plan.forgets and end["reason"] == "ContainerStatusUnknown" and near
 
     def left(self) -> list[str]:
         """Processes, files, networks, mounts and whatever else there is of pods."""
