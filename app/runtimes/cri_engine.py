@@ -16,12 +16,15 @@ import grpc.aio
 from cri_api.v1 import api_pb2 as pb
 from google.protobuf.message import Message
 
+from app.runtimes import cri_stream
+from app.runtimes.base import Unsupported
 from app.runtimes.cri_line import Line
 from app.runtimes.engine_errors import EngineError
 
 TIMEOUT = 120.0  # seconds for what should take less than one; an engine under load takes its time
 _SERVICE = "/runtime.v1."
 _OF_IMAGES = frozenset({"ListImages", "ImageStatus", "PullImage", "RemoveImage", "ImageFsInfo"})
+_CODES: dict[int, str] = {code.value[0]: code.name for code in grpc.StatusCode}
 _AWAY = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", "CANCELLED"})
 _LATER = (  # as containerd puts it
     "server is not initialized yet",  # in its first second
@@ -63,19 +66,21 @@ class Engine:
         try:
             found: M = await call(request, timeout=timeout)
         except grpc.aio.AioRpcError as error:
-            raise self._meaning(error) from error
+            raise self._meaning(error.code().name, error.details() or "") from error
         return found
 
-    async def follow(self, path: str, request: bytes) -> AsyncIterator[bytes]:
-        """Undecoded answers of a method that goes on. Raises ConnectionError, EngineError."""
-        call = self._channel.unary_stream(path)(request)
+    async def follow(self, method: str, request: bytes) -> AsyncIterator[bytes]:
+        """Undecoded answers of a method that goes on. Raises ConnectionError, EngineError; Unsupported if it is not here."""
+        if not self.endpoint.startswith("unix:"):
+            raise Unsupported(f"the container engine at {self.endpoint} has no socket on this machine")
         try:
-            async for answer in call:
-                yield answer
-        except grpc.aio.AioRpcError as error:
-            raise self._meaning(error) from error
-        finally:
-            call.cancel()
+            async for answer in cri_stream.answers(self._path, method, request):
+                if isinstance(answer, bytes):
+                    yield answer
+                elif answer.status:
+                    raise self._meaning(_CODES.get(answer.status, "UNKNOWN"), answer.details)
+        except ConnectionError as error:
+            raise ConnectionError(f"the container engine at {self.endpoint} does not answer: {error}") from error
 
     async def config(self) -> Mapping[str, Any]:
         """The engine's configuration, as far as it tells: containerd does. Raises ConnectionError."""
@@ -107,8 +112,7 @@ class Engine:
                     self._line.hold()
             await self._channel.wait_for_state_change(state)
 
-    def _meaning(self, error: grpc.aio.AioRpcError) -> Exception:
-        code, details = error.code().name, error.details() or ""
+    def _meaning(self, code: str, details: str) -> Exception:
         if code in _AWAY:
             return ConnectionError(f"the container engine at {self.endpoint} does not answer: {details}")
         if any(text in details for text in _LATER):
