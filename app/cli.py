@@ -1,9 +1,11 @@
 """The command line: the only place that reads settings and wires the parts together. `jobplane --help` is its manual."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +15,9 @@ from app.cli_nodes import create, listed, nodes, revoke, span
 from app.cli_options import CaFile, DataDir, Devices, NodeName, Nodes, Runtime, RuntimeEndpoint, Scoring, settings
 from app.cli_process import appears, follow_parent, now, run_fast, until_told
 from app.settings import Settings
+
+if TYPE_CHECKING:
+    from app.store import Store
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
 app.command()(agent)
@@ -114,12 +119,16 @@ def api(
 async def _api(made: Settings, migrate: bool) -> None:
     from app.api.serve import serve
     from app.registry.objects import Registry
-    from app.store import open_store
+    from app.store import despite_outages, open_store
 
+    async def work() -> None:
+        async with open_store(dsn, log_cap=made.log_cap) as store:
+            await serve(Registry(store, now, made.features), made)
+
+    dsn = _dsn(made)
     if migrate:
-        await _migrate(made)
-    async with open_store(_dsn(made), log_cap=made.log_cap) as store:
-        await serve(Registry(store, now, made.features), made)
+        await _migrate(dsn)
+    await despite_outages(dsn, work)
 
 
 @app.command()
@@ -149,38 +158,40 @@ async def _controllers(made: Settings) -> None:
     from app.controllers.main import Keeping, run
     from app.plans.scheduling import Settings as Scheduling
     from app.registry.objects import Registry
-    from app.store import open_store, reachable
+    from app.store import despite_outages, open_store
 
-    await reachable(_dsn(made))
+    async def work() -> None:
+        async with open_store(dsn, ring_bytes=0, pool_size=2) as store:
+            await run(
+                Registry(store, now, made.features),
+                node_grace=timedelta(seconds=made.node_grace_seconds),
+                keep_history=timedelta(hours=made.history_hours),
+                keeping=Keeping(
+                    events=timedelta(seconds=made.event_ttl_seconds),
+                    logs=timedelta(hours=made.log_ttl_hours),
+                    log_cap=made.log_cap,
+                ),
+                certificate=made.ca_file.read_text() if made.ca_file else "",
+                scheduling=Scheduling(strategy=made.scoring_strategy),
+            )
+
+    dsn = _dsn(made)
     await appears(made.ca_file)
-    async with open_store(_dsn(made), ring_bytes=0, pool_size=2) as store:
-        await run(
-            Registry(store, now, made.features),
-            node_grace=timedelta(seconds=made.node_grace_seconds),
-            keep_history=timedelta(hours=made.history_hours),
-            keeping=Keeping(
-                events=timedelta(seconds=made.event_ttl_seconds),
-                logs=timedelta(hours=made.log_ttl_hours),
-                log_cap=made.log_cap,
-            ),
-            certificate=made.ca_file.read_text() if made.ca_file else "",
-            scheduling=Scheduling(strategy=made.scoring_strategy),
-        )
+    await despite_outages(dsn, work)
 
 
 @app.command()
 def migrate(database_url: DatabaseUrl = None) -> None:
     """Bring the database's schema to this version."""
     made = settings(database_url=database_url)
-    asyncio.run(_migrate(made))
+    asyncio.run(_migrate(_dsn(made)))
 
 
-async def _migrate(made: Settings) -> None:
-    from app.store import reachable
+async def _migrate(dsn: str) -> None:
+    from app.store import despite_outages
     from app.store.migrate import migrate as upgrade
 
-    await reachable(_dsn(made), migrated=False)
-    await upgrade(_dsn(made))
+    await despite_outages(dsn, lambda: upgrade(dsn), migrated=False)
 
 
 @tokens.callback()
@@ -226,9 +237,8 @@ async def _token(
     from app.api.auth import User
     from app.api.tokens import issue
     from app.registry.objects import Registry
-    from app.store import open_store
 
-    async with open_store(_dsn(made), ring_bytes=0, pool_size=1) as store:
+    async with _store(made) as store:
         return await issue(Registry(store, now), User(name=user, groups=groups, nodes=nodes), expires_at)
 
 
@@ -236,10 +246,9 @@ async def _account_token(made: Settings, account: str, expires_at: datetime | No
     from app.api.tokens import issue_for_account
     from app.kinds.errors import ApiError
     from app.registry.objects import Registry
-    from app.store import open_store
 
     namespace, _, name = account.rpartition("/")
-    async with open_store(_dsn(made), ring_bytes=0, pool_size=1) as store:
+    async with _store(made) as store:
         try:
             return await issue_for_account(Registry(store, now), namespace or "default", name, expires_at)
         except ApiError as error:
@@ -267,6 +276,18 @@ def demo(
 
     made = settings(data_dir=data_dir or Path("build/demo").absolute(), log_level="warning")
     _exit(asyncio.run(run(manifest, made.data_dir)))
+
+
+@asynccontextmanager
+async def _store(made: Settings) -> AsyncIterator["Store"]:
+    """For a command that is soon done: it fails where others wait for the database."""
+    from app.store import open_store, problem_of
+
+    if problem := await problem_of(_dsn(made)):
+        typer.echo(f"the database cannot be used: {problem}", err=True)
+        raise typer.Exit(1)
+    async with open_store(_dsn(made), ring_bytes=0, pool_size=1) as store:
+        yield store
 
 
 def _dsn(made: Settings) -> str:

@@ -3,8 +3,10 @@
 Made by the command line with an open store; nothing here is global.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 from fastapi import FastAPI
@@ -60,9 +62,14 @@ class Application:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self.ours
-        if scope["type"] == "http" and await self.front(scope, receive, send):
-            return
-        await self.ours(scope, receive, send)
+        try:
+            if scope["type"] != "http" or not await self.front(scope, receive, send):
+                await self.ours(scope, receive, send)
+        except asyncio.CancelledError:  # the server stops, and this took longer than the second that it waits
+            if scope["type"] != "http":
+                raise
+            with suppress(RuntimeError):  # a part of the answer was sent
+                await errors.response(errors.cut_short(scope["method"]))(scope, receive, send)
 
 
 class Front:

@@ -45,6 +45,13 @@ def outcome_unknown() -> ApiError:
     return ApiError(504, "Timeout", "the database went away during the write: look before you try again")
 
 
+def cut_short(method: str) -> ApiError:
+    """What a request by this method comes to that a server which stops could not wait for."""
+    if method in {"GET", "HEAD"}:
+        return unavailable("the server is stopping, try again")
+    return ApiError(504, "Timeout", "the server stopped during the request: look before you try again")
+
+
 def too_new(asked: int, current: int) -> ApiError:
     """504: the revision asked for has not been given out, as after a database was put back or made anew."""
     message = f"Timeout: Too large resource version: {asked}, current: {current}"

@@ -107,7 +107,7 @@ async def _act(
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(runner.run()) for runner in runners]
             tasks.append(group.create_task(_compact(registry, keep_history)))
-            ends = [asyncio.ensure_future(event.wait()) for event in (lost, feed.lost_touch, term.over)]
+            ends = [group.create_task(event.wait()) for event in (lost, feed.lost_touch, term.over)]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for task in (*tasks, *ends):
                 task.cancel()

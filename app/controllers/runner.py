@@ -171,6 +171,7 @@ class Runner:
         except asyncio.CancelledError:
             for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             raise
         return await asyncio.gather(*tasks, return_exceptions=True)
 

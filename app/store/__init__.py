@@ -9,7 +9,7 @@ from app.store.mirror import Mirror
 from app.store.read import Head, Page, Query
 from app.store.store import Store, open_store
 from app.store.tokens import Holder, Need
-from app.store.wait import reachable
+from app.store.wait import despite_outages, problem_of
 
 __all__ = [
     "MUST_LIVE",
@@ -32,9 +32,10 @@ __all__ = [
     "Stream",
     "Unavailable",
     "Write",
+    "despite_outages",
     "elected",
     "guard",
     "open_store",
-    "reachable",
+    "problem_of",
     "topic_of",
 ]

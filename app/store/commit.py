@@ -105,8 +105,7 @@ class Writer:
                 self._delivery.cancel()
             for waiting in self._queue:
                 _fail(waiting, _stopping())
-            if self._connection:
-                self._connection.terminate()
+            self._hang_up()
 
     def _take(self) -> list[_Waiting]:
         """What goes into the next transaction, in order; a set that touches a key already in it waits, as do later ones.
@@ -159,20 +158,34 @@ class Writer:
                 raise
 
     async def _execute(self, batch: list[_Waiting]) -> tuple[int, list[int] | None]:
-        connection = await self._connected()
         try:
-            row = await connection.fetchrow(_CALL, *_columns(batch), self.origin, timeout=COMMIT_SECONDS)
+            row = await self._call(batch)
         except _REFUSALS as error:
             raise Unavailable(f"the database refused the write: {error}") from error
         except BaseException as error:
-            connection.terminate()
-            self._connection = None
+            self._hang_up()
             if _is_rolled_back(error):
                 raise Unavailable(f"the database could not write: {error}") from error
             raise
         if row is None:
             raise OutcomeUnknown("the commit function returned nothing")
         return row["previous"], row["refused"]
+
+    async def _call(self, batch: list[_Waiting]) -> asyncpg.Record | None:
+        """Anew, if the server has ended the session and nothing was sent to it any more."""
+        values = (*_columns(batch), self.origin)
+        try:
+            return await (await self._connected()).fetchrow(_CALL, *values, timeout=COMMIT_SECONDS)
+        except asyncpg.InternalClientError as error:
+            if not str(error).startswith(_UNSENT):
+                raise
+            self._hang_up()
+        return await (await self._connected()).fetchrow(_CALL, *values, timeout=COMMIT_SECONDS)
+
+    def _hang_up(self) -> None:
+        if self._connection:
+            self._connection.terminate()
+        self._connection = None
 
     async def _connected(self) -> asyncpg.Connection:
         if self._connection is None or self._connection.is_closed():
@@ -252,6 +265,8 @@ def _change(write: Write, revision: int) -> Change:
     return change
 
 
+# How asyncpg refuses to ask on a connection whose end the server has told, and that is not closed yet.
+_UNSENT = "cannot switch to state"
 _CALL = "select previous, refused from commit_write_sets($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 _encode = msgspec.json.Encoder().encode
 

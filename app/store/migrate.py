@@ -1,9 +1,12 @@
 """Bringing a database to this version's schema. Called by `jobplane migrate` and `jobplane up`; many may call at once."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import asyncpg
+
+from app.store.errors import AWAY, Unavailable
 
 if TYPE_CHECKING:
     from alembic.config import Config
@@ -14,9 +17,28 @@ MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
 
 
 async def migrate(dsn: str, revision: str = "head") -> None:
-    """Upgrade (or downgrade, to an older `revision` or `base`) in one go, one process at a time."""
-    if revision == "head" and await _is_current(dsn):
-        return
+    """Upgrade (or downgrade, to an older `revision` or `base`) in one go, one process at a time.
+
+    Raises Unavailable if the database goes away; the migrations that were done then stay.
+    """
+    try:
+        if revision != "head" or not await _is_current(dsn):
+            await _in_turn(dsn, revision)
+    except Exception as error:
+        away = next((each for each in _causes(error) if isinstance(each, AWAY)), None)
+        if away is None:
+            raise
+        raise Unavailable(f"the database went away while it was migrated: {away}") from error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """An error, and what it was made of: SQLAlchemy wraps twice."""
+    while error:
+        yield error
+        error = error.__cause__
+
+
+async def _in_turn(dsn: str, revision: str) -> None:
     from sqlalchemy import text
     from sqlalchemy.engine import make_url
     from sqlalchemy.ext.asyncio import create_async_engine

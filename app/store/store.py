@@ -176,9 +176,10 @@ async def _as_it_is(_connection: asyncpg.Connection) -> None:
 async def open_store(
     dsn: str, *, ring_bytes: int = 32 << 20, pool_size: int = 8, log_cap: int = CAP
 ) -> AsyncIterator[Store]:
-    """Connect, and run the writer, the feed and the listener while the context is open."""
+    """Connect, and run the writer, the feed and the listener while the context is open. Raises Unavailable."""
+    # No connection is kept for its own sake: asyncpg would replace lost ones in tasks that nobody waits for.
     pool = await asyncpg.create_pool(
-        dsn, min_size=1, max_size=pool_size, server_settings=_READER_SETTINGS, reset=_as_it_is
+        dsn, min_size=0, max_size=pool_size, server_settings=_READER_SETTINGS, reset=_as_it_is
     )
     store = Store(dsn, pool, ring_bytes, log_cap)
     tasks: list[asyncio.Task[None]] = []
@@ -187,7 +188,9 @@ async def open_store(
         tasks += [asyncio.create_task(run) for run in (store.writer.run(), store.feed.run(), store.listen())]
         yield store
     finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        pool.terminate()
+        try:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        finally:  # also when cancelled again: nothing of a store outlives it
+            pool.terminate()

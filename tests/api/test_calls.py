@@ -18,6 +18,7 @@ from app.api import calls, certificates, channels
 from app.client.api import Api
 from app.kinds.errors import ApiError
 from app.registry.objects import Registry
+from app.runtimes.base import ContainerStatus
 from app.runtimes.process import ProcessRuntime
 from app.runtimes.simulated import SimulatedRuntime
 from tests.api.calling import (
@@ -366,6 +367,25 @@ async def test_what_a_runtime_cannot_is_said(registry: Registry, one: Replica, t
             message = json.loads((await said(websocket))[3])["message"]
     await runtime.close()
     assert message.endswith("error executing command in container: containers of this runtime run no commands")
+
+
+async def test_a_runtime_that_is_away_is_said_to_be_and_no_fault_of_ours(
+    registry: Registry, one: Replica, token: str, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Away(SimulatedRuntime):
+        async def list(self) -> list[ContainerStatus]:
+            raise ConnectionError("the container engine does not answer")
+
+    await bind(registry)
+    runtime = Away(clock)
+    async with balanced(one) as balancer, agent(registry, f"http://127.0.0.1:{balancer.port}", runtime):
+        await listens(one)
+        async with opened(one, execute("ls"), token) as websocket:
+            message = json.loads((await said(websocket))[3])["message"]
+    await runtime.close()
+
+    assert message.endswith("the node's runtime cannot be asked: the container engine does not answer")
+    assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
 
 
 # Ports

@@ -1,15 +1,20 @@
 """Errors on the wire: one Status for each, and nothing given away."""
 
+import asyncio
 import logging
 
+import asyncpg
 import httpx
 import msgspec
 import pytest
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import Message
 
+from app.api.app import create_app
 from app.api.errors import body, no_such_path, response, unavailable
 from app.kinds.errors import ApiError, not_found
+from app.registry.objects import Registry
 from app.store.errors import OutcomeUnknown, Unavailable
 
 
@@ -79,3 +84,30 @@ async def test_a_path_that_is_nobodys_is_refused_with_a_status(admin: httpx.Asyn
 
     said = answer.json()
     assert (answer.status_code, said["kind"], said["reason"], said["code"]) == (404, "Status", "NotFound", 404)
+
+
+@pytest.mark.parametrize(
+    ("method", "code", "words"),
+    [
+        pytest.param("GET", 503, "the server is stopping, try again", id="what asks"),
+        pytest.param("POST", 504, "the server stopped during the request: look before you try again", id="what writes"),
+    ],
+)
+async def test_a_request_that_a_stopping_server_cannot_wait_for_is_told_so(
+    registry: Registry, dsn: str, method: str, code: int, words: str
+) -> None:
+    sent: asyncio.Queue[Message] = asyncio.Queue()
+    scope = {"type": "http", "method": method, "path": "/readyz", "headers": [], "query_string": b""}
+    blocker = await asyncpg.connect(dsn)
+    await blocker.execute("begin; lock counter")
+    asking = asyncio.create_task(create_app(registry)(scope, asyncio.Queue[Message]().get, sent.put))
+    waiting = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"
+    async with asyncio.timeout(10):
+        while not await blocker.fetchval(waiting):  # noqa: ASYNC110 - Postgres tells nobody
+            await asyncio.sleep(0.01)
+    asking.cancel()
+    await asking
+    await blocker.close()
+
+    start, said = sent.get_nowait(), sent.get_nowait()
+    assert (start["status"], msgspec.json.decode(said["body"])["message"]) == (code, words)

@@ -1,4 +1,6 @@
-"""A unix socket in front of Postgres that can lose what the server says: the only way to have a commit whose answer is lost."""
+"""A unix socket in front of Postgres that can lose what the server says, and all connections with it.
+
+The only way to have a commit whose answer is lost, or a database that goes away at every single moment of something."""
 
 import asyncio
 import contextlib
@@ -16,7 +18,11 @@ class Proxy:
         self._url = make_url(dsn)
         self._folder = tempfile.TemporaryDirectory(prefix="jobplane-proxy-")
         self._doomed = b""
+        self._step = 0
+        self._answers = 0  # since all connections broke
+        self.broken = 0  # times that all connections broke
         self._tasks: set[asyncio.Task[None]] = set()
+        self._open: set[asyncio.StreamWriter] = set()
 
     @property
     def dsn(self) -> str:
@@ -27,6 +33,10 @@ class Proxy:
         """The connections of that application break when the server speaks on them next."""
         self._doomed = application.encode()
 
+    def break_ever_later(self, step: int) -> None:
+        """All connections break at the first answer; then, for step 2, at the third after that, the fifth after that, ..."""
+        self._step = step
+
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_unix_server(self._serve, f"{self._folder.name}/.s.PGSQL.5432")
         return self
@@ -35,8 +45,7 @@ class Proxy:
         self, _: type[BaseException] | None, __: BaseException | None, ___: TracebackType | None
     ) -> None:
         self._server.close()
-        for task in self._tasks:
-            task.cancel()
+        self._abort()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._folder.cleanup()
 
@@ -46,21 +55,46 @@ class Proxy:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         far_reader, far_writer = await self._connect()
-        greeting = await reader.read(1 << 16)
-        far_writer.write(greeting)
-        there = asyncio.ensure_future(_pump(reader, far_writer))
+        both = {writer, far_writer}
+        self._open |= both
+        there: asyncio.Future[None] | None = None
         try:
-            while data := await far_reader.read(1 << 16):
-                if self._doomed and self._doomed in greeting:
-                    self._doomed = b""
-                    break
-                writer.write(data)
+            greeting = await reader.read(1 << 16)
+            far_writer.write(greeting)
+            there = asyncio.ensure_future(_pump(reader, far_writer))
+            await self._answer(far_reader, writer, greeting)
+        except OSError:
+            pass
         finally:
-            there.cancel()
-            for each in (writer, far_writer):
+            if there:
+                there.cancel()
+            self._open -= both
+            for each in both:
                 each.close()
                 with contextlib.suppress(OSError):
                     await each.wait_closed()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, greeting: bytes) -> None:
+        while data := await reader.read(1 << 16):
+            if self._doomed and self._doomed in greeting:
+                self._doomed = b""
+                break
+            if self._step and self._breaks():
+                break
+            writer.write(data)
+
+    def _breaks(self) -> bool:
+        self._answers += 1
+        if self._answers <= self.broken * self._step:
+            return False
+        self._answers = 0
+        self.broken += 1
+        self._abort()
+        return True
+
+    def _abort(self) -> None:
+        for writer in self._open:
+            writer.transport.abort()
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         folder = self._url.query.get("host")

@@ -169,6 +169,19 @@ async def test_a_connection_that_dies_during_a_commit_leaves_the_outcome_unknown
     assert await rows(store) == 2
 
 
+async def test_a_session_that_the_server_has_ended_is_replaced_before_anything_is_sent(store: Store) -> None:
+    """That it has ended is heard before the connection is seen to be closed."""
+    await store.commit([create("before")])
+    connection = store.writer._connection
+    assert connection
+    fields = b"SFATAL\0VFATAL\0C57P01\0Mterminating connection due to administrator command\0\0"
+    connection._protocol.data_received(b"E" + (len(fields) + 4).to_bytes(4) + fields)
+
+    assert await store.commit([create("after")]) == [await store.revision()]
+    assert store.writer._connection is not connection
+    assert await rows(store) == 2
+
+
 async def waits_for_the_counter(dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     sql = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"

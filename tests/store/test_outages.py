@@ -1,0 +1,45 @@
+"""A database that goes away while something begins: it begins again, and says so in a line."""
+
+import asyncio
+import logging
+
+import pytest
+
+from app.registry.bootstrap import bootstrap
+from app.registry.objects import Registry
+from app.store import despite_outages, open_store, problem_of
+from app.store.migrate import migrate
+from tests.conftest import Clock
+from tests.store.proxy import Proxy
+
+
+async def test_a_migration_gets_done_whenever_the_database_goes_away(empty: str) -> None:
+    async with Proxy(empty) as proxy, asyncio.timeout(60):
+        proxy.break_ever_later(5)
+        await despite_outages(proxy.dsn, lambda: migrate(proxy.dsn), migrated=False, pause=0)
+
+    assert proxy.broken > 10
+    assert await problem_of(empty) == ""
+
+
+async def test_a_start_gets_done_whenever_the_database_goes_away(dsn: str, caplog: pytest.LogCaptureFixture) -> None:
+    async def work() -> None:
+        async with open_store(proxy.dsn) as store:
+            await bootstrap(Registry(store, Clock()))
+
+    async with Proxy(dsn) as proxy, asyncio.timeout(60):
+        proxy.break_ever_later(1)
+        await despite_outages(proxy.dsn, work, pause=0)
+
+    assert proxy.broken > 10
+    assert {record.levelno for record in caplog.records} == {logging.WARNING}
+    assert all(record.exc_info is None for record in caplog.records)
+    async with open_store(dsn) as store:
+        assert await store.count(["namespaces"], "") == {"namespaces": 4}
+
+
+async def test_what_is_wrong_with_a_database_is_told(empty: str) -> None:
+    assert "`jobplane migrate`" in await problem_of(empty)
+    assert await problem_of(empty, migrated=False) == ""
+    assert "does not exist" in await problem_of(empty.replace("empty_", "no_such_"))
+    assert "Connect call failed" in await problem_of("postgresql://127.0.0.1:1/any")
