@@ -26,11 +26,13 @@ from app.cli_process import (
     until_told,
 )
 from app.runtimes import RuntimeName, make_runtime
+from app.runtimes.engine_errors import EndpointError
 
 if TYPE_CHECKING:
     from app.agent.agent import Agent
     from app.agent.device_sources import Inventory
     from app.agent.pressure import Thresholds
+    from app.runtimes.base import Runtime
 
 _M_ARENA_MAX = -8  # of mallopt: how many heaps there may be, else one for every thread that comes by
 
@@ -136,6 +138,23 @@ async def _trim() -> None:
         trim(0)
 
 
+def _runtime(orders: Orders, state: Path) -> "Runtime":
+    try:
+        return make_runtime(
+            orders.runtime,
+            state,
+            now,
+            orders.runtime_endpoint,
+            orders.names[0],
+            cgroup=orders.cgroup,
+            pids=orders.pids_limit,
+        )
+    except ModuleNotFoundError as error:
+        sys.exit(f"--runtime {orders.runtime} needs more: pip install 'jobplane[{orders.runtime}]' ({error})")
+    except EndpointError as error:
+        sys.exit(f"--runtime-endpoint: {error}")
+
+
 async def _agent(orders: Orders, running: "list[Agent]") -> None:
     """Puts the agent into `running` once it is."""
     from app.agent.agent import Agent, AgentSettings, RevokedError
@@ -147,18 +166,7 @@ async def _agent(orders: Orders, running: "list[Agent]") -> None:
     for needed in (orders.token_file, orders.ca_file):
         await appears(_path(needed))
     inventory, thresholds = _inventory(orders), _thresholds(orders)
-    try:
-        runtime = make_runtime(
-            orders.runtime,
-            state,
-            now,
-            orders.runtime_endpoint,
-            orders.names[0],
-            cgroup=orders.cgroup,
-            pids=orders.pids_limit,
-        )
-    except ModuleNotFoundError as error:
-        sys.exit(f"--runtime {orders.runtime} needs more: pip install 'jobplane[{orders.runtime}]' ({error})")
+    runtime = _runtime(orders, state)
     # As a part of `up`, which ends the API at the same time, there is nobody to tell of a shutdown.
     graces = Graces() if has_parent() else Graces(orders.shutdown, orders.shutdown_critical)
     token, ca_file = await _credential(orders, state)

@@ -123,7 +123,7 @@ class Images:
         except PullError as error:
             self._failed(work, container, error.reason, str(error))
         except Exception as error:
-            log.exception("image %s", container.image)
+            log.warning("image %s: %s", container.image, error, exc_info=not isinstance(error, ConnectionError))
             self._failed(work, container, "ErrImagePull", str(error))
         else:
             took = pulls.spelled(timedelta(seconds=self._clock.elapsed() - began))

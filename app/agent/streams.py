@@ -155,7 +155,7 @@ class Streams:
         try:
             return [each for each in await self._runtime.list() if each.key.pod_uid == uid]
         except Exception as error:
-            log.exception("the runtime does not tell what it runs")
+            _log_unforeseen(error)
             raise _Refusal(f"the node's runtime cannot be asked: {_said(error)}") from error
 
     async def _serve(self, key: ContainerKey, answer: _Answer, messages: Any) -> None:

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 
 FIRST_WAIT, LONGEST_WAIT = timedelta(seconds=10), timedelta(minutes=5)
 HUB = "docker.io"
+LONGEST_NAME = 255  # characters, without tag and digest
+TOO_LONG = "repository name must not be more than 255 characters"
 _HUB_NAMES = ("docker.io", "index.docker.io", "registry-1.docker.io")
 
 _PART = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*"
@@ -39,6 +41,8 @@ def whole(image: str) -> str:
     found = _IMAGE.fullmatch(image)
     if found is None:
         raise BadImage(f'couldn\'t parse image name "{image}": invalid reference format')
+    if found.end("path") > LONGEST_NAME:
+        raise BadImage(f'couldn\'t parse image name "{image}": {TOO_LONG}')
     host, path = found["host"] or "", found["path"]
     if host and not ("." in host or ":" in host or host == "localhost"):
         host, path = "", f"{host}/{path}"

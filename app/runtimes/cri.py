@@ -8,16 +8,12 @@ A stop without grace is SIGTERM and at once SIGKILL. Unless it is configured to 
 """
 
 import asyncio
-import logging
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
-from cri_api.v1 import api_pb2 as pb
-
-from app.runtimes import cri_config, cri_images, cri_networks, cri_shims, cri_status, log_files
+from app.runtimes import cri_config, cri_images, cri_status, log_files
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
@@ -28,11 +24,12 @@ from app.runtimes.base import (
     Login,
     RuntimeInfo,
     StartError,
-    Unsupported,
 )
 from app.runtimes.cri_commands import Commands
 from app.runtimes.cri_containers import Containers
 from app.runtimes.cri_engine import TIMEOUT, Engine
+from app.runtimes.cri_leftovers import Leftovers
+from app.runtimes.cri_messages import pb
 from app.runtimes.cri_outputs import Diversion
 from app.runtimes.cri_sandboxes import Sandboxes
 from app.runtimes.engine import EngineRuntime
@@ -40,8 +37,6 @@ from app.runtimes.engine_config import CONTAINER, NODE
 from app.runtimes.engine_containers import Known
 from app.runtimes.engine_errors import EngineError, unless_gone
 from app.runtimes.engine_files import Files
-
-logger = logging.getLogger(__name__)
 
 
 class CutShort(Exception):
@@ -57,8 +52,7 @@ class CriRuntime(EngineRuntime):
         self._sandboxes = Sandboxes(self._engine, files, node)
         self._containers = Containers(self._engine, files, node, self._sandboxes.fresh)
         self._diversion = Diversion(self._engine, self._containers.outputs)
-        self._networks: Path | None = None  # where the engine keeps them
-        self._known_networks: set[Path] = set()  # that have been looked at
+        self._leftovers = Leftovers(self._engine, self._sandboxes, self._containers)
         super().__init__(files, self._sandboxes, self._containers, Commands(self._engine, self._containers))
 
     async def info(self) -> RuntimeInfo:
@@ -129,26 +123,8 @@ class CriRuntime(EngineRuntime):
 
     async def list(self) -> list[ContainerStatus]:
         found = await super().list()
-        process, path = self._engine.process
-        if process:
-            known = await self._sandboxes.ids() | await self._containers.ids()
-            if lost := await asyncio.to_thread(cri_shims.end_lost, process, path, known):
-                logger.warning("ended %d shims that the container engine had lost track of when it was killed", lost)
-            await self._remove_lost_networks(process)
+        await self._leftovers.remove()
         return found
-
-    async def _remove_lost_networks(self, process: int) -> None:
-        if self._networks is None:
-            self._networks = cri_networks.folder(await self._engine.config())
-        older = await asyncio.to_thread(cri_networks.older, self._networks, process)
-        unclear = older - self._known_networks
-        if not unclear:
-            return
-        with suppress(Unsupported, EngineError):  # it does not say which it knows, or we may not look into them
-            for path in unclear - await self._sandboxes.networks():
-                if await asyncio.to_thread(cri_networks.remove_unused, path):
-                    logger.warning("removed %s, which the container engine had lost track of when it was killed", path)
-            self._known_networks = older
 
     async def usage(self) -> Sequence[ContainerUsage]:
         wanted = pb.ContainerStatsFilter(label_selector={NODE: self._node})

@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
-from cri_api.v1 import api_pb2 as pb
-
 from app.runtimes import engine_config, exec_processes
 from app.runtimes.base import ContainerKey, Session, StartError, Unsupported
 from app.runtimes.cri_containers import Containers
 from app.runtimes.cri_engine import Engine
+from app.runtimes.cri_messages import pb
 from app.runtimes.cri_streams import StreamSession, connect
 from app.runtimes.engine_attach import DivertedSession
 from app.runtimes.engine_errors import EngineError

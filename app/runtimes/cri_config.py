@@ -2,10 +2,9 @@
 
 from pathlib import Path
 
-from cri_api.v1 import api_pb2 as pb
-
 from app.plans import pulls
 from app.runtimes.base import ContainerKey, ContainerSpec, Limits, SandboxSpec, Security
+from app.runtimes.cri_messages import pb
 from app.runtimes.engine_config import CONTAINER, ENDS_FIRST, NODE, PERIOD, POD, STDIN, TTY, quota, shares
 
 # What no container but a privileged one sees, or writes to; Kubernetes' own list.

@@ -4,11 +4,10 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-from cri_api.v1 import api_pb2 as pb
-
 from app.runtimes import cri_config, cri_events, cri_status, engine_containers, engine_shims
 from app.runtimes.base import ContainerKey, ContainerStatus
 from app.runtimes.cri_engine import Engine
+from app.runtimes.cri_messages import pb
 from app.runtimes.engine_config import NODE, POD
 from app.runtimes.engine_containers import CHASE, Known, Row
 from app.runtimes.engine_errors import GONE, EngineError, unless_gone

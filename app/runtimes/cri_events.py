@@ -7,10 +7,9 @@ forgets the exit code. Whoever asks then may have to ask again. CRI-O, unless co
 from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
-from cri_api.v1 import api_pb2 as pb
-
 from app.runtimes.base import Unsupported
 from app.runtimes.cri_engine import Engine
+from app.runtimes.cri_messages import pb
 from app.runtimes.engine_errors import EngineError
 
 _BY_CRI = "/runtime.v1.RuntimeService/GetContainerEvents"

@@ -3,17 +3,12 @@
 import json
 import re
 
-from cri_api.v1 import api_pb2 as pb
-
+from app.plans import pulls
 from app.runtimes.base import Image, Login, PullError
 from app.runtimes.cri_engine import Engine
+from app.runtimes.cri_messages import pb
 from app.runtimes.engine_errors import EngineError
 
-_PATH = r"[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*"
-_HOST = r"(?:[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?(?:\.[A-Za-z0-9](?:[A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9a-fA-F:]+\])(?::\d+)?"
-_NAME = re.compile(
-    rf"(?:{_HOST}/)?{_PATH}(?:/{_PATH})*(?::[\w][\w.-]{{0,127}})?(?:@[A-Za-z][\w+.-]*:[0-9a-fA-F]{{32,}})?"
-)
 _SHA, _BARE = "sha256:", re.compile("[0-9a-f]{64}")
 # What an engine puts in front of its words, and the kubelet takes for the reason.
 _REASONS = ("RegistryUnavailable", "SignatureValidationFailed")
@@ -33,9 +28,10 @@ async def store(engine: Engine) -> str:
 
 
 async def pull(engine: Engine, image: str, login: Login | None) -> str:
-    if not _NAME.fullmatch(image):
-        text = f'Failed to apply default image tag "{image}": couldn\'t parse image name "{image}": invalid reference format'
-        raise PullError(text, "InvalidImageName")
+    try:
+        pulls.whole(image)
+    except pulls.BadImage as error:
+        raise PullError(f'Failed to apply default image tag "{image}": {error}', "InvalidImageName") from error
     auth = pb.AuthConfig(username=login.username, password=login.password) if login else None
     try:
         request = pb.PullImageRequest(image=pb.ImageSpec(image=image), auth=auth)

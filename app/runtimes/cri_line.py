@@ -17,18 +17,14 @@ _HELD = 3
 
 
 class Line:
-    """`path`: the engine's socket."""
-
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self) -> None:
         self.peer = 0  # the engine's process
         self._pid = 0
         self._end = -1
 
-    def hold(self) -> None:
-        """The connection that there is now. Raises OSError if there is none."""
+    def hold(self, connection: socket.socket) -> None:
+        """This one, and none that was held before. Raises OSError."""
         self.close()
-        connection = _connected_to(self._path)
         self.peer = peers.process(connection)
         reading, self._end = os.pipe()
         try:
@@ -44,9 +40,11 @@ class Line:
                 ],
                 setsid=True,
             )
+        except OSError:
+            os.close(self._end)
+            raise
         finally:
             os.close(reading)
-            connection.close()
 
     def close(self) -> None:
         """Nothing that we have asked for is wanted any more, or it is over."""
@@ -56,23 +54,3 @@ class Line:
                 os.waitpid(self._pid, 0)
             os.close(self._end)
             self._pid = 0
-
-
-def _connected_to(path: str) -> socket.socket:
-    """One more descriptor of it."""
-    for name in os.listdir("/proc/self/fd"):
-        with suppress(OSError):
-            if os.readlink(f"/proc/self/fd/{name}").startswith("socket:"):
-                found = socket.socket(fileno=os.dup(int(name)))
-                if found.family == socket.AF_UNIX and _is_peer(found, path):
-                    return found
-                found.close()
-    raise OSError(f"there is no connection to {path}")
-
-
-def _is_peer(found: socket.socket, path: str) -> bool:
-    try:
-        peer = found.getpeername()
-    except OSError:  # it listens, or is not connected yet
-        return False
-    return isinstance(peer, str) and bool(peer) and os.path.realpath(peer) == os.path.realpath(path)

@@ -7,11 +7,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cri_api.v1 import api_pb2 as pb
-
 from app.runtimes import cri_config
 from app.runtimes.base import CreateError, Sandbox, SandboxSpec, Unsupported
 from app.runtimes.cri_engine import Engine
+from app.runtimes.cri_messages import pb
 from app.runtimes.engine_config import NODE, POD
 from app.runtimes.engine_containers import answers
 from app.runtimes.engine_errors import GONE, EngineError, unless_gone

@@ -12,12 +12,12 @@ from collections.abc import Collection
 from app.runtimes import process_table
 from app.runtimes.engine_shims import is_older, shims, started_at
 
-_NAMESPACE = "k8s.io"
+NAMESPACE = "k8s.io"
 
 
 def end_lost(engine: int, address: str, known: Collection[str]) -> int:
     """How many there were. `engine`: containerd's process; `known`: ids of all its sandboxes and containers."""
-    started, place = started_at(engine), (os.path.realpath(address), _NAMESPACE)
+    started, place = started_at(engine), (os.path.realpath(address), NAMESPACE)
     if started is None:
         return 0
     ours = [each for each in shims() if (each.address, each.namespace) == place]

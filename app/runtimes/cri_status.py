@@ -5,9 +5,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Literal
 
-from cri_api.v1 import api_pb2 as pb
-
 from app.runtimes.base import ContainerKey, ContainerStatus
+from app.runtimes.cri_messages import pb
 from app.runtimes.engine_status import LOST, UNKNOWN, start_code
 
 _UNMADE = "failed to create containerd task"  # and what was not made was not started

@@ -13,7 +13,7 @@ from app.runtimes.docker_engine import Engine, filters
 from app.runtimes.docker_logs import Logs
 from app.runtimes.docker_sandboxes import Sandboxes
 from app.runtimes.docker_starts import CutStarts
-from app.runtimes.docker_status import Loss
+from app.runtimes.docker_status import Loss, Told
 from app.runtimes.engine_config import CONTAINER, NODE, POD
 from app.runtimes.engine_containers import Known, Row
 from app.runtimes.engine_errors import GONE, EngineError, unless_gone
@@ -30,7 +30,6 @@ class Containers(engine_containers.Containers):
         self._bundles = sandboxes.bundles
         self.cut_starts = CutStarts(files, self.outputs, sandboxes.bundles)
         self._engine, self._files, self._of_engine, self._node = engine, files, logs, node
-        self._told: set[str] = set()  # ids of those whose end was told as it came
         self._losses: deque[Loss] = deque(maxlen=LOSSES)  # that this agent saw
         self._is_away = False
 
@@ -71,16 +70,21 @@ class Containers(engine_containers.Containers):
             await self._of_engine.find(found)
         status = docker_status.status_of(key, found, self._files.failure(key), self._files.last_words(key))
         if status.state == "created" and await self.cut_starts.is_lost(key, found):
-            status = replace(status, state="exited")
+            status = docker_status.unknown(replace(status, state="exited"))
+        if status.state != "exited":
+            return status
+        told = self._told(key)
+        if docker_status.is_lost(status, found["State"], told, self._all_losses()):
             return docker_status.unknown(status)
-        return docker_status.unknown(status) if self._is_lost(status, found["State"]) else status
+        return docker_status.as_told(status, found["State"], told) if told else status
 
-    def _is_lost(self, status: ContainerStatus, state: Mapping[str, Any]) -> bool:
-        if status.exit_code != docker_status.LOST_CODE or status.reason != "Error" or status.id in self._told:
-            return False
+    def _told(self, key: ContainerKey) -> Told | None:
+        at = self._files.exited_at(key)
+        return Told(datetime.fromtimestamp(at, UTC), self._files.exit_code(key)) if at else None
+
+    def _all_losses(self) -> Sequence[Loss]:
         began_at = self._engine.began_at()  # there may have been no agent that saw the one before go
-        losses = [*self._losses, *([docker_status.begun(began_at)] if began_at else ())]
-        return any(docker_status.may_be_lost(state, loss) for loss in losses)
+        return [*self._losses, *([docker_status.begun(began_at)] if began_at else ())]
 
     async def remove(self, key: ContainerKey, known: Known) -> None:
         with unless_gone():
@@ -90,16 +94,24 @@ class Containers(engine_containers.Containers):
         self.forget(key)
 
     async def ends(self) -> AsyncIterator[str]:
+        """What is told is kept at once: an engine that is killed soon after forgets it."""
         wanted = filters(type=["container"], event=["die", "died"], label=[f"{NODE}={self._node}", CONTAINER])
         try:
-            async for event in self._engine.follow("events", filters=wanted):
-                self._told.add(event["Actor"]["ID"])
+            async for event in self._engine.hear_events(filters=wanted):
+                self._keep(event)
                 yield event["Actor"]["ID"]
-        finally:
+        except ConnectionError:
             if not self._is_away:
                 self._is_away = True
                 self._losses.append(Loss(datetime.now(UTC)))
-        raise ConnectionError("the container engine tells no more events")
+            raise
+
+    def _keep(self, event: Mapping[str, Any]) -> None:
+        """Unless it is of one that was made anew since, or is told again by an engine that is back, and knows less."""
+        key = self._keys.get(event["Actor"]["ID"])
+        if key and not self._files.exited_at(key):
+            told = docker_status.told(event)
+            self._files.exited(key, told.code, told.at.timestamp())
 
     def log_path(self, key: ContainerKey) -> Path | None:
         if self.outputs.is_diverted(key):
@@ -111,5 +123,4 @@ class Containers(engine_containers.Containers):
         known = self._known.get(key)
         if known:
             self._of_engine.forget(known.id)
-            self._told.discard(known.id)
         super().forget(key)

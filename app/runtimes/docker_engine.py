@@ -7,22 +7,22 @@ EngineError with the words that `docker` would show.
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import aiohttp
 from aiodocker import Docker, DockerError
 
-from app.runtimes import peers
-from app.runtimes.engine_errors import GONE, EngineError
+from app.runtimes import docker_wire, peers
+from app.runtimes.docker_wire import Address, Wire
+from app.runtimes.engine_errors import GONE, EndpointError, EngineError
 
 TIMEOUT = 120.0  # seconds for what should take less than one; an engine under load takes its time
 _CODES = {400: "InvalidArgument", 401: "Unauthenticated", 403: "PermissionDenied", 404: GONE, 409: "FailedPrecondition"}
 _JSON = {"Content-Type": "application/json"}
 _FOR_EVER = aiohttp.ClientTimeout(total=None, sock_connect=10)
-_HEAD = 64 * 1024
 _UNREACHABLE = 900  # aiodocker's status where there was no answer
 
 
@@ -32,13 +32,13 @@ class Engine(Docker):
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint if "://" in endpoint else f"unix://{endpoint}"
         where = urlsplit(self.endpoint)
-        self._path, self._address = where.path, (where.hostname or "", where.port or 2375)
+        self._address: Address = where.path if where.scheme == "unix" else (where.hostname or "", where.port or 2375)
         if where.scheme == "unix":
             connector: aiohttp.BaseConnector = aiohttp.UnixConnector(where.path, limit=0)
         elif where.scheme in ("tcp", "http"):
             connector = aiohttp.TCPConnector(limit=0)
         else:
-            raise ValueError(f"the container engine at {self.endpoint}: only unix:// and plain tcp:// are spoken here")
+            raise EndpointError(f"{self.endpoint}: only unix:// and plain tcp:// are spoken here")
         host = "docker" if where.scheme == "unix" else where.netloc
         self._connector_made = connector
         self._podman: bool | None = None
@@ -76,7 +76,7 @@ class Engine(Docker):
 
     def began_at(self) -> datetime | None:
         """When its process began, if that can be seen from here."""
-        return peers.began_at(self._path) if self.endpoint.startswith("unix:") else None
+        return peers.began_at(self._address) if isinstance(self._address, str) else None
 
     async def is_podman(self) -> bool:
         if self._podman is None:
@@ -84,43 +84,47 @@ class Engine(Docker):
             self._podman = any("podman" in part["Name"].lower() for part in parts)
         return self._podman
 
+    async def hear_events(self, **params: str) -> AsyncIterator[Any]:
+        """Each that the engine tells, all of them though it is killed. Raises ConnectionError, EngineError."""
+        # By HTTP/1.0, so that nothing comes in chunks.
+        wire = await self._opened("GET", f"events?{urlencode(params)}", "HTTP/1.0\r\nHost: docker")
+        try:
+            async for line in wire.lines():
+                if line.strip():
+                    yield _object(line)
+        except (OSError, ValueError) as error:
+            raise self._meaning(error) from error
+        finally:
+            wire.close()
+
     async def upgraded(self, path: str, body: object = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """The connection itself, after a question that makes the engine give it away. Raises ConnectionError, EngineError.
 
         aiodocker has such streams, too, but none that can end its input and go on reading.
         """
         content = json.dumps(body).encode() if body is not None else b""
-        try:
-            await self._check_version()
-            reader, writer = await self._connected()
-        except (DockerError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._meaning(error) from error
-        try:
-            writer.write(
-                f"POST /{self.api_version}/{path} HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
-                f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n".encode()
-                + content
-            )
-            head = await reader.readuntil(b"\r\n\r\n")
-            status = int(head.split(None, 2)[1])
-            if status not in (101, 200):
-                raise _refused(status, await reader.read(_HEAD))
-        except (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError) as error:
-            writer.close()
-            raise ConnectionError(f"the container engine's streams: {error}") from error
-        except EngineError:
-            writer.close()
-            raise
-        return reader, writer
+        how = "HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
+        how += f"Content-Type: application/json\r\nContent-Length: {len(content)}"
+        return await (await self._opened("POST", path, how, content)).streams()
 
     async def close(self) -> None:
         await super().close()
         await self._connector_made.close()
 
-    async def _connected(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        if self._path:
-            return await asyncio.open_unix_connection(self._path)
-        return await asyncio.open_connection(*self._address)
+    async def _opened(self, method: str, path: str, how: str, content: bytes = b"") -> Wire:
+        """A connection of its own, on which the engine has begun to answer. `how`: HTTP's version, and headers."""
+        try:
+            await self._check_version()
+            wire = await docker_wire.connected(self._address)
+            with ExitStack() as refused:
+                refused.callback(wire.close)
+                status = await wire.ask(f"{method} /{self.api_version}/{path} {how}\r\n\r\n".encode() + content)
+                if status not in (101, 200):
+                    raise _refused(status, await wire.some())
+                refused.pop_all()
+        except (DockerError, aiohttp.ClientError, OSError) as error:
+            raise self._meaning(error) from error
+        return wire
 
     def _meaning(self, error: Exception) -> Exception:
         if isinstance(error, DockerError) and error.status != _UNREACHABLE:
@@ -131,6 +135,14 @@ class Engine(Docker):
 def filters(**wanted: Sequence[str]) -> str:
     """As the engine's lists take them."""
     return json.dumps({name: [*values] for name, values in wanted.items()})
+
+
+def _object(line: bytes) -> Mapping[str, Any]:
+    """Raises ValueError."""
+    found = json.loads(line)
+    if not isinstance(found, dict):
+        raise ValueError(f"{found!r} is no event")
+    return found
 
 
 def _refused(status: int, answer: bytes) -> EngineError:

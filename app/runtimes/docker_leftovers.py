@@ -1,8 +1,9 @@
 """Removes what a Docker Engine has lost track of, for it was killed as it made or removed it. The docker runtime asks.
 
 For a container that is not in its list and has no configuration, or is one of ours, nobody will ever ask again: its folders
-go, its shim, and what may run of it. So do files for networks that are not mounted there, and mounts of the moment in which a
-container is made. What is younger than the engine itself is left alone: it may be just about to be made.
+go, its shim, and what may run of it; without a shim its cgroups, and what runc has noted down of it, go in any case. So do
+files for networks that are not mounted there, and mounts of the moment in which a container is made. What is younger than the
+engine itself is left alone: it may be just about to be made.
 """
 
 import asyncio
@@ -22,6 +23,7 @@ from app.runtimes.docker_engine import Engine
 from app.runtimes.docker_links import Links
 from app.runtimes.docker_outputs import Bundles
 from app.runtimes.engine_config import NODE
+from app.runtimes.engine_rubbish import Rubbish
 from app.runtimes.engine_shims import is_older, shims
 
 CONFIG = "config.v2.json"
@@ -32,12 +34,12 @@ logger = logging.getLogger(__name__)
 
 
 class Leftovers:
-    """Looked for once after each start of the engine, but shims and links more often; as far as its folders are seen."""
+    """Looked for once after each start of the engine, as far as its folders are seen; shims, links and cgroups more often."""
 
     def __init__(self, engine: Engine, bundles: Bundles, node: str) -> None:
         self._engine, self._bundles, self._node = engine, bundles, node
         self._cleared = 0.0
-        self._links, self._bridge = Links(), ""
+        self._links, self._bridge, self._rubbish = Links(), "", Rubbish()
         self._place: tuple[str, str] | None = None  # of the engine's shims
 
     async def remove(self, root: Path) -> None:
@@ -47,6 +49,7 @@ class Leftovers:
             return
         known = {str(one["Id"]) for one in await self._engine.ask("containers/json", all=1)}
         await asyncio.to_thread(self._end_shims, known, started)
+        await self._remove_rubbish(known, started)
         if links := await asyncio.to_thread(self._links.remove_lost, await self._bridge_name()):
             logger.warning("removed %s, which the engine had lost track of", ", ".join(links))
         if started == self._cleared:
@@ -60,6 +63,13 @@ class Leftovers:
         self._cleared = started
         if lost:
             logger.warning("removed what was left of %d containers that the engine had lost track of", len(lost))
+
+    async def _remove_rubbish(self, known: Collection[str], started: float) -> None:
+        if self._place is None:  # without its shims its processes are not seen, either
+            return
+        roots = self._bundles.kept_by_runc(self._place[1])
+        if lost := await asyncio.to_thread(self._rubbish.remove, roots, known, started):
+            logger.warning("removed cgroups of %d containers that the engine had lost track of", len(lost))
 
     async def _bridge_name(self) -> str:
         if not self._bridge:

@@ -8,7 +8,7 @@ started again is as little use to it.
 import asyncio
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -53,9 +53,13 @@ class Bundles:
 
     def runs(self, id_: str) -> bool | None:
         """Whether a container's command has begun, as runc's files tell: a FIFO goes when it does. None: they are not seen."""
-        if self._root is None or not (kept := [*self._root.parent.glob("runtime-*/*")]):
+        if not (kept := self.kept_by_runc()):
             return None
         return any((each / id_ / "state.json").exists() and not (each / id_ / "exec.fifo").exists() for each in kept)
+
+    def kept_by_runc(self, namespace: str = "*") -> Sequence[Path]:
+        """Where runc has a folder for each container that was started."""
+        return [] if self._root is None else [*self._root.parent.glob(f"runtime-*/{namespace}")]
 
     def engine_started_at(self) -> float:
         """As a file's time, for it makes a socket then; 0 if that is not known."""

@@ -200,13 +200,10 @@ class Containers(ABC):
 
     async def watch(self) -> None:
         """What the engine tells of ends, for ever. What it may have told while it was not heard is looked up."""
-        away = False
+        away, odd = False, ""
         while True:
-            # The engine hears of the asking a moment later, and of what has ended by then it tells nobody.
-            looking = asyncio.get_running_loop().create_task(self._look_around())
             try:
-                async for container_id in self.ends():
-                    self._heard(container_id)
+                await self._hear()
             except Unsupported as error:
                 logger.info("%s; it is asked again and again instead", error)
                 await self._poll()
@@ -214,18 +211,42 @@ class Containers(ABC):
                 if not away:
                     logger.warning("%s", error)
                 away = True
-            finally:
-                looking.cancel()
+            except Exception as error:  # a refusal or nonsense: whatever it is, it must not be the end of hearing
+                if str(error) != odd:
+                    is_refusal = isinstance(error, EngineError)
+                    logger.warning("the container engine's events: %s", error, exc_info=not is_refusal)
+                odd = str(error)
             await asyncio.sleep(AGAIN)
-            with suppress(ConnectionError, EngineError):
-                await self.list()
-                away = False
+            has_answered = await self._has_answered()
+            away = away and not has_answered
+
+    async def _hear(self) -> None:
+        # The engine hears of the asking a moment later, and of what has ended by then it tells nobody.
+        looking = asyncio.get_running_loop().create_task(self._look_around())
+        try:
+            async for container_id in self.ends():
+                self._heard(container_id)
+        finally:
+            looking.cancel()
 
     async def _look_around(self) -> None:
-        await asyncio.sleep(AGAIN)
-        with suppress(ConnectionError, EngineError):
+        """An engine that has just begun may tell of ends before it answers questions."""
+        while True:
+            await asyncio.sleep(AGAIN)
+            if await self._has_answered():
+                logger.info("the container engine answers: what ends from now on is heard of")
+                return
+
+    async def _has_answered(self) -> bool:
+        """And then whatever has changed is known."""
+        try:
             await self.list()
-            logger.info("the container engine answers: what ends from now on is heard of")
+        except (ConnectionError, EngineError):
+            return False
+        except Exception:
+            logger.exception("the container engine's list")
+            return False
+        return True
 
     async def close(self) -> None:
         for task in self._chases.values():

@@ -6,6 +6,10 @@ from contextlib import contextmanager
 GONE = "NotFound"
 
 
+class EndpointError(ValueError):
+    """No engine can be spoken to in that way."""
+
+
 class EngineError(Exception):
     """`code` as Go names it, such as NotFound; `details` in the engine's own words; `text` as a user is shown it."""
 

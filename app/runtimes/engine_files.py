@@ -4,7 +4,7 @@
 .message    its termination message, mounted into it
 .begun      is there once the engine was asked to start it
 .void       is there once that came to nothing, and the container has to be made anew
-.exit       its exit code, if it was heard before the engine had noted it down
+.exit       its exit code, if it was heard before the engine had noted it down; of the time when that was told
 .failed     the engine's words if it could not be started
 """
 
@@ -71,9 +71,7 @@ class Files:
 
     def begun_at(self, key: ContainerKey) -> float:
         """As a file's time; 0 if it has not."""
-        with suppress(OSError):
-            return self._path(key, "begun").stat().st_mtime
-        return 0.0
+        return self._time(key, "begun")
 
     def make_void(self, key: ContainerKey) -> None:
         self._path(key, "void").touch()
@@ -86,9 +84,18 @@ class Files:
         for kind in ("begun", "failed", "void", "exit"):
             self._path(key, kind).unlink(missing_ok=True)
 
-    def exited(self, key: ContainerKey, code: int) -> None:
+    def exited(self, key: ContainerKey, code: int | None, at: float | None = None) -> None:
+        """`code` is None if only the end was told; `at`: as a file's time, when it was, if not now."""
+        new = self._path(key, "exit.new")
         with suppress(OSError):  # the pod is gone, or the disk full
-            self._path(key, "exit").write_text(f"{code}\n", encoding="ascii")
+            new.write_text("" if code is None else f"{code}\n", encoding="ascii")
+            if at is not None:
+                os.utime(new, (at, at))
+            new.replace(self._path(key, "exit"))
+
+    def exited_at(self, key: ContainerKey) -> float:
+        """When its end was told, as a file's time; 0 if it was not."""
+        return self._time(key, "exit")
 
     def exit_code(self, key: ContainerKey) -> int | None:
         with suppress(OSError, ValueError):
@@ -107,6 +114,11 @@ class Files:
     def pods(self) -> Iterator[str]:
         """Uids of pods that have something here."""
         yield from os.listdir(self._root)
+
+    def _time(self, key: ContainerKey, kind: str) -> float:
+        with suppress(OSError):
+            return self._path(key, kind).stat().st_mtime
+        return 0.0
 
     def _path(self, key: ContainerKey, kind: str) -> Path:
         return self.pod(key.pod_uid) / checked(key.name) / f"{int(key.attempt)}.{kind}"

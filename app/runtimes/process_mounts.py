@@ -13,6 +13,7 @@ from pathlib import Path
 from app.runtimes.base import Mount, StartError
 
 ENTRIES_LIMIT = 512  # a folder with more of them is not worth rebuilding for every start
+_PATIENCE = 60  # seconds: a host that is busy is none that refuses
 _NOT_REBUILT = ("/dev", "/proc", "/sys")
 
 
@@ -23,7 +24,7 @@ def usable(program: str) -> bool:
             [program, "--dev-bind", "/", "/", "true"],
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            timeout=5,
+            timeout=_PATIENCE,
             check=False,
         )
     except (OSError, subprocess.SubprocessError):

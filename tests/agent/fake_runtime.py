@@ -42,7 +42,7 @@ class FakeRuntime(Imageless, Streamless):
         self.have: list[Image] = []
         self.kept: set[str] = set()
         self.pulls: list[tuple[str, Login | None]] = []
-        self.unpullable: dict[str, PullError] = {}
+        self.unpullable: dict[str, PullError | ConnectionError] = {}
         self.sandbox_specs: dict[str, SandboxSpec] = {}
         self.answers: dict[tuple[str, ...], FakeSession] = {}
         self.executed: list[tuple[ContainerKey, tuple[str, ...]]] = []

@@ -95,6 +95,16 @@ async def test_a_pull_that_fails_is_shown_and_tried_again_ever_later(scene: Scen
     assert {"Pulling", "Failed", "BackOff", "Pulled", "Created", "Started"} <= set(scene.reasons())
 
 
+async def test_an_engine_that_is_away_is_no_fault_of_ours(scene: Scene, caplog: pytest.LogCaptureFixture) -> None:
+    scene.runtime.unpullable[BUSYBOX] = ConnectionError("the container engine does not answer")
+    scene.start_agent()
+    scene.api.bind(containers=main())
+    await scene.api.until(lambda: scene.waits_for() == "ErrImagePull")
+
+    assert scene.container().state.waiting.message == "the container engine does not answer"
+    assert [each.exc_info for each in caplog.records if each.name == "app.agent.images"] == [False]
+
+
 async def test_one_pull_serves_all_who_wait_for_it(scene: Scene) -> None:
     scene.start_agent()
     for number in range(5):

@@ -33,6 +33,13 @@ def test_what_is_no_name_of_an_image(image: str) -> None:
         whole(image)
 
 
+def test_a_name_of_an_image_may_be_too_long() -> None:
+    longest = "a" * 250 + "/" + "b" * 4
+    assert whole(f"{longest}:1") == f"docker.io/{longest}:1"
+    with pytest.raises(BadImage, match="repository name must not be more than 255 characters"):
+        whole(f"{longest}b:1")
+
+
 def _entry(name: str) -> dict[str, str]:
     return {"auth": base64.b64encode(f"{name}:secret".encode()).decode()}
 

@@ -159,8 +159,20 @@ class Lab:
     async def close(self) -> None:
         found = {status.key.pod_uid for status in await self.runtime.list()}
         for uid in found | {sandbox.pod_uid for sandbox in await self.runtime.sandboxes()}:
-            await self.runtime.remove_sandbox(uid)
+            await removed(self.runtime, uid)
         await self.runtime.close()
+
+
+async def removed(runtime: Runtime, pod_uid: str) -> None:
+    """As an agent does, which asks again while an engine is busy with what was broken off."""
+    async with asyncio.timeout(PATIENCE):
+        while True:
+            try:
+                await runtime.remove_sandbox(pod_uid)
+            except ConnectionError:
+                await asyncio.sleep(0.1)
+            else:
+                return
 
 
 async def output_of(session: Session) -> dict[str, bytes]:

@@ -24,12 +24,13 @@ E = TypeVar("E", bound=Engine)
 
 
 class Dockerd:
-    """A dockerd with `live-restore`, which may be killed and started again. `endpoint`: where it is reached."""
+    """A dockerd with `live-restore`, which may be killed and started again. `endpoint`: where it is reached; `runc`: folders."""
 
     def __init__(self, folder: Path) -> None:
         self._below = Containerd(folder)
         self._folder = folder
         self.endpoint = f"unix://{folder}/docker.sock"
+        self.runc = folder / "docker-exec-root/runtime-runc/moby"
         self._process: subprocess.Popen[bytes] | None = None
         number = os.getpid() % 4096
         self.bridge = f"jpdock{number}"
@@ -81,6 +82,10 @@ class Dockerd:
         subprocess.run(
             ["ctr", address, "--namespace=moby", "tasks", "delete", "--force", id_], capture_output=True, check=False
         )
+
+    def config(self, id_: str) -> Path:
+        """What it has noted down of a container, and of how it is."""
+        return self._folder / "docker-data-root/containers" / id_ / "config.v2.json"
 
     def end_sandboxes(self) -> None:
         """Kills what holds pods' namespaces, as a crash of it would."""

@@ -15,8 +15,7 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
+from tests.needs import lacking
 from tests.runtimes.images import BUSYBOX, IMAGE, PAUSE, built, pause, write_image
 
 STARTED_WITHIN = 30  # seconds
@@ -54,16 +53,16 @@ def needed(*programs: str | Path) -> None:
     if os.geteuid() != 0:
         missing.append("root's rights")
     if missing:
-        text = f"needs {', '.join(missing)}"
-        (pytest.fail if os.environ.get("JOBPLANE_CI") else pytest.skip)(text)
+        lacking(f"needs {', '.join(missing)}")
 
 
 class Containerd:
-    """A containerd, which may be killed and started again. `endpoint`: where it is reached."""
+    """A containerd, which may be killed and started again. `endpoint`: where it is reached; `runc`: its folders, and others'."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.endpoint = f"unix://{folder}/containerd.sock"
+        self.runc = Path("/run/containerd/runc/k8s.io")
         self._process: subprocess.Popen[bytes] | None = None
         number = os.getpid() % 4096  # two at a time on one machine do not meet
         self._bridge = f"jptest{number}"
@@ -196,9 +195,9 @@ class Containerd:
 
 
 def idle_shim(id_: str, namespace: str, address: str) -> subprocess.Popen[bytes]:
-    """What looks like a shim of containerd, and does nothing."""
+    """What looks like a shim of containerd, and does nothing, without a child."""
     words = ["-namespace", namespace, "-id", id_, "-address", address]
-    return subprocess.Popen(["containerd-shim-idle", "-c", "sleep 1000; :", *words], executable="/bin/sh")
+    return subprocess.Popen(["containerd-shim-idle", "-c", "kill -STOP $$; :", *words], executable="/bin/sh")
 
 
 def containerd() -> Generator[Containerd, None, None]:

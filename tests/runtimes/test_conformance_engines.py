@@ -30,6 +30,7 @@ from tests.runtimes.conftest import (
 from tests.runtimes.dockers import Dockerd
 from tests.runtimes.engines import Containerd, idle_shim
 from tests.runtimes.images import IMAGE
+from tests.runtimes.remains import Remains
 
 Engine = Containerd | Dockerd
 pytestmark = pytest.mark.needs("images")
@@ -73,6 +74,39 @@ async def ends_lost_shims(lab: Lab, engine: Engine, key: ContainerKey, namespace
         for each in shims:
             each.kill()
             each.wait()
+    assert (await lab.stop(key, 0)).exit_code == 137
+
+
+async def test_cgroups_that_the_engine_has_lost_track_of_are_removed_with_folders_of_runc(
+    lab: Lab, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What others share may be removed by others' agents, too: of what is kept the folder is looked at, or who is in it."""
+    monkeypatch.setattr("app.runtimes.engine_rubbish.AT_LEAST", 0.0)
+    key = await lab.start(FOREVER)
+    like = engine.runc / (await lab.runtime.list())[0].id
+    made = [Remains(like) for _ in range(6)]
+    lost, cut_short, bare, lives, used, young = made
+    inmate = idle_shim("inmate", "any", "/any.sock")
+    try:
+        lost.make_folder().make_cgroups().note()
+        next(iter(lost.cgroups)).joinpath("below").mkdir()
+        cut_short.make_folder().make_cgroups()
+        bare.make_cgroups()
+        lives.make_folder().note(os.getpid())
+        used.make_cgroups_with(inmate.pid)
+        engine.kill()
+        await back(lab, engine)
+        young.make_folder().note()
+        async with asyncio.timeout(PATIENCE):
+            while lost.left() or cut_short.left() or bare.left():
+                await lab.runtime.list()
+        assert [each.folder.exists() for each in (lives, young)] == [True, True]
+        assert used.left() == used.cgroups
+    finally:
+        inmate.kill()
+        inmate.wait()
+        for each in made:
+            each.remove()
     assert (await lab.stop(key, 0)).exit_code == 137
 
 

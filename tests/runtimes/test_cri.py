@@ -7,12 +7,12 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
-from cri_api.v1 import api_pb2 as pb
 
 from app.runtimes import cri_config, cri_events, cri_networks, cri_status
 from app.runtimes.base import Unsupported
 from app.runtimes.cri_engine import Engine
 from app.runtimes.cri_events import _fields
+from app.runtimes.cri_messages import pb
 from tests.runtimes.conftest import Lab, a_key, exits
 
 

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from cri_api.v1 import api_pb2 as pb
 
 from app.runtimes import cri_status
 from app.runtimes.base import ContainerSpec
 from app.runtimes.cri import CriRuntime
 from app.runtimes.cri_line import SECONDS
+from app.runtimes.cri_messages import pb
 from app.runtimes.cri_sandboxes import RESULTS
 from app.runtimes.engine_containers import Known
 from tests.runtimes.conftest import FOREVER, PATIENCE, Lab, a_key, exits, raw, says
@@ -28,9 +28,9 @@ import socket, sys, time
 from app.runtimes.cri_line import Line
 connection = socket.socket(socket.AF_UNIX)
 connection.connect(sys.argv[1])
-line = Line(sys.argv[1])
-line.hold()
-line.hold()
+line = Line()
+line.hold(connection)
+line.hold(connection)
 connection.send(b"hello")
 time.sleep(1000)
 """

@@ -3,17 +3,15 @@
 import asyncio
 import socket
 import struct
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.runtimes import docker_config, docker_images, docker_status, docker_strays, make_runtime
+from app.runtimes import docker_config, docker_images, docker_strays, make_runtime
 from app.runtimes.base import ContainerKey, ContainerStatus, CreateError, Mount, Port, Security
 from app.runtimes.docker_logs import LocalLog
-from app.runtimes.docker_status import Loss
 from app.runtimes.docker_streams import StreamSession
 from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, raw, script
 from tests.runtimes.dockers import Dockerd
@@ -182,39 +180,6 @@ async def test_an_image_s_stop_signal_is_kept(docker: Lab, dockerd: Dockerd) -> 
 def test_names_are_such_as_docker_takes() -> None:
     assert docker_config.name("node-1.example", "uid", "main", 0) == "jobplane_node-1.example_uid_main_0"
     assert docker_config.name("a/ü", "uid") == "jobplane_a___uid"
-
-
-def test_what_ended_without_anybody_s_knowing_is_unknown() -> None:
-    state = {"Status": "exited", "StartedAt": "2026-01-01T00:00:00.5Z", "FinishedAt": "0001-01-01T00:00:00Z"}
-    status = docker_status.status_of(a_key(), {"Id": "x", "State": {**state, "ExitCode": 255}}, "", "")
-
-    assert (status.exit_code, status.reason) == (None, "ContainerStatusUnknown")
-
-
-LOST_AT = datetime(2026, 1, 1, 0, 0, 10, 300_000, UTC)
-
-
-@pytest.mark.parametrize(
-    ("began", "ended", "expected"),
-    [
-        pytest.param("00:00:10.123456789", "00:00:10.9", True, id="ran when the engine died"),
-        pytest.param("00:00:10.300001001", "00:00:10.9", False, id="began later in the same second"),
-        pytest.param("00:00:01", "00:00:08.299999", False, id="ended well before"),
-        pytest.param("00:00:01", "00:00:08.3", True, id="ended just before, as the engine noted it down"),
-    ],
-)
-def test_an_end_may_be_lost_if_it(began: str, ended: str, *, expected: bool) -> None:
-    state = {"StartedAt": f"2026-01-01T{began}Z", "FinishedAt": f"2026-01-01T{ended}Z"}
-
-    assert docker_status.may_be_lost(state, Loss(LOST_AT)) is expected
-    assert docker_status.may_be_lost(state, docker_status.begun(LOST_AT)) is expected
-
-
-def test_what_ends_long_after_the_engine_began_is_not_lost_by_that() -> None:
-    state = {"StartedAt": "2026-01-01T00:00:01Z", "FinishedAt": "2026-01-01T00:01:10.4Z"}
-
-    assert docker_status.may_be_lost(state, Loss(LOST_AT))
-    assert not docker_status.may_be_lost(state, docker_status.begun(LOST_AT))
 
 
 async def _run_when_back(lab: Lab, does: Behaviour, key: ContainerKey) -> ContainerStatus:

@@ -1,18 +1,25 @@
 """What a Docker Engine leaves half done when it is killed."""
 
 import asyncio
+import itertools
 import json
+import os
 import shutil
+import socket
+import stat
 import subprocess
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from app.runtimes import docker_starts, engine_shims
 from app.runtimes.base import ContainerSpec, Mount
 from app.runtimes.docker import DockerRuntime
-from tests.runtimes.conftest import FOREVER, Behaviour, Lab, a_key, exits, raw, says, script
+from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, exits, raw, says, script
 from tests.runtimes.dockers import Dockerd
 from tests.runtimes.images import IMAGE
 from tests.runtimes.test_conformance_engines import back, ends_lost_shims
@@ -53,6 +60,93 @@ async def test_lines_that_the_engine_could_not_note_down_are_there(
     await docker.ended(key)
 
     assert raw(await docker.log(key)) == b"".join(b"line %d\n" % number for number in range(1, 3001))
+
+
+async def test_an_end_that_the_engine_told_and_did_not_note_down_is_known(
+    docker: Lab, engine: Dockerd, tmp_path: Path
+) -> None:
+    """Its event has come, and nobody has read it yet when the engine is killed."""
+    await hears(docker)
+    go = tmp_path / "go"
+    waits = script(f"until [ -e {go} ]; do sleep 0.02; done; exit 3")
+    key = await docker.start(waits, mounts=await docker.shared(tmp_path))
+    known = await runtime_of(docker)._known.find(key)
+    assert known
+    before = engine.config(known.id).read_bytes()
+    go.touch()
+    until_sent(engine, b'"Action":"die","Actor":{"ID":"' + known.id.encode())
+    engine.kill()
+    engine.config(known.id).write_bytes(before)
+    await back(docker, engine)
+    assert (await runtime_of(docker)._containers.ask(known.id))["State"]["ExitCode"] != 3
+
+    found = [await docker.ended(key)]
+    await docker.restart()
+    found.append(await docker.ended(key))
+    assert [(one.state, one.exit_code, one.reason, one.message) for one in found] == [("exited", 3, "Error", "")] * 2
+    assert found[0].finished_at == found[1].finished_at
+
+
+async def hears(lab: Lab) -> None:
+    """Until the agent is told of ends."""
+    async with asyncio.timeout(PATIENCE):
+        for number in itertools.count():
+            key = (await lab.run(exits(0), a_key(name=f"early-{number}"))).key
+            if runtime_of(lab)._files.exited_at(key):
+                return
+
+
+def until_sent(engine: Dockerd, text: bytes) -> None:
+    """By the engine to this process, which reads nothing and does nothing else meanwhile."""
+    until = time.monotonic() + PATIENCE
+    while not any(text in each for each in unread(engine)):
+        assert time.monotonic() < until
+        time.sleep(0.01)
+
+
+def unread(engine: Dockerd) -> Iterator[bytes]:
+    """What the engine has sent to this process, by connection."""
+    for number in map(int, os.listdir("/proc/self/fd")):
+        with suppress(OSError):
+            if stat.S_ISSOCK(os.fstat(number).st_mode):
+                with socket.socket(fileno=os.dup(number)) as each:
+                    if f"unix://{each.getpeername()}" == engine.endpoint:
+                        yield each.recv(65536, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+
+
+async def test_what_was_told_of_a_container_is_not_said_of_the_one_made_anew(docker: Lab) -> None:
+    spec = await made(docker, exits(3))
+    runtime = runtime_of(docker)
+    known = await runtime._known.find(spec.key)
+    assert known
+    runtime._containers._keep(die(known.id, 7))
+    assert runtime._files.exit_code(spec.key) == 7
+    with pytest.raises(ConnectionError, match="made anew"):
+        await runtime._make_anew(spec.key, known)
+    runtime._containers._keep(die(known.id, 8))
+    await docker.runtime.start_container(spec)
+    runtime._containers._keep(die(known.id, 9))
+
+    assert (await docker.ended(spec.key)).exit_code == 3
+
+
+async def test_what_a_returned_engine_tells_again_does_not_count(docker: Lab) -> None:
+    """Docker 20.10 tells 255 of what it does not find any more."""
+    await hears(docker)
+    runtime = runtime_of(docker)
+    key = (await docker.run(exits(3))).key
+    known = await runtime._known.find(key)
+    assert known
+    async with asyncio.timeout(PATIENCE):
+        while runtime._files.exit_code(key) is None:  # noqa: ASYNC110 - it may be seen before it is told
+            await asyncio.sleep(0.01)
+    runtime._containers._keep(die(known.id, 255))
+
+    assert runtime._files.exit_code(key) == 3
+
+
+def die(id_: str, code: int) -> dict[str, Any]:
+    return {"Action": "die", "Actor": {"ID": id_, "Attributes": {"exitCode": str(code)}}, "timeNano": time.time_ns()}
 
 
 async def test_what_the_engine_cannot_have_begun_is_made_anew(docker: Lab, engine: Dockerd) -> None:

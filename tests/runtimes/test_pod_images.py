@@ -17,7 +17,7 @@ from app.kinds.container import Container, ContainerStatus
 from app.runtimes.base import Login
 from tests.agent.fake_api import FakeApi
 from tests.agent.fake_clock import FakeClock
-from tests.runtimes.conftest import PATIENCE, Made
+from tests.runtimes.conftest import PATIENCE, Made, removed
 from tests.runtimes.images import Built, built
 from tests.runtimes.registry import Registry, registry
 
@@ -81,7 +81,7 @@ async def node(made: Made, tmp_path: Path) -> AsyncIterator[Node]:
     with suppress(asyncio.CancelledError):
         await agent
     for sandbox in await runtime.sandboxes():
-        await runtime.remove_sandbox(sandbox.pod_uid)
+        await removed(runtime, sandbox.pod_uid)
     for each in await runtime.images():
         if each.id not in before:
             await runtime.remove_image(each.id)

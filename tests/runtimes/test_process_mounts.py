@@ -6,6 +6,7 @@ import pytest
 
 from app.runtimes.base import Mount, RuntimeInfo, StartError
 from app.runtimes.process import ProcessRuntime
+from tests.needs import lacking
 from tests.runtimes.conftest import Behaviour, Lab, exits, raw, script
 
 
@@ -16,7 +17,7 @@ def exists(path: str) -> bool:
 async def with_mounts(lab: Lab) -> RuntimeInfo:
     info = await lab.runtime.info()
     if not info.mounts:
-        pytest.skip("bubblewrap is not usable here")
+        lacking("bubblewrap is not usable here")
     return info
 
 

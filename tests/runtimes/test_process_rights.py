@@ -9,6 +9,7 @@ import pytest
 from app.runtimes.base import Mount, Security, StartError
 from app.runtimes.process import ProcessRuntime
 from app.runtimes.process_rights import CAPABILITIES, Agent, resolve
+from tests.needs import lacking
 from tests.runtimes.conftest import Lab, output_of, raw, script
 
 ROOT = Agent(user=0, group=0, capabilities=frozenset(CAPABILITIES), setpriv="setpriv")
@@ -100,7 +101,7 @@ def test_whoever_is_not_root_takes_away_what_it_can() -> None:
 @pytest.fixture
 async def rooted(process: Lab) -> Lab:
     if not (await process.runtime.info()).security:
-        pytest.skip("this needs root, setpriv and bubblewrap")
+        lacking("this needs root, setpriv and bubblewrap")
     return process
 
 

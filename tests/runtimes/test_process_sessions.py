@@ -10,6 +10,7 @@ import pytest
 from app.runtimes.base import Mount, Session, StartError
 from app.runtimes.process import ProcessRuntime
 from app.runtimes.process_table import look
+from tests.needs import lacking
 from tests.runtimes.conftest import FOREVER, PATIENCE, Lab, a_key, raw, script
 
 
@@ -56,7 +57,7 @@ async def test_a_command_has_what_its_container_has(process: Lab, tmp_path: Path
 async def test_a_command_sees_the_mounts_of_its_container(process: Lab, tmp_path: Path) -> None:
     info = await process.runtime.info()
     if not info.mounts:
-        pytest.skip("no bubblewrap")
+        lacking("no bubblewrap")
     source = tmp_path / "source"
     source.mkdir()
     (source / "file").write_text("inside\n")
