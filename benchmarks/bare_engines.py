@@ -11,9 +11,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from cri_api.v1 import api_pb2 as pb
-
 from app.runtimes.cri_engine import Engine
+from app.runtimes.cri_messages import pb
 from app.runtimes.docker_config import PAUSE
 from tests.runtimes.images import IMAGE
 
