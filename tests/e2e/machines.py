@@ -15,16 +15,13 @@ import pytest
 
 from tests.e2e import processes
 from tests.e2e.cluster import Cluster, environment, until
+from tests.needs import lacking
 
 INBOUND = (  # nobody gets in but with the answers to what was asked from inside
     "-P INPUT DROP",
     "-A INPUT -i lo -j ACCEPT",
     "-A INPUT -m conntrack --ctstate ESTABLISHED,RELATED -j ACCEPT",
 )
-
-
-def missing(why: str) -> None:
-    (pytest.fail if os.environ.get("JOBPLANE_CI") else pytest.skip)(why)
 
 
 def ip(*arguments: str) -> None:
@@ -88,7 +85,7 @@ def laid(network: Network, *, closed: bool = False) -> Iterator[Network]:
         pytest.skip("network namespaces need root")
     for program in ("ip", *(["iptables"] if closed else [])):
         if shutil.which(program) is None:
-            missing(f"the program {program} is not there")
+            lacking(f"the program {program} is not there")
     network.remove()
     try:
         network.lay()
@@ -96,7 +93,7 @@ def laid(network: Network, *, closed: bool = False) -> Iterator[Network]:
             network.close_inbound()
         yield network
     except subprocess.CalledProcessError as error:
-        missing(f"this kernel lays no such network: {error.cmd}: {error.stderr.decode()}")
+        lacking(f"this kernel lays no such network: {error.cmd}: {error.stderr.decode()}")
     finally:
         network.remove()
 
