@@ -10,6 +10,7 @@ from typing import NamedTuple
 from app.runtimes import process_table
 
 _NAME = "containerd-shim"
+_TICK = 1 / os.sysconf("SC_CLK_TCK")  # seconds
 
 
 class Shim(NamedTuple):
@@ -33,14 +34,23 @@ def shims() -> Iterator[Shim]:
 
 
 def started_at(pid: int) -> float | None:
-    """As a file's time; None if it does not live."""
-    process = process_table.look(pid)
-    if process is None:
-        return None
-    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + process.start / os.sysconf("SC_CLK_TCK")
+    """As a file's time, but not before what was there already; None if it does not live.
+
+    The kernel tells whole clock ticks (proc_pid_stat(5)), and this is the end of one. No engine makes anything in its first.
+    """
+    began = _tick_of(pid)
+    return None if began is None else began + _TICK
 
 
 def is_older(pid: int, moment: float) -> bool:
-    """False of one that does not live."""
-    started = started_at(pid)
-    return started is not None and started < moment
+    """Whether it may be. False of one that does not live."""
+    began = _tick_of(pid)
+    return began is not None and began < moment
+
+
+def _tick_of(pid: int) -> float | None:
+    """When the clock tick began in which it started."""
+    process = process_table.look(pid)
+    if process is None:
+        return None
+    return time.time() - time.clock_gettime(time.CLOCK_BOOTTIME) + process.start * _TICK
