@@ -42,15 +42,18 @@ class Leftovers:
         if not process:
             return
         known = await self._sandboxes.ids() | await self._containers.ids()
-        if lost := await asyncio.to_thread(cri_shims.end_lost, process, path, known):
+        started = started_at(process)
+        if started is None:  # what is known is another's answer
+            return
+        if lost := await asyncio.to_thread(cri_shims.end_lost, started, path, known):
             logger.warning("ended %d shims that the container engine had lost track of when it was killed", lost)
         if self._config is None:
             self._config = await self._engine.config()
-        await self._remove_networks(process, cri_networks.folder(self._config))
-        await self._remove_rubbish(process, known, self._config)
+        await self._remove_networks(started, cri_networks.folder(self._config))
+        await self._remove_rubbish(process, started, known, self._config)
 
-    async def _remove_networks(self, process: int, folder: Path) -> None:
-        older = await asyncio.to_thread(cri_networks.older, folder, process)
+    async def _remove_networks(self, started: float, folder: Path) -> None:
+        older = await asyncio.to_thread(cri_networks.older, folder, started)
         unclear = older - self._known_networks
         if not unclear:
             return
@@ -60,10 +63,11 @@ class Leftovers:
                     logger.warning("removed %s, which the container engine had lost track of when it was killed", path)
             self._known_networks = older
 
-    async def _remove_rubbish(self, process: int, known: Collection[str], config: Mapping[str, Any]) -> None:
-        started = started_at(process)
+    async def _remove_rubbish(
+        self, process: int, started: float, known: Collection[str], config: Mapping[str, Any]
+    ) -> None:
         roots = {root for root in runc_roots(config) if is_seen_by(process, root)}
-        if started is None or not roots:
+        if not roots:
             return
         bundles = Path(config["stateDir"]).parent / _BUNDLES / cri_shims.NAMESPACE
         if lost := await asyncio.to_thread(self._rubbish.remove, roots, known, started, bundles):

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from app.runtimes import netns
-from app.runtimes.engine_shims import started_at
 
 NAMES = "cni-*"  # as containerd calls them
 _USUAL = Path("/run/netns")
@@ -26,15 +25,14 @@ def folder(config: Mapping[str, Any]) -> Path:
     return _USUAL if "stateDir" in config else Path()
 
 
-def older(folder: Path, engine: int) -> set[Path]:
-    """Those that were there before the engine's process."""
-    started = started_at(engine)
-    if started is None or not folder.is_absolute():
+def older(folder: Path, moment: float) -> set[Path]:
+    """Those that were there before that, as a file's time."""
+    if not folder.is_absolute():
         return set()
     found = set()
     for path in folder.glob(NAMES):
         with suppress(OSError):
-            found |= {path} if path.stat().st_ctime < started else set()
+            found |= {path} if path.stat().st_ctime < moment else set()
     return found
 
 

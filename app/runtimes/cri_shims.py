@@ -10,16 +10,14 @@ import signal
 from collections.abc import Collection
 
 from app.runtimes import process_table
-from app.runtimes.engine_shims import is_older, shims, started_at
+from app.runtimes.engine_shims import is_older, shims
 
 NAMESPACE = "k8s.io"
 
 
-def end_lost(engine: int, address: str, known: Collection[str]) -> int:
-    """How many there were. `engine`: containerd's process; `known`: ids of all its sandboxes and containers."""
-    started, place = started_at(engine), (os.path.realpath(address), NAMESPACE)
-    if started is None:
-        return 0
+def end_lost(started: float, address: str, known: Collection[str]) -> int:
+    """How many there were. `started`: when containerd was; `known`: ids of all its sandboxes and containers."""
+    place = (os.path.realpath(address), NAMESPACE)
     ours = [each for each in shims() if (each.address, each.namespace) == place]
     lost = [each.pid for each in ours if each.id not in known and is_older(each.pid, started)]
     for pid in lost:

@@ -358,14 +358,20 @@ async def test_what_an_agent_refuses_is_told_as_a_kubelet_would(
         assert message.endswith("unable to upgrade connection: container main not found in pod p_default")
 
 
-async def test_what_a_runtime_cannot_is_said(registry: Registry, one: Replica, token: str, clock: Clock) -> None:
-    runtime = SimulatedRuntime(clock)
-    await run(runtime, await bind(registry), "", annotations={"jobplane.dev/simulate": '{"seconds": 1000}'})
+async def trouble(registry: Registry, one: Replica, token: str, runtime: SimulatedRuntime) -> str:
+    """What a client is told that wants to run a command."""
     async with balanced(one) as balancer, agent(registry, f"http://127.0.0.1:{balancer.port}", runtime):
         await listens(one)
         async with opened(one, execute("ls"), token) as websocket:
             message = json.loads((await said(websocket))[3])["message"]
     await runtime.close()
+    return str(message)
+
+
+async def test_what_a_runtime_cannot_is_said(registry: Registry, one: Replica, token: str, clock: Clock) -> None:
+    runtime = SimulatedRuntime(clock)
+    await run(runtime, await bind(registry), "", annotations={"jobplane.dev/simulate": '{"seconds": 1000}'})
+    message = await trouble(registry, one, token, runtime)
     assert message.endswith("error executing command in container: containers of this runtime run no commands")
 
 
@@ -378,11 +384,7 @@ async def test_a_runtime_that_is_away_is_said_to_be_and_no_fault_of_ours(
 
     await bind(registry)
     runtime = Away(clock)
-    async with balanced(one) as balancer, agent(registry, f"http://127.0.0.1:{balancer.port}", runtime):
-        await listens(one)
-        async with opened(one, execute("ls"), token) as websocket:
-            message = json.loads((await said(websocket))[3])["message"]
-    await runtime.close()
+    message = await trouble(registry, one, token, runtime)
 
     assert message.endswith("the node's runtime cannot be asked: the container engine does not answer")
     assert [each.getMessage() for each in caplog.records if each.levelname == "ERROR"] == []
