@@ -1,5 +1,5 @@
-# `make demo` and `make test` do all that they need on a machine with nothing but Python >= 3.11.
-# Nothing here uses the network once `make setup` has run.
+# `make demo` and `make test` need a Linux machine with Python >= 3.11 and its venv, as any user: tests that want more skip.
+# Nothing here uses the network once `make setup` has run, but for tests of client libraries, which fetch these once.
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -14,7 +14,7 @@ WEEK_AGO = $(shell $(BIN)/python -c 'from datetime import *; print((datetime.now
 # The modules of the tests are compiled once, and not by each process that runs some of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo check test test-long bench up lock clean
+.PHONY: setup demo check test test-long bench up settings lock clean
 
 setup: $(READY)
 
@@ -23,7 +23,6 @@ $(READY): requirements-dev.lock pyproject.toml scripts/setup.sh
 	@touch $@
 
 demo: setup
-	@scripts/perl.sh
 	@$(BIN)/jobplane demo
 
 up: setup
@@ -36,27 +35,36 @@ check: setup
 	$(BIN)/lint-imports
 
 # What starts whole Jobplanes runs last: a file's tests share one. They mostly wait: hence more of them than two cores.
+# It runs also when a test before it has failed.
 test: check
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/e2e --ignore tests/conformance
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS))
+	failed=0; \
+	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/e2e --ignore tests/conformance || failed=1; \
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS)) \
+		|| failed=1; \
+	exit $$failed
 endif
 
 # What takes half an hour and more: a thousand examples of every property, every kubectl that is found, fifty kills of
 # agents and engines and a hundred of schedulers, 20,000 requests of the fuzzers, the manifests of Kubernetes' manual,
-# and Podman, if there is one.
+# 20,000 pods on 1,000 simulated nodes, and Podman, if there is one.
 test-long: check
 	JOBPLANE_PROPERTIES=thorough $(BIN)/python -m pytest -n 2 --dist worksteal tests/kinds tests/plans tests/api
 	JOBPLANE_FUZZ_REQUESTS=20000 $(BIN)/python -m pytest -n 2 tests/fuzz
 	JOBPLANE_KUBECTLS=all JOBPLANE_NODE_KILLS=1 JOBPLANE_TEST_SCHEDULER_KILLS=100 \
 		$(BIN)/python -m pytest -n 2 --dist loadfile -m e2e tests/e2e
 	$(BIN)/python -m pytest -m e2e $(DOCUMENTS)
+	JOBPLANE_FLEET_NODES=1000 $(BIN)/python -m pytest tests/e2e/test_fleet.py
 	if command -v podman >/dev/null; then JOBPLANE_PODMAN=1 $(BIN)/python -m pytest tests/runtimes/test_podman.py; fi
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+# What settings there are, from app/settings.py.
+settings: setup
+	$(BIN)/python scripts/settings_page.py > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
 
 # Pins stay as they are unless `make lock ARGS=--upgrade`. Releases younger than a week are left for others to try.
 lock: setup

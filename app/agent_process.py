@@ -5,16 +5,20 @@ What reading them takes (pydantic, typer, rich) would cost a node 12 MiB for as 
 
 import asyncio
 import ctypes
+import logging
 import os
 import sys
 from contextlib import suppress
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
+from urllib.parse import urlsplit
 
 import msgspec
 
+from app.cli_errors import CommandError, ConfigError, ended, keep_last_words, keep_tracebacks_in, text_of
 from app.cli_process import (
     appears,
     follow_parent,
@@ -25,6 +29,7 @@ from app.cli_process import (
     run_fast,
     until_told,
 )
+from app.open_files import raise_limit
 from app.runtimes import RuntimeName, make_runtime
 from app.runtimes.engine_errors import EndpointError
 
@@ -37,7 +42,14 @@ if TYPE_CHECKING:
 _M_ARENA_MAX = -8  # of mallopt: how many heaps there may be, else one for every thread that comes by
 
 
+NOT_JOINED = (
+    "this machine has not joined: run `jobplane token create` on the machine with the API, and here the command that it "
+    "prints (or pass the --data-dir with which this one joined, or a --token-file)"
+)
 TRIMMED_EVERY = 10.0  # seconds
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
+
+log = logging.getLogger("app.agent_process")  # as a program its name is __main__
 
 
 class Orders(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,10 +82,14 @@ class Orders(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The node's, or those of a pretended fleet."""
-        if self.simulated:
-            return tuple(f"simulated-{number}" for number in range(self.nodes))
-        return (self.node_name or os.uname().nodename.lower(),)
+        return node_names(self.runtime, self.node_name, self.nodes)
+
+
+def node_names(runtime: RuntimeName, name: str, count: int) -> tuple[str, ...]:
+    """The node's name; of a simulated fleet, `name` with a number behind it for each of `count` nodes."""
+    if runtime == "simulated":
+        return tuple(f"{name or 'simulated'}-{number}" for number in range(count))
+    return (name or os.uname().nodename.lower(),)
 
 
 def become(orders: Orders) -> NoReturn:
@@ -91,11 +107,18 @@ def main() -> None:
     with open(int(sys.argv[1]), "rb") as pipe:
         orders = msgspec.json.decode(pipe.read(), type=Orders)
     log_from(orders.log_level)
+    keep_last_words()
+    keep_tracebacks_in(Path(orders.data_dir))
+    sys.exit(ended(partial(_work, orders)))
+
+
+def _work(orders: Orders) -> None:
     follow_parent()
     if sys.platform == "linux":
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     _spare_modules(orders.runtime)
     if not orders.simulated:  # uvloop starts processes three times slower, and needs 4 MiB
+        raise_limit()
         look_for_cycles_seldom()
         asyncio.run(_run(orders))
     else:
@@ -150,13 +173,27 @@ def _runtime(orders: Orders, state: Path) -> "Runtime":
             pids=orders.pids_limit,
         )
     except ModuleNotFoundError as error:
-        sys.exit(f"--runtime {orders.runtime} needs more: pip install 'jobplane[{orders.runtime}]' ({error})")
+        raise ConfigError(
+            f"--runtime {orders.runtime} needs more: pip install 'jobplane[{orders.runtime}]' ({error})"
+        ) from error
     except EndpointError as error:
-        sys.exit(f"--runtime-endpoint: {error}")
+        raise ConfigError(f"--runtime-endpoint: {error}") from error
+
+
+def _warn_without_tls(server: str) -> None:
+    """Warn of plain HTTP, but not to a loopback address: no other machine can read that."""
+    url = urlsplit(server)
+    if url.scheme == "http" and url.hostname not in LOOPBACK:
+        log.warning(
+            "--server %s is without TLS: anyone between this agent and the API can read its token and its pods' Secrets, "
+            "and tell it what to run. Use https://",
+            server,
+        )
 
 
 async def _agent(orders: Orders, running: "list[Agent]") -> None:
     """Puts the agent into `running` once it is."""
+    _warn_without_tls(orders.server)
     from app.agent.agent import Agent, AgentSettings, RevokedError
     from app.agent.shutdown import Graces
 
@@ -165,11 +202,12 @@ async def _agent(orders: Orders, running: "list[Agent]") -> None:
     await _claimed(state)
     for needed in (orders.token_file, orders.ca_file):
         await appears(_path(needed))
+    fresh = {each.name for each in state.iterdir()} <= {"agent.lock"}
     inventory, thresholds = _inventory(orders), _thresholds(orders)
     runtime = _runtime(orders, state)
     # As a part of `up`, which ends the API at the same time, there is nobody to tell of a shutdown.
     graces = Graces() if has_parent() else Graces(orders.shutdown, orders.shutdown_critical)
-    token, ca_file = await _credential(orders, state)
+    token, ca_file = await _credential(orders, state, fresh=fresh)
     told = AgentSettings(
         server=orders.server,
         token=token,
@@ -187,7 +225,7 @@ async def _agent(orders: Orders, running: "list[Agent]") -> None:
     try:
         await running[0].run()
     except RevokedError as error:
-        sys.exit(str(error))
+        raise CommandError(str(error)) from error
     finally:
         await runtime.close()
 
@@ -197,8 +235,8 @@ async def _claimed(state: Path) -> None:
 
     try:
         await claim(state)
-    except ClaimedError as error:
-        sys.exit(str(error))
+    except ClaimedError as error:  # that one may be about to end
+        raise CommandError(str(error)) from error
 
 
 def _thresholds(orders: Orders) -> "Thresholds":
@@ -207,7 +245,7 @@ def _thresholds(orders: Orders) -> "Thresholds":
     try:
         return thresholds(orders.eviction_hard) if orders.eviction_hard else THRESHOLDS
     except ThresholdsError as error:
-        sys.exit(f"--eviction-hard: {error}")
+        raise ConfigError(f"--eviction-hard: {error}") from error
 
 
 def _inventory(orders: Orders) -> "Inventory":
@@ -216,20 +254,25 @@ def _inventory(orders: Orders) -> "Inventory":
     try:
         return inventory(NONE if orders.simulated and orders.devices == AUTO else orders.devices)
     except DevicesError as error:
-        sys.exit(f"--devices: {error}")
+        raise ConfigError(f"--devices: {error}") from error
 
 
-async def _credential(orders: Orders, state: Path) -> tuple[str, Path | None]:
-    """The agent's token, and the authority to trust: given, or got by joining."""
-    from app.agent.join import JoinError, Terms, has_joined, join
+async def _credential(orders: Orders, state: Path, *, fresh: bool) -> tuple[str, Path | None]:
+    """The agent's token, and the authority to trust: given, or got by joining. `fresh`: no agent ran on the folder before."""
+    from app.agent.join import JoinError, Terms, has_joined, join, malformed
 
     join_token, ca_file = orders.join_token, _path(orders.ca_file)
     if orders.join_token_file:
-        join_token = Path(orders.join_token_file).read_text().strip()
-    if not join_token and (orders.token_file or not has_joined(state)):
-        return Path(orders.token_file).read_text().strip() if orders.token_file else "", ca_file
+        join_token = text_of(Path(orders.join_token_file))
+    if not join_token and orders.token_file:
+        token = text_of(Path(orders.token_file))
+        if fresh:
+            await _contacted(orders.server, token, ca_file, orders.tls_name)
+        return token, ca_file
+    if not join_token and not has_joined(state):
+        raise ConfigError(NOT_JOINED)
     if len(orders.names) > 1:
-        sys.exit("a join token is good for one node, not for a fleet")
+        raise ConfigError("a join token is good for one node, not for a fleet")
     terms = Terms(
         server=orders.server,
         node=orders.names[0],
@@ -239,11 +282,31 @@ async def _credential(orders: Orders, state: Path) -> tuple[str, Path | None]:
         ca_hash=orders.ca_hash,
         tls_name=orders.tls_name,
     )
+    if fault := malformed(terms):
+        raise ConfigError(fault)
     try:
         joined = await join(terms)
     except JoinError as error:
-        sys.exit(str(error))
+        raise ConfigError(str(error)) from error
     return joined.token, joined.ca_file
+
+
+async def _contacted(server: str, token: str, ca_file: Path | None, tls_name: str) -> None:
+    """Ends an agent that can never be heard. One that has run before goes on trying: its pods are fenced by it."""
+    from app.client.api import Api
+    from app.client.trouble import remedy_now
+    from app.kinds.errors import ApiError
+
+    api = Api(server, token, ca_file, tls_name=tls_name)
+    try:
+        await api.request("GET", "/livez")
+    except ApiError:
+        pass
+    except OSError as error:
+        if advice := await remedy_now(server, error):
+            raise ConfigError(advice) from error
+    finally:
+        await api.close()
 
 
 def _path(text: str | None) -> Path | None:

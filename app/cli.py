@@ -1,52 +1,81 @@
-"""The command line: the only place that reads settings and wires the parts together. `jobplane --help` is its manual."""
+"""The command line: the only place that reads settings and wires the parts together."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import sys
+import time
+from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from app.cli_agent import agent
+from app.cli_certificates import certificates
+from app.cli_database import dsn_of, opened
+from app.cli_errors import CommandError, ConfigError, ended, text_of
+from app.cli_kubeconfig import kubeconfig
 from app.cli_logs import logs
-from app.cli_nodes import create, listed, nodes, revoke, span
-from app.cli_options import CaFile, DataDir, Devices, NodeName, Nodes, Runtime, RuntimeEndpoint, Scoring, settings
+from app.cli_nodes import nodes, span
+from app.cli_options import (
+    CaFile,
+    DatabaseUrl,
+    DataDir,
+    Devices,
+    FeatureGates,
+    Host,
+    NodeName,
+    Nodes,
+    Port,
+    Runtime,
+    RuntimeEndpoint,
+    Scoring,
+    Tls,
+    TlsSan,
+    more_settings,
+    option,
+    settings,
+)
 from app.cli_process import appears, follow_parent, now, run_fast, until_told
+from app.cli_tokens import create, listed, revoke, rotate
 from app.settings import Settings
 
-if TYPE_CHECKING:
-    from app.store import Store
-
-app = typer.Typer(no_args_is_help=True, add_completion=False, help=__doc__, pretty_exceptions_enable=False)
-app.command()(agent)
+HELP = "Kubernetes Jobs without running Kubernetes: serve the API, run Jobs on your machines. Begin with `jobplane up`."
+# Without rich, which takes what stands in brackets for markup: defaults.
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help=HELP, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+app.command(epilog=more_settings("agent"))(agent)
 app.command()(logs)
+app.command()(kubeconfig)
 app.add_typer(nodes, name="node")
+app.add_typer(certificates, name="certificates")
 tokens = typer.Typer(invoke_without_command=True)
 app.add_typer(tokens, name="token")
 tokens.command("create")(create)
 tokens.command("list")(listed)
 tokens.command("revoke")(revoke)
-
-DatabaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        help="A Postgres >= 14: postgresql://user:password@host/database. `up` starts its own if none is given."
-    ),
-]
-Host = Annotated[str | None, typer.Option(help="Address to listen on. [default: 127.0.0.1]")]
-Port = Annotated[int | None, typer.Option(help="Port to listen on. [default: 6443]")]
-Tls = Annotated[
-    bool | None,
-    typer.Option("--tls/--no-tls", help="Without TLS only a proxy on this machine should be let in. [default: tls]"),
-]
-FeatureGates = Annotated[
-    str | None, typer.Option(help="What is off in Kubernetes by default, such as WorkloadWithJob=true. [default: none]")
-]
+tokens.command("rotate")(rotate)
 
 
-@app.command()
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from app.api.version import MAJOR, MINOR, jobplane
+
+        typer.echo(f"jobplane {jobplane()} (Kubernetes API v{MAJOR}.{MINOR})")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=more_settings("api", "controllers", "agent"))
 def up(
     data_dir: DataDir = None,
     host: Host = None,
@@ -60,8 +89,9 @@ def up(
     devices: Devices = None,
     scoring_strategy: Scoring = None,
     feature_gates: FeatureGates = None,
+    tls_san: TlsSan = None,
 ) -> None:
-    """Everything on one machine: Postgres, API, controllers and one agent. Ctrl-C ends it; running it again goes on.
+    """Run everything on this machine: Postgres, API, controllers and one agent. Ctrl-C stops it; run it again to go on.
 
     Writes DATA_DIR/kubeconfig: `kubectl --kubeconfig DATA_DIR/kubeconfig get nodes`.
     """
@@ -69,7 +99,7 @@ def up(
     from app.supervisor import Supervisor
 
     made = settings(
-        data_dir=data_dir and data_dir.expanduser().absolute(),
+        data_dir=data_dir,
         host=host,
         port=port,
         tls=tls,
@@ -81,15 +111,15 @@ def up(
         devices=devices,
         scoring_strategy=scoring_strategy,
         feature_gates=feature_gates,
+        tls_san=tls_san,
     )
     try:
-        _exit(asyncio.run(Supervisor(made).run()))
+        asyncio.run(Supervisor(made).run())
     except SetupError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+        raise CommandError(str(error)) from error
 
 
-@app.command()
+@app.command(epilog=more_settings("api"))
 def api(
     data_dir: DataDir = None,
     host: Host = None,
@@ -97,12 +127,11 @@ def api(
     tls: Tls = None,
     database_url: DatabaseUrl = None,
     feature_gates: FeatureGates = None,
-    advertise_url: Annotated[
-        str | None, typer.Option(help="Where other replicas reach this very one. [default: by its own address]")
-    ] = None,
+    tls_san: TlsSan = None,
+    advertise_url: Annotated[str | None, option("advertise_url")] = None,
     migrate: Annotated[bool, typer.Option(help="Bring the database up to date first.")] = False,
 ) -> None:
-    """One replica of the API. Any number may run on one database."""
+    """Run one replica of the API. Any number may share a database."""
     made = settings(
         data_dir=data_dir,
         host=host,
@@ -110,6 +139,7 @@ def api(
         tls=tls,
         database_url=database_url,
         feature_gates=feature_gates,
+        tls_san=tls_san,
         advertise_url=advertise_url,
     )
     follow_parent()
@@ -117,21 +147,26 @@ def api(
 
 
 async def _api(made: Settings, migrate: bool) -> None:
+    from app.api.listening import ListenError, bound
     from app.api.serve import serve
     from app.registry.objects import Registry
-    from app.store import despite_outages, open_store
+    from app.store import open_store
 
     async def work() -> None:
         async with open_store(dsn, log_cap=made.log_cap) as store:
-            await serve(Registry(store, now, made.features), made)
+            await serve(Registry(store, now, made.features), made, sockets)
 
-    dsn = _dsn(made)
+    dsn = dsn_of(made)
+    try:
+        sockets = await bound(made.host, made.port)
+    except ListenError as error:
+        raise ConfigError(str(error)) from error
     if migrate:
         await _migrate(dsn)
-    await despite_outages(dsn, work)
+    await _despite_outages(dsn, work)
 
 
-@app.command()
+@app.command(epilog=more_settings("controllers"))
 def controllers(
     database_url: DatabaseUrl = None,
     data_dir: DataDir = None,
@@ -139,7 +174,7 @@ def controllers(
     scoring_strategy: Scoring = None,
     feature_gates: FeatureGates = None,
 ) -> None:
-    """The controllers and the scheduler. Several may run: one acts, the others stand by.
+    """Run the controllers and the scheduler. Several may run: one acts, the others stand by.
 
     With --ca-file, every namespace gets that certificate in a ConfigMap, kube-root-ca.crt.
     """
@@ -158,40 +193,49 @@ async def _controllers(made: Settings) -> None:
     from app.controllers.main import Keeping, run
     from app.plans.scheduling import Settings as Scheduling
     from app.registry.objects import Registry
-    from app.store import despite_outages, open_store
+    from app.store import open_store
 
     async def work() -> None:
         async with open_store(dsn, ring_bytes=0, pool_size=2) as store:
             await run(
-                Registry(store, now, made.features),
+                Registry(store, now, made.features, time.monotonic),
                 node_grace=timedelta(seconds=made.node_grace_seconds),
                 keep_history=timedelta(hours=made.history_hours),
                 keeping=Keeping(
                     events=timedelta(seconds=made.event_ttl_seconds),
+                    secrets=timedelta(minutes=made.secret_history_minutes),
                     logs=timedelta(hours=made.log_ttl_hours),
                     log_cap=made.log_cap,
                 ),
-                certificate=made.ca_file.read_text() if made.ca_file else "",
+                certificate=f"{text_of(made.ca_file)}\n" if made.ca_file else "",
                 scheduling=Scheduling(strategy=made.scoring_strategy),
             )
 
-    dsn = _dsn(made)
+    dsn = dsn_of(made)
     await appears(made.ca_file)
-    await despite_outages(dsn, work)
+    await _despite_outages(dsn, work)
 
 
 @app.command()
 def migrate(database_url: DatabaseUrl = None) -> None:
-    """Bring the database's schema to this version."""
+    """Bring the schema of the database to this version."""
     made = settings(database_url=database_url)
-    asyncio.run(_migrate(_dsn(made)))
+    asyncio.run(_migrate(dsn_of(made)))
 
 
 async def _migrate(dsn: str) -> None:
-    from app.store import despite_outages
     from app.store.migrate import migrate as upgrade
 
-    await despite_outages(dsn, lambda: upgrade(dsn), migrated=False)
+    await _despite_outages(dsn, lambda: upgrade(dsn), migrated=False)
+
+
+async def _despite_outages(dsn: str, work: Callable[[], Awaitable[None]], *, migrated: bool = True) -> None:
+    from app.store import UrlError, despite_outages
+
+    try:
+        await despite_outages(dsn, work, migrated=migrated)
+    except UrlError as error:
+        raise ConfigError(f"--database-url or JOBPLANE_DATABASE_URL: {error}") from error
 
 
 @tokens.callback()
@@ -210,7 +254,7 @@ def token(
     ] = None,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Make a token and print it, once: only its digest is kept. With a command: of tokens by which machines join.
+    """Make a token and print it, once: only its digest is kept. With a command: list, revoke and rotate tokens.
 
     For a person: jobplane token --user alice --group physicists (and bind a role to either)
     For an agent: jobplane token create; or, with a --database-url, jobplane token --node worker-1
@@ -238,7 +282,7 @@ async def _token(
     from app.api.tokens import issue
     from app.registry.objects import Registry
 
-    async with _store(made) as store:
+    async with opened(made) as store:
         return await issue(Registry(store, now), User(name=user, groups=groups, nodes=nodes), expires_at)
 
 
@@ -248,7 +292,7 @@ async def _account_token(made: Settings, account: str, expires_at: datetime | No
     from app.registry.objects import Registry
 
     namespace, _, name = account.rpartition("/")
-    async with _store(made) as store:
+    async with opened(made) as store:
         try:
             return await issue_for_account(Registry(store, now), namespace or "default", name, expires_at)
         except ApiError as error:
@@ -257,45 +301,18 @@ async def _account_token(made: Settings, account: str, expires_at: datetime | No
 
 
 @app.command()
-def kubeconfig(data_dir: DataDir = None) -> None:
-    """Print the kubeconfig that `up` wrote."""
-    path = settings(data_dir=data_dir).data_dir / "kubeconfig"
-    if not path.exists():
-        typer.echo(f"{path} is not there: start `jobplane up` first, or name its --data-dir", err=True)
-        raise typer.Exit(1)
-    typer.echo(path.read_text(), nl=False)
-
-
-@app.command()
 def demo(
-    manifest: Annotated[Path, typer.Argument(help="The Job to run.")] = Path("examples/pi.yaml"),
-    data_dir: DataDir = None,
+    manifest: Annotated[
+        Path | None,
+        typer.Argument(help="File of the Job to run.", show_default="a Job that computes pi"),
+    ] = None,
+    data_dir: Annotated[Path | None, option("data_dir", default="build/demo")] = None,
 ) -> None:
     """Start everything, run a Job, print its log, stop. Needs nothing but this program."""
-    from app.demo import run
+    from app.demo import PI, run
 
-    made = settings(data_dir=data_dir or Path("build/demo").absolute(), log_level="warning")
-    _exit(asyncio.run(run(manifest, made.data_dir)))
-
-
-@asynccontextmanager
-async def _store(made: Settings) -> AsyncIterator["Store"]:
-    """For a command that is soon done: it fails where others wait for the database."""
-    from app.store import open_store, problem_of
-
-    if problem := await problem_of(_dsn(made)):
-        typer.echo(f"the database cannot be used: {problem}", err=True)
-        raise typer.Exit(1)
-    async with open_store(_dsn(made), ring_bytes=0, pool_size=1) as store:
-        yield store
-
-
-def _dsn(made: Settings) -> str:
-    given = made.database_url.get_secret_value()
-    if not given:
-        typer.echo("no database: give --database-url or JOBPLANE_DATABASE_URL (`jobplane up` starts its own)", err=True)
-        raise typer.Exit(2)
-    return given
+    made = settings(data_dir=data_dir or Path("build/demo"), log_level="warning")
+    _exit(asyncio.run(run(manifest or PI, made.data_dir)))
 
 
 def _exit(code: int) -> None:
@@ -305,7 +322,7 @@ def _exit(code: int) -> None:
 
 def main() -> None:
     """The entry point of the `jobplane` script."""
-    app()
+    sys.exit(ended(app))
 
 
 if __name__ == "__main__":

@@ -4,52 +4,44 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from app.agent_process import Orders, become
 from app.cli_nodes import span
-from app.cli_options import CaFile, DataDir, Devices, NodeName, Nodes, Runtime, RuntimeEndpoint, settings
+from app.cli_options import (
+    CaFile,
+    DataDir,
+    Devices,
+    NodeName,
+    Nodes,
+    Runtime,
+    RuntimeEndpoint,
+    Server,
+    TokenFile,
+    option,
+    settings,
+)
 
 
 def agent(
-    server: Annotated[str | None, typer.Option(help="Where the API is: https://host:6443.")] = None,
-    token_file: Annotated[Path | None, typer.Option(help="File with this agent's token.")] = None,
-    join_token: Annotated[
-        str | None,
-        typer.Option(help="From `jobplane token create`; needed once. Others on this machine may see it here."),
-    ] = None,
-    join_token_file: Annotated[Path | None, typer.Option(help="File with the same.")] = None,
+    server: Server = None,
+    token_file: TokenFile = None,
+    join_token: Annotated[str | None, option("join_token")] = None,
+    join_token_file: Annotated[Path | None, option("join_token_file")] = None,
     ca_file: CaFile = None,
-    ca_hash: Annotated[
-        str | None,
-        typer.Option(help="sha256:… of the authority that signed the API's certificate, instead of its file."),
-    ] = None,
+    ca_hash: Annotated[str | None, option("ca_hash")] = None,
     data_dir: DataDir = None,
     runtime: Runtime = None,
     runtime_endpoint: RuntimeEndpoint = None,
     nodes: Nodes = None,
     node_name: NodeName = None,
     devices: Devices = None,
-    eviction_hard: Annotated[
-        str | None,
-        typer.Option(
-            help="What must stay free, or pods have to go: none, or like memory.available<100Mi. "
-            "[default: as a kubelet's]"
-        ),
-    ] = None,
-    shutdown_grace_period: Annotated[
-        str | None, typer.Option(help="On SIGTERM, end the pods within this time, such as 60s. [default: they go on]")
-    ] = None,
-    shutdown_grace_period_critical_pods: Annotated[
-        str | None, typer.Option(help="How much of that is for critical pods, which go last. [default: 0s]")
-    ] = None,
-    tls_name: Annotated[
-        str | None, typer.Option(help="Whom the API's certificate is for. [default: the host in --server]")
-    ] = None,
+    eviction_hard: Annotated[str | None, option("eviction_hard")] = None,
+    shutdown_grace_period: Annotated[str | None, option("shutdown_grace_period")] = None,
+    shutdown_grace_period_critical_pods: Annotated[str | None, option("shutdown_grace_period_critical_pods")] = None,
+    tls_name: Annotated[str | None, option("tls_name")] = None,
 ) -> None:
-    """Make this machine a node. It only dials out; ending the agent leaves its pods running.
+    """Make this machine a node. It only dials out; its pods go on when the agent ends.
 
-    The first time with a join token, for which it gets a credential of its own; it keeps that in DATA_DIR/agent.
+    The first time, pass a join token: the agent exchanges it for a credential of its own, which it keeps in DATA_DIR/agent.
     """
     made = settings(
         server=server,

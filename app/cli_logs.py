@@ -30,7 +30,7 @@ def logs(
     ] = None,
     timestamps: Annotated[bool, typer.Option(help="Each line with its time.")] = False,
 ) -> None:
-    """What containers wrote: for a week after they ended, whether their pods are still there or not.
+    """Print what containers wrote, for a week after they ended, whether their pods are still there or not.
 
     Of several pods of a name or a Job, without --all the last one that began.
     """

@@ -10,43 +10,47 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import typer
 from pydantic import ValidationError
 
+from app.cli_errors import CommandError, keep_tracebacks_in, text_of
 from app.cli_process import log_from
 from app.runtimes import RuntimeName
-from app.settings import ScoringStrategy, Settings
+from app.settings import Program, ScoringStrategy, Settings, read_by, shown_default, variable
 
 if TYPE_CHECKING:
     from app.client.api import Api
 
 T = TypeVar("T")
 
-DataDir = Annotated[Path | None, typer.Option(help="Where everything is kept. [default: ~/.jobplane]")]
-CaFile = Annotated[Path | None, typer.Option(help="The authority that signed the API's certificate.")]
-Server = Annotated[
-    str | None, typer.Option(help="Where the API is: https://host:6443. [default: as DATA_DIR/kubeconfig says]")
-]
-TokenFile = Annotated[Path | None, typer.Option(help="File with the token to call it with, if --server is given.")]
 
-Runtime = Annotated[RuntimeName | None, typer.Option(help="What runs the containers. [default: process]")]
-RuntimeEndpoint = Annotated[
-    str | None,
-    typer.Option(
-        help="The container engine's socket. [default for cri: unix:///run/containerd/containerd.sock; "
-        "for docker: DOCKER_HOST, else unix:///var/run/docker.sock]"
-    ),
-]
-Nodes = Annotated[int | None, typer.Option(help="How many nodes to pretend (simulated runtime). [default: 1]")]
-NodeName = Annotated[str | None, typer.Option(help="The node's name. [default: this host's name]")]
-Scoring = Annotated[
-    ScoringStrategy | None,
-    typer.Option(help="Which nodes get pods first: the emptiest, or the fullest. [default: LeastAllocated]"),
-]
-Devices = Annotated[
-    str | None,
-    typer.Option(
-        help="What the node has for containers that ask for it: a file, nvidia.com/gpu=/dev/nvidia0,…, or none. "
-        "[default: auto, NVIDIA's GPUs]"
-    ),
-]
+def option(name: str, *flags: str, default: str = "") -> Any:
+    """The flag of a setting: its help, default and variable are the setting's own. `default`: of a command that has another."""
+    text = Settings.model_fields[name].description
+    shown = f"{default}" if default else f"{shown_default(name)}; {variable(name)}"
+    return typer.Option(*flags, help=f"{text} [default: {shown}]")
+
+
+def more_settings(*programs: Program) -> str:
+    """The end of a command's help: the settings that it reads and has no flag for."""
+    names = [name for name in Settings.model_fields if set(programs) & set(read_by(name))]
+    listed = ", ".join(f"{variable(name)} ({shown_default(name)})" for name in names)
+    return f"By variable only, with their defaults: {listed}. docs/settings.md describes them."
+
+
+DataDir = Annotated[Path | None, option("data_dir")]
+CaFile = Annotated[Path | None, option("ca_file")]
+Server = Annotated[str | None, option("server")]
+TokenFile = Annotated[Path | None, option("token_file")]
+Runtime = Annotated[RuntimeName | None, option("runtime")]
+RuntimeEndpoint = Annotated[str | None, option("runtime_endpoint")]
+Nodes = Annotated[int | None, option("nodes")]
+NodeName = Annotated[str | None, option("node_name")]
+Scoring = Annotated[ScoringStrategy | None, option("scoring_strategy")]
+Devices = Annotated[str | None, option("devices")]
+DatabaseUrl = Annotated[str | None, option("database_url")]
+Host = Annotated[str | None, option("host")]
+Port = Annotated[int | None, option("port")]
+Tls = Annotated[bool | None, option("tls", "--tls/--no-tls")]
+TlsSan = Annotated[str | None, option("tls_san")]
+FeatureGates = Annotated[str | None, option("feature_gates")]
 
 
 def settings(**given: Any) -> Settings:
@@ -56,10 +60,12 @@ def settings(**given: Any) -> Settings:
     except ValidationError as error:
         for each in error.errors():
             name = "_".join(map(str, each["loc"]))
-            where = f"--{name.replace('_', '-')} or JOBPLANE_{name.upper()}: " if name else ""
+            flag = "" if name and read_by(name) else f"--{name.replace('_', '-')} or "
+            where = f"{flag}{variable(name)}: " if name else ""
             typer.echo(where + each["msg"].removeprefix("Value error, "), err=True)
         raise typer.Exit(2) from None
     log_from(made.log_level)
+    keep_tracebacks_in(made.data_dir)
     return made
 
 
@@ -86,15 +92,16 @@ def of_an_api(command: Callable[..., None]) -> Callable[..., None]:
 
 def calling(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
     """What `work` finds out from the API that the settings name; a refusal is told in a line and ends the command."""
+    from app.client.api import UnreachableError
+    from app.client.trouble import remedy
     from app.kinds.errors import ApiError
 
     try:
         return asyncio.run(_calling(made, work))
     except ApiError as error:
-        typer.echo(error.message, err=True)
-    except OSError as error:
-        typer.echo(f"no answer: {error}", err=True)
-    raise typer.Exit(1)
+        raise CommandError(error.message) from error
+    except UnreachableError as error:
+        raise CommandError(remedy(place(made).server, error) or f"no answer: {error}") from error
 
 
 async def _calling(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
@@ -118,16 +125,15 @@ class Place(NamedTuple):
 def place(made: Settings) -> Place:
     """What the settings say, or the kubeconfig of the Jobplane in the data folder."""
     if made.server:
-        return Place(made.server, made.token_file.read_text().strip() if made.token_file else "", made.ca_file)
+        return Place(made.server, text_of(made.token_file) if made.token_file else "", made.ca_file)
     import yaml
 
     path = made.data_dir / "kubeconfig"
     if not path.exists():
-        typer.echo(f"{path} is not there: name a --data-dir that `jobplane up` uses, or --server", err=True)
-        raise typer.Exit(1)
-    config = yaml.safe_load(path.read_text())
-    return Place(
-        config["clusters"][0]["cluster"]["server"],
-        config["users"][0]["user"]["token"],
-        made.data_dir / "tls" / "ca.crt",
-    )
+        raise CommandError(f"{path} is not there: name a --data-dir that `jobplane up` uses, or --server")
+    try:
+        config = yaml.safe_load(text_of(path))
+        server, token = config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"]
+    except (yaml.YAMLError, KeyError, IndexError, TypeError):
+        raise CommandError(f"{path} is no kubeconfig of `jobplane up`: start that again, or name --server") from None
+    return Place(server, token, made.data_dir / "tls" / "ca.crt")

@@ -12,6 +12,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from app.cli_errors import ConfigError
+from app.open_files import raise_limit
+
 LOOK = 1.0  # seconds
 
 
@@ -32,6 +35,7 @@ def run_fast(main: Coroutine[Any, Any, None]) -> None:
     """On uvloop, for processes that serve."""
     import uvloop
 
+    raise_limit()
     look_for_cycles_seldom()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)
@@ -103,6 +107,8 @@ def has_parent() -> bool:
 
 
 async def appears(path: Path | None) -> None:
-    """`up` starts the agent and the controllers before the API has written its files."""
+    """`up` starts the agent and the controllers before the API has written its files. Without it they must be there."""
+    if path is not None and not has_parent() and not path.exists():
+        raise ConfigError(f"{path} is not there: pass another path")
     while path is not None and not path.exists():  # noqa: ASYNC110 - a file announces itself to nobody
         await asyncio.sleep(0.05)

@@ -11,16 +11,19 @@ from typing import Any
 
 import yaml
 
+from app.cli_errors import CommandError, text_of
 from app.client.api import Api
 from app.kinds.errors import ApiError
 from app.kinds.job import Job, condition, is_finished
 
+PI = Path(__file__).with_name("demo.yaml")  # examples/pi.yaml, for those who have no checkout
 _READY_SECONDS = 60
 _DONE_SECONDS = 300
 
 
 async def run(manifest: Path, data_dir: Path) -> int:
     """Run the Job in `manifest` on a server of its own in `data_dir`; 0 if it completes."""
+    document = _read(manifest)
     data_dir.mkdir(parents=True, exist_ok=True)
     started, port = time.monotonic(), _free_port()
     _say(f"starting Jobplane in {data_dir}")
@@ -39,7 +42,7 @@ async def run(manifest: Path, data_dir: Path) -> int:
             stderr=log,
         )
     try:
-        return await asyncio.wait_for(_run(manifest, data_dir, port, server, started), _READY_SECONDS + _DONE_SECONDS)
+        return await asyncio.wait_for(_run(document, data_dir, port, server, started), _READY_SECONDS + _DONE_SECONDS)
     except TimeoutError:
         _say(f"gave up waiting; see {data_dir / 'up.log'}")
         return 1
@@ -50,13 +53,25 @@ async def run(manifest: Path, data_dir: Path) -> int:
         _say(f"stopped after {time.monotonic() - started:.1f} s")
 
 
-async def _run(manifest: Path, data_dir: Path, port: int, server: asyncio.subprocess.Process, started: float) -> int:
+def _read(manifest: Path) -> dict[str, Any]:
+    try:
+        document = yaml.safe_load(text_of(manifest))
+    except yaml.YAMLError as error:
+        raise CommandError(f"{manifest} is not YAML: {error}") from error
+    if not isinstance(document, dict) or document.get("kind") != "Job" or not document.get("metadata", {}).get("name"):
+        raise CommandError(f"{manifest} is not a Job with a name: pass the manifest of one, such as examples/pi.yaml")
+    return document
+
+
+async def _run(
+    document: dict[str, Any], data_dir: Path, port: int, server: asyncio.subprocess.Process, started: float
+) -> int:
     api = await _ready(data_dir, port, server)
     _say(
         f"ready after {time.monotonic() - started:.1f} s; kubectl --kubeconfig {data_dir / 'kubeconfig'} works meanwhile"
     )
     try:
-        return await _job(api, yaml.safe_load(manifest.read_text()))
+        return await _job(api, document)
     finally:
         await api.close()
 

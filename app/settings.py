@@ -1,58 +1,226 @@
-"""Every setting, read once by the command line: flags over JOBPLANE_* variables over these defaults. Passed on as values."""
+"""Every setting, read once by the command line: flags over JOBPLANE_* variables over these defaults. Passed on as values.
 
+The descriptions here are the help of the flags (`app.cli_options`) and docs/settings.md (scripts/settings_page.py).
+"""
+
+import os
+import re
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
+from urllib.parse import urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.kinds.features import Features, parse
 from app.runtimes import RuntimeName
 
+PREFIX = "JOBPLANE_"
 ScoringStrategy = Literal["LeastAllocated", "MostAllocated"]
+Program = Literal["api", "controllers", "agent"]
+LEVELS = ("debug", "info", "warning", "error", "critical")
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
+UNSPECIFIED = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared, not bound
+
+
+def about(text: str, unset: str = "", *read_by: Program, **limits: Any) -> Any:
+    """A setting's description.
+
+    unset:   what holds if the setting is left empty; other defaults speak for themselves.
+    read_by: the programs that read a setting for which they have no flag.
+    limits:  as for pydantic's Field: ge=0.
+    """
+    return Field(description=text, json_schema_extra={"unset": unset, "read_by": list(read_by)}, **limits)
 
 
 class Settings(BaseSettings):
-    """Frozen; one instance a process."""
+    """Frozen; one instance a process. Every path in it is absolute."""
 
-    model_config = SettingsConfigDict(env_prefix="JOBPLANE_", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", validate_default=True)
 
-    data_dir: Path = Path("~/.jobplane").expanduser()
-    database_url: SecretStr = SecretStr("")  # empty: `up` starts its own Postgres in data_dir
-    host: str = "127.0.0.1"
-    port: Annotated[int, Field(ge=0, le=65535)] = 6443
-    tls: bool = True  # False: for a proxy on this machine that ends TLS, so on a loopback address only
-    advertise_url: str = ""  # where other API replicas reach this one; empty: at `host`, or this machine's own address
-    server: str = ""  # where agents and the CLI find the API
-    token_file: Path | None = None
-    ca_file: Path | None = None
-    join_token: SecretStr = SecretStr("")  # of an agent that has no credential of its own yet
-    join_token_file: Path | None = None
-    ca_hash: str = ""  # sha256:..., of the authority that an agent that joins is to trust
-    runtime: RuntimeName = "process"
-    runtime_endpoint: str = ""  # the container engine's socket; empty: the usual one of its kind
-    cgroup: str = "auto"  # of the process runtime: auto, none, or a folder of cgroups v2 that the agent may write to
-    pids_limit: Annotated[int, Field(ge=0)] = 0  # most processes of one container of the process runtime; 0: any number
-    node_name: str = ""  # empty: the host's name
-    nodes: Annotated[int, Field(ge=1, le=10_000)] = 1  # of the simulated runtime
-    eviction_hard: str = ""  # what of the node must stay free: like memory.available<100Mi; none; empty: as a kubelet's
-    shutdown_grace_period: str = "0s"  # in which an agent ends its pods on SIGTERM; 0s: they go on
-    shutdown_grace_period_critical_pods: str = "0s"  # how much of it is for those with a priority of 2 billion and more
-    tls_name: str = ""  # whom the API's certificate is for; empty: the host of `server`
-    devices: str = "auto"  # of the node: auto (NVIDIA's GPUs), none, a file, or nvidia.com/gpu=/dev/nvidia0,...
-    lease_seconds: Annotated[int, Field(ge=5, le=86400)] = (
-        40  # of an agent's lease, which it renews four times as often
-    )
-    # Without a lease renewal for so long, a node counts as lost; never before its agent's lease is over and ten seconds more.
-    node_grace_seconds: Annotated[float, Field(gt=0)] = 50
-    history_hours: Annotated[float, Field(ge=0)] = 24  # how long old versions can be read and watched from
-    event_ttl_seconds: Annotated[float, Field(gt=0)] = 3600  # how long an event is kept after it last happened
-    log_ttl_hours: Annotated[float, Field(gt=0)] = 168  # how long a log is kept after its container has ended
-    log_cap_mib: Annotated[float, Field(ge=1)] = 10  # of each run of a container the newest so many MiB are kept
-    scoring_strategy: ScoringStrategy = "LeastAllocated"  # which nodes get pods first: the emptiest, or the fullest
-    feature_gates: str = ""  # WorkloadWithJob=true
-    log_level: str = "info"
+    data_dir: Annotated[Path, about("Folder in which everything is kept.")] = Path("~/.jobplane")
+    database_url: Annotated[
+        SecretStr,
+        about(
+            "A Postgres >= 14: postgresql://user:password@host/database.", "`jobplane up` starts its own in DATA_DIR"
+        ),
+    ] = SecretStr("")
+    host: Annotated[str, about("Address that the API listens on.")] = "127.0.0.1"
+    port: Annotated[int, about("Port that the API listens on.", ge=0, le=65535)] = 6443
+    tls: Annotated[
+        bool, about("Serve HTTPS. With --no-tls the API serves plain HTTP, for a TLS proxy on this machine.")
+    ] = True
+    advertise_url: Annotated[
+        str, about("URL at which other API replicas reach this one.", "from --host, or this machine's address")
+    ] = ""
+    server: Annotated[
+        str, about("URL of the API: https://host:6443.", "https://127.0.0.1:6443, or as DATA_DIR/kubeconfig says")
+    ] = ""
+    token_file: Annotated[Path | None, about("File with the token to call the API with.", "none")] = None
+    ca_file: Annotated[
+        Path | None,
+        about("File with the certificate of the authority that signed the API's.", "this machine's authorities"),
+    ] = None
+    join_token: Annotated[
+        SecretStr,
+        about(
+            "Token from `jobplane token create`; needed once. Other users of this machine may see it in the list of processes.",
+            "none",
+        ),
+    ] = SecretStr("")
+    join_token_file: Annotated[Path | None, about("File with the join token.", "none")] = None
+    ca_hash: Annotated[
+        str, about("Hash of the authority that signed the API's certificate, sha256:..., instead of its file.", "none")
+    ] = ""
+    runtime: Annotated[RuntimeName, about("Runtime that runs the containers.")] = "process"
+    runtime_endpoint: Annotated[
+        str,
+        about(
+            "Socket of the container engine.",
+            "for cri unix:///run/containerd/containerd.sock; for docker DOCKER_HOST or unix:///var/run/docker.sock",
+        ),
+    ] = ""
+    cgroup: Annotated[
+        str,
+        about(
+            "Cgroup v2 folder of the process runtime's containers: auto, none, or a folder that the agent may write to.",
+            "",
+            "agent",
+        ),
+    ] = "auto"
+    pids_limit: Annotated[
+        int, about("Most processes of one container of the process runtime; 0: no limit.", "", "agent", ge=0)
+    ] = 0
+    node_name: Annotated[
+        str,
+        about(
+            "Name of the node; of simulated nodes, the prefix of their names: x-0, x-1, ...",
+            "this host's name; simulated",
+        ),
+    ] = ""
+    nodes: Annotated[int, about("Number of simulated nodes (simulated runtime).", ge=1, le=10_000)] = 1
+    agent_nodes: Annotated[
+        str,
+        about(
+            "Nodes, by commas, that agent.token in DATA_DIR speaks for; * ends a prefix. `jobplane up` sets it.",
+            "this host, or --node-name",
+            "api",
+        ),
+    ] = ""
+    tls_san: Annotated[
+        str,
+        about(
+            "More names and addresses, by commas, that the API's certificate is for, besides --host and this machine's.",
+            "none",
+        ),
+    ] = ""
+    eviction_hard: Annotated[
+        str,
+        about(
+            "Evict pods when less than this is free, such as memory.available<100Mi; or none.", "a kubelet's thresholds"
+        ),
+    ] = ""
+    shutdown_grace_period: Annotated[
+        str, about("On SIGTERM, end the pods within this time, such as 60s; 0s: they go on.")
+    ] = "0s"
+    shutdown_grace_period_critical_pods: Annotated[
+        str, about("Last part of the shutdown grace period, kept for critical pods (priority of 2 billion and more).")
+    ] = "0s"
+    tls_name: Annotated[str, about("Name that the API's certificate must hold.", "the host in --server")] = ""
+    devices: Annotated[
+        str,
+        about("Devices that the node offers: auto (NVIDIA's GPUs), none, a file, or nvidia.com/gpu=/dev/nvidia0,..."),
+    ] = "auto"
+    lease_seconds: Annotated[
+        int,
+        about(
+            "Seconds for which a node's lease lasts; its agent renews it four times as often.",
+            "",
+            "agent",
+            ge=5,
+            le=86400,
+        ),
+    ] = 40
+    node_grace_seconds: Annotated[
+        float,
+        about(
+            "Seconds without a lease renewal after which a node is lost; never before its lease is over and 10 s more.",
+            "",
+            "controllers",
+            gt=0,
+        ),
+    ] = 50
+    history_hours: Annotated[
+        float, about("Hours for which old versions of objects can be read and watched from.", "", "controllers", ge=0)
+    ] = 24
+    secret_history_minutes: Annotated[
+        float,
+        about(
+            "Minutes for which a version of a Secret that was deleted or replaced can be read and watched from.",
+            "",
+            "controllers",
+            ge=1,
+        ),
+    ] = 5
+    event_ttl_seconds: Annotated[
+        float, about("Seconds for which an event is kept after it last happened.", "", "controllers", gt=0)
+    ] = 3600
+    log_ttl_hours: Annotated[
+        float, about("Hours for which a log is kept after its container has ended.", "", "controllers", gt=0)
+    ] = 168
+    log_cap_mib: Annotated[
+        float,
+        about("MiB that are kept of the log of each run of a container: the newest.", "", "api", "controllers", ge=1),
+    ] = 10
+    scoring_strategy: Annotated[
+        ScoringStrategy,
+        about("Nodes that get pods first: the emptiest (LeastAllocated) or the fullest (MostAllocated)."),
+    ] = "LeastAllocated"
+    feature_gates: Annotated[
+        str, about("Features that are off in Kubernetes by default, such as WorkloadWithJob=true.", "none")
+    ] = ""
+    log_level: Annotated[
+        str,
+        about(
+            "Least level that is logged: debug, info, warning, error or critical.", "", "api", "controllers", "agent"
+        ),
+    ] = "info"
+
+    @field_validator("data_dir", "token_file", "ca_file", "join_token_file")
+    @classmethod
+    def _absolute(cls, path: Path | None) -> Path | None:
+        """Children, shims and mounts have other working directories than the one that a path was given in."""
+        try:
+            return path and path.expanduser().absolute()
+        except RuntimeError:
+            raise ValueError(f"{path}: there is no home folder to expand ~ to: give a whole path") from None
+
+    @field_validator("server")
+    @classmethod
+    def _whole_url(cls, url: str) -> str:
+        try:
+            whole = urlsplit(url).port != 0 and bool(urlsplit(url).hostname) and not re.search(r"\s", url)
+        except ValueError:  # of a port, or of an address in brackets
+            whole = False
+        if url and not (whole and url.startswith(("https://", "http://"))):
+            raise ValueError(f"{url} is not a URL such as https://192.0.2.10:6443")
+        return url
+
+    @field_validator("database_url")
+    @classmethod
+    def _of_postgres(cls, url: SecretStr) -> SecretStr:
+        """Says nothing of what was given: it may hold a password."""
+        if url.get_secret_value() and not url.get_secret_value().startswith(("postgresql://", "postgres://")):
+            raise ValueError("not the URL of a Postgres: postgresql://user:password@host/database")
+        return url
+
+    @field_validator("log_level")
+    @classmethod
+    def _known_level(cls, level: str) -> str:
+        if level.lower() not in LEVELS:
+            raise ValueError(f"{level} is none of {', '.join(LEVELS)}")
+        return level.lower()
 
     @field_validator("feature_gates")
     @classmethod
@@ -76,7 +244,48 @@ class Settings(BaseSettings):
             raise ValueError(f"without TLS the API listens on {' or '.join(sorted(LOOPBACK))} only, not on {self.host}")
         return self
 
+    @property
+    def own_nodes(self) -> tuple[str, ...]:
+        """The nodes, or a prefix of them with *, that the agent of `up` speaks for."""
+        if self.agent_nodes.strip(" ,"):
+            return tuple(each for name in self.agent_nodes.split(",") if (each := name.strip()))
+        if self.runtime == "simulated":
+            return (f"{self.node_name or 'simulated'}-*",)
+        return (self.node_name or os.uname().nodename.lower(),)
+
+    @property
+    def certified_hosts(self) -> tuple[str, ...]:
+        """Names and addresses that the API's certificate is for, besides this machine's."""
+        return (self.host, *(each.strip() for each in self.tls_san.split(",") if each.strip()))
+
     def url(self) -> str:
         """Where this process's API is reached from this machine."""
-        host = "127.0.0.1" if self.host in {"0.0.0.0", "::", ""} else self.host  # noqa: S104 - compared, not bound
+        host = "127.0.0.1" if self.host in UNSPECIFIED else self.host
         return f"{'https' if self.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+
+def variable(name: str) -> str:
+    """The environment variable that sets it."""
+    return f"{PREFIX}{name.upper()}"
+
+
+def shown_default(name: str) -> str:
+    """A setting's default as help and docs show it."""
+    field = Settings.model_fields[name]
+    default = field.default
+    if isinstance(default, SecretStr):
+        default = default.get_secret_value()
+    if isinstance(default, bool):
+        default = str(default).lower()
+    return _extra(field)["unset"] if default in ("", None) else str(default)
+
+
+def read_by(name: str) -> list[Program]:
+    """The programs that read it though they have no flag for it."""
+    programs: list[Program] = _extra(Settings.model_fields[name])["read_by"]
+    return programs
+
+
+def _extra(field: FieldInfo) -> dict[str, Any]:
+    found = field.json_schema_extra
+    return found if isinstance(found, dict) else {}

@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks --help`. Ends with 1 if a case broke, not if a target was missed."""
+"""The command line: `python -m benchmarks --help`. Ends with 1 if a case broke, not if one was skipped or a target missed."""
 
 import argparse
 import asyncio
@@ -6,6 +6,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -39,7 +40,28 @@ async def _run(cases: list[Case], checkouts: list[Checkout], given: argparse.Nam
     began, load = datetime.now(UTC), os.getloadavg()
     async with checkouts[0].up(settle=0) as cluster:  # also warms what the first start reads from the disk
         described = machine.described(cluster.postgres_version(), load)
-    results = await runs.all_of(cases, checkouts, given.scale, given.repeat)
+    results: list[runs.Result] = []
+    try:
+        async for result in runs.all_of(cases, checkouts, given.scale, given.repeat):
+            results.append(result)  # noqa: PERF401 - those before an interruption are shown, too
+    finally:
+        _show(results, described, checkouts, given, began, load[0])
+    return code(results)
+
+
+def code(results: Sequence[runs.Result]) -> int:
+    """What the program ends with: 1 if a case broke."""
+    return 1 if any(result.broken for result in results) else 0
+
+
+def _show(
+    results: Sequence[runs.Result],
+    described: machine.Machine,
+    checkouts: Sequence[Checkout],
+    given: argparse.Namespace,
+    began: datetime,
+    load: float,
+) -> None:
     commits = [f"{each.path} at {each.commit()}" for each in checkouts]
     about = {"at": began.isoformat(), "scale": given.scale, "repeat": given.repeat, "checkouts": commits}
     file = given.json or HERE / "bench-results" / f"{began:%Y%m%dT%H%M%SZ}.json"
@@ -47,10 +69,9 @@ async def _run(cases: list[Case], checkouts: list[Checkout], given: argparse.Nam
     file.write_bytes(report.document(results, described, about))
     print(f"{described.cpu}, {described.cores} cores, {described.memory_gib} GiB, Linux {described.kernel}")
     print(f"Python {described.python}, {described.postgres}, data on {described.data_on}")
-    print(f"load {load[0]:.1f} at start, scale {given.scale:g}")
+    print(f"load {load:.1f} at start, scale {given.scale:g}")
     print(*commits, "", report.table(results, beside=len(checkouts) > 1), "", *report.notes(results), "", sep="\n")
     print(f"every run: {file}")
-    return 1 if any(result.broken for result in results) else 0
 
 
 def _end_on(number: signal.Signals) -> None:

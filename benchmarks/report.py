@@ -35,6 +35,7 @@ def notes(results: Sequence[Result]) -> Iterator[str]:
         if noise > 0.2:
             yield f"  disturbed: other processes used {noise:.0%} of the machine"
         yield from (f"  BROKE {why}" for why in result.broken)
+        yield from [f"  SKIPPED: {result.skipped}"] if result.skipped else []
 
 
 def _figures(runs: Sequence[Run]) -> list[list[Figure]]:
@@ -44,7 +45,11 @@ def _figures(runs: Sequence[Run]) -> list[list[Figure]]:
 def _rows(result: Result, beside: bool) -> Iterator[tuple[str, ...]]:
     ours, theirs = _figures(result.ours), _figures(result.theirs)
     if not ours:
-        yield (result.case.name, "BROKE", *[""] * (len(HEAD_BESIDE if beside else HEAD) - 2))
+        yield (
+            result.case.name,
+            "SKIPPED" if result.skipped else "BROKE",
+            *[""] * (len(HEAD_BESIDE if beside else HEAD) - 2),
+        )
     others = [_number(each) for each in middle(theirs)]
     compared = [f"{each:.2f}" for each in ratios(ours, theirs)]
     for place, figure in enumerate(middle(ours)):
@@ -80,4 +85,5 @@ def _case(result: Result) -> dict[str, Any]:
         "runs": [asdict(run) for run in result.ours],
         "against": [asdict(run) for run in result.theirs],
         "broken": result.broken,
+        "skipped": result.skipped,
     }

@@ -1,11 +1,14 @@
-"""Runs cases, on one checkout or alternately on two, and keeps what came out. A case that breaks stops no other."""
+"""Runs cases, on one checkout or alternately on two, and keeps what came out. A case that breaks stops no other.
+
+A case for which this machine lacks something is skipped.
+"""
 
 import asyncio
 import resource
 import sys
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks import processes
@@ -27,25 +30,32 @@ class Run:
 
 @dataclass
 class Result:
-    """All runs of a case: our own, and those of the other checkout, the n-th beside the n-th."""
+    """All runs of a case: our own, and those of the other checkout, the n-th beside the n-th.
+
+    skipped: why it was not run, if it was not. broken: why runs of it failed.
+    """
 
     case: Case
     ours: list[Run] = field(default_factory=list)
     theirs: list[Run] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
+    skipped: str = ""
 
 
-async def all_of(cases: Sequence[Case], checkouts: Sequence[Checkout], scale: float, repeat: int) -> list[Result]:
+async def all_of(
+    cases: Sequence[Case], checkouts: Sequence[Checkout], scale: float, repeat: int
+) -> AsyncIterator[Result]:
     """Every case `repeat` times on each checkout in turn; the first checkout is ours."""
-    results = []
     for case in cases:
         result = Result(case)
-        for turn in range(repeat):
+        if lacks := case.missing():
+            result.skipped = f"this machine lacks {', '.join(sorted(lacks))}"
+            say(f"{case.name} SKIPPED: {result.skipped}")
+        for turn in range(0 if result.skipped else repeat):
             for checkout, runs in zip(checkouts, (result.ours, result.theirs), strict=False):
                 say(f"{case.name} {turn + 1}/{repeat} on {checkout.path} ...")
                 await _once(result, runs, checkout, scale)
-        results.append(result)
-    return results
+        yield result
 
 
 async def _once(result: Result, runs: list[Run], checkout: Checkout, scale: float) -> None:

@@ -64,8 +64,12 @@ where datname = current_database() and pid <> pg_backend_pid()
 # Leaves what a migration leaves.
 EMPTY = "; ".join((
     *(f"delete from {table}" for table in ("history", "heads", "tokens", "log_streams", "log_chunks", "node_usage")),
-    "update counter set revision = 1, floor = 0",
+    "update counter set revision = 1, floor = 0, secrets_floor = 0",
+    "delete from timelines",
+    "insert into timelines (began, after) values (0, 0)",  # which compaction may have deleted
 ))  # fmt: skip
+# A copy of a database counts as restored, whose revisions jump: the template's is none.
+SAME_RUN = "delete from server_runs; insert into server_runs values (server_run())"
 FORGET = "delete from history where revision not in (select revision from heads)"
 
 
@@ -141,6 +145,7 @@ async def borrowed(server: str, template: str, spare: list[str]) -> AsyncIterato
     if not spare:
         spare.append(f"test_{token_hex(4)}")
         await execute(server, f"create database {spare[-1]} template {template}")
+        await execute(database(server, spare[-1]), SAME_RUN)
     name = spare.pop()
     yield database(server, name)
     await give_back(database(server, name))

@@ -30,6 +30,8 @@ from app.agent.reports import Reports
 from app.agent.setup import Host
 from app.agent.shutdown import Graces, shut_down
 from app.agent.streams import Streams
+from app.agent.tasks import Complaints
+from app.agent.trust import Trust
 from app.agent.upkeep import Upkeep
 from app.agent.usage import Usages
 from app.agent.volumes import Volumes
@@ -46,6 +48,8 @@ from app.runtimes.base import Runtime, RuntimeInfo
 
 STARTS_PER_CORE = 2
 AGAIN = 1.0
+LONGEST_PAUSE = 30.0  # seconds; before a loop that the API has refused is restarted
+FORBIDDEN = (401, 403)
 
 T = TypeVar("T")
 
@@ -96,6 +100,7 @@ class Agent:
         self._settings, self._runtime = settings, runtime
         self._api = api or Api(settings.server, settings.token, settings.ca_file, tls_name=settings.tls_name)
         self._clock = clock or WallClock()
+        self._complaints = Complaints(self._clock)
         self._parts: tuple[Pods, Nodes] | None = None
         self._revoked = asyncio.Event()
 
@@ -104,8 +109,11 @@ class Agent:
         try:
             info = await self._until_it_works("the runtime", self._runtime.info)
             await self._run(info)
-        except* RevokedError as errors:
-            raise errors.exceptions[0] from None
+        except ExceptionGroup as group:  # and not `except*`: before Python 3.11.4, that raises a group again
+            revoked, others = group.split(RevokedError)
+            if revoked is None:
+                raise
+            raise revoked.exceptions[0] from others
         finally:
             await self._api.close()
 
@@ -147,7 +155,7 @@ class Agent:
         nodes = Nodes(self._api, names, self._facts(host), self._clock, pods.images.on_node if pods.images else None)
         self._parts = pods, nodes
         usages = Usages(self._api, self._runtime, info, names, pods.node_of, self._clock)
-        upkeep = Upkeep(host, pods, self._settings.state_dir)
+        loops = [*Upkeep(host, pods, self._settings.state_dir).loops(), *self._trusting()]
         streams = Streams(self._api, self._runtime, names, pods.node_of, self._clock)
         try:
             async with asyncio.TaskGroup() as group:
@@ -162,13 +170,19 @@ class Agent:
                 await self._until_it_works("containers that run already", pods.adopt)
                 group.create_task(self._kept("relist", pods.relist))
                 group.create_task(self._kept("usage", usages.run))
-                for what, loop in upkeep.loops():
+                for what, loop in loops:
                     group.create_task(self._kept(what, loop))
                 group.create_task(self._kept("calls", streams.run))
                 for name in names:
                     group.create_task(self._kept(f"pods of {name}", partial(watches.run, name)))
         finally:
             await pods.close()
+
+    def _trusting(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+        """The loop that follows the API's authority, if its file is in this agent's own folder."""
+        kept, given = self._settings.state_dir / "ca.crt", self._settings.ca_file
+        own = given is not None and kept.exists() and kept.samefile(given)
+        return [("authority", Trust(self._api, kept, self._clock).run)] if own else []
 
     def _facts(self, host: Host) -> Facts:
         return Facts(
@@ -237,14 +251,21 @@ class Agent:
             return None
 
     async def _kept(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
-        """A loop that should not end: if it does, that is said, and it begins anew."""
+        """Run a loop that should not end, and restart it when it does; later each time that the API refuses it at once."""
+        pause = AGAIN
         while True:
+            began_at = self._clock.elapsed()
             try:
                 await loop()
             except ConnectionError as error:
-                log.warning("%s: %s", name, error)
+                log.log(self._complaints.level_of(name, error), "%s failed; restarting it: %s", name, error)
+            except ApiError as error:
+                pause = AGAIN if self._clock.elapsed() - began_at > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
+                log.error("%s failed; restarting it in %.0f s: %s%s", name, pause, error.message, _advice(error))
+                await self._clock.sleep(pause)
+                continue
             except Exception:
-                log.exception("%s: trouble, and on it goes", name)
+                log.exception("%s failed; restarting it", name)
             await self._clock.sleep(AGAIN)
 
     async def _until_it_works(self, name: str, once: Callable[[], Awaitable[T]]) -> T:
@@ -252,7 +273,14 @@ class Agent:
             try:
                 return await once()
             except ConnectionError as error:
-                log.warning("%s cannot be asked yet: %s", name, error)
+                log.log(self._complaints.level_of(name, error), "%s cannot be asked yet: %s", name, error)
             except Exception:
                 log.exception("%s cannot be asked yet", name)
             await self._clock.sleep(AGAIN)
+
+
+def _advice(error: ApiError) -> str:
+    """Advice for a refusal that is the credential's fault; else empty."""
+    if error.code not in FORBIDDEN:
+        return ""
+    return ". The agent's token is not for this node: give it one of `jobplane token --node NAME`, or a --join-token"

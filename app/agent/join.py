@@ -8,16 +8,20 @@ import asyncio
 import hashlib
 import logging
 import os
+import re
 import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
 from app.client.api import Api
 from app.client.authority import MismatchError, authority
+from app.client.trouble import remedy_now
 from app.kinds.errors import ApiError
 
 JOIN = "/apis/agents.jobplane.dev/v1/join"
 PAUSE, LONGEST_PAUSE = 0.5, 15.0
+_TOKEN = re.compile(r"[a-z0-9]{6}\.[\w-]{20,}")
+_HASH = re.compile(r"(sha256)?[0-9a-f]{64}")
 
 log = logging.getLogger(__name__)
 
@@ -55,6 +59,15 @@ def _credential(state: Path) -> Path:
     return state / "node.token"
 
 
+def malformed(terms: Terms) -> str:
+    """The option that cannot be what `jobplane token create` printed, and what to do; empty if all may be."""
+    if terms.join_token and not _TOKEN.fullmatch(terms.join_token):
+        return "--join-token is malformed: copy all of the command that `jobplane token create` printed"
+    if terms.ca_hash and not _HASH.fullmatch(terms.ca_hash.replace(":", "").lower()):
+        return "--ca-hash is malformed: sha256: and 64 hexadecimal digits, as `jobplane token create` printed them"
+    return ""
+
+
 async def join(terms: Terms) -> Joined:
     """The node's own credential: the kept one if it is still good, or a new one. Waits for an API that is away."""
     ca_file = await _authority(terms)
@@ -84,11 +97,13 @@ async def _authority(terms: Terms) -> Path | None:
         try:
             text = await authority(terms.server, terms.ca_hash)
         except MismatchError as error:
+            if path.exists() and has_joined(terms.state):  # the authority was rotated, and the agent has followed
+                return path
             raise JoinError(str(error)) from error
         except OSError as error:
             if path.exists():  # what was fetched before was compared before
                 return path
-            pause = await _waited(pause, error)
+            pause = await _waited(terms.server, pause, error)
         else:
             path.write_text(text)
             return path
@@ -133,20 +148,18 @@ async def _exchange(terms: Terms, ca_file: Path | None, token: str) -> None:
                     raise JoinError("the API does not know the join token: it has ended or was revoked") from error
                 if error.code < 500 and error.code != 429:
                     raise JoinError(error.message) from error
-                pause = await _waited(pause, error)
+                pause = await _waited(terms.server, pause, error)
             except OSError as error:
-                if "CERTIFICATE_VERIFY_FAILED" in str(error):
-                    raise JoinError(
-                        f"{error}: give the --ca-hash that came with the join token, or a --ca-file"
-                    ) from error
-                pause = await _waited(pause, error)
+                pause = await _waited(terms.server, pause, error)
             else:
                 return
     finally:
         await api.close()
 
 
-async def _waited(pause: float, error: Exception) -> float:
+async def _waited(server: str, pause: float, error: Exception) -> float:
+    if advice := await remedy_now(server, error):
+        raise JoinError(advice) from error
     log.warning("cannot join yet: %s", error)
     await asyncio.sleep(pause)
     return min(pause * 2, LONGEST_PAUSE)

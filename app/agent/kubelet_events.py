@@ -19,7 +19,10 @@ LONGEST = 1024
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One event as it is sent. `count`: how often since it was last told; `known`: it was told before."""
+    """One event as it is sent. `count`: how often since it was last told; `known`: it was told before.
+
+    owner: UID of the pod's controller, if the event is stored once for all of its pods.
+    """
 
     type: str
     reason: str
@@ -28,6 +31,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
     path: str = ""
     count: int = 1
     known: bool = False
+    owner: str = ""
 
 
 _Sort = tuple[str, str, str]
@@ -65,6 +69,7 @@ class Telling:
             note.path,
             count,
             known=key in self._known,
+            owner=note.owner,
         )
 
     def take(self) -> tuple[Event, ...]:

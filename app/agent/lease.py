@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from app.agent.clock import Clock
 from app.agent.fences import Silence
-from app.client.api import MERGE_PATCH, Api
+from app.client.api import MERGE_PATCH, URGENT, Api
 from app.kinds.errors import ApiError
 from app.kinds.lease import NODE_NAMESPACE
 
@@ -42,6 +42,8 @@ class Leases:
         self._renewed_at = dict.fromkeys(nodes, clock.elapsed())
         self._lost: set[str] = set()
         self._refused: set[str] = set()
+        self._complaints: dict[str, str] = {}
+        self._turns = asyncio.Semaphore(URGENT)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -56,7 +58,12 @@ class Leases:
     async def _keep(self, node: str, offset: float) -> None:
         await self._clock.sleep(offset)  # a fleet's renewals are spread out
         while True:
-            await self._clock.sleep(self._pause if await self._renew(node) else self._seconds / TRIES)
+            await self._clock.sleep(self._pause if await self._in_turn(node) else self._seconds / TRIES)
+
+    async def _in_turn(self, node: str) -> bool:
+        """A fleet's renewals wait for each other, first come, first served, and for nothing else."""
+        async with self._turns:
+            return await self._renew(node)
 
     async def _renew(self, node: str) -> bool:
         sent_at = self._clock.elapsed()
@@ -64,17 +71,30 @@ class Leases:
             async with asyncio.timeout(self._pause):
                 await self._write(node)
         except (ApiError, OSError) as error:
-            log.warning("lease of node %s could not be renewed: %s", node, error or "no answer")
+            self._complain(node, error)
             if isinstance(error, ApiError):
                 (self._refused.add if error.code == 401 else self._refused.discard)(node)
             return False
         self._renewed_at[node] = sent_at
         self._refused.discard(node)
+        if self._complaints.pop(node, None):
+            log.info("lease of node %s is renewed again", node)
         if node in self._lost:
             log.warning("node %s has its lease again", node)
             self._lost.discard(node)
             self._heard(node)
         return True
+
+    def _complain(self, node: str, error: Exception) -> None:
+        """Once for each reason, not with every try."""
+        reason = str(error) or "no answer"
+        if isinstance(error, ApiError) and error.code == 401:
+            reason = (
+                f"the API does not know the agent's token ({error}); the node's pods are stopped when the lease expires"
+            )
+        if self._complaints.get(node) != reason:
+            log.warning("lease of node %s could not be renewed: %s", node, reason)
+        self._complaints[node] = reason
 
     async def _write(self, node: str) -> None:
         spec = {
@@ -83,7 +103,7 @@ class Leases:
             "renewTime": micro(self._clock.now()),
         }
         try:
-            await self._api.request("PATCH", f"{LEASES}/{node}", {"spec": spec}, content_type=MERGE_PATCH)
+            await self._api.request("PATCH", f"{LEASES}/{node}", {"spec": spec}, content_type=MERGE_PATCH, urgent=True)
         except ApiError as error:
             if error.code != 404:
                 raise
@@ -93,7 +113,7 @@ class Leases:
                 "metadata": {"name": node, "namespace": NODE_NAMESPACE},
                 "spec": spec,
             }
-            await self._api.request("POST", LEASES, lease)
+            await self._api.request("POST", LEASES, lease, urgent=True)
 
     async def _watch(self) -> None:
         while True:
@@ -105,7 +125,7 @@ class Leases:
 
     def _tell(self, node: str, renewed_at: float) -> None:
         if node not in self._lost:
-            log.warning("node %s has lost its lease: its pods stop when what they bear of that is over", node)
+            log.warning("lease of node %s expired; its pods are stopped when their tolerations end", node)
             self._lost.add(node)
         self._silent(Silence(node, renewed_at, for_good=node in self._refused))
 

@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from app.agent.clock import Clock
 from app.agent.pressure import THRESHOLDS, Pressures, Threshold, Thresholds
+from app.agent.tasks import level_of
 from app.client.api import MERGE_PATCH, Api
 from app.kinds import quantity
 from app.kinds.base import ObjectMeta, Quantity
@@ -86,16 +87,15 @@ class Nodes:
     async def check(self, name: str) -> None:
         """Registers the node if it is not there, and writes its status if that differs."""
         try:
-            found = await self._find(name)
             now = self._clock.now().replace(microsecond=0)
+            found = await self._find(name, now)
             images = await self._on_node(found.status)
-            ready = SHUTTING_DOWN if self._is_ending else READY
-            status = replace(node_status(name, self._facts, found.status, now, ready), images=images)
+            status = replace(self._status(name, found.status, now), images=images)
             if _differs(status, found.status):
                 body = {"status": _change(status, found.status)}
                 await self._api.request("PATCH", f"{NODES}/{name}/status", body, content_type=MERGE_PATCH)
         except (ApiError, OSError) as error:
-            log.warning("node %s: %s", name, error)
+            log.log(level_of(error), "status of node %s could not be written: %s", name, error)
 
     async def _on_node(self, old: NodeStatus) -> tuple[ContainerImage, ...]:
         if self._images is None:
@@ -106,14 +106,19 @@ class Nodes:
             log.warning("images cannot be listed: %s", error)
             return old.images
 
-    async def _find(self, name: str) -> Node:
+    def _status(self, name: str, old: NodeStatus, now: datetime) -> NodeStatus:
+        return node_status(name, self._facts, old, now, SHUTTING_DOWN if self._is_ending else READY)
+
+    async def _find(self, name: str, now: datetime) -> Node:
+        """The node as the API has it; registers it, with its status, if the API has none."""
         labels = node_labels(name, self._facts)
         try:
             found = await self._api.read(f"{NODES}/{name}", Node)
         except ApiError as error:
             if error.code != 404:
                 raise
-            node = Node(api_version="v1", kind="Node", metadata=ObjectMeta(name=name, labels=labels))
+            status = self._status(name, NodeStatus(), now)
+            node = Node(api_version="v1", kind="Node", metadata=ObjectMeta(name=name, labels=labels), status=status)
             return msgspec.json.decode(await self._api.request("POST", NODES, node), type=Node)
         if not labels.items() <= found.metadata.labels.items():
             patch = {"metadata": {"labels": labels}}

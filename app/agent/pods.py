@@ -19,11 +19,13 @@ from msgspec.structs import replace
 
 from app.agent.checks import Checks
 from app.agent.clearing import Clearing
+from app.agent.ends import Ends
 from app.agent.fences import Fences
 from app.agent.hooks import Hooks
 from app.agent.images import Images
 from app.agent.last_words import last_words, wants_them
 from app.agent.logs import Logs
+from app.agent.pace import Pace
 from app.agent.probes import Probes
 from app.agent.reports import Report, Reports
 from app.agent.setup import Host, named, run_of
@@ -46,6 +48,7 @@ STARTING_TOLD_AFTER = timedelta(seconds=1)  # most pods have started by then, an
 CONFLICT_RETRY = 1.0
 TROUBLE_RETRY = 5.0
 AWAY_RETRY = 1.0  # of a runtime that does not answer
+PLANS = 8  # in one round of the event loop; a plan takes about a millisecond
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +59,8 @@ class Pods:
     images:    of the node, unless they mean nothing to the runtime.
     _found:    what the runtime listed at the start, by pod, until the API tells whose it is. `_ips`: of the sandboxes.
     _unlisted: nodes whose pods the API has not listed yet.
-    _over:     pods (uid: node) that have ended for the API, while its watch may still tell what they were before.
+    _of:       the works of each node: an agent may have a thousand nodes, and twenty thousand pods.
+    _over:     pods of each node that have ended for the API, while its watch may still tell what they were before.
     """
 
     def __init__(
@@ -65,11 +69,14 @@ class Pods:
         self._host, self._runtime, self._clock = host, host.runtime, host.clock
         self._reports, self._logs, self._fences = reports, logs, fences
         self._works: dict[str, Work] = {}
+        self._of: defaultdict[str, dict[str, Work]] = defaultdict(dict)
         self._unlisted = set(nodes)
         self._found: dict[str, list[ContainerStatus]] = {}
         self._ips: dict[str, str] = {}
         self._tasks = Tasks()
-        self._over: dict[str, str] = {}
+        self._pace = Pace(PLANS)
+        self._over: defaultdict[str, set[str]] = defaultdict(set)
+        self._ends = Ends()
         self._clearing = Clearing(host, self._tasks.spawn)
         self._checks = checks = Checks(self._runtime, self._clock)
         self._probes = Probes(checks, self._clock, host.ip, self._tell_at_once, self._wake_changed)
@@ -89,13 +96,14 @@ class Pods:
         present = {pod.metadata.uid for pod in pods}
         for pod in pods:
             self.seen(pod)
-        for work in self._of(node):
+            if pod.metadata.uid in self._over[node] and (report := self._ends.again(pod)):
+                self._reports.put(report)
+        for work in list(self._of[node].values()):
             if work.uid not in present:
                 self._lost(work)
             elif self._fences.open(work):
                 self._wake_changed(work)
-        for uid in [uid for uid, of in self._over.items() if of == node and uid not in present]:
-            del self._over[uid]
+        self._over[node] &= present
         if node in self._unlisted:
             self._unlisted.discard(node)
             if not self._unlisted:
@@ -107,15 +115,19 @@ class Pods:
         if work is not None:
             work.hear(pod)
             self._wake(work)
-        elif uid not in self._over or is_terminal(pod):
-            self._over.pop(uid, None)
-            self._take(pod, self._found.pop(uid, []))
+        elif uid not in self._over[pod.spec.node_name] or is_terminal(pod):
+            self._over[pod.spec.node_name].discard(uid)
+            if report := self._ends.again(pod):
+                self._over[pod.spec.node_name].add(uid)
+                self._reports.put(report)
+            else:
+                self._take(pod, self._found.pop(uid, []))
 
     def _take(self, pod: Pod, found: Sequence[ContainerStatus]) -> None:
         if is_terminal(pod) and pod.metadata.deletion_timestamp is None and not found:
             return  # history: nothing will ever be done about it
         work = Work(pod, self._clock.now(), [_key(status.key) for status in found])
-        self._works[work.uid] = work
+        self._works[work.uid] = self._of[work.node][work.uid] = work
         self._fences.close(work)
         if work.uid in self._ips:
             work.ip, work.stands = self._ips.pop(work.uid), True
@@ -126,15 +138,20 @@ class Pods:
             self._logs.grew(status.key, work.owner)  # it may have written while no agent was there
         self._wake(work)
 
-    def gone(self, uid: str) -> None:
+    def gone(self, pod: Pod) -> None:
+        uid = pod.metadata.uid
         if uid in self._works:
             self._lost(self._works[uid])
-        self._over.pop(uid, None)
+        self._over[pod.spec.node_name].discard(uid)
 
     def heard(self, report: Report, code: int) -> None:
         """The API has answered a report."""
+        if code == 200:
+            self._ends.keep(report)
         work = self._works.get(report.uid)
         if work is None:
+            if code == 409 and has_ended(report.status):
+                self._clock.call_later(CONFLICT_RETRY, lambda: self._repeat(report))
             return
         if code == 404:
             self._lost(work)
@@ -147,6 +164,11 @@ class Pods:
                 self._lost(work)
             else:
                 self._wake_changed(work)
+
+    def _repeat(self, report: Report) -> None:
+        """The pod is over here, so nothing else would say it again."""
+        if report.uid not in self._works:
+            self._reports.put(report)
 
     def node_of(self, uid: str) -> str:
         """The node of a pod that is looked after; empty if it is not."""
@@ -173,12 +195,9 @@ class Pods:
 
     def silent(self, node: str) -> None:
         """A node without its lease runs no pod for longer than the pod bears it. Said again and again."""
-        for work in self._of(node):
+        for work in self._of[node].values():
             if self._fences.close(work):
                 self._wake_changed(work)
-
-    def _of(self, node: str) -> list[Work]:
-        return [each for each in self._works.values() if each.node == node]
 
     # What the runtime says
 
@@ -275,7 +294,9 @@ class Pods:
     async def _tend(self, work: Work) -> None:
         try:
             while work.is_due:
-                await self._once(work)
+                await self._pace.turn()
+                if work.is_due:
+                    await self._once(work)
         except ConnectionError as error:
             log.warning("pod %s/%s: %s", work.owner.namespace, work.owner.name, error)
             self._wake_later(work, AWAY_RETRY)
@@ -372,8 +393,8 @@ class Pods:
         """The API no longer has this pod, or no longer needs us for it."""
         self._logs.forget(work.keys)
         work.dropped = True
-        del self._works[work.uid]
-        self._over[work.uid] = work.node
+        del self._works[work.uid], self._of[work.node][work.uid]
+        self._over[work.node].add(work.uid)
         if work.alarm is not None:
             work.alarm.cancel()
         self._probes.forget(work.uid)

@@ -26,6 +26,9 @@ from app.runtimes.base import (
     StartError,
 )
 
+# The first words are Kubernetes', by which this is looked for.
+NO_COMMAND = "no command specified: the process runtime pulls no images, so set the container's command"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
@@ -50,7 +53,7 @@ async def container(pod: Pod, key: Key, host: Host, image_user: str = "") -> Con
     env = {"HOSTNAME": hostname(pod), **given.env, **await resolve(pod, spec, host.ip, host.lookup)}
     command, args = expanded(spec.command, env), expanded(spec.args, env)
     if not (command or args) and host.info.runs_commands and not host.info.images:
-        raise CreateError("no command specified")  # there is no image that would know one
+        raise CreateError(NO_COMMAND)
     security = rights.security(pod, spec, host.profiles)
     rights.check(pod, spec, security, host.info, image_user)
     return ContainerSpec(

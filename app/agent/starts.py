@@ -30,6 +30,7 @@ from app.runtimes.base import ContainerSpec, CreateError, StartError
 RETRY = timedelta(seconds=10)
 SOON_RETRY = timedelta(seconds=1)
 NO_GRACE = timedelta()
+MOST_OWNERS = 4096  # remembered; the API knows of the others
 UNREACHABLE_RETRY = timedelta(seconds=2)
 
 log = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class Starts:
         self._host, self._images, self._hooks = host, images, hooks
         self._slots = asyncio.Semaphore(at_once)
         self._tell = tell
+        self._owners_told: dict[str, None] = {}  # controllers whose pods' images were told of
         self.is_closed = False
 
     async def start(self, work: Work, keys: Sequence[Key]) -> None:
@@ -61,6 +63,8 @@ class Starts:
             keys = [key for key in keys if await self._images.is_ready(work, key)]
         if not keys:
             return
+        if self._host.info.host_programs and not work.runs:
+            self._tell_of_images(work)
         async with self._slots:
             if work.is_due or work.dropped:
                 work.changed = True  # while it waited for its turn; a hint that brings no news must not end it here
@@ -69,6 +73,16 @@ class Starts:
                 await self._one(work, key)
                 if key in work.hooked:
                     break  # the others wait for its hook
+
+    def _tell_of_images(self, work: Work) -> None:
+        note = pod_events.image_not_used(work.pod)
+        if note.owner in self._owners_told:
+            return
+        if note.owner:
+            if len(self._owners_told) >= MOST_OWNERS:
+                self._owners_told.pop(next(iter(self._owners_told)))
+            self._owners_told[note.owner] = None
+        self._tell(work, note)
 
     def _is_admitted(self, work: Work, keys: Iterable[Key]) -> bool:
         """Whether the node has what the pod is to have for itself."""

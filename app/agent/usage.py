@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from app.agent.clock import Clock
+from app.agent.tasks import level_of
 from app.client.api import Api
 from app.kinds.errors import ApiError
 from app.runtimes.base import ContainerKey, ContainerUsage, Runtime, RuntimeInfo
@@ -92,7 +93,7 @@ class Usages:
             for batch in batches(reports):
                 await self._api.request("POST", self._path, {"items": batch})
         except (ApiError, OSError) as error:
-            log.warning("what %d nodes use could not be reported: %s", len(reports), error)
+            log.log(level_of(error), "usage of %d nodes could not be reported: %s", len(reports), error)
 
 
 def rate(before: int, now: int, seconds: float) -> int:

@@ -11,8 +11,8 @@ import asyncio
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,6 +29,7 @@ from app.kinds.container import Container
 from app.kinds.pod import Pod
 from app.kinds.volume import EmptyDirVolumeSource, Volume, VolumeMount
 from app.runtimes.base import Mount
+from app.runtimes.removal import remove
 
 MEMORY = "Memory"
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,251}[A-Za-z0-9])?")
@@ -199,7 +200,7 @@ def _said(error: Exception) -> str:
 
 def _delete(folder: Path) -> None:
     volume_mounts.unmount_below(folder)
-    try:
+    with suppress(RecursionError):  # folders in folders, thousands deep
         shutil.rmtree(folder, ignore_errors=True)
-    except RecursionError:  # folders in folders, thousands deep
-        subprocess.run(["rm", "-rf", "--one-file-system", "--", str(folder)], check=False, stdin=subprocess.DEVNULL)
+    if folder.exists():
+        remove([folder])

@@ -38,6 +38,6 @@ class Watches:
                 if event.object is None:
                     self._pods.listed(node, event.items)
                 elif event.type == "DELETED":
-                    self._pods.gone(event.object.metadata.uid)
+                    self._pods.gone(event.object)
                 else:
                     self._pods.seen(event.object)

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 
 from app.kinds.errors import ApiError
 
+LONGEST = 8 << 10  # characters of an Accept header; those that were read are remembered
 Form = Literal["json", "table", "partial", "partial-list", "discovery", "openapi-v2"]
 Body = Literal[
     "json", "yaml", "protobuf", "json-patch", "merge-patch", "strategic-merge-patch", "apply-patch"
@@ -66,6 +67,8 @@ def wanted(accept: str | None, offered: frozenset[Form] = OBJECT) -> Wanted:
     """The best of `offered` forms that `accept` allows; a missing or empty header takes JSON. 406 if none fits."""
     if not accept or not accept.strip():
         return JSON
+    if len(accept) > LONGEST:
+        raise ApiError(406, "NotAcceptable", f"an Accept header may have at most {LONGEST} characters")
     clauses = [clause for clause in _clauses(accept) if clause.quality > 0]
     for clause in sorted(clauses, key=lambda each: -each.quality):
         form = _form(clause)

@@ -5,7 +5,7 @@ Made by the command line with an open store; nothing here is global.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -26,22 +26,32 @@ from app.api.discovery import Discovery
 from app.api.joining import JoinApi
 from app.api.kept_logs import KeptLogs
 from app.api.kubernetes import Kubernetes
+from app.api.revocation import Revocations
 from app.api.tokens import StoredTokens
 from app.kinds import KINDS
 from app.registry.objects import Registry
+from app.store import READ_ONLY
 
 Answering = Callable[[Request], Awaitable[ASGIApp]]
 HEALTH = {"/livez", "/readyz", "/healthz"}
 
 
-def create_app(registry: Registry, origin: Origin | None = None, authority: str = "") -> "Application":
-    """The application of one API process, which others reach at `origin`. `authority`: whose certificate it shows, PEM."""
+def create_app(registry: Registry, origin: Origin | None = None, authority: Callable[[], str] = str) -> "Application":
+    """The application of one API process, which others reach at `origin`. `authority`: whom its clients are to trust, PEM."""
     tokens = Authenticator(StoredTokens(registry), time.monotonic)
     ours = FastAPI(title="Jobplane", docs_url=None, redoc_url=None, openapi_url=None)
     ours.add_exception_handler(HTTPException, _as_status)
     ours.state.streams = set()  # tasks of the open watches; whoever stops the server ends them first
+    ours.state.revocations = _revocations(registry)
     ours.state.calls = Calls(registry.store.calls, origin or Origin())
     return Application(Front(registry, tokens, authority), ours)
+
+
+def _revocations(registry: Registry) -> Revocations:
+    async def ended(digests: Collection[bytes]) -> Collection[bytes]:
+        return await registry.store.tokens.ended(digests, registry.now())
+
+    return Revocations(ended, registry.policy.rights.policies)
 
 
 async def _as_status(_: Request, error: Exception) -> Response:
@@ -51,7 +61,7 @@ async def _as_status(_: Request, error: Exception) -> Response:
 
 @dataclass(frozen=True)
 class Application:
-    """Kubernetes' paths first, for whose requests FastAPI would only be a tax; then FastAPI's own."""
+    """HTTP goes to `front`, for whose requests FastAPI would only be a tax; all else to FastAPI."""
 
     front: "Front"
     ours: FastAPI
@@ -63,8 +73,8 @@ class Application:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["app"] = self.ours
         try:
-            if scope["type"] != "http" or not await self.front(scope, receive, send):
-                await self.ours(scope, receive, send)
+            app: ASGIApp = self.front if scope["type"] == "http" else self.ours
+            await app(scope, receive, send)
         except asyncio.CancelledError:  # the server stops, and this took longer than the second that it waits
             if scope["type"] != "http":
                 raise
@@ -75,7 +85,7 @@ class Application:
 class Front:
     """Kubernetes' own paths: health, version, discovery, OpenAPI, and the objects."""
 
-    def __init__(self, registry: Registry, tokens: Authenticator, authority: str = "") -> None:
+    def __init__(self, registry: Registry, tokens: Authenticator, authority: Callable[[], str] = str) -> None:
         self._registry = registry
         self._tokens = tokens
         self._discovery = Discovery((*KINDS, *ABSENT), virtual.VIRTUAL)
@@ -86,8 +96,7 @@ class Front:
         self._joining = JoinApi(registry, tokens, authority)
         self._kept_logs = KeptLogs(registry, tokens)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> bool:
-        """Answer if the path is ours; tell whether it was."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         path: str = scope["path"]
         if path.startswith(PREFIX):
             await self._guarded(self._agents.answer, scope, receive, send)
@@ -102,8 +111,7 @@ class Front:
         elif path.startswith(("/api/", "/apis/")):
             await self._kubernetes(scope, receive, send)
         else:
-            return False
-        return True
+            await self._guarded(self._unknown, scope, receive, send)
 
     async def _guarded(self, answer: Answering, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -114,23 +122,30 @@ class Front:
             response = errors.response(error)
         await response(scope, receive, send)
 
+    async def _unknown(self, request: Request) -> Response:
+        """404 for those who may GET such a path, else 401 or 403, as in Kubernetes."""
+        user = await impersonation.user_of(self._registry, self._tokens, request)
+        await check_path(self._registry, user, request.method.lower(), request.scope["path"])
+        raise errors.no_such_path()
+
     async def _health(self, request: Request) -> Response:
-        """Live while the process turns; ready while the database answers and the feed follows it."""
-        if request.url.path.startswith("/livez"):
+        """Live while the process turns; ready while the database takes writes and the feed follows it."""
+        if request.scope["path"].startswith("/livez"):
             return PlainTextResponse("ok")
         broken = self._registry.store.feed.broken
         if broken is not None:
             raise errors.unavailable(f"the change feed waits for the database: {type(broken).__name__}")
-        await self._registry.store.revision()
+        if await self._registry.store.is_read_only():
+            raise errors.unavailable(READ_ONLY)
         return PlainTextResponse("ok")
 
     async def _document(self, request: Request) -> Response:
-        known = await self._tokens.user(request.headers.get("authorization"))
-        user = await impersonation.acting(self._registry, known, request.headers)
-        await check_path(self._registry, user, request.method.lower(), request.url.path)
+        user = await impersonation.user_of(self._registry, self._tokens, request)
+        path: str = request.scope["path"]
+        await check_path(self._registry, user, request.method.lower(), path)
         if request.method not in {"GET", "HEAD"}:
             raise errors.no_such_method()
-        path = request.url.path.rstrip("/")
+        path = path.rstrip("/")
         if path == "/version":
             return Response(version.document(), media_type="application/json")
         if path.startswith("/openapi"):

@@ -17,16 +17,14 @@ from app.kinds.errors import ApiError, bad_request, conflict
 from app.kinds.fit import Fit, MisfitError
 from app.kinds.managed_fields import with_entries
 from app.kinds.shape import shape_of
-from app.registry import applications
+from app.registry import applications, offload
 from app.registry.objects import Registry
 
 
 async def answer(registry: Registry, request: Request, found: Target, options: WriteOptions) -> Response:
     """The object as it is after the apply; 201 if there was none."""
     body = await content.read_body(request)
-    configuration = _parsed(body)
-    apply.check(found.kind, configuration)
-    warnings = _repeated(found.kind, configuration, options)
+    configuration, warnings = await offload.run(_weight(body), _read, found.kind, body, options)
     by = writer(registry, request, options, found.subresource)._replace(applies=True)
     stored, namespace = content.stored_kind(found.kind), found.namespace or ""
     grants = await escalation.check_of(registry, request.state.user, stored, namespace, found.name)
@@ -46,14 +44,29 @@ async def answer(registry: Registry, request: Request, found: Target, options: W
         await check(registry, request.state.user, action)
 
     key = (namespace, found.name)
-    made, is_new = await applications.apply(registry, stored, key, change, terms(by, options), may_create)
+    made, is_new = await applications.apply(registry, stored, key, change, terms(request, by, options), may_create)
     code = 201 if is_new else 200
     return content.one(request, found.kind, made.body, registry.now(), code, (*warnings, *made.warnings))
 
 
+def _read(kind: Kind, body: bytes, options: WriteOptions) -> tuple[Any, list[str]]:
+    """The configuration, and what to warn of."""
+    configuration = _parsed(body)
+    apply.check(kind, configuration)
+    return configuration, _repeated(kind, configuration, options)
+
+
+def _is_json(body: bytes) -> bool:
+    return body.lstrip()[:1] == b"{"
+
+
+def _weight(body: bytes) -> int:
+    return len(body) if _is_json(body) else len(body) * offload.YAML_WEIGHT
+
+
 def _parsed(body: bytes) -> Any:
     """JSON is YAML, too, and much faster to read."""
-    if body.lstrip()[:1] == b"{":
+    if _is_json(body):
         try:
             return document.value_with_duplicates(document.json_of(body, "json"))
         except ApiError as error:

@@ -20,6 +20,7 @@ from app.api.channel_socket import CODECS, ChannelSocket
 from app.api.channels import Upgrade
 from app.api.connection import Wire
 from app.api.relay import RELAYED, Relay
+from app.api.revocation import refusal
 from app.api.streams import Sender, attended
 from app.api.websocket import WebSocket
 from app.client.call import RESIZE, STDERR, STDOUT, WORDS, Ring, Wanted, Word
@@ -123,6 +124,10 @@ class Calls:
         self._listeners: dict[asyncio.Queue[Notice], Callable[[str], bool]] = {}
         notices.listen(self._heard)
 
+    def come_from(self, origin: Origin) -> None:
+        """From now on this process shows another certificate."""
+        self._origin = origin
+
     # The client's side
 
     async def dial(self, node: str, wanted: Wanted) -> Line:
@@ -164,7 +169,9 @@ class Calls:
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await attended(lambda sender: self._ring(speaks_for, sender), receive, send, scope["app"].state.streams)
+            with refusal(scope) as refused:
+                running = scope["app"].state.streams
+                await attended(lambda sender: self._ring(speaks_for, sender), receive, send, running, refused)
 
         return answer
 

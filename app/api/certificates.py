@@ -1,7 +1,8 @@
 """TLS without a set-up: an authority of our own, a certificate from it, and the kubeconfig that trusts it.
 
-Called when an API starts. Certificates pass strict verification (RFC 5280, as Python 3.13 and Go do it). The authority
-is kept, so that agents and kubeconfigs stay good; the server's certificate is renewed when due or when hosts change.
+Called when an API starts, and every few hours while it runs. Certificates pass strict verification (RFC 5280, as Python
+3.13 and Go do it). The authority is kept, so that agents and kubeconfigs stay good, until it is rotated in two steps: in
+between, clients are given both. The server's certificate is renewed when due, when hosts come in, and with the authority.
 """
 
 import base64
@@ -10,7 +11,8 @@ import ipaddress
 import os
 import socket
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
@@ -30,8 +32,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 _CA_LIFE = timedelta(days=3650)
 _LIFE = timedelta(days=365)
-_RENEWED_BEFORE = timedelta(days=90)  # its end: long, because only a start renews
+_RENEWED_BEFORE = timedelta(days=90)  # its end
 _SKEW = timedelta(days=1)  # clocks of other machines may be behind
+_NEXT = "ca.next.pem"  # the authority that a rotation is to end with, and its key
 _ALWAYS = ("localhost", "127.0.0.1", "::1")
 
 
@@ -41,6 +44,10 @@ class Certificates(NamedTuple):
     ca: Path
     cert: Path
     key: Path
+
+
+class RotationError(Exception):
+    """The step of a rotation cannot be taken now; the text says what to do."""
 
 
 class _Pair(NamedTuple):
@@ -58,15 +65,60 @@ def fingerprint(file: Path) -> str:
 def ensure(folder: Path, hosts: Sequence[str], *, now: datetime | None = None) -> Certificates:
     """A server certificate for the hosts, this machine's name and its loopback addresses, good for months."""
     now = now or datetime.now(UTC)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     paths = Certificates(folder / "ca.crt", folder / "server.pem", folder / "server.pem")
-    with (folder / "lock").open("a") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        authority = _kept_authority(paths.ca, folder / "ca.key", now)
-        names = _names([*hosts, *_ALWAYS, socket.gethostname()])
-        if not _is_good(paths.cert, authority.certificate, names, now):
-            write_private(paths.cert, _pem(_signed(authority, names, now)))
+    with _locked(folder):
+        _certify(paths.cert, _kept_authority(folder, now), hosts, now)
     return paths
+
+
+def renew(folder: Path, hosts: Sequence[str], *, now: datetime) -> None:
+    """The same while an API runs, which must go on with the authority that its clients trust: it is never replaced."""
+    with _locked(folder):
+        if authority := _read(folder / "ca.crt", folder / "ca.key"):
+            _certify(folder / "server.pem", authority, hosts, now)
+
+
+def is_due(end: datetime, authority_end: datetime, now: datetime) -> bool:
+    """Whether to make another certificate, which may not outlast its authority."""
+    return now + _RENEWED_BEFORE >= end and end < authority_end
+
+
+def begin_rotation(folder: Path, *, now: datetime) -> None:
+    """Have clients trust a second authority besides the one that signs: ca.crt holds both. Harmless to repeat."""
+    with _locked(folder):
+        current, following = _read(folder / "ca.crt", folder / "ca.key"), _read_next(folder)
+        if current is None:
+            raise RotationError(f"{folder} holds no authority: start the API on it first")
+        if following is None:
+            following = _new_authority(now)
+            write_private(folder / _NEXT, _pem(following))
+        both = _certificate_pem(current.certificate) + _certificate_pem(following.certificate)
+        write_private(folder / "ca.crt", both, 0o644)
+
+
+def finish_rotation(folder: Path) -> None:
+    """Have the second authority sign, and clients trust it alone."""
+    with _locked(folder):
+        following = _read_next(folder)
+        if following is None:
+            raise RotationError("no rotation has begun: run `jobplane certificates rotate` first")
+        _establish(folder, following)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    with os.fdopen(os.open(folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)) as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _certify(path: Path, authority: _Pair, hosts: Sequence[str], now: datetime) -> None:
+    """Names that the file's certificate has already stay: several machines may share the folder."""
+    names = {*_names([*hosts, *_ALWAYS, socket.gethostname()])}
+    held = _held_names(path, authority.certificate, now)
+    if held is None or not names <= held:
+        write_private(path, _pem(_signed(authority, _sorted(names | (held or set())), now)))
 
 
 def kubeconfig(server_url: str, ca_pem: str, token: str, name: str = "jobplane") -> str:
@@ -87,6 +139,9 @@ def write_private(path: Path, content: bytes, mode: int = 0o600) -> None:
     """All of it or nothing, never readable by others on the way."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
+        if os.geteuid() == 0:  # what root writes into another user's folder is that user's
+            owner = (path if path.exists() else path.parent).stat()
+            os.chown(name, owner.st_uid, owner.st_gid)
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
@@ -98,15 +153,24 @@ def write_private(path: Path, content: bytes, mode: int = 0o600) -> None:
         raise
 
 
-def _kept_authority(ca: Path, key: Path, now: datetime) -> _Pair:
-    """The one in the folder, unless it is broken or about to end."""
-    kept = _read(ca, key)
+def _kept_authority(folder: Path, now: datetime) -> _Pair:
+    """The one in the folder, unless it is broken or about to end; then the second one, if a rotation has begun."""
+    kept = _read(folder / "ca.crt", folder / "ca.key")
     if kept and now + _RENEWED_BEFORE < kept.certificate.not_valid_after_utc:
         return kept
-    fresh = _new_authority(now)
-    write_private(key, _key_pem(fresh.key))
-    write_private(ca, fresh.certificate.public_bytes(Encoding.PEM), 0o644)
-    return fresh
+    return _establish(folder, _read_next(folder) or _new_authority(now))
+
+
+def _establish(folder: Path, authority: _Pair) -> _Pair:
+    """Cut short anywhere, it is done again by the next start: the files do not fit each other, and the next pair is there."""
+    write_private(folder / "ca.key", _key_pem(authority.key))
+    write_private(folder / "ca.crt", _certificate_pem(authority.certificate), 0o644)
+    (folder / _NEXT).unlink(missing_ok=True)
+    return authority
+
+
+def _read_next(folder: Path) -> _Pair | None:
+    return _read(folder / _NEXT, folder / _NEXT)
 
 
 def _read(certificate_path: Path, key_path: Path) -> _Pair | None:
@@ -121,34 +185,33 @@ def _read(certificate_path: Path, key_path: Path) -> _Pair | None:
     return _Pair(certificate, key)
 
 
-def _is_good(path: Path, authority: x509.Certificate, names: x509.SubjectAlternativeName, now: datetime) -> bool:
+def _held_names(path: Path, authority: x509.Certificate, now: datetime) -> set[x509.GeneralName] | None:
+    """Names in the certificate of the file; None if it is not this authority's, or is due."""
     kept = _read(path, path)
-    if kept is None or now + _RENEWED_BEFORE >= kept.certificate.not_valid_after_utc:
-        return False
+    if kept is None or is_due(kept.certificate.not_valid_after_utc, authority.not_valid_after_utc, now):
+        return None
     try:
         kept.certificate.verify_directly_issued_by(authority)
-        held = kept.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
+        return {*kept.certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value}
     except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
-        return False
-    return held.value == names
+        return None
 
 
-def _names(hosts: Sequence[str]) -> x509.SubjectAlternativeName:
-    """Each host once, sorted; an address that means all addresses is no name of a server."""
-    addresses, words = set(), set()
+def _names(hosts: Sequence[str]) -> Iterator[x509.GeneralName]:
+    """An address that means all addresses is no name of a server."""
     for host in hosts:
         try:
             address = ipaddress.ip_address(host.strip("[]"))
         except ValueError:
-            words.add(host.lower().rstrip(".").encode("idna").decode())
+            if word := host.lower().rstrip("."):
+                yield x509.DNSName(word.encode("idna").decode())
         else:
-            addresses.add(address)
-    return x509.SubjectAlternativeName(
-        [
-            *(x509.DNSName(word) for word in sorted(words - {""})),
-            *(x509.IPAddress(each) for each in sorted(addresses, key=str) if not each.is_unspecified),
-        ]
-    )
+            if not address.is_unspecified:
+                yield x509.IPAddress(address)
+
+
+def _sorted(names: Iterable[x509.GeneralName]) -> x509.SubjectAlternativeName:
+    return x509.SubjectAlternativeName(sorted(names, key=str))
 
 
 def _new_authority(now: datetime) -> _Pair:
@@ -212,7 +275,11 @@ def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
 
 
 def _pem(pair: _Pair) -> bytes:
-    return pair.certificate.public_bytes(Encoding.PEM) + _key_pem(pair.key)
+    return _certificate_pem(pair.certificate) + _key_pem(pair.key)
+
+
+def _certificate_pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.PEM)
 
 
 def _key_pem(key: ec.EllipticCurvePrivateKey) -> bytes:

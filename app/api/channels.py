@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from starlette.types import Scope
 
 from app.api.connection import CLOSE_SECONDS, Headers, Wire, take_over
+from app.api.revocation import Refused, refusal
 from app.kinds.errors import ApiError
 
 HELD = 64 * 1024  # bytes that a channel takes before its reader does; then the whole connection waits
 PIECE = 32 * 1024  # bytes sent at a time, so that channels take turns
-RIGHTS_SECONDS = 2.0  # between looks at whether the client still may
 PING_SECONDS = 10.0  # writing to it is the only way to learn that the other end of a silent connection has died
 GOODBYE_SECONDS = 2.0  # for a client to answer the end of the conversation
 STOPPING_SECONDS = 0.5  # the same, when the whole server waits for it
@@ -128,6 +128,7 @@ class Upgrade:
     patience: float | None = None  # seconds after which a client that does not read is cut off; None: never
     alone: float = ALONE_SECONDS  # until work that goes on without its client is cancelled
     closing: float = CLOSE_SECONDS  # for what is written to leave, once it is over
+    refuse: Callable[[Link, ApiError], Awaitable[None]] | None = None  # tells the client that its right was revoked
 
     async def __call__(self, scope: Scope, *_: object) -> None:
         try:
@@ -137,55 +138,39 @@ class Upgrade:
         wire.patience = self.patience
         link, work = self.start(wire)
         try:
-            watching = _until_refused(scope.get("state", {}).get("still_may"))
-            await _converse(link, asyncio.create_task(work), watching, scope["app"].state.streams, self.alone)
+            with refusal(scope) as refused:
+                await self._converse(link, asyncio.create_task(work), refused, scope["app"].state.streams)
         finally:
             wire.close(self.closing)
 
-
-async def _converse(
-    link: Link,
-    work: asyncio.Task[None],
-    watching: Coroutine[Any, Any, None],
-    streams: set[asyncio.Task[None]],
-    alone: float,
-) -> None:
-    """Until the work is done, its client is gone, or `watching` ends because that may do so no longer."""
-    receiving = asyncio.create_task(link.receive())
-    pinging, refused = asyncio.create_task(_ping(link)), asyncio.create_task(watching)
-    streams.add(work)
-    try:
-        await asyncio.wait((receiving, work, pinging, refused), return_when=asyncio.FIRST_COMPLETED)
-        if refused.done():
-            await _ended(work)
-        if pinging.done():  # the client is dead, which `receiving` cannot see while what it has read waits for a reader
-            receiving.cancel()
-            await asyncio.wait((receiving,))
-        if receiving.done():
-            await asyncio.wait((work,), timeout=alone)
-            return
-        stopping = work.cancelled()
-        with suppress(ConnectionError, TimeoutError):
-            async with asyncio.timeout(STOPPING_SECONDS if stopping else GOODBYE_SECONDS):
-                await link.goodbye(stopping=stopping)
-                await receiving
-    finally:
-        streams.discard(work)
-        await _ended(work, receiving, pinging, refused)
-
-
-async def _until_refused(still_may: Callable[[], Awaitable[None]] | None) -> None:
-    """Returns once the client has lost the right to what it does. That this cannot be found out is no reason to end it."""
-    while True:
-        await asyncio.sleep(RIGHTS_SECONDS)
+    async def _converse(
+        self, link: Link, work: asyncio.Task[None], refused: Refused, streams: set[asyncio.Task[None]]
+    ) -> None:
+        """Until the work is done, its client is gone, or may go on no longer."""
+        receiving, pinging = asyncio.create_task(link.receive()), asyncio.create_task(_ping(link))
+        streams.add(work)
         try:
-            await still_may() if still_may else None
-        except ApiError as error:
-            if error.code in (401, 403):
-                log.info("a stream ends, as its client may no longer: %s", error.message)
+            await asyncio.wait((receiving, work, pinging, refused), return_when=asyncio.FIRST_COMPLETED)
+            if refused.done():
+                await _ended(work)
+            if (
+                pinging.done()
+            ):  # the client is dead, but `receiving` cannot see it while what was read waits for a reader
+                receiving.cancel()
+                await asyncio.wait((receiving,))
+            if receiving.done():
+                await asyncio.wait((work,), timeout=self.alone)
                 return
-        except Exception as error:
-            log.info("rights cannot be looked at: %s", error)
+            stopping = work.cancelled() and not refused.done()
+            with suppress(ConnectionError, TimeoutError):
+                async with asyncio.timeout(STOPPING_SECONDS if stopping else GOODBYE_SECONDS):
+                    if refused.done() and self.refuse is not None:
+                        await self.refuse(link, refused.result())
+                    await link.goodbye(stopping=stopping)
+                    await receiving
+        finally:
+            streams.discard(work)
+            await _ended(work, receiving, pinging)
 
 
 async def _ping(link: Link) -> None:

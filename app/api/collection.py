@@ -1,32 +1,36 @@
 """Collections: list, create, delete all that is selected."""
 
 import asyncio
+from contextlib import aclosing
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import content, escalation, lists
 from app.api.auth import Action, User, check
 from app.api.item import delete_demand
-from app.api.query import create_options, list_options
+from app.api.query import create_options
 from app.api.routes import Target
+from app.api.selection import Selection
 from app.api.writers import writer
 from app.kinds.base import Kind
 from app.kinds.errors import ApiError, bad_request
-from app.registry import objects
+from app.registry import objects, offload
 from app.registry.deletion import Demand
 from app.registry.objects import Preconditions, Registry
-from app.store import Head
+from app.store import Head, Page
 
 AT_ONCE = 50  # deletions that share a few commits
+MOST_TOLD = 4 << 20  # bytes of deleted objects that the answer lists; of more it is a Status
 
 
-async def answer(registry: Registry, request: Request, found: Target, verb: str) -> Response:
+async def answer(registry: Registry, request: Request, found: Target, verb: str, selection: Selection) -> Response:
     if verb == "list":
-        return await _list(registry, request, found)
+        return await lists.answer(registry, request, found, selection)
     if verb == "create":
         return await _create(registry, request, found)
-    return await _delete_all(registry, request, found)
+    return await _delete_all(registry, request, found, selection)
 
 
 async def _create(registry: Registry, request: Request, found: Target) -> Response:
@@ -41,28 +45,39 @@ async def _create(registry: Registry, request: Request, found: Target) -> Respon
     stored = content.stored_kind(found.kind)
     obj = content.inward(found.kind, decoded.object)
     grants = await escalation.check_of(registry, user, stored, found.namespace or "")
+    size = content.body_size(request)
     if grants:
-        grants(obj, None)
+        await offload.run(size, grants, obj, None)
     by = writer(registry, request, options)
-    made = await objects.create(registry, stored, found.namespace or "", obj, by=by, dry_run=options.is_dry_run)
+    made = await objects.create(
+        registry, stored, found.namespace or "", obj, by=by, dry_run=options.is_dry_run, size=size
+    )
     warnings = (*decoded.warnings, *made.warnings)
     return content.one(request, found.kind, made.body, registry.now(), 201, warnings)
 
 
-async def _list(registry: Registry, request: Request, found: Target) -> Response:
-    return await lists.answer(registry, request, found, list_options(request.query_params.multi_items()))
-
-
-async def _delete_all(registry: Registry, request: Request, found: Target) -> Response:
+async def _delete_all(registry: Registry, request: Request, found: Target, selection: Selection) -> Response:
     """Delete what is selected, some at a time; objects that go meanwhile are nobody's problem."""
-    options = list_options(request.query_params.multi_items())
     asked = await delete_demand(request)
-    page = await lists.found(registry, found, options)
+    listing = await lists.listing(registry, request, found, selection)
     stored = content.stored_kind(found.kind)
-    for start in range(0, len(page.heads), AT_ONCE):
-        some = page.heads[start : start + AT_ONCE]
-        await asyncio.gather(*(_delete(registry, stored, head, *asked) for head in some))
-    return lists.whole(content.shape_of(request, found.kind), page, found.namespace, options, registry.now())
+    told: list[Head] = []
+    last, size = None, 0
+    async with aclosing(listing.parts()) as parts:
+        async for heads in parts:
+            for start in range(0, len(heads), AT_ONCE):
+                some = heads[start : start + AT_ONCE]
+                await asyncio.gather(*(_delete(registry, stored, head, *asked) for head in some))
+            size += sum(len(head.body) for head in heads)
+            last = heads[-1] if heads else last
+            told += heads if size <= MOST_TOLD else ()
+            heads.clear()
+    if size > MOST_TOLD:
+        done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return Response(msgspec.json.encode(done), media_type="application/json")
+    end = await listing.end(last)
+    page = Page(told, end.revision, end.more, end.remaining)
+    return await lists.whole(listing.shape, page, found.namespace, selection.options, registry.now())
 
 
 async def _delete(

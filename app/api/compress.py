@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from app.api.streams import PART_BYTES, Sender
+
 FROM_BYTES = 128 << 10
 _LEVEL = 1
 _GZIP_FORMAT = 31  # zlib's window bits, with gzip's header
@@ -51,4 +53,8 @@ class Body(Response):
             self.headers["content-length"] = str(len(self.body))
             self.headers["content-encoding"] = "gzip"
             self.headers.add_vary_header("Accept-Encoding")
-        await super().__call__(scope, receive, send)
+        if len(self.body) <= PART_BYTES:
+            await super().__call__(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await Sender(send)(bytes(self.body), more=False)

@@ -13,8 +13,9 @@ import httptools
 from starlette.requests import Request
 from starlette.types import Scope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
+from app.api.connection_limits import BoundedConnection
 from app.api.cork import Corked
 
 CLOSE_SECONDS = 10.0  # for what is written to leave, once a connection is to close
@@ -22,7 +23,7 @@ CLOSE_SECONDS = 10.0  # for what is written to leave, once a connection is to cl
 Headers = list[tuple[str, str]]
 
 
-class Connection(HttpToolsProtocol):
+class Connection(BoundedConnection):
     """Requests without an Upgrade header take the same path as in uvicorn."""
 
     # A request with an Upgrade header ends for the parser with its head, wherever what follows belongs. Meanwhile:
@@ -32,19 +33,19 @@ class Connection(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._corked = Corked(cast("asyncio.Transport", transport))
-        super().connection_made(cast("asyncio.Transport", self._corked))
+        super().connection_made(cast("asyncio.BaseTransport", self._corked))
 
     def data_received(self, data: bytes) -> None:
+        if self._is_refused:
+            self._read_over(len(data))
+            return
         if self._diverted is not None:
             self._diverted(data)
             return
-        self._unset_keepalive_if_required()
         try:
-            self.parser.feed_data(data)
+            self._feed(data)
         except httptools.HttpParserUpgrade as end:
             self._offer(data[end.args[0] :])
-        except httptools.HttpParserError:
-            self.send_400_response("Invalid HTTP request received.")
 
     def _offer(self, rest: bytes) -> None:
         if self.scope["method"] == "CONNECT":
@@ -54,8 +55,10 @@ class Connection(HttpToolsProtocol):
         if b"transfer-encoding" in headers:
             self.cycle.disconnected = True
             self.send_400_response("A request for an upgrade cannot have a body in chunks.")
+            self._close()
         elif self._body_left:
             self.cycle.more_body = True
+            self._expect_body()
             self._diverted = self._take_body
             self._take_body(rest)
         else:
@@ -101,6 +104,7 @@ class Connection(HttpToolsProtocol):
             f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n{lines}\r\n".encode("latin-1")
         )
         transport = self._corked.open()
+        self._end_limits()
         wire = Wire(transport, self.flow, self._held)
         self.connections.discard(self)
         self.connections.add(wire)  # type: ignore[arg-type] # all that uvicorn wants of one is `shutdown`

@@ -11,50 +11,59 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api import protobuf, tables
+from app.api.accept import Body as Form
 from app.api.accept import Wanted, object_body, wanted
 from app.api.compress import Body
-from app.api.query import WriteOptions
+from app.api.query import WriteOptions, first
 from app.kinds import KINDS, document
 from app.kinds.base import Kind, Object, Struct
 from app.kinds.decode import Decoded, Validation, convert, decode
 from app.kinds.errors import ApiError, bad_request
+from app.registry import offload
 from app.registry.codec import type_of
 
 S = TypeVar("S", bound=Struct)
 MAX_BODY = 3 << 20  # Kubernetes' own limit
 
 
-async def read_body(request: Request) -> bytes:
+async def read_body(request: Request, most: int = MAX_BODY) -> bytes:
     """The whole body; 413 as soon as it is too large."""
     declared = request.headers.get("content-length", "0")
     chunks: list[bytes] = []
     size = 0
-    if not declared.isdigit() or int(declared) > MAX_BODY:
-        raise _too_large()
+    if not declared.isdigit() or int(declared) > most:
+        raise _too_large(most)
     async for chunk in request.stream():
         size += len(chunk)
-        if size > MAX_BODY:
-            raise _too_large()
+        if size > most:
+            raise _too_large(most)
         chunks.append(chunk)
+    request.state.body_size = size
     return b"".join(chunks)
 
 
-def _too_large() -> ApiError:
-    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MAX_BODY}")
+def body_size(request: Request) -> int:
+    """Bytes of the body that was read."""
+    size: int = getattr(request.state, "body_size", 0)
+    return size
+
+
+def _too_large(most: int) -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {most}")
 
 
 async def read_document(request: Request) -> Any:
     """The body as plain JSON, such as a patch or options; None if there is none."""
     body = await read_body(request)
-    return document.parse(body) if body else None
+    return await offload.run(len(body), document.parse, body) if body else None
 
 
 async def read_options(request: Request, type_: type[Struct]) -> Any:
     """Options in a body, such as those of a DELETE; newer kubectl sends them as protobuf."""
     body = await read_body(request)
     if body and object_body(request.headers.get("content-type")) == "protobuf":
-        return protobuf.decode(body, type_)
-    return document.parse(body) if body else None
+        return await offload.run(len(body), protobuf.decode, body, type_)
+    return await offload.run(len(body), document.parse, body) if body else None
 
 
 def validation_of(options: WriteOptions) -> Validation:
@@ -73,6 +82,11 @@ async def read_struct(request: Request, type_: type[S], api_version: str, valida
     form = object_body(request.headers.get("content-type"))
     if not body:
         raise bad_request("the body of the request is empty: an object is expected")
+    weight = len(body) * offload.YAML_WEIGHT if form == "yaml" else len(body)
+    return await offload.run(weight, _decoded, body, form, type_, api_version, validation)
+
+
+def _decoded(body: bytes, form: Form, type_: type[S], api_version: str, validation: Validation) -> Decoded[S]:
     if form == "protobuf":
         return convert(protobuf.decode(body, type_), type_, api_version=api_version, validation=validation)
     content_type: Literal["yaml", "json"] = "yaml" if form == "yaml" else "json"
@@ -228,7 +242,7 @@ def shape_of(request: Request, kind: Kind) -> Shape:
     form = wanted(request.headers.get("accept"))
     if form.form != "table":
         return Shape(kind, form)
-    return Shape(kind, form, tables.included(request.query_params.get("includeObject")))
+    return Shape(kind, form, tables.included(first(request.query_params.multi_items(), "includeObject")))
 
 
 def one(

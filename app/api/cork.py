@@ -37,6 +37,14 @@ class Corked:
         self._flush()
         self._transport.close()
 
+    def write_eof(self) -> None:
+        self._flush()
+        self._transport.write_eof()
+
+    def abort(self) -> None:
+        self._held = b""
+        self._transport.abort()
+
     def open(self) -> asyncio.Transport:
         """The transport itself, for who goes on with it alone."""
         self._flush()

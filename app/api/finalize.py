@@ -21,6 +21,6 @@ async def answer(registry: Registry, request: Request, found: Target) -> Respons
     """Store the finalizers as sent. With the last of them, a namespace that is being deleted goes."""
     options = update_options(request.query_params.multi_items())
     decoded = await content.read_object(request, found.kind, content.validation_of(options))
-    by = terms(writer(registry, request, options, found.subresource), options)
+    by = terms(request, writer(registry, request, options, found.subresource), options)
     made = await objects.edit(registry, _FINALIZED, "", found.name, lambda _: decoded.object, by)
     return content.one(request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings))

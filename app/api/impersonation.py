@@ -1,16 +1,61 @@
-"""Acting as somebody else: what the Impersonate- headers ask for, to whoever may. kubectl sends them for `--as`."""
+"""The user of a request: the token's, or another one that the Impersonate- headers name. kubectl sends them for `--as`.
 
+Every application under /api and /apis calls `user_of` before it authorizes. Of a header that is repeated the first value
+counts, but for groups and extra fields, of which all do.
+"""
+
+from dataclasses import dataclass
 from urllib.parse import unquote
 
 from starlette.datastructures import Headers
+from starlette.requests import Request
 
-from app.api.auth import AUTHENTICATED, UNAUTHENTICATED, Action, User, account_of, account_user, check
+from app.api import websocket
+from app.api.auth import (
+    AUTHENTICATED,
+    UNAUTHENTICATED,
+    Action,
+    Authenticator,
+    User,
+    account_of,
+    account_user,
+    bearer,
+    check,
+    digest_of,
+)
 from app.kinds.authentication import GROUP
 from app.kinds.errors import bad_request
 from app.registry.objects import Registry
 
+
+@dataclass(frozen=True, repr=False)
+class Credential:
+    """The token of a request, and the user that it stands for, whomever that one acts as."""
+
+    authorization: str | None
+    holder: User
+
+    @property
+    def digest(self) -> bytes:
+        return bytes.fromhex(digest_of(bearer(self.authorization) or ""))
+
+
 ANONYMOUS = "system:anonymous"
 _USER, _UID, _GROUP, _EXTRA = "impersonate-user", "impersonate-uid", "impersonate-group", "impersonate-extra-"
+
+
+async def user_of(registry: Registry, authenticator: Authenticator, request: Request) -> User:
+    """The user to judge the request as; `request.state.credential` tells by which token.
+
+    401 or 403; 400 for a path or query with a NUL, which Postgres cannot store.
+    """
+    authorization = websocket.authorization(request)
+    known = await authenticator.user(authorization)
+    user = await acting(registry, known, request.headers)
+    request.state.credential = Credential(authorization, known)
+    if "\0" in request.scope["path"] or any(nul in request.scope["query_string"] for nul in (b"%00", b"\0")):
+        raise bad_request("a path or parameter may not contain a NUL character")
+    return user
 
 
 async def acting(registry: Registry, user: User, headers: Headers) -> User:
@@ -39,8 +84,12 @@ async def acting(registry: Registry, user: User, headers: Headers) -> User:
 
 
 def _extra(headers: Headers) -> dict[str, tuple[str, ...]]:
-    names = dict.fromkeys(name for name in headers if name.startswith(_EXTRA))
-    return {unquote(name.removeprefix(_EXTRA)).lower(): tuple(headers.getlist(name)) for name in names}
+    found: dict[str, tuple[str, ...]] = {}
+    for name, value in headers.items():
+        if name.startswith(_EXTRA):
+            key = unquote(name.removeprefix(_EXTRA)).lower()
+            found[key] = (*found.get(key, ()), value)
+    return found
 
 
 def _with_default(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:

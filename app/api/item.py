@@ -48,7 +48,7 @@ async def _update(registry: Registry, request: Request, found: Target) -> Respon
         found.namespace or "",
         found.name,
         await _checked(registry, request, found, lambda _: sent),
-        terms(writer(registry, request, options, found.subresource), options, sent.metadata.uid),
+        terms(request, writer(registry, request, options, found.subresource), options, sent.metadata.uid),
     )
     return content.one(request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings))
 
@@ -75,7 +75,7 @@ async def _patch(registry: Registry, request: Request, found: Target) -> Respons
         found.namespace or "",
         found.name,
         await _checked(registry, request, found, change),
-        terms(writer(registry, request, options, found.subresource), options),
+        terms(request, writer(registry, request, options, found.subresource), options),
     )
     return content.one(request, found.kind, made.body, registry.now(), warnings=(*warnings, *made.warnings))
 
@@ -125,13 +125,13 @@ ORPHANED = (
 async def _delete(registry: Registry, request: Request, found: Target) -> Response:
     kind = content.stored_kind(found.kind)
     demand, preconditions, dry_run = await delete_demand(request)
-    old, left = await objects.delete(
+    deleted = await objects.delete(
         registry, kind, found.namespace or "", found.name, demand, preconditions, dry_run=dry_run
     )
     warnings = [ORPHANED] if kind.orphans and demand.propagation is None else []
-    if left is not None:
-        return content.one(request, found.kind, left, registry.now(), warnings=warnings)
-    details = {"name": found.name, "group": kind.group, "kind": kind.plural, "uid": old.metadata.uid}
+    if kind.returns_deleted or not deleted.is_over:
+        return content.one(request, found.kind, deleted.body, registry.now(), warnings=warnings)
+    details = {"name": found.name, "group": kind.group, "kind": kind.plural, "uid": deleted.uid}
     done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
     return Response(msgspec.json.encode(done), 200, content.warning_headers(warnings), "application/json")
 

@@ -1,9 +1,11 @@
-"""How machines join: administrators make join tokens, and an agent exchanges one for a credential of its node alone.
+"""Joining: administrators make join tokens, and an agent exchanges one for a credential of its node alone.
 
 Under /apis/agents.jobplane.dev/v1/:
     GET ca                      the authority's certificate, for everybody: an agent compares it with the hash it was told
-    POST jointokens             {"ttlSeconds": 86400}: a token, shown this once, for as many nodes as come
+    POST jointokens             {"ttlSeconds": 86400, "uses": 1, "nodeTtlSeconds": 0}: a token, shown this once, for as many
+                                nodes as it has uses; their credentials last for nodeTtlSeconds, or, if 0, for ever
     GET jointokens              those that are good; DELETE jointokens/ID revokes one
+    GET tokens                  all tokens of every kind, page by page; DELETE tokens/ID revokes one
     POST join                   {"node": NAME, "digest": SHA-256}, by a join token: let the secret with this digest stand for
                                 the node. The secret stays with the agent that made it up, so to ask again is harmless
     DELETE credentials/NODE     whoever spoke for the node no longer does, and another machine may join as it
@@ -11,6 +13,7 @@ Under /apis/agents.jobplane.dev/v1/:
 
 import secrets
 import string
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any, cast
@@ -19,9 +22,11 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from app.api import errors
-from app.api.auth import NODE_PREFIX, NODES, Action, Authenticator, User, check, path_refusal
+from app.api import errors, impersonation, token_list
+from app.api.auth import NODE_PREFIX, NODES, Action, Authenticator, User, bearer, check, digest_of, path_refusal
 from app.api.content import read_body
+from app.api.query import first
+from app.api.token_list import BOOTSTRAPPERS, GROUP
 from app.api.tokens import issue_named
 from app.kinds import names
 from app.kinds.base import Int64, Struct, at
@@ -34,13 +39,13 @@ from app.registry import objects
 from app.registry.codec import decode, key_of
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
-from app.store import Holder
+from app.store import Admission, Holder, Limits
 
 PREFIX = "/apis/agents.jobplane.dev/v1/"
-GROUP = "agents.jobplane.dev"
-BOOTSTRAPPERS = "system:bootstrappers"
 BOOTSTRAP_PREFIX = "system:bootstrap:"
+MOST_BODY = 16 << 10
 LONGEST = timedelta(days=3650)
+MOST_USES = 10_000
 _ALPHABET = string.ascii_lowercase + string.digits
 
 
@@ -48,6 +53,8 @@ class Wanted(Struct):
     """The body of POST jointokens."""
 
     ttl_seconds: Annotated[Int64, at(0)] = 86400
+    uses: Annotated[Int64, at(0)] = 1
+    node_ttl_seconds: Annotated[Int64, at(0)] = 0
 
 
 class Joining(Struct):
@@ -59,50 +66,61 @@ class Joining(Struct):
 
 @dataclass(frozen=True)
 class JoinApi:
-    """The application under `PREFIX`, but for what agents call all the time. `authority`: its certificate, PEM."""
+    """The application under `PREFIX`, but for what agents call all the time. `authority`: whom clients are to trust, PEM."""
 
     registry: Registry
     authenticator: Authenticator
-    authority: str = ""
+    authority: Callable[[], str] = str
 
     async def answer(self, request: Request) -> Response:
         what, _, name = request.scope["path"].removeprefix(PREFIX).strip("/").partition("/")
         if (request.method, what, name) == ("GET", "ca", ""):
-            if not self.authority:
+            if not (found := self.authority()):
                 raise errors.no_such_path()
-            return PlainTextResponse(self.authority)
-        user = await self.authenticator.user(request.headers.get("authorization"))
+            return PlainTextResponse(found)
+        user = await impersonation.user_of(self.registry, self.authenticator, request)
         match request.method, what, bool(name):
             case "POST", "join", False:
                 return await self._join(user, request)
             case "POST", "jointokens", False:
                 await check(self.registry, user, Action("create", GROUP, what))
-                return await self._make(await read_body(request))
+                return await self._make(await read_body(request, MOST_BODY))
             case "GET", "jointokens", False:
                 await check(self.registry, user, Action("list", GROUP, what))
                 return await self._list()
             case "DELETE", "jointokens", True:
                 await check(self.registry, user, Action("delete", GROUP, what, name=name))
                 return await self._revoke(name)
+            case "GET", "tokens", False:
+                await check(self.registry, user, Action("list", GROUP, what))
+                after = first(request.query_params.multi_items(), "continue") or ""
+                return _json(await token_list.page(self.registry, after))
+            case "DELETE", "tokens", True:
+                await check(self.registry, user, Action("delete", GROUP, what, name=name))
+                await token_list.revoke(self.registry, name)
+                return _done()
             case "DELETE", "credentials", True:
                 await check(self.registry, user, Action("delete", GROUP, what, name=name))
                 return await self._reset(name)
         raise errors.no_such_path()
 
     async def _make(self, body: bytes) -> Response:
-        ttl = decode_body(body or b"{}", Wanted).object.ttl_seconds
-        if not 0 < ttl <= LONGEST.total_seconds():
-            raise bad_request(f"ttlSeconds must be between 1 and {int(LONGEST.total_seconds())}")
+        asked = decode_body(body or b"{}", Wanted).object
+        _check_between(1, asked.ttl_seconds, int(LONGEST.total_seconds()), "ttlSeconds")
+        _check_between(1, asked.uses, MOST_USES, "uses")
+        _check_between(0, asked.node_ttl_seconds, int(LONGEST.total_seconds()), "nodeTtlSeconds")
         now = self.registry.now()
-        expires_at = now + timedelta(seconds=ttl)
+        expires_at = now + timedelta(seconds=asked.ttl_seconds)
+        node_life = timedelta(seconds=asked.node_ttl_seconds) if asked.node_ttl_seconds else None
         name = "".join(secrets.choice(_ALPHABET) for _ in range(6))
         user = User(name=BOOTSTRAP_PREFIX + name, groups=(BOOTSTRAPPERS,))
-        token = await issue_named(self.registry, name, user, expires_at)
-        return _json(_shown(name, now, expires_at) | {"token": token}, 201)
+        limits = Limits(expires_at, uses=asked.uses, node_life=node_life)
+        token = await issue_named(self.registry, name, user, limits)
+        return _json(_shown(name, now, expires_at, asked.uses) | {"token": token}, 201)
 
     async def _list(self) -> Response:
         found = await self.registry.store.tokens.of_group(BOOTSTRAPPERS, self.registry.now())
-        items = [_shown(each.name.removeprefix(BOOTSTRAP_PREFIX), each.created_at, each.expires_at) for each in found]
+        items = [_shown(each.id, each.created_at, each.expires_at, each.uses) for each in found]
         return _json({"kind": "JoinTokenList", "apiVersion": f"{GROUP}/v1", "metadata": {}, "items": items})
 
     async def _revoke(self, name: str) -> Response:
@@ -113,7 +131,7 @@ class JoinApi:
     async def _join(self, user: User, request: Request) -> Response:
         if BOOTSTRAPPERS not in user.groups:
             raise path_refusal(user, "post", request.scope["path"])
-        asked = decode_body(await read_body(request) or b"{}", Joining).object
+        asked = decode_body(await read_body(request, MOST_BODY) or b"{}", Joining).object
         if faults := names.dns_subdomain(asked.node):
             raise bad_request(f"{asked.node} is no name for a node: {'; '.join(faults)}")
         if len(asked.digest) != 64 or set(asked.digest) - set(string.hexdigits):
@@ -122,8 +140,12 @@ class JoinApi:
         holder = Holder(NODE_PREFIX + asked.node, (NODES,), (asked.node,))
         exists, alive = node is not None, node is not None and await self._is_heard(asked.node)
         tokens, digest = self.registry.store.tokens, bytes.fromhex(asked.digest)
-        if not await tokens.admit(digest, holder, self.registry.now(), exists=exists, alive=alive):
-            raise _taken(asked.node)
+        by = bytes.fromhex(digest_of(bearer(request.headers.get("authorization")) or ""))
+        match await tokens.admit(digest, holder, by, self.registry.now(), exists=exists, alive=alive):
+            case Admission.TAKEN:
+                raise _taken(asked.node)
+            case Admission.USED_UP:
+                raise _used_up(user.name.removeprefix(BOOTSTRAP_PREFIX))
         return _json({"node": asked.node}, 201)
 
     async def _is_heard(self, node: str) -> bool:
@@ -133,7 +155,8 @@ class JoinApi:
         if spec is None or not spec.renew_time:
             return False
         renewed_at = datetime.fromisoformat(spec.renew_time)
-        return renewed_at + timedelta(seconds=spec.lease_duration_seconds or 0) > self.registry.now()
+        # Not the end of the lease: a lease of the year 9999 has none that a datetime could hold.
+        return renewed_at > self.registry.now() - timedelta(seconds=spec.lease_duration_seconds or 0)
 
     async def _reset(self, node: str) -> Response:
         revoked = await self.registry.store.tokens.revoke(NODE_PREFIX + node, (node,))
@@ -155,10 +178,24 @@ def _taken(node: str) -> ApiError:
     return ApiError(409, "AlreadyExists", why, name=node, kind="nodes")
 
 
-def _shown(name: str, made_at: datetime, expires_at: datetime | None) -> dict[str, Any]:
+def _used_up(name: str) -> ApiError:
+    why = (
+        f'join token "{name}" is used up or revoked: make another by `jobplane token create`, with --uses N if N machines '
+        "are to join by it"
+    )
+    return ApiError(403, "Forbidden", why, name=name, group=GROUP, kind="jointokens")
+
+
+def _check_between(least: int, value: int, most: int, name: str) -> None:
+    if not least <= value <= most:
+        raise bad_request(f"{name} must be between {least} and {most}")
+
+
+def _shown(name: str, made_at: datetime, expires_at: datetime | None, uses: int | None) -> dict[str, Any]:
     metadata = {"name": name, "creationTimestamp": made_at.replace(microsecond=0)}
-    shown = {"kind": "JoinToken", "apiVersion": f"{GROUP}/v1", "metadata": metadata}
-    return shown | ({"expiresAt": expires_at.replace(microsecond=0)} if expires_at else {})
+    shown: dict[str, Any] = {"kind": "JoinToken", "apiVersion": f"{GROUP}/v1", "metadata": metadata}
+    shown |= {"expiresAt": expires_at.replace(microsecond=0)} if expires_at else {}
+    return shown | ({} if uses is None else {"uses": uses})
 
 
 def _done() -> Response:

@@ -20,6 +20,7 @@ from app.api import errors, impersonation
 from app.api.auth import Action, Authenticator, check
 from app.api.logs import options_of, shown
 from app.api.query import Query, first, flag, number
+from app.kinds.base import Int32
 from app.kinds.errors import bad_request, not_found
 from app.registry.objects import Registry
 from app.store.kept_logs import After, KeptLog
@@ -43,17 +44,14 @@ class KeptLogs:
     authenticator: Authenticator
 
     async def answer(self, request: Request) -> Response:
-        known = await self.authenticator.user(request.headers.get("authorization"))
-        user = await impersonation.acting(self.registry, known, request.headers)
+        user = await impersonation.user_of(self.registry, self.authenticator, request)
         place = _place(request.scope["path"])
         query = request.query_params.multi_items()
         named = place.pod or first(query, "pod") or ""
         await check(self.registry, user, Action("get", "", "pods", "log", place.namespace, named))
         if request.method not in {"GET", "HEAD"}:
             raise errors.no_such_method()
-        if any("\0" in text for text in (*place, *(value for _, value in query))):
-            raise bad_request("a path or parameter may not contain a NUL character")
-        return await (self._one(place, query) if place.pod else self._list(place.namespace, query))
+        return await (self._one(request, place, query) if place.pod else self._list(place.namespace, query))
 
     async def _list(self, namespace: str, query: Query) -> Response:
         limit = number(query, "limit") or _PAGE
@@ -67,7 +65,7 @@ class KeptLogs:
         body = {"kind": "KeptLogList", "apiVersion": _API_VERSION, "metadata": more, "items": items}
         return Response(msgspec.json.encode(body), media_type="application/json")
 
-    async def _one(self, place: _Place, query: Query) -> Response:
+    async def _one(self, request: Request, place: _Place, query: Query) -> Response:
         options = options_of(query, place.pod, self.registry.now())
         logs = await self.registry.store.kept_logs.of(place.namespace, place.pod, limit=_ALL)
         uid = first(query, "uid") or (max(logs, key=lambda log: log.started_at).pod_uid if logs else "")
@@ -75,7 +73,7 @@ class KeptLogs:
         if not mine:
             raise not_found("logs.logs.jobplane.dev", place.pod)
         runs = _of_container(mine, first(query, "container"), place.pod)
-        return shown(self.registry, _run(runs, query, place.pod).stream, options)
+        return shown(self.registry, request, _run(runs, query, place.pod).stream, options)
 
 
 def _place(path: str) -> _Place:
@@ -129,7 +127,13 @@ def _token(place: After) -> str:
 
 
 def _read_token(token: str) -> After | None:
+    """The end of the page before. 400 for a token that no page can have ended with, such as one with a NUL."""
+    if not token:
+        return None
     try:
-        return msgspec.json.decode(urlsafe_b64decode(token), type=After) if token else None
-    except (msgspec.MsgspecError, NotBase64, ValueError):
+        after = msgspec.json.decode(urlsafe_b64decode(token), type=tuple[str, str, str, Int32])
+    except (msgspec.MsgspecError, NotBase64, ValueError, RecursionError):
         raise bad_request("continue key is not valid") from None
+    if any("\0" in str(part) for part in after):
+        raise bad_request("continue key is not valid")
+    return after

@@ -5,7 +5,6 @@ A dict and a few string splits stand in for hundreds of routes, which would cost
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from functools import partial
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -27,12 +26,13 @@ from app.api import (
     watch_socket,
     websocket,
 )
-from app.api.auth import NODES, Action, Authenticator, User, check, demanded
+from app.api.auth import NODES, Action, Authenticator, User, check, may
 from app.api.discovery import verbs
-from app.api.query import flag
+from app.api.revocation import Claim
 from app.api.routes import Target, target
-from app.kinds.errors import bad_request
+from app.api.selection import EVERY_OBJECT, Selection, read_selection
 from app.kinds.namespace import KIND as NAMESPACES
+from app.kinds.selectors import FieldSelector
 from app.registry.objects import Registry
 from app.registry.references import is_needed
 
@@ -57,31 +57,41 @@ class Kubernetes:
 
     async def _answer(self, request: Request) -> ASGIApp:
         user = await self._asking(request)
-        _check_text(request)
         found = target(request.scope["path"])
         if found is None or _is_no_part(found):
             return await self._virtual(request, user)
-        verb = _verb(request, found)
-        await _authorize(self.registry, user, verb, found, request)
+        selection = _selection(request, found)
+        verb = _verb(request, found, selection)
+        action = _action(verb, found, selection.fields)
+        await _authorize(self.registry, user, action, found, request)
+        selection.check()
+        if verb == "watch" or found.subresource not in _SUBRESOURCES:
+            request.state.claim = self._claim(request, user, action, found)
         if found.subresource not in _SUBRESOURCES:
-            request.state.still_may = partial(self._check_again, request, verb, found)
             return await self._subresource(request, found)
         if found.subresource == "status" and not found.kind.has_status:
             raise errors.no_such_path()
         if verb == "watch":
-            stream = await watch.stream(self.registry, request, found)
+            stream = await watch.stream(self.registry, request, found, selection)
             return watch_socket.over(request, stream) if websocket.is_asked(request) else stream
         if found.name:
             return await item.answer(self.registry, request, found, verb)
-        return await collection.answer(self.registry, request, found, verb)
+        return await collection.answer(self.registry, request, found, verb, selection)
 
     async def _asking(self, request: Request) -> User:
-        known = await self.authenticator.user(websocket.authorization(request))
-        return await impersonation.acting(self.registry, known, request.headers)
+        return await impersonation.user_of(self.registry, self.authenticator, request)
 
-    async def _check_again(self, request: Request, verb: str, found: Target) -> None:
-        """While a stream goes on. ApiError once its client may no longer, or is nobody any more."""
-        await _authorize(self.registry, await self._asking(request), verb, found, request)
+    def _claim(self, request: Request, user: User, action: Action, found: Target) -> Claim:
+        """By which a stream goes on. What an agent or administrator may is not asked again: no role decides about it."""
+        credential: impersonation.Credential = request.state.credential
+        if user is credential.holder and may(user, action):
+            return Claim(credential.digest)
+
+        async def judge() -> None:
+            acting = await impersonation.acting(self.registry, credential.holder, request.headers)
+            await _authorize(self.registry, acting, action, found, request)
+
+        return Claim(credential.digest, judge)
 
     async def _virtual(self, request: Request, user: User) -> Response:
         """What is answered on the spot and never stored."""
@@ -118,13 +128,14 @@ def _is_no_part(found: Target) -> bool:
     return found.kind is NAMESPACES and found.subresource not in {*_SUBRESOURCES, "finalize"}
 
 
-def _check_text(request: Request) -> None:
-    """Postgres keeps no NUL, so nothing that is named with one can exist or be selected."""
-    if "\0" in request.scope["path"] or any(nul in request.scope["query_string"] for nul in (b"%00", b"\0")):
-        raise bad_request("a path or parameter may not contain a NUL character")
+def _selection(request: Request, found: Target) -> Selection:
+    """The objects of a collection to list, watch or delete. These parameters are read nowhere else."""
+    if found.name or request.method not in {"GET", "DELETE"}:
+        return EVERY_OBJECT
+    return read_selection(request.query_params.multi_items())
 
 
-def _verb(request: Request, found: Target) -> str:
+def _verb(request: Request, found: Target, selection: Selection) -> str:
     """The verb as authorization knows it. One object is not watched by its path, only by a selector."""
     if request.method == "POST" and (not found.name or found.subresource):
         verb = "create"
@@ -132,8 +143,7 @@ def _verb(request: Request, found: Target) -> str:
             raise absent.refusal(found.kind, verb)
         return verb
     if request.method == "GET":
-        watches = not found.name and flag(request.query_params.multi_items(), "watch")
-        return "get" if found.name else "watch" if watches else "list"
+        return "get" if found.name else "watch" if selection.options.watch else "list"
     verb = _VERBS.get(request.method, "")
     if not found.name:
         verb = {"delete": "deletecollection"}.get(verb, "")
@@ -142,9 +152,10 @@ def _verb(request: Request, found: Target) -> str:
     return verb
 
 
-async def _authorize(registry: Registry, user: User, verb: str, found: Target, request: Request) -> None:
+async def _authorize(registry: Registry, user: User, action: Action, found: Target, request: Request) -> None:
     request.state.user = user
     if NODES in user.groups:
+        verb = action.verb
         if verb == "create" and not found.name:
             return  # what an agent may create depends on the name in the body: `collection` checks it
         if verb == "get" and found.name and found.kind.resource in {"configmaps", "secrets"}:
@@ -153,14 +164,14 @@ async def _authorize(registry: Registry, user: User, verb: str, found: Target, r
                 return
         if verb == "create" and (found.kind.resource, found.subresource) == ("serviceaccounts", "token"):
             return  # whose token an agent may ask for depends on the pod in the body: `token_requests` checks it
-    await check(registry, user, _action(verb, found, request.query_params.get("fieldSelector", "")))
+    await check(registry, user, action)
 
 
-def _action(verb: str, found: Target, field_selector: str) -> Action:
+def _action(verb: str, found: Target, fields: FieldSelector) -> Action:
     """A namespace lies within itself, and who may see one object may list it by its name."""
     kind, name, namespace = found.kind, found.name, found.namespace or ""
     if kind is NAMESPACES:
         namespace = name
     if verb in ("list", "watch"):
-        name = name or demanded(field_selector, "metadata.name")
-    return Action(verb, kind.group, kind.plural, found.subresource, namespace, name, field_selector)
+        name = fields.requirement("metadata.name") or ""
+    return Action(verb, kind.group, kind.plural, found.subresource, namespace, name, fields)

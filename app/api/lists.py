@@ -4,10 +4,11 @@
 What fits into one page leaves in one piece; a longer list is sent while it is read, and breaks off rather than end short.
 """
 
+import asyncio
 import base64
 import logging
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
@@ -24,15 +25,16 @@ from app.api.compress import Body
 from app.api.content import Shape
 from app.api.query import ListOptions
 from app.api.routes import Target
-from app.api.selection import scope_of
+from app.api.selection import Selection, scope_of
 from app.api.streams import Sender, Stuck, attended
 from app.kinds.errors import ApiError, bad_request, gone
-from app.registry.lists import Place, Scope, list_page, opened, pages, place_of
+from app.registry.lists import PAGE_BYTES, Place, Scope, TooLarge, list_page, opened, pages, place_of
 from app.registry.objects import Registry
 from app.store import Compacted, Head, Page, Store, Unavailable
 
 log = logging.getLogger(__name__)
 ONE_PIECE = 500  # limits up to this are one page of the store, and one send
+ROWS_AT_ONCE, BYTES_AT_ONCE = 100, 256 << 10  # of a page, that are made into items in one turn of the loop
 CATCH_UP_SECONDS = 3.0  # how long a revision that nobody here knows is waited for
 EXPIRED = "The resourceVersion for the provided list is too old."
 INCONSISTENT = (
@@ -45,44 +47,69 @@ _ENCODING = "meta.k8s.io/v1"
 _NEWEST = -1  # as a token's revision: wherever the store is
 
 
-async def answer(registry: Registry, request: Request, target: Target, options: ListOptions) -> Response:
+async def answer(registry: Registry, request: Request, target: Target, selection: Selection) -> Response:
     """What a list answers."""
+    options = selection.options
     shape, now = content.shape_of(request, target.kind), registry.now()
-    wanted = await _wanted(registry.store, target, options)
+    wanted = await _wanted(registry.store, target, selection)
     try:
         if 0 < options.limit <= ONE_PIECE:
-            page = await wanted.page(registry.store, options.limit)
-            return whole(shape, page, target.namespace, options, now)
+            with suppress(TooLarge):
+                page = await wanted.page(registry.store, options.limit)
+                return await whole(shape, page, target.namespace, options, now)
         first = await opened(registry.store, wanted.scope, wanted.after, wanted.at)
     except Compacted as error:
         raise _expired(options, wanted.after, target.namespace) from error
-    if not first.more:
+    if not first.more and (not options.limit or len(first.heads) <= options.limit):
         page = Page(wanted.scope.selected(first.heads), first.revision, more=False)
-        return whole(shape, page, target.namespace, options, now)
+        return await whole(shape, page, target.namespace, options, now)
     listing = Listing(registry.store, wanted.scope, first, shape, options.limit or None, target.namespace, now)
     return LongAnswer(listing.pieces(), shape.content_type, about=target.kind.resource)
 
 
-async def found(registry: Registry, target: Target, options: ListOptions) -> Page:
-    """The objects of a list, all at once: for who will do something to each of them."""
-    wanted = await _wanted(registry.store, target, options)
+async def listing(registry: Registry, request: Request, target: Target, selection: Selection) -> "Listing":
+    """The objects that a list would answer, for a caller that does something to each of them. 410 as `answer`."""
+    options = selection.options
+    shape, now = content.shape_of(request, target.kind), registry.now()
+    wanted = await _wanted(registry.store, target, selection)
     try:
-        return await wanted.page(registry.store, options.limit or None)
+        first = await opened(registry.store, wanted.scope, wanted.after, wanted.at)
     except Compacted as error:
         raise _expired(options, wanted.after, target.namespace) from error
+    return Listing(registry.store, wanted.scope, first, shape, options.limit or None, target.namespace, now)
 
 
-def whole(shape: Shape, page: Page, namespace: str | None, options: ListOptions, now: datetime) -> Body:
+async def whole(shape: Shape, page: Page, namespace: str | None, options: ListOptions, now: datetime) -> Body:
     """The page in one piece."""
     meta = _meta(page, namespace, counted=not (options.label_selector or options.field_selector))
-    body = shape.opening(meta) + shape.items([head.wire for head in page.heads], now) + shape.closing()
-    return Body(body, media_type=shape.content_type)
+    items = [items async for items in _made(shape, page.heads, now)]
+    return Body(shape.opening(meta) + b",".join(items) + shape.closing(), media_type=shape.content_type)
+
+
+async def _made(shape: Shape, heads: Sequence[Head], now: datetime) -> AsyncGenerator[bytes, None]:
+    """The items, some at a time: tables are made of decoded objects, and others are served between them."""
+    if not heads:
+        yield b""
+    start = size = 0
+    for end, head in enumerate(heads, 1):
+        size += len(head.body)
+        if end == len(heads) or end - start >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
+            if start:
+                await asyncio.sleep(0)
+            yield shape.items([each.wire for each in heads[start:end]], now)
+            start, size = end, 0
+
+
+async def require_kept(store: Store, revision: int) -> None:
+    """410 if the database has lost the revision, as when a backup was restored."""
+    if await store.is_lost(revision):
+        raise gone(EXPIRED)
 
 
 async def reached(store: Store, revision: int) -> None:
     """Return once the revision is known here; 504 if it has not been given out.
 
-    As after a database was put back: nothing that began there could ever go on. A copy of the database may be behind.
+    Nothing that began there could ever go on. A copy of the database may be behind.
     """
     if revision <= store.feed.cursor or revision <= await store.revision():
         return
@@ -99,16 +126,18 @@ class _Wanted:
     at: int | None
 
     async def page(self, store: Store, limit: int | None) -> Page:
-        return await list_page(store, self.scope, self.after, limit, self.at)
+        return await list_page(store, self.scope, self.after, limit, self.at, PAGE_BYTES)
 
 
-async def _wanted(store: Store, target: Target, options: ListOptions) -> _Wanted:
-    kind = content.stored_kind(target.kind)
-    scope = scope_of(kind, target.namespace, options.label_selector, options.field_selector)
+async def _wanted(store: Store, target: Target, selection: Selection) -> _Wanted:
+    kind, options = content.stored_kind(target.kind), selection.options
+    scope = scope_of(kind, target.namespace, selection)
     if options.continue_:
         at, after = _continued(options.continue_, target.namespace)
     else:
         at, after = options.exact_revision, None
+    if at is None:  # what is lost cannot be shown either, and a page says how the list goes on nevertheless
+        await require_kept(store, options.revision or 0)
     await reached(store, at or options.revision or 0)
     return _Wanted(scope, after, at)
 
@@ -204,28 +233,33 @@ class Listing:
         """With a limit, only the end of the list knows how it goes on: then its metadata come last."""
         meta = None if self.limit else _meta(Page([], self.first.revision, more=False), self.namespace)
         before, last = self.shape.opening(meta), None
-        async with aclosing(self._limited()) as parts:
+        async with aclosing(self.parts()) as parts:
             async for heads in parts:
-                if heads:
-                    yield before + self.shape.items([head.wire for head in heads], self.now)
-                    before, last = b",", heads[-1]
+                if not heads:
+                    continue
+                piece = before + b",".join([items async for items in _made(self.shape, heads, self.now)])
+                before, last = b",", Head(heads[-1].key, heads[-1].uid, heads[-1].revision, b"", None)
+                heads.clear()  # the client may take its time to read
+                yield piece
+                del piece
         if last is None:
             yield before
-        yield self.shape.closing(_meta(await self._end(last), self.namespace) if self.limit else None)
+        yield self.shape.closing(_meta(await self.end(last), self.namespace) if self.limit else None)
 
-    async def _limited(self) -> AsyncGenerator[Sequence[Head], None]:
+    async def parts(self) -> AsyncGenerator[list[Head], None]:
         """The objects, up to the limit."""
         left = self.limit
         async with aclosing(pages(self.store, self.scope, self.first)) as read:
             async for page in read:
                 if left is not None and len(page.heads) > left:
                     self._is_cut = True
-                    yield page.heads[:left]
-                    return
-                yield page.heads
+                    del page.heads[left:]
                 left = None if left is None else left - len(page.heads)
+                yield page.heads
+                if self._is_cut:
+                    return
 
-    async def _end(self, last: Head | None) -> Page:
+    async def end(self, last: Head | None) -> Page:
         """What the end of the list is like, of a list with a limit."""
         if last is None or not self._is_cut:
             return Page([], self.first.revision, more=False)
@@ -258,5 +292,7 @@ class LongAnswer(StreamingResponse):
                 data = piece if gzip is None else await gzip.piece(piece)
                 if data:
                     await send(data)
+                    del piece, data
+                    await send.taken()
         if gzip is not None:
             await send(await gzip.end())

@@ -12,9 +12,11 @@ from typing import cast
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Scope
 
 from app.api.containers import chosen
 from app.api.query import Query, first, flag, number
+from app.api.revocation import Refused, refusal
 from app.api.routes import Target
 from app.kinds.container import ContainerStatus
 from app.kinds.errors import ApiError, Cause, bad_request, forbidden, invalid, unprocessable
@@ -49,12 +51,14 @@ async def answer(registry: Registry, request: Request, found: Target) -> Respons
     if not pod.spec.node_name:
         return Response(status_code=204)  # nowhere to ask, as Kubernetes has it
     stream = await _stream(registry, pod, _status(pod, options.container), options)
-    return shown(registry, stream, options, found)
+    return shown(registry, request, stream, options, found)
 
 
-def shown(registry: Registry, stream: Stream, options: LogOptions, found: Target | None = None) -> Response:
+def shown(
+    registry: Registry, request: Request, stream: Stream, options: LogOptions, found: Target | None = None
+) -> Response:
     """The log of one run. `found`: its pod, if it is to be followed."""
-    return StreamingResponse(_text(registry, found, stream, options), media_type="text/plain")
+    return StreamingResponse(_text(registry, request.scope, found, stream, options), media_type="text/plain")
 
 
 def options_of(query: Query, pod: str, now: datetime) -> LogOptions:
@@ -137,16 +141,22 @@ _NO_IMAGE = {
 }
 
 
-async def _text(registry: Registry, found: Target | None, stream: Stream, options: LogOptions) -> AsyncIterator[bytes]:
-    """The lines as the client sees them, cut to what it asked for; those that are read together are sent together."""
+async def _text(
+    registry: Registry, scope: Scope, found: Target | None, stream: Stream, options: LogOptions
+) -> AsyncIterator[bytes]:
+    """The lines as the client sees them, cut to what it asked for; those that are read together are sent together.
+
+    Ends early if the client may no longer read them.
+    """
     left = options.limit
-    async for lines in _lines(registry, found, stream, options):
-        shown = b"".join(line.shown(options.timestamps) for line in lines)
-        if left is not None:
-            shown, left = shown[:left], left - len(shown)
-        yield shown
-        if left is not None and left <= 0:
-            return
+    with refusal(scope) as refused:
+        async for lines in _lines(registry, found, stream, options, refused):
+            shown = b"".join(line.shown(options.timestamps) for line in lines)
+            if left is not None:
+                shown, left = shown[:left], left - len(shown)
+            yield shown
+            if left is not None and left <= 0:
+                return
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +194,14 @@ def parse(records: bytes) -> Iterator[Line]:
 
 
 async def _lines(
-    registry: Registry, found: Target | None, stream: Stream, options: LogOptions
+    registry: Registry, found: Target | None, stream: Stream, options: LogOptions, refused: Refused
 ) -> AsyncIterator[Sequence[Line]]:
     """What is there, and what comes, a chunk at a time: no more of a log is ever in memory."""
     offset = 0 if options.tail is None else await _tail_at(registry.store.logs, stream, options.tail)
     since, rest = options.since, b""
-    while True:
+    while not refused.done():
         over = not options.follow or found is None or await _has_ended(registry, found, stream)
-        while (piece := await registry.store.logs.read(stream, offset, CHUNK)).data:
+        while not refused.done() and (piece := await registry.store.logs.read(stream, offset, CHUNK)).data:
             if piece.offset > offset:
                 rest = b""  # its other half is no longer kept
             offset = piece.end

@@ -14,12 +14,11 @@ from starlette.responses import Response
 from app.api import errors
 from app.api.accept import wanted
 from app.api.discovery import Virtual
-from app.api.query import list_options
+from app.api.selection import read_selection
 from app.kinds import quantity
 from app.kinds.base import Object, ObjectMeta, Quantity
 from app.kinds.errors import not_found
 from app.kinds.metrics import ContainerMetrics, NodeMetrics, PodMetrics
-from app.kinds.selectors import parse_fields, parse_labels
 from app.registry import usage
 from app.registry.objects import Registry
 from app.registry.usage import Known, Used
@@ -87,10 +86,11 @@ async def _one(registry: Registry, key: Key, resource: str) -> list[_Seen]:
 
 async def _selected(registry: Registry, request: Request, kind: str, namespace: str | None) -> list[_Seen]:
     """The objects that the selectors pick; names and namespaces are all the fields there are."""
-    options = list_options(request.query_params.multi_items())
-    if options.watch:
+    selection = read_selection(request.query_params.multi_items())
+    selection.check()
+    if selection.options.watch:
         raise errors.no_such_method()
-    labels, fields = parse_labels(options.label_selector), parse_fields(options.field_selector)
+    labels, fields = selection.labels, selection.fields
     fields.check(())
     query = Query(kind=kind, namespace=namespace, name=fields.requirement("metadata.name"))
     heads: Iterable[Head] = (await registry.store.list(query)).heads

@@ -37,7 +37,9 @@ _ANSWERED_BY_STATUS = {"Binding", "Eviction"}  # are posted and kept nowhere
 
 def of_kind(kind: Kind[Any], schemas: Schemas) -> dict[str, Schema]:
     """Every path of a kind with its operations; adds to `schemas` what they mention."""
-    here = _Paths(named(kind), kind.plural, kind.type, schemas, namespaced=kind.namespaced, can=verbs(kind))
+    here = _Paths(
+        named(kind), kind.plural, kind.type, schemas, namespaced=kind.namespaced, can=verbs(kind), stored_as=kind
+    )
     return here.all(subresources(kind))
 
 
@@ -46,9 +48,9 @@ def of_virtual(virtual: Virtual, schemas: Schemas) -> dict[str, Schema]:
     if virtual.type is None:
         return {}
     about = Named(virtual.group, virtual.version, virtual.kind)
-    return _Paths(
-        about, virtual.plural, virtual.type, schemas, namespaced=virtual.namespaced, can=virtual.verbs, stored=False
-    ).all(())
+    return _Paths(about, virtual.plural, virtual.type, schemas, namespaced=virtual.namespaced, can=virtual.verbs).all(
+        ()
+    )
 
 
 class _Paths:
@@ -61,10 +63,11 @@ class _Paths:
         *,
         namespaced: bool,
         can: tuple[str, ...],
-        stored: bool = True,
+        stored_as: Kind[Any] | None = None,
     ) -> None:
         self._about, self._plural, self._namespaced, self._can = about, plural, namespaced, can
-        self._stored, self._schemas = stored, schemas
+        self._stored, self._schemas = stored_as is not None, schemas
+        self._returns_deleted = stored_as is not None and stored_as.returns_deleted
         self._object = ref(schemas.of_resource(about, struct, listed="list" in can))
         self._list = {"$ref": f"{self._object['$ref']}List"}
         self._status = ref(schemas.of(Status))
@@ -171,11 +174,12 @@ class _Paths:
         )
 
     def _deletion(self) -> Schema:
+        answer = self._object if self._returns_deleted else either(self._status, self._object)
         return (
             self._operation("delete", "delete", "Delete one %s.")
             | takes(dict.fromkeys(OBJECT_BODIES, ref(self._schemas.of(DeleteOptions))), required=False)
             | {"parameters": parameters(DeleteOptions)}
-            | gives(either(self._status, self._object), (200, 202), WRITING)
+            | gives(answer, (200, 202), WRITING)
         )
 
     def _log(self) -> Schema:

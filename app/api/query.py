@@ -1,8 +1,9 @@
 """Options of a request: what the query (or the body of a DELETE) asks for, checked and typed.
 
-Routes call `list_options`, `create_options`, `update_options`, `patch_options` and `delete_options` with the pairs that
-Starlette parsed. The structs are also what `app.api.openapi_paths` documents. Refusals are worded as Kubernetes words
-them, except that a negative limit is refused where Kubernetes takes it for none.
+Routes call `create_options`, `update_options`, `patch_options` and `delete_options` with the pairs that Starlette parsed;
+`app.api.selection` reads list options once for a request. Of a parameter that is repeated the first value counts, as in
+Kubernetes' conversion of query parameters. The structs are also what `app.api.openapi_paths` documents. Refusals are
+worded as Kubernetes words them, except that a negative limit is refused where Kubernetes takes it for none.
 """
 
 from collections.abc import Mapping, Sequence
@@ -103,13 +104,16 @@ class DeleteOptions(Struct):
         return self.propagation_policy or ""
 
 
-def list_options(query: Query) -> ListOptions:
-    """For GET and DELETE of a collection."""
-    options = _read(query, ListOptions)
+def read_list_options(query: Query) -> ListOptions:
+    """For GET and DELETE of a collection: typed, but not checked. 400 for what is no number."""
+    return _read(query, ListOptions)
+
+
+def check_list_options(options: ListOptions) -> None:
+    """400 or 422 for options that cannot be executed."""
     _check_revision(options)
     causes = [*_not_negative(options), *(_watch_causes(options) if options.watch else _list_causes(options))]
     _refuse("ListOptions", causes)
-    return options
 
 
 def create_options(query: Query) -> WriteOptions:

@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -64,7 +64,8 @@ class Relay:
     async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> list[tuple[str, str]]:
         """The headers of a 101. ApiError if there is none."""
         headers = self.request.headers
-        lines = [f"GET {self.request.url.path} HTTP/1.1", f"Host: {urlsplit(self.url).netloc}", "Connection: Upgrade"]
+        path = quote(self.request.scope["path"])  # not `url.path`, into which the Host header has a say
+        lines = [f"GET {path} HTTP/1.1", f"Host: {urlsplit(self.url).netloc}", "Connection: Upgrade"]
         lines += [f"{name}: {headers[name]}" for name in _PASSED_ON if name in headers]
         writer.write("\r\n".join([*lines, f"{RELAYED}: 1", "", ""]).encode("latin-1"))
         async with asyncio.timeout(DIAL_SECONDS):

@@ -1,6 +1,7 @@
 """The reviews: who am I, whose token is this, may I, may they, what may I. Answered on the spot, never stored."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -36,7 +37,8 @@ from app.kinds.authorization import (
     SubjectRulesReviewStatus,
 )
 from app.kinds.base import Object
-from app.kinds.errors import bad_request, unprocessable
+from app.kinds.errors import ApiError, bad_request, unprocessable
+from app.kinds.selectors import EVERY_FIELD, FieldRequirement, FieldSelector, parse_fields
 from app.plans.access import Access
 from app.registry.objects import Registry
 
@@ -108,14 +110,20 @@ def _action(asked: ResourceAttributes) -> Action:
         asked.subresource,
         asked.namespace,
         asked.name,
-        _field_selector(asked.field_selector) if asked.field_selector else "",
+        _fields(asked.field_selector) if asked.field_selector else EVERY_FIELD,
     )
 
 
-def _field_selector(selector: FieldSelectorAttributes) -> str:
-    """As it stands in a query. What is left out makes the selector wider, and so the answer no kinder."""
+def _fields(selector: FieldSelectorAttributes) -> FieldSelector:
+    """The selector that is asked about. What cannot be parsed limits nothing, as in Kubernetes.
+
+    What is left out makes the selector wider, and so the answer no kinder.
+    """
+    if selector.raw_selector:
+        with suppress(ApiError):
+            return parse_fields(selector.raw_selector)
     equal = (each for each in selector.requirements if each.operator == "In" and len(each.values) == 1)
-    return selector.raw_selector or ",".join(f"{each.key}={each.values[0]}" for each in equal)
+    return FieldSelector(tuple(FieldRequirement(each.key, each.values[0], equal=True) for each in equal))
 
 
 # --- what may I do

@@ -8,7 +8,7 @@ from datetime import datetime
 from app.api.auth import AUTHENTICATED, Tokens, User, account_user, digest_of
 from app.kinds.serviceaccount import KIND as ACCOUNTS
 from app.registry.objects import Registry, find
-from app.store import Holder, Need
+from app.store import Holder, Limits, Need
 
 
 class StoredTokens(Tokens):
@@ -35,24 +35,25 @@ async def issue(registry: Registry, user: User, expires_at: datetime | None = No
     """A new token for a user, good while what it needs lives. It is shown once: nobody can read it from the database."""
     token = secrets.token_urlsafe(32)
     await registry.store.tokens.forget_expired(registry.now())
-    await keep(registry, token, user, expires_at, needs)
+    await keep(registry, token, user, Limits(expires_at, needs))
     return token
 
 
-async def issue_named(registry: Registry, name: str, user: User, expires_at: datetime) -> str:
+async def issue_named(registry: Registry, name: str, user: User, limits: Limits) -> str:
     """A new token that begins with a name that is no secret, by which it is listed and revoked."""
     token = f"{name}.{secrets.token_urlsafe(24)}"
     await registry.store.tokens.forget_expired(registry.now())
-    await keep(registry, token, user, expires_at)
+    await keep(registry, token, user, limits)
     return token
 
 
-async def keep(
-    registry: Registry, token: str, user: User, expires_at: datetime | None = None, needs: Sequence[Need] = ()
-) -> None:
+async def keep(registry: Registry, token: str, user: User, limits: Limits) -> None:
     """Let a known token stand for a user; harmless to repeat."""
-    holder = Holder(user.name, user.groups, user.nodes, user.uid, user.extra, user.audiences)
-    await registry.store.tokens.keep(bytes.fromhex(digest_of(token)), holder, expires_at, needs)
+    await registry.store.tokens.keep(bytes.fromhex(digest_of(token)), holder_of(user), limits)
+
+
+def holder_of(user: User) -> Holder:
+    return Holder(user.name, user.groups, user.nodes, user.uid, user.extra, user.audiences)
 
 
 async def issue_for_account(registry: Registry, namespace: str, name: str, expires_at: datetime | None) -> str:

@@ -11,7 +11,7 @@ import random
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 
 from starlette.requests import Request
@@ -19,10 +19,11 @@ from starlette.types import Receive, Scope, Send
 
 from app.api import content, errors
 from app.api.content import Shape
-from app.api.lists import reached
-from app.api.query import ListOptions, list_options
+from app.api.lists import reached, require_kept
+from app.api.query import ListOptions
+from app.api.revocation import refusal
 from app.api.routes import Target
-from app.api.selection import scope_of
+from app.api.selection import Selection, scope_of
 from app.api.streams import Sender, Stuck, attended
 from app.kinds.errors import ApiError, gone
 from app.registry.lists import opened, pages
@@ -32,19 +33,19 @@ from app.store import Compacted, Page, Unavailable
 
 log = logging.getLogger(__name__)
 BOOKMARK_SECONDS = 60.0
-DEFAULT_SECONDS = (1800, 3600)  # like Kubernetes, somewhere between half an hour and one
+DEFAULT_SECONDS = (1800, 3600)
+MOST_SECONDS = 86_400
 HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
 
 
-async def stream(registry: Registry, request: Request, found: Target) -> "Stream":
+async def stream(registry: Registry, request: Request, found: Target, selection: Selection) -> "Stream":
     """Open a watch: what exists first if no revision was named or that was asked for, then every change."""
-    options = list_options(request.query_params.multi_items())
+    options = selection.options
     kind = content.stored_kind(found.kind)
-    scope = scope_of(kind, found.namespace, options.label_selector, options.field_selector)
-    if found.name:
-        scope = replace(scope, name=found.name)
+    scope = scope_of(kind, found.namespace, selection)
     shape = content.shape_of(request, found.kind)
     revision = options.revision or 0
+    await require_kept(registry.store, revision)
     await reached(registry.store, revision)
     first = None
     if options.send_initial_events or (not revision and options.send_initial_events is None):
@@ -70,7 +71,8 @@ class Stream:
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         running: set[asyncio.Task[None]] = scope["app"].state.streams
         try:
-            await attended(self._send, receive, send, running)
+            with refusal(scope) as refused:
+                await attended(self._send, receive, send, running, refused, error_event)
         except Stuck as error:
             log.warning("a watch of %s was cut off: %s", self.shape.kind.resource, error)
 
@@ -90,10 +92,10 @@ class Stream:
     async def batches(self) -> AsyncGenerator[list[bytes], None]:
         """The events that are ready at the same time, as `events` has them; never none.
 
-        Ends after the time that the client has set; with an ERROR event if the watch came too late; and without a word
+        Ends after the time of `seconds_of`; with an ERROR event if the watch came too late; and without a word
         if the database is away: the client comes back with its last revision.
         """
-        ends = _clock() + (self.options.timeout_seconds or random.uniform(*DEFAULT_SECONDS))  # noqa: S311 - spreads reconnects
+        ends = _clock() + seconds_of(self.options)
         try:
             async with aclosing(self._initial()) as initial:
                 async for lines in initial:
@@ -102,7 +104,7 @@ class Stream:
                 async for lines in following:
                     yield lines
         except ApiError as error:
-            yield [_line("ERROR", errors.body(error))]
+            yield [error_event(error)]
             return
         except Unavailable:
             return
@@ -155,6 +157,17 @@ class Stream:
         if annotations:
             metadata["annotations"] = annotations
         return _line("BOOKMARK", self.shape.bookmark(metadata))
+
+
+def seconds_of(options: ListOptions) -> float:
+    """Seconds that a watch lasts: those that the client asks for, up to a day; else, as in Kubernetes, half an hour to one."""
+    spread = random.uniform(*DEFAULT_SECONDS)  # noqa: S311 - spreads reconnects
+    return min(options.timeout_seconds or spread, MOST_SECONDS)
+
+
+def error_event(error: ApiError) -> bytes:
+    """The event by which a watch ends that cannot go on."""
+    return _line("ERROR", errors.body(error))
 
 
 def _clock() -> float:

@@ -3,7 +3,7 @@
 from collections.abc import Coroutine
 from contextlib import aclosing
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from starlette.requests import Request
 
@@ -11,8 +11,9 @@ from app.api import websocket
 from app.api.channels import Link, Upgrade
 from app.api.connection import Wire
 from app.api.streams import SEND_SECONDS
-from app.api.watch import Stream
+from app.api.watch import Stream, error_event
 from app.api.websocket import WebSocket
+from app.kinds.errors import ApiError
 
 MOST = 64 * 1024  # bytes of a message from a client: it has nothing to say
 
@@ -22,12 +23,16 @@ def over(request: Request, stream: Stream) -> Upgrade:
     offered = websocket.protocols(request)
     # No subprotocol changes what is sent. Browsers fail unless one of those that they offer is agreed on.
     headers = websocket.accepting(request, offered[0] if offered else "")
-    return Upgrade(headers, partial(_start, stream), patience=SEND_SECONDS, alone=0)
+    return Upgrade(headers, partial(_start, stream), patience=SEND_SECONDS, alone=0, refuse=_refuse)
 
 
 def _start(stream: Stream, wire: Wire) -> tuple[Link, Coroutine[Any, Any, None]]:
     socket = WebSocket(wire, MOST)
     return _Listening(socket), _send(stream, socket)
+
+
+async def _refuse(link: Link, error: ApiError) -> None:
+    await cast("_Listening", link).send(error_event(error))
 
 
 async def _send(stream: Stream, socket: WebSocket) -> None:
@@ -41,6 +46,9 @@ class _Listening:
 
     def __init__(self, socket: WebSocket) -> None:
         self._socket = socket
+
+    async def send(self, event: bytes) -> None:
+        await self._socket.send(event, text=True)
 
     async def receive(self) -> None:
         async for _ in self._socket.messages():

@@ -2,6 +2,7 @@
 
 from starlette.requests import Request
 
+from app.api.content import body_size
 from app.api.query import WriteOptions
 from app.kinds.managed_fields import Writer
 from app.kinds.metadata import MANAGER_LIMIT
@@ -15,9 +16,10 @@ def writer(registry: Registry, request: Request, options: WriteOptions, subresou
     return Writer(name, registry.now(), subresource)
 
 
-def terms(writer: Writer, options: WriteOptions, uid: str = "") -> Terms:
+def terms(request: Request, writer: Writer, options: WriteOptions, uid: str = "") -> Terms:
     """The terms of an update or patch; `uid` is of the object that an update means."""
-    return Terms(status=writer.subresource == "status", by=writer, uid=uid, dry_run=options.is_dry_run)
+    is_status = writer.subresource == "status"
+    return Terms(status=is_status, by=writer, uid=uid, dry_run=options.is_dry_run, size=body_size(request))
 
 
 def _program(user_agent: str) -> str:

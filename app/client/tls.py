@@ -1,12 +1,20 @@
 """Whom an API's certificate has to be for: its host in the address, unless another name is given."""
 
+import errno
 import ssl
 from pathlib import Path
 
 
 def context(ca_file: Path | None, name: str = "") -> ssl.SSLContext:
-    """With `ca_file` only that authority is trusted, else the machine's."""
-    cafile = str(ca_file) if ca_file else None
+    """With `ca_file` only that authority is trusted, else the machine's. Raises OSError, which names the file."""
+    try:
+        return _context(str(ca_file) if ca_file else None, name)
+    except OSError as error:  # OpenSSL does not say which file
+        reason = (errno.EINVAL, "holds no certificate") if isinstance(error, ssl.SSLError) else error.args
+        raise OSError(*reason, str(ca_file)) from error
+
+
+def _context(cafile: str | None, name: str) -> ssl.SSLContext:
     if not name:
         return ssl.create_default_context(cafile=cafile)
     made = _Named(ssl.PROTOCOL_TLS_CLIENT)

@@ -6,9 +6,10 @@ One of them is that the term has not ended that began with the election, before 
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from functools import partial
 
 from app.controllers.certificates import CertificateController
 from app.controllers.counted import Counted
@@ -31,10 +32,11 @@ from app.kinds import KINDS, by_resource
 from app.kinds.event import KIND as EVENTS
 from app.kinds.pod import KIND as PODS
 from app.plans.scheduling import DEFAULT, Settings
+from app.registry.losses import reporting
 from app.registry.objects import Registry
 from app.registry.terms import Term, begin
 from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, elected
-from app.store.compact import compact
+from app.store.compact import compact, compact_secrets
 from app.store.logs import CAP
 
 log = logging.getLogger(__name__)
@@ -56,6 +58,8 @@ _MIRRORED = (
     ("jobplane.dev", "v1", "localqueues"),
 )
 COMPACT_SECONDS = 300.0
+COMPACT_SECRETS_SECONDS = 60.0
+_PAUSE, _LONGEST_PAUSE = 0.25, 10.0  # seconds after an election that led to nothing
 NAME = "jobplane-controllers"  # of the election, and of the Lease that tells who acts
 
 
@@ -64,6 +68,7 @@ class Keeping:
     """For how long, and how much of it, what nobody needs for ever is kept."""
 
     events: timedelta = timedelta(hours=1)
+    secrets: timedelta = timedelta(minutes=5)  # versions that were deleted or replaced
     logs: timedelta = timedelta(hours=168)
     log_cap: int = CAP
 
@@ -78,17 +83,22 @@ async def run(
     scheduling: Settings = DEFAULT,
 ) -> None:
     """Stand for election and act, for ever; returns only when cancelled. `certificate` is the API's authority's, if known."""
-    while True:
-        try:
-            async with elected(registry.store, NAME) as lost:
-                term = await begin(registry, NAME)
-                log.info("elected: acting")
-                mirror = new_mirror()
-                acting = controllers(registry, mirror, node_grace, keeping, certificate, scheduling)
-                await _act(registry, mirror, acting, keep_history, lost, term)
-            log.warning("no longer elected: standing by")
-        except (Unavailable, OutcomeUnknown, Compacted) as error:  # while it began its term, or read what there is
-            log.warning("no longer elected: %s", error)
+    pause = _PAUSE
+    async with reporting(registry):
+        while True:
+            try:
+                async with elected(registry.store, NAME) as lost:
+                    term = await begin(registry, NAME)
+                    log.info("elected leader: the controllers run")
+                    pause = _PAUSE
+                    mirror = new_mirror()
+                    acting = controllers(registry, mirror, node_grace, keeping, certificate, scheduling)
+                    await _act(registry, mirror, acting, keep_history, keeping.secrets, lost, term)
+                log.warning("lost the leadership: standing by")
+            except (Unavailable, OutcomeUnknown, Compacted) as error:  # while it began its term, or read what there is
+                log.warning("lost the leadership; standing for election again in %s s: %s", pause, error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 async def _act(
@@ -96,6 +106,7 @@ async def _act(
     mirror: Mirror,
     acting: Sequence[Controller],
     keep_history: timedelta,
+    keep_secrets: timedelta,
     lost: asyncio.Event,
     term: Term,
 ) -> None:
@@ -106,7 +117,12 @@ async def _act(
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(runner.run()) for runner in runners]
-            tasks.append(group.create_task(_compact(registry, keep_history)))
+            pool = registry.store.pool
+            for compacting, every in (
+                (partial(compact, pool, keep_history), COMPACT_SECONDS),
+                (partial(compact_secrets, pool, keep_secrets), COMPACT_SECRETS_SECONDS),
+            ):
+                tasks.append(group.create_task(_compact(compacting, every)))
             ends = [group.create_task(event.wait()) for event in (lost, feed.lost_touch, term.over)]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for task in (*tasks, *ends):
@@ -140,7 +156,7 @@ def controllers(
         CronJobController(mirror, registry.admission.turns),
         QuotaController(mirror, registry.store, registry.admission.turns),
         Scheduler(mirror, scheduling),
-        NodeController(mirror, registry.clock, node_grace),
+        NodeController(mirror, registry.clock, registry.elapsed, node_grace),
         GarbageController(mirror, registry.store),
         NamespaceController(mirror, registry.store),
         ServiceAccountController(mirror),
@@ -152,10 +168,11 @@ def controllers(
     ]
 
 
-async def _compact(registry: Registry, keep: timedelta) -> None:
+async def _compact(compacting: Callable[[], Awaitable[int]], every: float) -> None:
     while True:
-        await asyncio.sleep(COMPACT_SECONDS)
+        await asyncio.sleep(every)
         try:
-            log.info("forgot %s old versions", await compact(registry.store.pool, keep))
+            if count := await compacting():
+                log.info("compacted the history: deleted %s old versions", count)
         except Exception as error:
             log.warning("could not compact the history: %s", error)

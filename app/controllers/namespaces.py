@@ -56,7 +56,15 @@ class NamespaceController:
         namespace = self._going(key)
         if namespace is None:
             return []
-        return [Work(namespace_plan.plan(namespace, await self._content(key.name), now))]
+        content = await self._content(key.name)
+        if not (content.living or content.left or content.failures):
+            await self._forget_logs(key.name)
+        return [Work(namespace_plan.plan(namespace, content, now))]
+
+    async def _forget_logs(self, namespace: str) -> None:
+        """Before the name is free: a new namespace of that name may have other owners. No pod is left to write another."""
+        while await self._store.kept_logs.forget_namespace(namespace, TOGETHER) == TOGETHER:
+            pass
 
     async def _content(self, namespace: str) -> Content:
         """What is to go next: what runs, first of all, so that it has all it needs to end as it should."""

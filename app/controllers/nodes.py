@@ -23,13 +23,17 @@ from app.store import Key, Mirror
 class NodeController:
     component = "node-controller"
 
-    def __init__(self, mirror: Mirror, clock: Callable[[], datetime], grace: timedelta) -> None:
+    def __init__(
+        self, mirror: Mirror, clock: Callable[[], datetime], elapsed: Callable[[], float], grace: timedelta
+    ) -> None:
+        """`elapsed`: seconds that only rise. Neither nodes' clocks nor a change of this machine's loses a node."""
         self._mirror = mirror
         self._clock = clock
+        self._elapsed = elapsed
         self._grace = grace
-        self._seen_at: dict[str, datetime] = {}  # by our clock: those of the nodes may be wrong
+        self._seen_at: dict[str, float] = {}
         self._renewed: set[str] = set()  # nodes that were heard since this process looks
-        self._missing_since: dict[str, datetime] = {}
+        self._missing_since: dict[str, float] = {}
         self._pods: defaultdict[str, dict[Key, Pod]] = defaultdict(dict)
 
     def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
@@ -47,16 +51,16 @@ class NodeController:
             return []  # no renewal: it went, or was labelled
         if before is not None:
             self._renewed.add(node)
-        self._seen_at[node] = self._clock()
+        self._seen_at[node] = self._elapsed()
         here = cast("Node | None", self._mirror.get(_key(node)))
         return [_key(node)] if here is not None and _is_silent(here) else []
 
     def _node_changed(self, name: str, exists: bool) -> Iterable[Key]:
         if exists:
             self._missing_since.pop(name, None)
-            self._seen_at.setdefault(name, self._clock())
+            self._seen_at.setdefault(name, self._elapsed())
         else:
-            self._missing_since.setdefault(name, self._clock())
+            self._missing_since.setdefault(name, self._elapsed())
             self._seen_at.pop(name, None)
             self._renewed.discard(name)
         return [_key(name)]
@@ -76,7 +80,7 @@ class NodeController:
         """Pods of a healthy node are nothing to look at."""
         node = cast("Node | None", self._mirror.get(_key(name)))
         if node is None:
-            self._missing_since.setdefault(name, self._clock())
+            self._missing_since.setdefault(name, self._elapsed())
             return True
         return any(taint.effect == "NoExecute" for taint in node.spec.taints)
 
@@ -93,13 +97,17 @@ class NodeController:
             self._missing_since.pop(key.name, None)
             return []
         if node is None:
-            since = self._missing_since.setdefault(key.name, now)
+            since = self._on_the_clock(self._missing_since.setdefault(key.name, self._elapsed()))
             return [Work(node_plan.plan_without_node(key.name, pods, since, now.replace(microsecond=0)))]
-        seen_at = self._seen_at.setdefault(key.name, now)
+        seen_at = self._on_the_clock(self._seen_at.setdefault(key.name, self._elapsed()))
         if _is_silent(node) and key.name not in self._renewed:
             seen_at = FIRST  # another process has found it lost; that this one has come to act brings no node back
         plan = node_plan.plan(node, pods, seen_at, self._grace_of(lease), now)
         return [Work(plan, [lease] if lease is not None and _ends_pods(plan) else ())]
+
+    def _on_the_clock(self, moment: float) -> datetime:
+        """Time of day of a monotonic moment, by the clock as it goes now."""
+        return self._clock() - timedelta(seconds=self._elapsed() - moment)
 
     def _grace_of(self, lease: Lease | None) -> timedelta:
         seconds = lease.spec.lease_duration_seconds if lease is not None else None

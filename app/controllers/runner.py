@@ -31,6 +31,8 @@ _AWAY = timedelta(seconds=0.25)
 _DEAR = 0.005  # seconds of CPU time: a key that takes longer to plan rests afterwards, while its changes gather
 _REST = 19.0  # times as long as it took
 _LONGEST_REST = 1.0
+_LONGEST_WAIT = 60.0  # seconds; then a clock that was set forward is noticed
+_STEP_SECONDS = 1.0  # by which a clock may differ and still count as going
 
 
 class Controller(Protocol):
@@ -66,9 +68,10 @@ class Runner:
         self._controller = controller
         self._recorder = Recorder(controller.component)
         self._dirty: dict[Key, None] = {}
-        self._later: list[tuple[datetime, Key]] = []
+        self._later: list[tuple[float, Key]] = []  # by `registry.elapsed`
         # When a key is next to be looked at: of its entries in `_later`, only the one for this moment counts.
-        self._due: dict[Key, datetime] = {}
+        self._due: dict[Key, float] = {}
+        self._offset = self._clock_offset()
         self._failures: dict[Key, int] = {}
         self._resting: dict[Key, bool] = {}  # True if it is to be looked at afterwards
         self._unsure = False  # a commit may have happened that the mirror does not show
@@ -87,10 +90,30 @@ class Runner:
         self._wake.set()
 
     def look_later(self, key: Key, at: datetime) -> None:
-        if key not in self._due or at < self._due[key]:
-            self._due[key] = at
-            heapq.heappush(self._later, (at, key))
+        """Look when the clock shows that time, or sooner: when as much time has passed as is left now.
+
+        So a clock that is set back delays nothing. A plan that is looked at too early says again when.
+        """
+        self._look_after(key, at - self._registry.clock())
+
+    def _look_after(self, key: Key, delay: timedelta) -> None:
+        due = self._registry.elapsed() + delay.total_seconds()
+        if key not in self._due or due < self._due[key]:
+            self._due[key] = due
+            heapq.heappush(self._later, (due, key))
             self._wake.set()
+
+    def _clock_offset(self) -> float:
+        return self._registry.clock().timestamp() - self._registry.elapsed()
+
+    def _notice_a_clock_set_forward(self) -> None:
+        """Keys that wait for a time of day are due that much earlier."""
+        step = self._clock_offset() - self._offset
+        if abs(step) >= _STEP_SECONDS:
+            self._offset += step
+        if step >= _STEP_SECONDS:
+            self._later = [(due - step, key) for due, key in self._later]
+            self._due = {key: due - step for key, due in self._due.items()}
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -109,16 +132,17 @@ class Runner:
     async def _wait(self) -> None:
         """Return when some key is to be looked at."""
         while True:
-            now = self._registry.clock()
+            self._notice_a_clock_set_forward()
+            now = self._registry.elapsed()
             while self._later and self._later[0][0] <= now:
-                at, key = heapq.heappop(self._later)
-                if self._due.get(key) == at:
+                due, key = heapq.heappop(self._later)
+                if self._due.get(key) == due:
                     del self._due[key]
                     self.look_at(key)
             if self._dirty:
                 return
             self._wake.clear()
-            seconds = (self._later[0][0] - now).total_seconds() if self._later else 60.0
+            seconds = min(self._later[0][0] - now, _LONGEST_WAIT) if self._later else _LONGEST_WAIT
             try:
                 async with asyncio.timeout(max(0.001, seconds)):  # wait_for may swallow a cancellation before 3.12
                     await self._wake.wait()
@@ -197,6 +221,8 @@ class Runner:
     async def _store(self, writes: list[Write]) -> list[int]:
         """The revisions. If the feed fell behind, the mirror does not show what was written: the next plan waits for it."""
         store, term = self._registry.store, self._term
+        if term is not None and store.feed.lost_touch.is_set():
+            raise Unavailable("the change feed started anew: this plan may rest on what the database has lost")
         try:
             revisions = await store.commit([*writes, term.guard] if term is not None else writes)
         except Conflict as conflict:
@@ -237,7 +263,7 @@ class Runner:
         if failures == 2 * _AT_ONCE:
             log.warning("%s: %s is refused again and again: %s", self._controller.component, "/".join(key), conflict)
         delay = min(_REFUSED[0] * 2 ** min(failures - _AT_ONCE, 10), _REFUSED[1])
-        self.look_later(key, self._registry.clock() + delay)
+        self._look_after(key, delay)
 
     def _again(self, key: Key, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
@@ -250,7 +276,7 @@ class Runner:
             log.warning(
                 "%s: %s: %s", self._controller.component, "/".join(key), error, exc_info=None if away else error
             )
-        self.look_later(key, self._registry.clock() + delay)
+        self._look_after(key, delay)
 
 
 def _has_more(planned: Sequence[Work] | Awaitable[Sequence[Work]], now: datetime) -> bool:

@@ -193,6 +193,10 @@ def _nothing(*_: Any) -> Any:
     return []
 
 
+def _no_grace(_: Any) -> int:
+    return 0
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Kind(Generic[O]):
     """All that differs between one resource kind and the next; routes, storage, watch and tables follow from it.
@@ -209,6 +213,8 @@ class Kind(Generic[O]):
     row:             (object, now) -> cells of `columns`, in order.
     fields:          field selectors beyond metadata.name and metadata.namespace.
     grace:           seconds between DELETE and removal when the request names none; 0 removes at once.
+    returns_deleted: True if DELETE answers the object that is gone rather than a Status (`ReturnDeletedObject` in
+                     Kubernetes' stores).
     orphans:         True if a raw DELETE without a policy leaves dependents alone.
     on_delete:       what a deletion that does not end at once changes beyond metadata. Idempotent.
     held:            True while an object that is being deleted must stay, whatever its metadata says.
@@ -239,7 +245,8 @@ class Kind(Generic[O]):
     row: Callable[[O, datetime], list[Any]] = _nothing
     fields: Mapping[str, Callable[[O], str]] = field(default_factory=dict)
     name_format: Literal["subdomain", "label", "path"] = "subdomain"
-    grace: Callable[[O], int] = lambda _: 0
+    grace: Callable[[O], int] = _no_grace
+    returns_deleted: bool = False
     orphans: bool = False
     on_delete: Callable[[O], O] = _same
     held: Callable[[O], bool] = lambda _: False
@@ -253,6 +260,11 @@ class Kind(Generic[O]):
     @cached_property
     def name(self) -> str:
         return self.type.__name__
+
+    @cached_property
+    def is_graceful(self) -> bool:
+        """Whether objects of the kind can be given time to end."""
+        return self.grace is not _no_grace
 
     @cached_property
     def singular(self) -> str:

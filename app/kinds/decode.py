@@ -81,6 +81,8 @@ def _is_faultless(body: bytes, type_: type[T]) -> bool:
 
 
 def _walked(doc: Any, type_: type[T], api_version: str) -> tuple[T, list[str]]:
+    if doc is None:
+        doc = {}  # as Kubernetes reads it: an object of which nothing is told
     if isinstance(doc, dict):
         _check_head(doc.get("apiVersion"), doc.get("kind"), type_, api_version)
     fit = Fit()

@@ -22,7 +22,6 @@ MOST_VALUES = 100_000
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
-_ESCAPE = re.compile(rb"\\.", re.DOTALL)
 _NOT_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _STEP = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
 
@@ -41,11 +40,35 @@ def json_of(body: bytes, content_type: ContentType) -> bytes:
         _text(body)
     if b"\\u0000" in body and _NUL.search(body):
         raise malformed("strings may not contain NUL characters")
-    if body.count(b",") >= MOST_VALUES and _STRING.sub(b"", body).count(b",") >= MOST_VALUES:
-        raise ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MOST_VALUES} values")
-    if body.count(b"{") + body.count(b"[") > DEEPEST and _depth(body) > DEEPEST:
-        raise malformed(f"exceeded max depth of {DEEPEST}")
+    if body.count(b",") >= MOST_VALUES:
+        _check_commas(body)
+    if body.count(b"{") + body.count(b"[") > DEEPEST:
+        _check_brackets(_brackets(body))
     return body
+
+
+def _too_many() -> ApiError:
+    return ApiError(413, "RequestEntityTooLarge", f"Request entity too large: limit is {MOST_VALUES} values")
+
+
+def _check_commas(body: bytes) -> None:
+    """Refuse too many commas outside of strings, one string after the other: a single long call would hold up every thread."""
+    found = at = 0
+    for string in _STRING.finditer(body):
+        found += body.count(b",", at, string.start())
+        at = string.end()
+        if found >= MOST_VALUES:
+            break
+    if found + body.count(b",", at) >= MOST_VALUES:
+        raise _too_many()
+
+
+def _check_brackets(brackets: bytes) -> None:
+    """Objects and lists are values, too, and each has two brackets."""
+    if _depth(brackets[: 2 * MOST_VALUES]) > DEEPEST:
+        raise malformed(f"exceeded max depth of {DEEPEST}")
+    if len(brackets) > 2 * MOST_VALUES:
+        raise _too_many()
 
 
 def _text(body: bytes) -> str:
@@ -55,21 +78,22 @@ def _text(body: bytes) -> str:
         raise malformed(f"invalid UTF-8 at byte {error.start}") from None
 
 
-def _depth(body: bytes) -> int:
-    """How deep it nests, or a bound of that which is not too deep. Bodies of many short values are the common ones."""
-    brackets = _brackets(body)
+def _depth(brackets: bytes) -> int:
+    """Depth of nesting, or a bound of it that is not too deep. Bodies of many short values are the common ones."""
     rest = brackets
     for rounds in range(DEEPEST // 2):
         if not rest:
             return 2 * rounds
-        rest = rest.replace(b"[]", b"").replace(b"{}", b"")  # one or two levels, from within
-    return max(accumulate(map(_STEP.__getitem__, brackets)))
+        before, rest = rest, rest.replace(b"[]", b"").replace(b"{}", b"")  # one or two levels, from within
+        if len(rest) == len(before):
+            break  # they do not match
+    return next((depth for depth in accumulate(map(_STEP.__getitem__, brackets)) if depth > DEEPEST), DEEPEST)
 
 
 def _brackets(body: bytes) -> bytes:
     """Those outside of strings."""
     if b"\\" in body:
-        body = _ESCAPE.sub(b"", body)
+        body = body.replace(b"\\\\", b"").replace(b'\\"', b"")
     return b"".join(body.translate(None, _NOT_STRUCTURE).split(b'"')[::2])
 
 

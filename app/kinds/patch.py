@@ -91,10 +91,12 @@ class _Patched:
         self._copied = 0
 
     def apply(self, operation: Any) -> None:
-        name = operation.get("op") if isinstance(operation, dict) else None
+        if not isinstance(operation, dict):
+            raise bad_request(f"json: cannot unmarshal {_sort(operation)} into Go value of type jsonpatch.Operation")
+        name = operation.get("op")
         act = self._ACTS.get(name) if isinstance(name, str) else None
         if act is None:
-            raise bad_request(f"Unexpected kind: {shown(name)}")
+            raise inapplicable(f"Unexpected kind: {name if isinstance(name, str) else 'unknown'}")
         act(self, operation, _pointer(operation, "path"))
 
     def _add(self, operation: dict[str, Any], path: list[str]) -> None:
@@ -171,7 +173,7 @@ class _Patched:
 def _pointer(operation: dict[str, Any], name: str) -> list[str]:
     text = operation.get(name)
     if not isinstance(text, str) or (text and text[0] != "/") or _BAD_ESCAPE.search(text):
-        raise bad_request(f"{name} of a JSON patch operation must be a JSON pointer: {shown(text)}")
+        raise inapplicable(f"{name} of a JSON patch operation must be a JSON pointer: {shown(text)}")
     parts = [part.replace("~1", "/").replace("~0", "~") for part in text.split("/")[1:]]
     if len(parts) > DEEPEST:
         raise inapplicable("the document nests too deep")
@@ -184,7 +186,7 @@ def _text(path: list[str]) -> str:
 
 def _value(operation: dict[str, Any]) -> Any:
     if "value" not in operation:
-        raise bad_request(f"a JSON patch operation {shown(operation['op'])} must have a value")
+        raise inapplicable(f"a JSON patch operation {shown(operation['op'])} must have a value")
     return operation["value"]
 
 

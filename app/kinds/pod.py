@@ -158,5 +158,6 @@ KIND = Kind(
         "status.nominatedNodeName": lambda pod: pod.status.nominated_node_name,
     },
     grace=grace,
+    returns_deleted=True,
     example=EXAMPLE,
 )

@@ -53,7 +53,6 @@ NOT_ACTED_ON = (
     "security_context.supplemental_groups_policy",
     "security_context.se_linux_change_policy",
     "hostname_override",
-    "runtime_class_name",
     "resource_claims",
     "resources",
     "os",

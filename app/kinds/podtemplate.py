@@ -70,6 +70,7 @@ KIND = Kind(
         Column(name="Pod Labels", description="Labels of its pods."),
     ),
     row=row,
+    returns_deleted=True,
     example="""\
 apiVersion: v1
 kind: PodTemplate

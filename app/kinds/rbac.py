@@ -93,8 +93,6 @@ def _faults_in_rule(rule: PolicyRule, path: str, namespaced: bool) -> Iterator[C
         yield required(f"{path}.apiGroups", "resource rules must supply at least one api group")
     if not rule.resources:
         yield required(f"{path}.resources", "resource rules must supply at least one resource")
-    if rule.resource_names and len(rule.resources) > 1:
-        yield required(f"{path}.resourceNames", "resource names cannot apply to multiple resources")
 
 
 def _faults_in_urls(rule: PolicyRule, path: str, namespaced: bool) -> Iterator[Cause]:

@@ -242,6 +242,7 @@ KIND = Kind(
         Column(name="Age", description="Time since the quota was created."),
     ),
     row=row,
+    returns_deleted=True,
     example="""\
 apiVersion: v1
 kind: ResourceQuota

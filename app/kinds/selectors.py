@@ -60,6 +60,8 @@ class Selector:
         return None
 
 
+MOST_REQUIREMENTS = 1_000  # of one selector in a query: each object of a list is compared with all of them
+
 EVERYTHING = Selector()
 NOTHING = Selector((Requirement("", frozenset(), True),))
 
@@ -128,6 +130,7 @@ class _LabelParser:
                 raise bad_request(f"found '{self._next}', expected: !, identifier, or 'end of string'")
             found.append(self._requirement())
             self._separator()
+            check_number(len(found))
         return Selector(
             tuple(each for each in found if isinstance(each, Requirement)),
             tuple(each for each in found if isinstance(each, Bound)),
@@ -184,6 +187,11 @@ class _LabelParser:
         return Bound(key, int(value), operator == ">")
 
 
+def check_number(requirements: int) -> None:
+    if requirements > MOST_REQUIREMENTS:
+        raise bad_request(f"a selector may have at most {MOST_REQUIREMENTS} requirements")
+
+
 def _unparsed(why: str) -> Exception:
     return bad_request(f"unable to parse requirement: {why}")
 
@@ -233,7 +241,11 @@ _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 
 def parse_fields(text: str) -> FieldSelector:
     """The selector in `fieldSelector=`: `status.phase!=Running,spec.nodeName=`; \\ escapes a comma or = in a value."""
-    return FieldSelector(tuple(_field(term, text) for term in _TERM.findall(text))) if text else EVERY_FIELD
+    if not text:
+        return EVERY_FIELD
+    terms = _TERM.findall(text)
+    check_number(len(terms))
+    return FieldSelector(tuple(_field(term, text) for term in terms))
 
 
 def _field(term: str, text: str) -> FieldRequirement:

@@ -202,6 +202,7 @@ KIND = Kind(
     warnings=warnings,
     columns=COLUMNS,
     row=row,
+    returns_deleted=True,
     fields={"spec.clusterIP": lambda service: service.spec.cluster_ip, "spec.type": lambda service: service.spec.type},
     example=EXAMPLE,
 )

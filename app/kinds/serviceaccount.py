@@ -46,6 +46,7 @@ KIND = Kind(
         Column(name="Age", description="Time since the service account was created."),
     ),
     row=row,
+    returns_deleted=True,
     example="""\
 apiVersion: v1
 kind: ServiceAccount

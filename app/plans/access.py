@@ -7,6 +7,7 @@ Pure. `app.registry.rights` keeps the outcome for each user until the policy cha
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, product
+from math import prod
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -15,7 +16,7 @@ from app.kinds.cluster_role import ClusterRole
 from app.kinds.errors import shown
 from app.kinds.rbac import ALL, GROUP, SERVICE_ACCOUNT, USER, USER_GROUP, Binding, PolicyRule, RoleRef, Subject
 from app.kinds.role import Role
-from app.kinds.selectors import from_label_selector
+from app.kinds.selectors import EVERY_FIELD, FieldSelector, from_label_selector
 
 ACCOUNT_PREFIX = "system:serviceaccount:"
 EVERYTHING = (
@@ -25,7 +26,10 @@ EVERYTHING = (
 
 
 class Action(NamedTuple):
-    """What a request is about to do. For a create of nodes and leases, `name` is the name in the body."""
+    """What a request is about to do. For a create of nodes and leases, `name` is the name in the body.
+
+    `fields` is the very selector by which a list or watch will be executed.
+    """
 
     verb: str
     group: str
@@ -33,7 +37,7 @@ class Action(NamedTuple):
     subresource: str = ""
     namespace: str = ""
     name: str = ""
-    field_selector: str = ""
+    fields: FieldSelector = EVERY_FIELD
 
 
 class Grant(NamedTuple):
@@ -190,6 +194,19 @@ def _described(binding: Binding, subject: Subject) -> str:
 
 
 # --- escalation
+
+
+def cost(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> int:
+    """The steps that `beyond` takes, about: the pieces of `wanted`, each compared with all that is held."""
+    pieces = sum(prod(max(len(each), 1) for each in _lists(rule)) for rule in wanted)
+    return pieces * (_STEPS + sum(len(each) for rule in held for each in _lists(rule)))
+
+
+_STEPS = 100  # to make a piece, in steps of comparing it with one word
+
+
+def _lists(rule: PolicyRule) -> tuple[Sequence[str], ...]:
+    return rule.verbs, rule.api_groups, rule.resources, rule.resource_names, rule.non_resource_urls
 
 
 def beyond(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:

@@ -42,7 +42,10 @@ def completed(pod: Pod, rules: Rules) -> Pod:
     """
     name = pod.metadata.name or pod.metadata.generate_name
     pod = limit_ranges.with_defaults(pod, rules.limit_ranges)
-    return with_priority(_with_account(pod, rules.accounts, name), rules.classes, name)
+    pod = with_priority(_with_account(pod, rules.accounts, name), rules.classes, name)
+    if pod.spec.runtime_class_name:
+        raise refused("pods", name, f'pod rejected: RuntimeClass "{pod.spec.runtime_class_name}" not found')
+    return pod
 
 
 def is_completed(pod: Pod, rules: Rules) -> bool:
@@ -57,6 +60,7 @@ def is_completed(pod: Pod, rules: Rules) -> bool:
         and not account_mounts.is_asked_for(spec, account)
         and not (spec.priority_class_name or spec.priority or default_of(rules.classes.values()))
         and spec.preemption_policy in ("", USUAL_POLICY)
+        and not spec.runtime_class_name
     )
 
 

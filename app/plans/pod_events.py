@@ -4,17 +4,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from app.kinds.container import Container
+from app.kinds.owners import controller_uid
 from app.kinds.pod import Pod
 
 
 class Note(NamedTuple):
-    """Something to tell. `path`: of the part of the pod it is about. `once`: what it is told once for, if for anything."""
+    """Something to tell. `path`: of the part of the pod it is about. `once`: what it is told once for, if for anything.
+
+    owner: UID of the pod's controller, if one event stands for all of its pods.
+    """
 
     type: str
     reason: str
     message: str
     path: str = ""
     once: str = ""
+    owner: str = ""
 
 
 def path_of(pod: Pod, name: str) -> str:
@@ -135,3 +140,13 @@ def unenforced(pod: Pod, name: str, fields: Sequence[str]) -> Note:
     """Ours: Kubernetes has no nodes that cannot."""
     text = f"This node's runtime does not enforce {', '.join(fields)} of container {name}"
     return Note("Warning", "SecurityNotEnforced", text, path_of(pod, name), name)
+
+
+def image_not_used(pod: Pod) -> Note:
+    """Ours. The pods of a Job have one template, and so one event, whatever nodes they are on."""
+    images = sorted({each.image for each in (*pod.spec.init_containers, *pod.spec.containers)})
+    text = (
+        f"The process runtime runs programs of the host: {', '.join(images)} is only recorded, not pulled or run. "
+        "To run images, start the node's agent with --runtime cri or docker"
+    )
+    return Note("Warning", "ImageNotUsed", text, once="image", owner=controller_uid(pod) or "")

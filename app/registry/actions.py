@@ -74,8 +74,8 @@ def _write(action: Action, olds: dict[str, Object], component: str, now: datetim
 
 def _deleted(kind: Kind, action: Delete, now: datetime) -> Write:
     demand = deletion.Demand(grace_seconds=action.grace_period_seconds, propagation=action.propagation)
-    left = deletion.begin(kind, action.object, now, demand)
-    return write_of(kind, left or action.object, "M" if left else "D", action.old or action.object)
+    begun = deletion.begin(kind, action.object, now, demand)
+    return write_of(kind, begun.object, "D" if begun.is_over else "M", action.old or action.object)
 
 
 def _created(obj: Object, now: datetime) -> Object:

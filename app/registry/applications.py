@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from app.kinds import errors
 from app.kinds.base import Kind, Object
 from app.kinds.errors import ApiError
+from app.registry import offload
 from app.registry.objects import Answer, Registry, create, edit
 from app.registry.versions import Terms
 
@@ -28,10 +29,11 @@ async def apply(
         except ApiError as error:
             if error.reason != "NotFound" or (terms.by and terms.by.subresource):
                 raise
-        made = change(None)
+        made = await offload.run(terms.size, change, None)
         await may_create(made)
         try:
-            return await create(registry, kind, namespace, made, by=terms.by, dry_run=terms.dry_run), True
+            created = await create(registry, kind, namespace, made, by=terms.by, dry_run=terms.dry_run, size=terms.size)
+            return created, True
         except ApiError as error:
             if error.reason != "AlreadyExists":  # else somebody was quicker: it is applied to theirs
                 raise

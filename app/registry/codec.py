@@ -9,8 +9,11 @@ from typing import Literal
 import msgspec
 
 from app.kinds.base import Kind, Object
+from app.kinds.errors import ApiError
 from app.kinds.owners import controller_uid
 from app.store import MUST_NOT_EXIST, Change, Head, Key, Marks, Write
+
+MOST_BYTES = 1_572_864  # of one object, as etcd has it by default
 
 _encode = msgspec.json.Encoder().encode
 NAMESPACES = "namespaces"
@@ -46,6 +49,18 @@ def body_of(kind: Kind, obj: Object) -> bytes:
     if obj.metadata.resource_version:
         obj = msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, resource_version=""))
     return _encode(named(kind, obj))
+
+
+def check_size(write: Write, old: Object | None = None) -> Write:
+    """The write of a client. 413 if the object has more than `MOST_BYTES`, unless it has become smaller.
+
+    Kubernetes measures protobuf, which is shorter than JSON by names, escapes and base64; so is what is measured here.
+    """
+    if len(write.body) <= MOST_BYTES or len(msgspec.msgpack.encode(write.object)) <= MOST_BYTES:
+        return write
+    if old is None or len(write.body) > len(_encode(old)):
+        raise ApiError(413, "RequestEntityTooLarge", f"request is too large: an object may have {MOST_BYTES} bytes")
+    return write
 
 
 def named(kind: Kind, obj: Object) -> Object:

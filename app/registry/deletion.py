@@ -6,6 +6,7 @@ apimachinery's graceful deletion: a second request may shorten the grace, never 
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,14 +24,22 @@ class Demand:
     propagation: Propagation | None = None
 
 
-def begin(kind: Kind, obj: Object, now: datetime, demand: Demand) -> Object | None:
-    """The object as it is after a deletion request, or None if it is gone."""
+class Deletion(NamedTuple):
+    """`object`: its next version, or, if the deletion `is_over`, its last state."""
+
+    object: Object
+    is_over: bool
+
+
+def begin(kind: Kind, obj: Object, now: datetime, demand: Demand) -> Deletion:
+    """Carry out a deletion request. The last state of a kind with graceful deletion tells when it was asked for."""
     grace = kind.grace(obj) if demand.grace_seconds is None else demand.grace_seconds
     if kind.grace(obj) == 0:
         grace = 0  # nothing runs that would need time
     grace = min(grace, LONGEST_SECONDS)
     marked: Object = kind.on_delete(_marked(_with_propagation(kind, obj, demand.propagation), now, grace))
-    return None if is_over(kind, marked) else marked
+    over = is_over(kind, marked)
+    return Deletion(obj if over and not kind.is_graceful else marked, over)
 
 
 def is_over(kind: Kind, obj: Object) -> bool:

@@ -130,8 +130,8 @@ def _violated(why: str, **details: int) -> ApiError:
 
 def _deleted(pod: Pod, demand: deletion.Demand, now: datetime) -> Write:
     """The pod as a Job's failure policy sees it: ended by a disruption."""
-    left = deletion.begin(PODS, _disrupted(pod, now), now, demand)
-    return write_of(PODS, left or pod, "M" if left else "D", pod)
+    begun = deletion.begin(PODS, _disrupted(pod, now), now, demand)
+    return write_of(PODS, begun.object, "D" if begun.is_over else "M", pod)
 
 
 def _disrupted(pod: Pod, now: datetime) -> Pod:

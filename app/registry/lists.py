@@ -9,11 +9,13 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 from app.kinds.base import Kind
-from app.store import Head, Key, Marks, Page, Query, Store
+from app.store import Compacted, Head, Key, Marks, Page, Query, Store
+from app.store.lifetimes import NAMESPACES, NODES
 
 ROWS = 250  # of the first page of a list without end
 PAGE_BYTES = 2 << 20  # how large the following pages are to be, about
 ROWS_AT_LEAST, ROWS_AT_MOST = 10, 1_000
+MOST_AHEAD = 32  # pages that all lists of a process together hold before their clients have taken the one before
 LOOKED_AT = 500  # in one query for a selective list, however short its pages
 Place = tuple[str, str]
 """Namespace and name of the last object before."""
@@ -37,7 +39,9 @@ class Scope:
     def is_selective(self) -> bool:
         return not (self.name is None and self.node is None and self.matches is None)
 
-    def query(self, after: Place | None = None, limit: int | None = None, at: int | None = None) -> Query:
+    def query(
+        self, after: Place | None = None, limit: int | None = None, at: int | None = None, size: int | None = None
+    ) -> Query:
         return Query(
             kind=self.kind.resource,
             namespace=self.namespace,
@@ -47,6 +51,7 @@ class Scope:
             limit=limit,
             at=at,
             marked=self.matches is not None,
+            size=size,
         )
 
     def selects(self, key: Key, marks: Marks) -> bool:
@@ -64,25 +69,52 @@ class Scope:
         return list(heads) if matches is None else [head for head in heads if matches(head.key, head.marks)]
 
 
+class TooLarge(Exception):
+    """A page of as many objects as were asked for has more bytes than are held at once."""
+
+
+async def check_lifetime(store: Store, scope: Scope, revision: int) -> None:
+    """Raise Compacted if the namespace or node that `scope` is limited to has been deleted after a revision.
+
+    One that is made anew under the same name may have other owners, who may not read what was there before.
+    """
+    for kind, name in ((NAMESPACES, scope.namespace), (NODES, scope.node)):
+        if name and (end := await store.lifetimes.ended_after(Key(kind, "", name), revision)):
+            raise Compacted(revision, end)
+
+
 def place_of(head: Head) -> Place:
     return head.key.namespace, head.key.name
 
 
 async def list_page(
-    store: Store, scope: Scope, after: Place | None = None, limit: int | None = None, at: int | None = None
+    store: Store,
+    scope: Scope,
+    after: Place | None = None,
+    limit: int | None = None,
+    at: int | None = None,
+    size: int | None = None,
 ) -> Page:
     """A page of what is selected. A selective page is filled by reading on, so it is short only at the end.
 
-    Raises Compacted if `at` is a revision that is no longer known.
+    Raises Compacted if `at` is a revision that is no longer known, or from before a deletion of the scope's namespace;
+    TooLarge if the page has more bytes than `size`.
     """
+    if at is not None:
+        await check_lifetime(store, scope, at)
     if scope.matches is None:
-        return await _counted(store, scope, await store.list(scope.query(after, limit, at)))
+        page = await store.list(scope.query(after, limit, at, size))
+        if page.more and len(page.heads) != limit:
+            raise TooLarge
+        return await _counted(store, scope, page)
     found: list[Head] = []
     rows = None if limit is None else max(limit, LOOKED_AT)
     while True:
-        page = await store.list(scope.query(after, rows, at))
+        page = await store.list(scope.query(after, rows, at, size))
         at = page.revision
         found += scope.selected(page.heads)
+        if size is not None and _size_of(found) > size:
+            raise TooLarge
         if limit is not None and len(found) > limit:
             return Page(found[:limit], at, more=True)
         if not page.more:
@@ -99,36 +131,57 @@ async def _counted(store: Store, scope: Scope, page: Page) -> Page:
 
 
 async def opened(store: Store, scope: Scope, after: Place | None = None, at: int | None = None) -> Page:
-    """The first page of a list without end: what its query found, from which `pages` goes on."""
-    return await store.list(scope.query(after, ROWS, at))
+    """The first page of a list without end: what its query found, from which `pages` goes on. Compacted as `list_page`."""
+    if at is not None:
+        await check_lifetime(store, scope, at)
+    return await store.list(scope.query(after, ROWS, at, PAGE_BYTES))
 
 
 async def pages(store: Store, scope: Scope, first: Page) -> AsyncGenerator[Page, None]:
-    """All that is selected, in pages of about a megabyte; a page may be empty, and others come after it.
+    """All that is selected, in pages of about two megabytes; a page may be empty, and others come after it.
 
-    While one is being used the next is read, and nothing is held in the database between them. Raises Compacted if the
-    revision is forgotten meanwhile. Close it (`contextlib.aclosing`) rather than leave it.
+    While one is being used the next is read, unless many lists do that, and nothing is held in the database between them.
+    Whoever is done with a page empties it: none is held here. Raises Compacted if the revision is forgotten meanwhile.
+    Close it (`contextlib.aclosing`) rather than leave it.
     """
-    page = first
+    page: Page | None = first
     ahead: asyncio.Future[Page] | None = None
     try:
-        while True:
-            if page.more:
-                query = scope.query(place_of(page.heads[-1]), _rows_after(page), page.revision)
+        while page is not None:
+            query = _query_after(scope, page) if page.more else None
+            if query is not None and _AHEAD.count < MOST_AHEAD:
+                _AHEAD.count += 1
                 ahead = asyncio.ensure_future(store.list(query))
                 ahead.add_done_callback(_heard)
-            yield Page(scope.selected(page.heads), page.revision, page.more)
-            if ahead is None:
-                return
-            page, ahead = await ahead, None
+            raw, page = page.heads, Page(scope.selected(page.heads), page.revision, page.more)
+            raw.clear()
+            yield page
+            if ahead is not None:
+                page = await ahead
+                ahead = None
+                _AHEAD.count -= 1
+            else:
+                page = await store.list(query) if query is not None else None
     finally:
         if ahead is not None:
             ahead.cancel()
+            _AHEAD.count -= 1
 
 
-def _rows_after(page: Page) -> int:
-    size = sum(len(head.body) for head in page.heads)
-    return min(max(PAGE_BYTES * len(page.heads) // size, ROWS_AT_LEAST), ROWS_AT_MOST)
+class _Ahead:
+    count = 0
+
+
+_AHEAD = _Ahead()
+
+
+def _query_after(scope: Scope, page: Page) -> Query:
+    rows = min(max(PAGE_BYTES * len(page.heads) // max(_size_of(page.heads), 1), ROWS_AT_LEAST), ROWS_AT_MOST)
+    return scope.query(place_of(page.heads[-1]), rows, page.revision, PAGE_BYTES)
+
+
+def _size_of(heads: Sequence[Head]) -> int:
+    return sum(len(head.body) for head in heads)
 
 
 def _heard(reading: "asyncio.Future[Page]") -> None:

@@ -15,6 +15,7 @@ import msgspec
 from app.kinds.base import Int32, ObjectMeta, ObjectReference, Struct, Time, at
 from app.kinds.event import KIND as EVENTS
 from app.kinds.event import LONGEST, LONGEST_MESSAGE, Event, EventSource
+from app.kinds.owners import controller_uid
 from app.kinds.pod import Pod
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
 from app.store import Head, Key, Write, guard
@@ -25,7 +26,10 @@ TYPES = ("Normal", "Warning")
 
 
 class Told(Struct):
-    """One event. `count`: how often since it was last told; `known`: it was told before; `path`: the part of the pod."""
+    """One event. `count`: how often since it was last told; `known`: it was told before; `path`: the part of the pod.
+
+    owner: UID of the pod's controller: one event stands for all of its pods, on whatever nodes, and is not counted.
+    """
 
     type: Annotated[str, at(0)] = "Normal"
     reason: Annotated[str, at(0)] = ""
@@ -34,21 +38,27 @@ class Told(Struct):
     path: Annotated[str, at(0)] = ""
     count: Annotated[Int32, at(0)] = 1
     known: Annotated[bool, at(0)] = False
+    owner: Annotated[str, at(0)] = ""
 
 
 def keys(namespace: str, pod: str, uid: str, told: Sequence[Told], *, everything: bool) -> list[Key]:
     """Of those that may be stored already: the known ones, or all of them."""
-    return [_key(namespace, pod, uid, each) for each in told if everything or each.known]
+    return [_key(namespace, pod, uid, each) for each in told if everything or each.known or each.owner]
 
 
 def writes(pod: Pod, told: Sequence[Told], heads: Mapping[Key, Head], now: datetime) -> Iterator[Write]:
     """`heads`: the events that are stored already, of those that were asked for."""
     meta = pod.metadata
-    last = {_key(meta.namespace, meta.name, meta.uid, each): each for each in told}  # a set holds no object twice
+    own = (
+        each if each.owner in ("", controller_uid(pod)) else msgspec.structs.replace(each, owner="") for each in told
+    )
+    last = {_key(meta.namespace, meta.name, meta.uid, each): each for each in own}  # a set holds no object twice
     for key, each in last.items():
         head = heads.get(key)
         if head is None:
             yield write_of(EVENTS, _event(pod, key.name, each, now), "A")
+            continue
+        if each.owner:
             continue
         old = cast("Event", decode(EVENTS, head))
         moment = each.when or now
@@ -66,12 +76,14 @@ def alive(namespace: str) -> Write:
 
 
 def _key(namespace: str, pod: str, uid: str, told: Told) -> Key:
-    return key_of(EVENTS, namespace, f"{pod[:230]}.{_mark(uid, told).hex()}")
+    about = "pod-template" if told.owner else pod[:230]  # an owner's UID need not be fit for a name
+    return key_of(EVENTS, namespace, f"{about}.{_mark(uid, told).hex()}")
 
 
 def _mark(uid: str, told: Told, size: int = 8) -> bytes:
     message = COMBINED if told.message.startswith(COMBINED) else told.message
-    return blake2b("\0".join((uid, told.type, told.reason, told.path, message)).encode(), digest_size=size).digest()
+    parts = (told.owner or uid, told.type, told.reason, told.path, message)
+    return blake2b("\0".join(parts).encode(), digest_size=size).digest()
 
 
 def _event(pod: Pod, name: str, told: Told, now: datetime) -> Event:

@@ -19,11 +19,11 @@ from app.kinds.managed_fields import Writer
 from app.kinds.namespace import KIND as NAMESPACE
 from app.kinds.pod import Pod
 from app.kinds.resourcequota import KIND as QUOTA
-from app.plans.admission import judged
+from app.plans.admission import Rules, judged
 from app.plans.plan import Update
-from app.registry import deletion
+from app.registry import deletion, offload
 from app.registry.admission import Admission
-from app.registry.codec import NAMESPACES, decode, key_of, write_of
+from app.registry.codec import NAMESPACES, check_size, decode, key_of, write_of
 from app.registry.gangs import Gangs
 from app.registry.policy import Policy
 from app.registry.versions import USUAL_TERMS, Terms, check_identity, new, revised
@@ -36,14 +36,22 @@ Edit = Callable[[Object], Object]
 
 @dataclass(frozen=True)
 class Registry:
-    """The store, the clock that stamps what is written, and the feature gates that are on."""
+    """The store, the clock that stamps what is written, and the feature gates that are on.
+
+    monotonic: seconds that only rise, by which is waited; those of `clock` if none is given.
+    """
 
     store: Store
     clock: Callable[[], datetime]
     features: Features = USUAL
+    monotonic: Callable[[], float] | None = None
 
     def now(self) -> datetime:
         return self.clock().replace(microsecond=0)
+
+    def elapsed(self) -> float:
+        """Seconds since some moment. Setting the machine's clock does not change them."""
+        return self.clock().timestamp() if self.monotonic is None else self.monotonic()
 
     @cached_property
     def policy(self) -> Policy:
@@ -84,17 +92,22 @@ async def create(
     *,
     by: Writer | None = None,
     dry_run: bool = False,
+    size: int = 0,
 ) -> Answer:
-    """Create `obj` in `namespace`; 409 if the name is taken, 404 or 403 for a namespace that is absent or going."""
+    """Create `obj` in `namespace`; 409 if the name is taken, 404 or 403 for a namespace that is absent or going.
+
+    `size`: bytes of what was sent.
+    """
     given, obj = obj, await registry.gangs.fitted(namespace, obj)
     again = {"Conflict"} if obj.metadata.name else {"Conflict", "AlreadyExists"}
     for attempt in range(_TRIES):
         rules = await registry.admission.rules(namespace)
         try:
             async with registry.admission.turn(namespace, rules):
-                ready, charged = await _admitted(registry, kind, namespace, obj, by)
-                made = await _store_new(registry, kind, ready, charged, dry_run)
-                return Answer(made, tuple(kind.warnings(_as_asked(ready, given), None)))
+                ready, charged = await _admitted(registry, kind, namespace, obj, by, size)
+                warnings = await offload.run(size, _warnings, kind, _as_asked(ready, given), None)
+                made = await _store_new(registry, kind, ready, charged, dry_run, size)
+                return Answer(made, warnings)
         except ApiError as error:
             if error.reason not in again or attempt == _TRIES - 1:
                 raise
@@ -102,21 +115,33 @@ async def create(
 
 
 async def _admitted(
-    registry: Registry, kind: Kind, namespace: str, obj: Object, by: Writer | None
+    registry: Registry, kind: Kind, namespace: str, obj: Object, by: Writer | None, size: int
 ) -> tuple[Object, Sequence[Update]]:
     """The object as it will be stored, and the quotas that it is charged to. Only the newest rules may refuse it."""
-    rules = await registry.admission.rules(namespace)
+    rules = _still(await registry.admission.rules(namespace), size)
     try:
-        made = new(kind, namespace, obj, registry.now(), rules, by)
-        return made, judged(kind.resource, made, rules)
+        return await offload.run(size, _judged, kind, namespace, obj, registry.now(), rules, by)
     except ApiError as error:
         if error.reason != "Forbidden":
             raise
     await registry.admission.catch_up()
     if kind.namespaced:
         await _check_place(registry, kind, namespace, obj.metadata.name)
-    rules = await registry.admission.rules(namespace)
-    made = new(kind, namespace, obj, registry.now(), rules, by)
+    rules = _still(await registry.admission.rules(namespace), size)
+    return await offload.run(size, _judged, kind, namespace, obj, registry.now(), rules, by)
+
+
+def _still(rules: Rules, size: int) -> Rules:
+    """The rules as they are now, for who looks at them beside the loop, which changes them."""
+    if size <= offload.LARGE:
+        return rules
+    return msgspec.structs.replace(rules, accounts=dict(rules.accounts), classes=dict(rules.classes))
+
+
+def _judged(
+    kind: Kind, namespace: str, obj: Object, now: datetime, rules: Rules, by: Writer | None
+) -> tuple[Object, Sequence[Update]]:
+    made = new(kind, namespace, obj, now, rules, by)
     return made, judged(kind.resource, made, rules)
 
 
@@ -127,8 +152,10 @@ def _as_asked(made: Object, given: Object) -> Object:
     return made
 
 
-async def _store_new(registry: Registry, kind: Kind, obj: Object, charged: Sequence[Update], dry_run: bool) -> bytes:
-    write = write_of(kind, obj, "A")
+async def _store_new(
+    registry: Registry, kind: Kind, obj: Object, charged: Sequence[Update], dry_run: bool, size: int
+) -> bytes:
+    write = check_size(await offload.run(size, write_of, kind, obj, "A"))
     writes = [write, guard(Key(NAMESPACES, "", obj.metadata.namespace))] if kind.namespaced else [write]
     if dry_run:
         await _check_new(registry, kind, writes)
@@ -199,28 +226,48 @@ async def edit(
     """Apply `change` to the newest version. If what it returns names no resourceVersion, a conflict is tried again."""
     for _ in range(_TRIES):
         head = await find(registry, kind, namespace, name)
-        old = decode(kind, head)
-        check_preconditions(kind, old, Preconditions(uid=terms.uid))
-        sent = await registry.gangs.fitted(namespace, change(old), old)
+        size = max(terms.size, len(head.body))
+        old, changed = await offload.run(size, _changed, kind, head, change, terms)
+        sent = await registry.gangs.fitted(namespace, changed, old)
         check_identity(kind, sent, old)
         try:
-            made = revised(kind, sent, old, terms)
+            made = await offload.run(size, revised, kind, sent, old, terms)
             await registry.gangs.check_update(made, old)
             await registry.admission.check_update(made)
-            body = await _store_next(registry, kind, old, made, terms.dry_run)
-            return Answer(body, () if terms.status else tuple(kind.warnings(made, old)))
+            warnings = () if terms.status else await offload.run(size, _warnings, kind, made, old)
+            body = await _store_next(registry, kind, old, made, dry_run=terms.dry_run, size=size, by_client=True)
+            return Answer(body, warnings)
         except Conflict:  # somebody was quicker; a client that pinned a version is told by check_identity
             continue
     raise errors.conflict(kind.resource, name)
 
 
-async def _store_next(registry: Registry, kind: Kind, old: Object, made: Object, dry_run: bool) -> bytes:
-    write = write_of(kind, made, "D" if deletion.is_over(kind, made) else "M", old)
-    unchanged = made == old
-    if dry_run or unchanged:
+def _changed(kind: Kind, head: Head, change: Edit, terms: Terms) -> tuple[Object, Object]:
+    """The object before and after."""
+    old = decode(kind, head)
+    check_preconditions(kind, old, Preconditions(uid=terms.uid))
+    return old, change(old)
+
+
+async def _store_next(
+    registry: Registry, kind: Kind, old: Object, made: Object, *, dry_run: bool, size: int = 0, by_client: bool = False
+) -> bytes:
+    write, is_same = await offload.run(size, _next_write, kind, old, made)
+    if by_client and write.change == "M":
+        check_size(write, old)
+    if dry_run or is_same:
         return versioned(write.body, write.expected)
     revision = (await registry.store.commit([write]))[0]
     return versioned(write.body, revision)
+
+
+def _warnings(kind: Kind, made: Object, old: Object | None) -> tuple[str, ...]:
+    return tuple(kind.warnings(made, old))
+
+
+def _next_write(kind: Kind, old: Object, made: Object) -> tuple[Write, bool]:
+    """The write, and whether it changes nothing."""
+    return write_of(kind, made, "D" if deletion.is_over(kind, made) else "M", old), made == old
 
 
 async def rewrite(registry: Registry, kind: Kind, namespace: str, name: str, change: Edit) -> Answer:
@@ -243,6 +290,15 @@ class Preconditions:
     resource_version: str = ""
 
 
+@dataclass(frozen=True)
+class Deleted:
+    """`body`: the object's bytes, at the revision of this deletion. `is_over`: it waits for neither grace nor finalizers."""
+
+    uid: str
+    body: bytes
+    is_over: bool
+
+
 async def delete(
     registry: Registry,
     kind: Kind,
@@ -252,22 +308,23 @@ async def delete(
     preconditions: Preconditions = Preconditions(),
     *,
     dry_run: bool = False,
-) -> tuple[Object, bytes | None]:
-    """Delete, or begin to. The object as it was, and its bytes if it lives on for its grace or finalizers."""
+) -> Deleted:
+    """Delete, or begin to."""
     if name in kind.immortal:
         raise errors.refused(kind.resource, name, f"this {kind.singular} may not be deleted")
     for _ in range(_TRIES):
         old = decode(kind, await find(registry, kind, namespace, name))
         check_preconditions(kind, old, preconditions)
-        left = deletion.begin(kind, old, registry.now(), demand)
-        write = write_of(kind, left or old, "M" if left else "D", old)
-        if dry_run or left == old:
-            return old, versioned(write.body, write.expected) if left else None
+        begun = deletion.begin(kind, old, registry.now(), demand)
+        write = write_of(kind, begun.object, "D" if begun.is_over else "M", old)
+        unchanged = not begun.is_over and begun.object == old
+        if dry_run or unchanged:
+            return Deleted(old.metadata.uid, versioned(write.body, write.expected), begun.is_over)
         try:
             revision = (await registry.store.commit([write]))[0]
         except Conflict:
             continue
-        return old, versioned(write.body, revision) if left else None
+        return Deleted(old.metadata.uid, versioned(write.body, revision), begun.is_over)
     raise errors.conflict(kind.resource, name)
 
 

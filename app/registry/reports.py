@@ -7,6 +7,7 @@ from functools import reduce
 from typing import Annotated, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from app.kinds.base import Kind, Struct, at
 from app.kinds.pod import Pod, PodStatus, is_terminal
@@ -91,20 +92,23 @@ class _Taking:
         old = cast("Pod", decode(self.kind, head))
         if not self.owns(old.spec.node_name):
             return Outcome(uid, 403, "the pod is not bound to a node of this agent")
-        writes = [*self._status(old, reduce(reported, reports, old)), *self._events(old, reports, heads)]
-        if not writes:
-            return Outcome(uid, 200)
         try:
-            await self.registry.store.commit(writes)
+            await self._store(old, reduce(reported, reports, old), self._events(old, reports, heads))
         except Conflict as conflict:
             self.closed |= {key.name for key in conflict.keys if key.kind == NAMESPACES}
             return Outcome(uid, 409, "changed meanwhile")
         return Outcome(uid, 200)
 
-    def _status(self, old: Pod, now: Pod) -> list[Write]:
-        if now == old:
-            return []
-        return [write_of(self.kind, now, "D" if deletion.is_over(self.kind, now) else "M", old)]
+    async def _store(self, old: Pod, now: Pod, events: list[Write]) -> None:
+        """An end that also removes the pod is two versions, as in Kubernetes: watchers see how it ended before it is gone."""
+        over, commit = deletion.is_over(self.kind, now), self.registry.store.commit
+        if over and now.status != old.status:
+            ended = replace(old, status=now.status)
+            revision, *_ = await commit([write_of(self.kind, ended, "M", old), *events])
+            old, events = replace(ended, metadata=replace(old.metadata, resource_version=str(revision))), []
+        writes = [write_of(self.kind, now, "D" if over else "M", old)] if now != old else []
+        if writes or events:
+            await commit([*writes, *events])
 
     def _events(self, pod: Pod, reports: Sequence[Report], heads: Mapping[Key, Head]) -> list[Write]:
         told = [each for report in reports for each in report.events]
@@ -118,11 +122,11 @@ class _Taking:
 def reported(old: Pod, report: Report) -> Pod:
     """The pod as it is after the report. What has ended stays ended, and the server's own conditions stay."""
     status = old.status if is_terminal(old) else merged(old.status, report.status)
-    pod = msgspec.structs.replace(old, status=status)
+    pod = replace(old, status=status)
     if not report.gone or old.metadata.deletion_timestamp is None:
         return pod
-    metadata = msgspec.structs.replace(old.metadata, deletion_grace_period_seconds=0)
-    return msgspec.structs.replace(pod, metadata=metadata)
+    metadata = replace(old.metadata, deletion_grace_period_seconds=0)
+    return replace(pod, metadata=metadata)
 
 
 def merged(old: PodStatus, new: PodStatus) -> PodStatus:
@@ -130,7 +134,7 @@ def merged(old: PodStatus, new: PodStatus) -> PodStatus:
     kept = _SERVER_CONDITIONS | ({"DisruptionTarget"} & {each.type for each in old.conditions})
     mine = tuple(each for each in old.conditions if each.type in kept)
     theirs = tuple(each for each in new.conditions if each.type not in kept)
-    return msgspec.structs.replace(
+    return replace(
         new,
         conditions=(*mine, *theirs),
         qos_class=old.qos_class,

@@ -15,6 +15,7 @@ from app.store import Key, Mirror
 
 _KINDS = frozenset(kind.resource for kind in (ROLES, CLUSTER_ROLES, ROLE_BINDINGS, CLUSTER_ROLE_BINDINGS))
 _MOST = 10_000  # users remembered at once
+_MOST_GROUPS = 100  # of a user that is remembered: whoever reviews access may name any number
 
 
 class Rights:
@@ -29,9 +30,12 @@ class Rights:
         policies = await self.policies()
         access = self._known.get((user, groups))
         if access is None:
+            access = policies.access(user, groups)
+            if len(groups) > _MOST_GROUPS:
+                return access
             if len(self._known) >= _MOST:
                 self._known.clear()
-            access = self._known[user, groups] = policies.access(user, groups)
+            self._known[user, groups] = access
         return access
 
     async def policies(self) -> Policies:

@@ -28,12 +28,14 @@ class Terms:
     """Whether an edit is of the status, who is on record for it, which object it is for, and whether it is only for show.
 
     A `uid` that is not the object's is a conflict. One that the edit itself would set is a change that is not allowed.
+    `size` is of what was sent, in bytes.
     """
 
     status: bool = False
     by: Writer | None = None
     uid: str = ""
     dry_run: bool = False
+    size: int = 0
 
 
 USUAL_TERMS = Terms()

@@ -5,12 +5,12 @@ slow client costs no memory; one that falls behind what is remembered is told so
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from app.kinds.errors import gone
-from app.registry.lists import Scope
-from app.store import Change, Compacted, Head, Store, topic_of
+from app.registry.lists import Scope, check_lifetime
+from app.store import KEPT_SHORT, Change, Compacted, Head, Store, topic_of
 
 REPLAYED = 500  # changes that one watcher is given at once
 REPLAYED_BYTES = 1 << 20  # their bodies; a larger one comes alone
@@ -31,6 +31,12 @@ class Watch:
     store: Store
     scope: Scope
     revision: int
+    _lived_at: int = field(init=False)  # up to here the namespace or node of the scope was not deleted
+    _is_replayed: bool = field(init=False)  # only the floor in the store tells which old versions are still to be shown
+
+    def __post_init__(self) -> None:
+        self._lived_at = self.revision
+        self._is_replayed = self.scope.kind.resource not in KEPT_SHORT
 
     async def next_events(self, seconds: float) -> Sequence[Event]:
         """What has happened since; waits for it at most `seconds`, then returns nothing. Raises a 410 if it is too late.
@@ -44,7 +50,9 @@ class Watch:
         if changes == []:
             self.revision = await feed.quiet_until(topic, self.revision, seconds)
             changes, upper = feed.after(topic, self.revision), feed.cursor
-        if changes is None:
+        await self._check_lifetime()
+        cursor = upper
+        if changes is None or (changes and not self._is_replayed):
             changes = await self._from_history(upper)
             if len(changes) == REPLAYED:
                 upper = changes[-1].revision  # the rest next time: a day of history would not fit into memory
@@ -53,7 +61,17 @@ class Watch:
             upper = part[-1].revision
         events = await self._with_last_states([event for change in part if (event := self._seen(change))])
         self.revision = max(self.revision, upper)
+        self._is_replayed = self._is_replayed or upper == cursor
         return events
+
+    async def _check_lifetime(self) -> None:
+        """A 410 once the namespace or node has been deleted, so that nobody goes on with another one of that name."""
+        cursor = self.store.feed.cursor
+        try:
+            await check_lifetime(self.store, self.scope, self._lived_at)
+        except Compacted as error:
+            raise gone(str(error)) from error
+        self._lived_at = max(self._lived_at, cursor)
 
     async def _from_history(self, upper: int) -> Sequence[Change]:
         try:
@@ -70,13 +88,19 @@ class Watch:
         return Event("DELETED", change) if before else None
 
     async def _with_last_states(self, events: list[Event]) -> list[Event]:
-        """Who no longer sees an object is shown it as it was when it was still selected."""
-        left = [each.object for each in events if each.type == "DELETED"]
-        changed = [each for each in left if isinstance(each, Change) and each.old_marks is not None]
-        if not changed:
+        """An object that left the selection is shown as it was in it; one that was deleted in it, in its last state."""
+        gone = [each.object for each in events if each.type == "DELETED"]
+        left = dict.fromkeys(each for each in gone if isinstance(each, Change) and self._has_left(each))
+        if not left:
             return events
-        await self.store.look_back(changed)
-        return [_as_it_was(each) if each.type == "DELETED" else each for each in events]
+        await self.store.look_back(list(left))
+        return [_as_it_was(each) if each.object in left else each for each in events]
+
+    def _has_left(self, change: Change) -> bool:
+        """Whether the change, which ends the object for this watcher, is what took it out of the selection."""
+        if change.old_marks is None:
+            return False
+        return change.change != "D" or not self.scope.selects(change.key, change.marks)
 
 
 def _few(changes: Sequence[Change]) -> int:

@@ -268,6 +268,7 @@ class RuntimeInfo:
     survives_agent: bool  # containers go on when the agent is killed
     mounts: bool = True  # containers may have mounts; without this a mount is a StartError
     runs_commands: bool = True  # False: it only pretends
+    host_programs: bool = False  # containers run programs of the machine; `image` is only recorded
     images: bool = False  # containers come from images, which are pulled; without this `image` means nothing
     pod_network: bool = False  # every pod has an address of its own
     limits: bool = False  # memory and CPU are kept within limits, and OOMKilled is told

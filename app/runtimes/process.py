@@ -93,6 +93,7 @@ class ProcessRuntime(Imageless):
             name="process",
             version=VERSION,
             survives_agent=True,
+            host_programs=True,
             mounts=bool(self._usable_bubblewrap()),
             limits=self._cgroups is not None and self._cgroups.limits,
             security=self._agent.may_change and bool(self._usable_bubblewrap()),

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from app.open_files import limit_restored
 from app.runtimes import process_home, process_mounts, process_programs, process_rights
 from app.runtimes.base import ContainerSpec, Mount, StartError
 from app.runtimes.process_files import Folder, open_ordinary
@@ -140,15 +141,16 @@ def _spawn(folder: Folder, launch: Launch, setsid: str, stdin: int) -> int:
         if launch.owner is not None:
             for fd in [fd for fd, number in targets.items() if number in (1, 2, _THEIRS)]:
                 os.fchown(fd, *launch.owner)  # else it could not open /dev/stdout and the like
-        return os.posix_spawn(
-            _SHELL,
-            [_SHELL, str(SHIM), str(folder.path), *_shim_arguments(launch, setsid), "--", *launch.command],
-            launch.env,
-            file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in targets.items()],
-            setsid=True,
-            setsigmask=[],
-            setsigdef=RESET,
-        )
+        with limit_restored():
+            return os.posix_spawn(
+                _SHELL,
+                [_SHELL, str(SHIM), str(folder.path), *_shim_arguments(launch, setsid), "--", *launch.command],
+                launch.env,
+                file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in targets.items()],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=RESET,
+            )
     finally:
         for fd in opened:
             os.close(fd)

@@ -5,16 +5,14 @@ for it.
 """
 
 import asyncio
-import logging
 import os
-import subprocess
 from pathlib import Path
+
+from app.runtimes.removal import remove
 
 PAUSE = 0.2  # seconds between one `rm` and the next, in which folders gather
 MOST = 500  # folders of one
 _PREFIX = ".gone-"  # no pod's folder is called like that
-
-logger = logging.getLogger(__name__)
 
 
 class Rubbish:
@@ -52,15 +50,8 @@ class Rubbish:
     async def _run(self) -> None:
         while self._waiting:
             batch = list(self._waiting)[:MOST]
-            await asyncio.to_thread(_delete, batch)
+            await asyncio.to_thread(remove, batch)
             for path in batch:
                 self._waiting.pop(path).set()
             await asyncio.sleep(PAUSE)
         self._task = None
-
-
-def _delete(folders: list[str]) -> None:
-    try:
-        subprocess.run(["rm", "-rf", "--", *folders], check=True)
-    except (OSError, subprocess.CalledProcessError) as error:
-        logger.warning("folders of pods could not be deleted: %s", error)

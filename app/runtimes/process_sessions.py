@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from app.open_files import limit_restored
 from app.runtimes import process_launch, process_programs, process_table
 from app.runtimes.base import StartError, Unsupported
 from app.runtimes.process_files import Folder
@@ -302,9 +303,11 @@ def _on_terminal(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, _
 
 
 def _spawned(command: Sequence[str], env: Mapping[str, str], actions: Sequence[tuple[Any, ...]]) -> int:
-    return os.posix_spawn(
-        command[0], list(command), env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=process_launch.RESET
-    )
+    reset = process_launch.RESET
+    with limit_restored():
+        return os.posix_spawn(
+            command[0], list(command), env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=reset
+        )
 
 
 def _close(fds: Sequence[int]) -> None:

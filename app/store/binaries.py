@@ -53,7 +53,7 @@ def _candidates(environ: Mapping[str, str]) -> Iterator[Path]:
     if named := environ.get("JOBPLANE_PG_BIN"):
         if not _complete(Path(named)):
             raise SetupError(f"JOBPLANE_PG_BIN={named} holds no postgres and initdb")
-        yield Path(named)
+        yield Path(named).absolute()
         return
     yield from filter(_complete, [*_system(), *_on_path(environ), *_from_wheel()])
 

@@ -1,6 +1,6 @@
 """The folder of an embedded Postgres: what lies where, whose it is, who runs on it. Called by `app.store.embedded`.
 
-    lock           held by the process that owns the folder
+    lock           held by the process that owns the folder, whose id is in it
     postgres.log   with the one before it, postgres.log.1
     cluster/       Postgres' own data folder
     cluster.init-* an initdb that has not finished
@@ -27,6 +27,16 @@ _SOCKET = f".s.PGSQL.{PORT}"
 _LONGEST = 100  # bytes of a socket's path: Linux takes 107, macOS 103
 _LOG_LIMIT = 16 * 2**20
 _OURS = re.compile(r"lock|postgres\.log(\.1)?|cluster\.init-.*")
+
+
+class InUseError(SetupError):
+    """Another process owns the folder; `pid` if it wrote it down."""
+
+    def __init__(self, root: Path, pid: str) -> None:
+        super().__init__(
+            f"another process {f'({pid}) ' if pid else ''}runs Postgres in {root}: stop it, or name another folder"
+        )
+        self.pid = pid
 
 
 class Account(NamedTuple):
@@ -69,12 +79,17 @@ class Cluster:
         if not self.root.exists():
             self.root.mkdir(parents=True, mode=0o700)
             give(self.root, self.account())
-        lock = (self.root / "lock").open("a")
+        lock = (self.root / "lock").open("a+")
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
+            lock.seek(0)
+            owner = lock.read().strip()
             lock.close()
-            raise SetupError(f"another process runs Postgres in {self.root}") from None
+            raise InUseError(self.root, owner) from None
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
         return lock
 
     def _refuse_foreign(self) -> None:
@@ -133,9 +148,9 @@ class Cluster:
         return pid if {str(self.data), self.mark} & set(_command_line(pid)) else None
 
     def is_ready(self, pid: int) -> bool:
-        """Whether this postmaster accepts connections, as it writes into its file."""
+        """Whether this postmaster accepts connections, as it writes into its file; as a standby, such that only read."""
         lines = self._pid_lines()
-        return len(lines) >= 8 and lines[0] == str(pid) and lines[7].strip() == "ready"
+        return len(lines) >= 8 and lines[0] == str(pid) and lines[7].strip() in ("ready", "standby")
 
     def _pid_lines(self) -> list[str]:
         try:

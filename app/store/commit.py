@@ -3,13 +3,15 @@
 A write set is atomic: all of its writes happen, or none, and only if every object is still as it was expected to be. While
 one batch commits the next one fills, so a lone write waits for nothing and many share one fsync. While the next one commits
 this process is told of the one before.
+
+Renewals of leases go first: they must not wait behind the thousands of statuses of a large Job, or nodes are taken for lost.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 from uuid import uuid4
 
@@ -17,6 +19,8 @@ import asyncpg
 import msgspec
 
 from app.kinds.base import Object
+from app.kinds.lease import KIND as LEASES
+from app.kinds.lease import NODE_NAMESPACE
 from app.store.errors import Conflict, Key, OutcomeUnknown, Unavailable
 from app.store.feed import Change, Feed, Marks
 
@@ -25,6 +29,7 @@ log = logging.getLogger(__name__)
 MUST_NOT_EXIST = 0
 MUST_LIVE = -1  # exist, and not be on its way out
 MAX_SETS = 256
+MAX_URGENT = 128  # of those: renewals without end must not stop all others
 MAX_WRITES = 2_000  # a batch is closed beyond this, so that one giant set does not make small ones wait twice
 CONNECT_SECONDS = 5.0
 LAST_SECONDS = 1.0  # for telling who has written, when the writer is stopped
@@ -57,10 +62,49 @@ def guard(key: Key, expected: int = MUST_LIVE) -> Write:
     return Write(key=key, change="G", expected=expected)
 
 
+_URGENT = frozenset({NODE_NAMESPACE, "kube-system"})  # namespaces of the leases of nodes, and of elections
+
+
+def is_urgent(writes: Sequence[Write]) -> bool:
+    """Whether the set only writes leases of nodes or of elections."""
+    keys = [write.key for write in writes if write.change != "G"]
+    return bool(keys) and all(key.kind == LEASES.resource and key.namespace in _URGENT for key in keys)
+
+
 @dataclass(slots=True)
 class _Waiting:
     writes: Sequence[Write]
     done: asyncio.Future[list[int]]
+    since: int  # since when the feed was unbroken that they were planned from
+
+
+@dataclass(slots=True)
+class _Batch:
+    """One transaction, in the making, of sets that were planned since the feed last started anew."""
+
+    since: int
+    sets: list[_Waiting] = field(default_factory=list)
+    taken: set[Key] = field(default_factory=set)
+    size: int = 0
+
+    def fill(self, queue: deque[_Waiting], most: int) -> None:
+        """From the queue, in order; a set that touches a key already in the batch waits, as do later ones.
+
+        Demands on such a key wait too: all sets of a transaction are checked against the state before it.
+        """
+        while queue and len(self.sets) < most and self.size < MAX_WRITES:
+            waiting = queue[0]
+            if not waiting.done.done() and any(write.key in self.taken for write in waiting.writes):
+                break
+            queue.popleft()
+            if waiting.done.done():  # its caller has gone
+                continue
+            if waiting.since != self.since:
+                _fail(waiting, _began_anew())
+                continue
+            self.taken.update(write.key for write in waiting.writes if write.change != "G")
+            self.size += len(waiting.writes)
+            self.sets.append(waiting)
 
 
 class Writer:
@@ -70,6 +114,7 @@ class Writer:
         self._connect = connect
         self._feed = feed
         self._queue: deque[_Waiting] = deque()
+        self._urgent: deque[_Waiting] = deque()
         self._wake = asyncio.Event()
         self._connection: asyncpg.Connection | None = None
         self._delivery: asyncio.Task[None] | None = None  # of the newest batch that is committed
@@ -82,8 +127,8 @@ class Writer:
             raise _stopping()
         if len({write.key for write in writes}) < len(writes):
             raise ValueError("a write set may name an object only once")
-        waiting = _Waiting(writes, asyncio.get_running_loop().create_future())
-        self._queue.append(waiting)
+        waiting = _Waiting(writes, asyncio.get_running_loop().create_future(), self._feed.unbroken_since)
+        (self._urgent if is_urgent(writes) else self._queue).append(waiting)
         self._wake.set()
         return await waiting.done
 
@@ -93,7 +138,7 @@ class Writer:
             while True:
                 await self._wake.wait()
                 self._wake.clear()
-                while self._queue:
+                while self._queue or self._urgent:
                     before = self._delivery
                     await self._commit_batch(self._take())
                     if before:  # no more than one batch waits to be told of
@@ -103,29 +148,16 @@ class Writer:
             if self._delivery:
                 await asyncio.wait([self._delivery], timeout=LAST_SECONDS)
                 self._delivery.cancel()
-            for waiting in self._queue:
+            for waiting in (*self._urgent, *self._queue):
                 _fail(waiting, _stopping())
             self._hang_up()
 
     def _take(self) -> list[_Waiting]:
-        """What goes into the next transaction, in order; a set that touches a key already in it waits, as do later ones.
-
-        Demands on such a key wait too: all sets of a transaction are checked against the state before it.
-        """
-        batch: list[_Waiting] = []
-        taken: set[Key] = set()
-        size = 0
-        while self._queue and len(batch) < MAX_SETS and size < MAX_WRITES:
-            waiting = self._queue[0]
-            if not waiting.done.done() and any(write.key in taken for write in waiting.writes):
-                break
-            self._queue.popleft()
-            if waiting.done.done():  # its caller has gone
-                continue
-            taken.update(write.key for write in waiting.writes if write.change != "G")
-            size += len(waiting.writes)
-            batch.append(waiting)
-        return batch
+        """Take the sets of the next transaction from the queues."""
+        batch = _Batch(self._feed.unbroken_since)
+        batch.fill(self._urgent, MAX_URGENT)
+        batch.fill(self._queue, MAX_SETS)
+        return batch.sets
 
     async def _commit_batch(self, batch: list[_Waiting]) -> None:
         if not batch:
@@ -145,6 +177,7 @@ class Writer:
                 return
             raise
         last = previous + sum(len(waiting.writes) for waiting in batch)
+        self._feed.knows(last)
         delivery = self._deliver(batch, previous, last, frozenset(refused or ()), self._delivery)
         self._delivery = asyncio.get_running_loop().create_task(delivery)
 
@@ -189,10 +222,13 @@ class Writer:
 
     async def _connected(self) -> asyncpg.Connection:
         if self._connection is None or self._connection.is_closed():
+            since = self._feed.unbroken_since
             try:
                 self._connection = await self._connect()
             except Exception as error:
                 raise Unavailable(f"no connection to the database: {error}") from error
+            if self._feed.unbroken_since != since:
+                raise _began_anew()
         return self._connection
 
     async def _deliver(
@@ -234,6 +270,11 @@ _REFUSALS = (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, Value
 
 def _stopping() -> Unavailable:
     return Unavailable("this process is stopping")
+
+
+def _began_anew() -> Unavailable:
+    """Error for a set that was planned before: it may rest on what the database has lost."""
+    return Unavailable("the database went back in time, or was away for long; nothing was written: read and try again")
 
 
 def _is_rolled_back(error: BaseException) -> bool:

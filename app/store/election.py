@@ -6,6 +6,7 @@ it says every second that it is there, and the server itself ends the connection
 
 import asyncio
 import contextlib
+import logging
 import zlib
 from collections.abc import AsyncIterator
 
@@ -13,7 +14,9 @@ import asyncpg
 
 from app.store.commit import CONNECT_SECONDS
 from app.store.errors import AWAY
-from app.store.store import Store
+from app.store.store import READ_ONLY, Store, is_read_only
+
+log = logging.getLogger(__name__)
 
 _RETRY_SECONDS = 0.5
 _SAY_SECONDS = 1.0
@@ -51,7 +54,8 @@ async def _say(connection: asyncpg.Connection, lost: asyncio.Event) -> None:
 
 
 async def _win(dsn: str, lock: int) -> asyncpg.Connection:
-    """Waiting in the server, not polling: a successor takes over at once."""
+    """Waiting in the server, not polling: a successor takes over at once. A standby elects nobody until it is promoted."""
+    was_read_only = False
     while True:
         try:
             connection = await asyncpg.connect(dsn, server_settings=_SETTINGS, timeout=CONNECT_SECONDS)
@@ -59,6 +63,10 @@ async def _win(dsn: str, lock: int) -> asyncpg.Connection:
             await asyncio.sleep(_RETRY_SECONDS)
             continue
         try:
+            if await is_read_only(connection):
+                log.log(logging.DEBUG if was_read_only else logging.WARNING, "standing by: %s", READ_ONLY)
+                was_read_only = True
+                raise asyncpg.ReadOnlySQLTransactionError(READ_ONLY)
             if connection.get_server_version().major >= _KNOWS_SILENCE:
                 await connection.execute(f"set idle_session_timeout = '{SILENT_SECONDS}s'")
             await _wait(connection, lock)

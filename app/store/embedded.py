@@ -82,12 +82,19 @@ class Postgres:
         """None while it runs, and before the first start."""
         return self._process.returncode if self._process else None
 
+    def claim(self) -> None:
+        """Own the folder from now on, until `stop`; `start` does it otherwise. Raises InUseError and other SetupErrors."""
+        try:
+            self._lock = self._lock or self._cluster.claim()
+        except PermissionError as error:
+            raise SetupError(_refused(Path(error.filename or self._cluster.root))) from error
+
     async def start(self) -> str:
         """The DSN of a server that accepts connections. Raises SetupError; then nothing runs and nothing is held."""
         if self._process and self._process.returncode is None:
             return self.dsn
         try:
-            self._lock = self._lock or self._cluster.claim()
+            self.claim()
             await self._take_over()
             await self._prepare()
             async with asyncio.timeout(_START_SECONDS):
@@ -98,8 +105,7 @@ class Postgres:
                 case TimeoutError():
                     raise SetupError(f"Postgres is not ready in time, see {self._cluster.log}") from error
                 case PermissionError():
-                    place = error.filename or self._cluster.root
-                    raise SetupError(f"user {os.geteuid()} may not use {place}: whose is it?") from error
+                    raise SetupError(_refused(Path(error.filename or self._cluster.root))) from error
             raise
         return self.dsn
 
@@ -219,6 +225,15 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     """Little: PG* variables would change the server, and our own hold secrets that backends need not see."""
     kept = {name: environ[name] for name in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if name in environ}
     return {"PATH": os.defpath, **kept, "LC_ALL": "C"}
+
+
+def _refused(path: Path) -> str:
+    """Names the owner of the path, or of the first folder above it that this user may look at."""
+    for each in (path, *path.parents):
+        with suppress(OSError):
+            owner = f"{each} is owned by uid {each.stat().st_uid}"
+            return f"user {os.geteuid()} cannot use {path} ({owner}): pass another --data-dir, or fix its owner"
+    return f"user {os.geteuid()} cannot use {path}: pass another --data-dir"
 
 
 def _require_name() -> None:

@@ -50,6 +50,10 @@ class Compacted(Exception):
         self.floor = floor  # what lies at or below it may be gone
 
 
+class NewTimeline(Exception):
+    """The database was read on another timeline than the one that the feed follows, or behind what the feed knows."""
+
+
 async def reaching(call: Awaitable[T]) -> T:
     """Await a read; a database that is away becomes `Unavailable`."""
     try:

@@ -9,15 +9,16 @@ import asyncio
 import logging
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from app.kinds.base import Object
-from app.store.errors import Compacted, Key
+from app.store.errors import Compacted, Key, NewTimeline, Unavailable
 
 log = logging.getLogger(__name__)
 POLL_SECONDS = 1.0
+LOSSES = 16  # that wait to be reported
 
 
 class Marks(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -151,6 +152,9 @@ class Ring:
             self._forget_oldest()
         return belongs
 
+    def count_after(self, revision: int) -> int:
+        return sum(change.revision > revision for change, _ in self._order)
+
     def _forget_oldest(self) -> None:
         oldest, belonged = self._order.popleft()
         for topic in belonged:
@@ -158,7 +162,7 @@ class Ring:
             if not self._topics[topic]:
                 del self._topics[topic]
         self._size -= len(oldest.body)
-        self.floor = oldest.revision
+        self.floor = max(self.floor, oldest.revision)  # which is above what came before a new timeline
 
     def after(self, topic: str, revision: int) -> list[Change] | None:
         """The topic's changes after a revision, or None when the ring does not reach back that far."""
@@ -176,28 +180,95 @@ class Ring:
         return newest
 
 
+class Loss(NamedTuple):
+    """Revisions that a process knows and the database no longer has: those after `after`, up to `up_to`.
+
+    timeline: the one that took their place. held: how many of the changes this process still held.
+    """
+
+    timeline: int
+    after: int
+    up_to: int
+    held: int
+
+    def __str__(self) -> str:
+        return (
+            f"the database went back in time: revisions {self.after + 1} to {self.up_to} are lost (this process held "
+            f"{self.held} of their changes); revisions go on from {self.timeline}, and clients are told to list anew"
+        )
+
+
 Read = Callable[[int, int | None], Awaitable[tuple[Sequence[Change], int, bool]]]
-"""(after, up to) -> changes of history in order, the revision up to which they are complete, and whether there are more."""
+"""(after, up to) -> changes of history in order, the revision up to which they are complete, and whether there are more.
+
+Raises NewTimeline if they do not follow what the feed has delivered.
+"""
+Settle = Callable[[], Awaitable[None]]
+"""Compares the feed with the database: `follow` or `start_anew` is called if it must be."""
+
+
+async def _nothing_to_settle() -> None:
+    """Default of a feed that follows no database."""
 
 
 class Feed:
     """The process's cursor in the history; see the module's text."""
 
-    def __init__(self, read: Read, ring_bytes: int) -> None:
+    def __init__(self, read: Read, ring_bytes: int, settle: Settle = _nothing_to_settle) -> None:
         self._read = read
+        self._settle = settle
         self._ring = Ring(ring_bytes)
         self._lock = asyncio.Lock()
         self._waiters: defaultdict[str, set[asyncio.Future[int]]] = defaultdict(set)  # by topic; "" for any
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
         self._wake = asyncio.Event()
-        self.unbroken_since = 0
+        self.unbroken_since = 0  # differs after each start
         self.cursor = 0
+        self.timeline = 0
+        self._committed = 0
         self.broken: BaseException | None = None
         self.lost_touch = asyncio.Event()  # changes were missed: who fills a mirror anew clears it first
+        self.losses: asyncio.Queue[Loss] = asyncio.Queue(LOSSES)
 
-    def start_at(self, revision: int) -> None:
+    def start_at(self, revision: int, timeline: int = 0) -> None:
         self._ring.start_at(revision)
-        self.cursor = self.unbroken_since = revision
+        self.cursor = self.unbroken_since = self._committed = revision
+        self.timeline = timeline
+
+    def start_anew(self, revision: int, timeline: int, loss: Loss | None = None) -> None:
+        """Changes were missed, or delivered that are lost: wake all watchers, whose revisions are too old now."""
+        self.start_at(revision, timeline)
+        self.lost_touch.set()
+        if loss is not None and not self.losses.full():
+            self.losses.put_nowait(loss)
+        for topic in list(self._waiters):
+            for waiter in self._waiters.pop(topic):
+                if not waiter.done():
+                    waiter.set_result(revision)
+
+    def follow(self, timeline: int) -> None:
+        """Go on to a timeline that continues what was delivered. Which revisions lie before it, only the database knows."""
+        if timeline != self.timeline:
+            self.timeline = timeline
+            self._ring.start_at(max(timeline, self.cursor))
+            self.poke()  # until the cursor is there, each watch reads history again and again
+
+    @property
+    def has_started(self) -> bool:
+        return self.unbroken_since > 0
+
+    @property
+    def known(self) -> int:
+        """The last revision that this process has delivered or committed."""
+        return max(self.cursor, self._committed)
+
+    def knows(self, revision: int) -> None:
+        """This process has committed a revision, which is delivered in a moment."""
+        self._committed = max(self._committed, revision)
+
+    def held_after(self, revision: int) -> int:
+        """Count the changes after a revision that are in memory."""
+        return self._ring.count_after(revision)
 
     async def listen(self, listener: Callable[[Sequence[Change]], None], since: int) -> None:
         """Call `listener` with each batch of changes after `since`, in order, before anybody who waits is woken.
@@ -207,7 +278,10 @@ class Feed:
         async with self._lock:
             more = since < self.cursor
             while more:
-                changes, since, more = await self._read(since, self.cursor)
+                part = await self._part(since, self.cursor)
+                if part is None:
+                    raise Unavailable("the database went back in time: read it anew")
+                changes, since, more = part
                 listener(changes)
             self._listeners.append(listener)
 
@@ -229,15 +303,32 @@ class Feed:
                 self._deliver([change for change in changes if change.revision > self.cursor], last)
 
     async def catch_up(self) -> None:
-        """Read whatever others have committed since."""
+        """Read whatever others have committed since. Away for longer than history is kept, the feed starts anew."""
         async with self._lock:
-            await self._read_up_to(None)
+            try:
+                await self._read_up_to(None)
+            except Compacted:
+                await self._settle()
 
     async def _read_up_to(self, limit: int | None) -> None:
         more = True
         while more:
-            changes, complete, more = await self._read(self.cursor, limit)
-            self._deliver(changes, complete)
+            part = await self._part(self.cursor, limit)
+            if part is not None:
+                changes, complete, more = part
+                self._deliver(changes, complete)
+
+    async def _part(self, after: int, limit: int | None) -> tuple[Sequence[Change], int, bool] | None:
+        """Read history; None if the feed has started anew meanwhile, so that `after` means nothing any more."""
+        since = self.unbroken_since
+        while self.unbroken_since == since:
+            try:
+                part = await self._read(after, limit)
+            except NewTimeline:
+                await self._settle()
+                continue
+            return part if self.unbroken_since == since else None
+        return None
 
     def _deliver(self, changes: Sequence[Change], cursor: int) -> None:
         if cursor <= self.cursor:
@@ -280,7 +371,7 @@ class Feed:
         finally:
             end.cancel()
             self._no_longer_waits(topic, waiter)
-        if revision < self.unbroken_since or not self._ring.knows_topics:
+        if revision < max(self.unbroken_since, self.timeline) or not self._ring.knows_topics:
             return revision
         return max(revision, quiet)
 
@@ -338,11 +429,6 @@ class Feed:
             try:
                 await self.catch_up()
                 self.broken = None
-            except Compacted as error:  # away for longer than history is kept: watchers are told 410
-                log.error("the change feed lost touch and starts anew: %s", error)
-                self.start_at(error.floor)
-                self.lost_touch.set()
-                self.poke()
             except Exception as error:
                 if self.broken is None:
                     log.warning("the change feed waits for the database: %s", error)

@@ -87,6 +87,9 @@ _BEYOND = _DELETE.format(
             ) runs where place > 2 and total > 3 * $3::bigint
         )"""
 )
+_OF_NAMESPACE = _DELETE.format(
+    which="select pod_uid, container, attempt from log_streams where namespace = $1 limit $2"
+)
 # Namespaces are few, logs many: from each name the index leads to the next.
 _HOMELESS = _DELETE.format(
     which="""select pod_uid, container, attempt from log_streams where namespace = any (array(
@@ -144,6 +147,10 @@ class KeptLogs:
     async def expire(self, before: datetime, limit: int) -> int:
         """Delete logs whose containers had ended before, those that ended first; how many went."""
         return len(await reaching(self._pool.fetch(_EXPIRED, before, limit)))
+
+    async def forget_namespace(self, namespace: str, limit: int) -> int:
+        """Delete logs of one namespace; how many went."""
+        return len(await reaching(self._pool.fetch(_OF_NAMESPACE, namespace, limit)))
 
     async def forget_homeless(self, limit: int) -> int:
         """Delete logs of namespaces that are gone: a new one of the same name may be somebody else's."""

@@ -40,11 +40,13 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 
 async def _in_turn(dsn: str, revision: str) -> None:
     from sqlalchemy import text
-    from sqlalchemy.engine import make_url
     from sqlalchemy.ext.asyncio import create_async_engine
     from sqlalchemy.pool import NullPool
 
-    engine = create_async_engine(make_url(dsn).set(drivername="postgresql+asyncpg"), poolclass=NullPool)
+    # asyncpg reads the URL, as it does everywhere else: SQLAlchemy does not know one with several hosts.
+    engine = create_async_engine(
+        "postgresql+asyncpg://", async_creator=lambda: asyncpg.connect(dsn), poolclass=NullPool
+    )
     async with engine.connect() as connection:
         await connection.execute(text("select pg_advisory_lock(:lock)"), {"lock": _LOCK})
         await connection.commit()

@@ -2,14 +2,17 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import asyncpg
 
-from app.store.errors import Compacted, Key
+from app.store.errors import Compacted, Key, NewTimeline
 from app.store.feed import Change, Marks, decode_marks, versioned
+from app.store.timeline import BEGINNING
 
 HISTORY_ROWS = 2_000  # rows of one read of history
+KEPT_SHORT = frozenset({"secrets"})  # kinds whose old versions are kept for minutes
 _MOST = 2**62  # a limit may be any number, and one more must still fit a bigint
 
 
@@ -36,6 +39,10 @@ class Head:
             raise LookupError("it was read without its marks")
         return self._marks
 
+    def take(self, marks: str | None, body: bytes) -> None:
+        """Contents that were left out when the page was read."""
+        self._marks, self.body = marks, body
+
     @property
     def wire(self) -> bytes:
         """The object as clients see it."""
@@ -59,6 +66,7 @@ class Query:
     deleting: True for those that are on their way out, False for those that are not.
     at: as it was at this revision, which the store must have given out; None for now.
     marked: whether the marks are read, too: lists without a selector can do without.
+    size: bytes at which a page ends, with the object that reaches them; None for no such limit.
     """
 
     kind: str
@@ -70,12 +78,19 @@ class Query:
     limit: int | None = None
     at: int | None = None
     marked: bool = True
+    size: int | None = None
 
 
 def _head(columns: Iterable[Any]) -> Head:
     """From `_COLUMNS`, by their places: there may be many thousands."""
     kind, namespace, name, uid, revision, marks, body = columns
     return Head(Key(kind, namespace, name), uid, revision, body, marks)
+
+
+def _floor(kind: str, revision: str) -> str:
+    """SQL: history of a kind at or below this may be gone, or was lost with `revision`."""
+    compacted = "greatest(c.floor, c.secrets_floor)" if kind in KEPT_SHORT else "c.floor"
+    return f"coalesce({BEGINNING.format(revision)}, {compacted}) as floor"
 
 
 _NO_MARKS = "null::text as marks"
@@ -101,11 +116,25 @@ class Reader:
         rows = await self._pool.fetch(sql, *values)
         if query.at is not None and (query.at < rows[0]["floor"] or any(map(_is_forgotten, rows))):
             raise Compacted(query.at, rows[0]["floor"])
-        before = len(rows[0]) - _COLUMNS.count(",") - 1
-        heads = [_head(row[before:]) for row in rows] if rows[0]["revision"] is not None else []
+        before = 1 if query.at is None else 2
+        heads = [_head(row[before : before + 7]) for row in rows] if rows[0]["revision"] is not None else []
         revision = rows[0]["store_revision"] if query.at is None else query.at
-        more = query.limit is not None and len(heads) > query.limit
-        return Page(heads[: query.limit], revision, more)
+        limit = query.limit
+        if query.size is not None and None in [head.body for head in heads]:
+            sizes = [row["size"] or len(head.body) for row, head in zip(rows, heads, strict=True)]
+            limit = min(limit or len(heads), _fitting(sizes, query.size))
+            await self._complete(heads[:limit], query)
+        more = limit is not None and len(heads) > limit
+        return Page(heads[:limit], revision, more)
+
+    async def _complete(self, heads: Iterable[Head], query: Query) -> None:
+        """Read what was left out of large objects; versions do not change. Compacted if one is forgotten meanwhile."""
+        large = {head.revision: head for head in heads if head.body is None}
+        sql = f"select revision, {'marks' if query.marked else _NO_MARKS}, body from history where revision = any($1)"
+        for revision, marks, body in await self._pool.fetch(sql, list(large)):
+            large.pop(revision).take(marks, body)
+        if large:
+            raise Compacted(min(large), max(large))
 
     async def remaining(self, query: Query) -> int:
         """How many objects came after a place at a revision: what comes now, but for those that have come or gone since.
@@ -138,15 +167,22 @@ class Reader:
         found: int = await self._pool.fetchval("select revision from counter")
         return found
 
-    async def history(self, after: int, up_to: int | None) -> tuple[Sequence[Change], int, bool]:
+    async def history(
+        self, after: int, up_to: int | None, timeline: int | None = None
+    ) -> tuple[Sequence[Change], int, bool]:
         """The changes in (after, up_to] in order, the revision up to which they are complete, and whether there are more.
 
-        Compacted if some of them are gone. As in `history_of`, the floor is read in the statement that reads the rows.
+        Compacted if some of them are gone, be it only of Secrets: whoever follows all kinds would miss a deletion. As in
+        `history_of`, the floor is read in the statement that reads the rows. Given a timeline, NewTimeline if there is a
+        newer one, or if `after` was not given out here.
         """
-        sql = """select c.revision as store_revision, c.floor, x.* from counter c left join lateral (
+        sql = """select c.revision as store_revision, greatest(c.floor, c.secrets_floor) as floor,
+            coalesce((select max(began) from timelines), 0) as timeline, x.* from counter c left join lateral (
             select * from history where revision > $1 and revision <= coalesce($2, c.revision) order by revision limit $3
             ) x on true"""
         rows = await self._pool.fetch(sql, after, up_to, HISTORY_ROWS)
+        if timeline is not None and (timeline != rows[0]["timeline"] or rows[0]["store_revision"] < after):
+            raise NewTimeline
         changes = _changes(rows, after)
         if len(changes) == HISTORY_ROWS:
             return changes, changes[-1].revision, True
@@ -154,7 +190,7 @@ class Reader:
 
     async def history_of(self, kind: str, after: int, up_to: int, limit: int | None = None) -> list[Change]:
         """The first of one kind's changes in (after, up_to]; Compacted if some of them are gone."""
-        sql = """select c.floor, x.* from counter c left join lateral (
+        sql = f"""select {_floor(kind, "$2")}, x.* from counter c left join lateral (
             select * from history where kind = $1 and revision > $2 and revision <= $3 order by revision limit $4
             ) x on true"""
         return _changes(await self._pool.fetch(sql, kind, after, up_to, limit), after)
@@ -202,10 +238,29 @@ def _page(query: Query) -> tuple[str, _Values]:
         where.append(f"h.node = {values.add(query.node)}")
     if query.deleting is not None:
         where.append(f"h.deleting = {values.add(query.deleting)}")
-    columns = _COLUMNS if query.marked else _COLUMNS.replace("h.marks", _NO_MARKS)
-    page = f"""select {columns} from heads h join history s using (revision) where {" and ".join(where)}
+    page = f"""select h.kind, h.namespace, h.name, h.uid, h.revision, {_content(query, "h", "s", values)}
+        from heads h join history s using (revision) where {" and ".join(where)}
         order by h.namespace, h.name {_limit(query, values)}"""
     return f"select c.revision as store_revision, x.* from counter c left join lateral ({page}) x on true", values
+
+
+def _content(query: Query, head: str, version: str, values: _Values) -> str:
+    """Marks and body. In a page that is limited in bytes, those of objects beyond their share are left out, and sizes told.
+
+    Postgres knows sizes without reading what it stores apart from a row.
+    """
+    marks = f"{head}.marks" if query.marked else _NO_MARKS
+    if query.size is None:
+        return f"{marks}, {version}.body"
+    size = f"octet_length({version}.body)" + (f" + octet_length({head}.marks)" if query.marked else "")
+    fits = f"{size} <= {values.add(_share(query))}"
+    marks = f"case when {fits} then {head}.marks end as marks" if query.marked else marks
+    return f"{marks}, case when {fits} then {version}.body end as body, case when not ({fits}) then {size} end as size"
+
+
+def _share(query: Query) -> int:
+    """Bytes of an object that is read with the rest of its page: as many of them as fill two pages."""
+    return 2 * (query.size or 0) // (min(query.limit or 1, _MOST) + 1)
 
 
 def _page_at(query: Query) -> tuple[str, _Values]:
@@ -215,7 +270,7 @@ def _page_at(query: Query) -> tuple[str, _Values]:
     """
     if query.deleting is not None:
         raise ValueError("only what is there now can be asked whether it is being deleted")
-    values, marks = _Values(), "v.marks" if query.marked else _NO_MARKS
+    values = _Values()
     key = _of_key(query, values)
     at, limit = values.add(query.at), _limit(query, values)
     head, then = f"{key.format('h')} and h.revision <= {at}", "first.change <> 'A'"
@@ -224,9 +279,10 @@ def _page_at(query: Query) -> tuple[str, _Values]:
         head += f" and h.node = {node}"
         then += f""" and coalesce((select coalesce(v.marks::json #>> '{{fields,spec.nodeName}}', '') = {node} from history v
             where v.revision = first.previous), true)"""
+    content = _content(query, "v", "v", values)
     return (
-        f"""select c.revision as store_revision, c.floor, x.* from counter c left join lateral (
-            select {values.add(query.kind)}::text as kind, k.namespace, k.name, v.uid, k.revision, {marks}, v.body from (
+        f"""select c.revision as store_revision, {_floor(query.kind, at)}, x.* from counter c left join lateral (
+            select {values.add(query.kind)}::text as kind, k.namespace, k.name, v.uid, k.revision, {content} from (
                 (select h.namespace, h.name, h.revision from heads h where {head} order by h.namespace, h.name {limit})
                 union all
                 select first.namespace, first.name, coalesce(first.previous, 0)
@@ -251,6 +307,11 @@ def _limit(query: Query, values: _Values) -> str:
     return "" if query.limit is None else f"limit {values.add(min(query.limit, _MOST) + 1)}"
 
 
+def _fitting(sizes: Sequence[int], size: int) -> int:
+    """Count the first rows that fit into so many bytes together."""
+    return next((number for number, sum_ in enumerate(accumulate(sizes), 1) if sum_ >= size), len(sizes))
+
+
 def _is_forgotten(row: asyncpg.Record) -> bool:
     """Something was there, and nobody remembers what."""
-    return row["revision"] is not None and row["body"] is None
+    return row["revision"] is not None and row["uid"] is None

@@ -7,11 +7,13 @@ from typing import Any
 
 import asyncpg
 
+from app.store import timeline
 from app.store.calls import Calls
 from app.store.commit import CONNECT_SECONDS, Write, Writer
-from app.store.errors import AWAY, Key, reaching
+from app.store.errors import AWAY, Key, Unavailable, reaching
 from app.store.feed import Change, Feed
 from app.store.kept_logs import KeptLogs
+from app.store.lifetimes import Lifetimes
 from app.store.logs import CAP, Logs
 from app.store.mirror import Mirror
 from app.store.read import Head, Page, Query, Reader
@@ -34,6 +36,14 @@ _READER_SETTINGS = {"jit": "off", "statement_timeout": "60s", "application_name"
 _LISTENER_SETTINGS = {"application_name": "jobplane listener"}
 
 
+READ_ONLY = "the database is read-only: it is a standby, or was set so; promote it, or connect to the primary"
+
+
+async def is_read_only(connection: asyncpg.Connection | asyncpg.Pool) -> bool:
+    found: bool = await connection.fetchval("select current_setting('transaction_read_only') = 'on' from counter")
+    return found
+
+
 class Store:
     """Facade over the package's parts; every database error reaches callers as one of `app.store.errors`."""
 
@@ -47,12 +57,31 @@ class Store:
         self.tokens = Tokens(pool)
         self.usage = Usage(pool)
         self.calls = Calls(pool)
-        self.feed = Feed(self.reader.history, ring_bytes)
-        self.writer = Writer(
-            lambda: asyncpg.connect(dsn, server_settings=_WRITER_SETTINGS, timeout=CONNECT_SECONDS), self.feed
-        )
+        self.feed = Feed(self._history, ring_bytes, self._settle)
+        self.writer = Writer(self._connect_writer, self.feed)
+        self.lifetimes = Lifetimes(pool, self.feed)
         self._log_waiters: set[asyncio.Future[None]] = set()
         self._looking_back = asyncio.Lock()
+
+    async def _history(self, after: int, up_to: int | None) -> tuple[Sequence[Change], int, bool]:
+        return await self.reader.history(after, up_to, self.feed.timeline)
+
+    async def settle(self, connection: timeline.Connection) -> None:
+        """Called on every new connection before it is used: is this still the database that the process knows?"""
+        await timeline.settle(connection, self.feed)
+
+    async def _settle(self) -> None:
+        async with self.pool.acquire() as connection:
+            await self.settle(connection)
+
+    async def _connect_writer(self) -> asyncpg.Connection:
+        connection = await asyncpg.connect(self.dsn, server_settings=_WRITER_SETTINGS, timeout=CONNECT_SECONDS)
+        try:
+            await timeline.begin(connection, self.feed)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
 
     async def commit(self, writes: Sequence[Write]) -> list[int]:
         return await self.writer.commit(writes)
@@ -93,11 +122,20 @@ class Store:
         return await reaching(self.reader.history_of(kind, after, up_to, limit))
 
     async def revision(self) -> int:
-        """The last revision given out: also the cheapest way to learn that the database answers."""
+        """The last revision given out."""
         return await reaching(self.reader.revision())
 
+    async def is_lost(self, revision: int) -> bool:
+        """Whether the database went back in time before the revision, or jumped over it."""
+        return 0 < revision < self.feed.timeline and await reaching(timeline.is_lost(self.pool, revision))
+
+    async def is_read_only(self) -> bool:
+        """Whether the database takes no writes: also the cheapest way to learn that it answers."""
+        return await reaching(is_read_only(self.pool))
+
     async def fill(self, mirror: Mirror) -> None:
-        """Load a mirror and let it follow the feed from there."""
+        """Load a mirror and let it follow the feed from there. Unavailable if the feed starts anew meanwhile."""
+        since = self.feed.unbroken_since
         revision = await self.revision()
         kept: set[Key] = set()
         for kind in mirror.kinds:
@@ -108,6 +146,9 @@ class Store:
         # Pages were read one after another, each newer than `revision`: what they already hold is applied again, which
         # is harmless, because a change carries the whole object.
         await reaching(self.feed.listen(mirror.apply, since=revision))
+        if self.feed.unbroken_since != since:  # it is a copy of two pasts
+            self.feed.leave(mirror.apply)
+            raise Unavailable("the change feed started anew: read again")
 
     async def _all_of(self, kind: str) -> AsyncIterator[Sequence[Head]]:
         """All objects of a kind, page by page: not all of their bytes are held at once."""
@@ -154,6 +195,7 @@ class Store:
                 continue
             try:
                 connection.add_termination_listener(lambda _, lost=lost: lost.set())
+                await self.settle(connection)
                 await connection.add_listener("changes", self._changed)
                 await connection.add_listener("logs", self._logs_grew)
                 await connection.add_listener("calls", self.calls.heard)
@@ -177,14 +219,19 @@ async def open_store(
     dsn: str, *, ring_bytes: int = 32 << 20, pool_size: int = 8, log_cap: int = CAP
 ) -> AsyncIterator[Store]:
     """Connect, and run the writer, the feed and the listener while the context is open. Raises Unavailable."""
+
     # No connection is kept for its own sake: asyncpg would replace lost ones in tasks that nobody waits for.
+    async def settle(connection: asyncpg.Connection) -> None:
+        await store.settle(connection)
+
     pool = await asyncpg.create_pool(
-        dsn, min_size=0, max_size=pool_size, server_settings=_READER_SETTINGS, reset=_as_it_is
+        dsn, min_size=0, max_size=pool_size, server_settings=_READER_SETTINGS, reset=_as_it_is, init=settle
     )
     store = Store(dsn, pool, ring_bytes, log_cap)
     tasks: list[asyncio.Task[None]] = []
     try:
-        store.feed.start_at(await store.revision())
+        store.feed.start_at(*await reaching(timeline.position(pool)))
+        await store.feed.listen(store.lifetimes.apply, since=store.feed.cursor)
         tasks += [asyncio.create_task(run) for run in (store.writer.run(), store.feed.run(), store.listen())]
         yield store
     finally:

@@ -5,9 +5,11 @@ from sqlalchemy import (
     Boolean,
     CheckConstraint,
     Column,
+    Computed,
     DateTime,
     Index,
     Integer,
+    Interval,
     LargeBinary,
     MetaData,
     Table,
@@ -18,6 +20,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 METADATA = MetaData()
+_IDENTIFIER = """case when starts_with(username, 'system:bootstrap:') then substr(username, 18)
+    else encode(substring(digest from 1 for 6), 'hex') end"""
 _PLAIN = Text(collation="C")  # byte order, so that pages sort alike here and in Python
 
 COUNTER = Table(
@@ -26,6 +30,7 @@ COUNTER = Table(
     Column("id", Integer, CheckConstraint("id = 1", name="counter_is_one_row"), primary_key=True, autoincrement=False),
     Column("revision", BigInteger, nullable=False),  # the last revision given out
     Column("floor", BigInteger, nullable=False),  # history at or below it may be gone
+    Column("secrets_floor", BigInteger, nullable=False, server_default="0"),  # the same of Secrets, if it is higher
     postgresql_with={"fillfactor": "10"},
 )
 
@@ -45,6 +50,13 @@ HISTORY = Table(
     Column("previous", BigInteger),  # revision of the version before; 0 for the first, null if it is not known
     Index("history_by_kind", "kind", "revision"),
     Index("history_by_time", "recorded_at", postgresql_using="brin"),  # rows lie in the order of time: a few pages do
+    Index(
+        "history_of_ends",
+        "kind",
+        "name",
+        "revision",
+        postgresql_where=text("change = 'D' and kind in ('namespaces', 'nodes')"),
+    ),
 )
 
 HEADS = Table(
@@ -65,6 +77,18 @@ HEADS = Table(
     postgresql_with={"fillfactor": "70"},
 )
 
+# Where the revisions of a run of the server begin, and which was the last before: those in between are lost.
+TIMELINES = Table(
+    "timelines",
+    METADATA,
+    Column("began", BigInteger, primary_key=True, autoincrement=False),
+    Column("after", BigInteger, nullable=False),
+    Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
+# The run of the server that the newest timeline is of; empty after a crash, a promotion or a restore.
+SERVER_RUNS = Table("server_runs", METADATA, Column("run", Text, primary_key=True), prefixes=["UNLOGGED"])
+
 TOKENS = Table(
     "tokens",
     METADATA,
@@ -80,6 +104,13 @@ TOKENS = Table(
     Column("extra", JSONB, nullable=False, server_default="{}"),  # what else is known of the holder
     Column("audiences", ARRAY(Text), nullable=False, server_default="{}"),  # whom it is meant for; none: this API
     Column("needs", JSONB, nullable=False, server_default="[]"),  # objects that must live for it to be good
+    # By which it is listed and revoked: the name of a join token, else the beginning of the digest.
+    Column("id", Text, Computed(_IDENTIFIER, persisted=True)),
+    Column("uses", Integer),  # of a join token: how many nodes may still join by it; null: any number
+    Column("node_life", Interval),  # of a join token: how long the credentials of those nodes last; null: for ever
+    Column("file", Text, nullable=False, server_default=""),  # the file of a data folder in which it lies
+    Column("revoked", Boolean, nullable=False, server_default="false"),
+    Index("tokens_by_id", "id"),
     Index("tokens_by_expiry", "expires_at", postgresql_where=text("expires_at is not null")),
 )
 

@@ -1,7 +1,12 @@
-"""Bearer tokens: who holds one, until when, and what must live for it to be good. Only digests are stored."""
+"""Bearer tokens: who holds one, until when, and what must live for it to be good. Only digests are stored.
 
-from collections.abc import Mapping, Sequence
+Every token has an id that is no secret, by which it is listed and revoked: what stands before the dot of a join token, and
+the first 12 hexadecimal digits of the digest of any other. Postgres makes it.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
+from enum import Enum
 from typing import NamedTuple
 
 import asyncpg
@@ -33,33 +38,92 @@ class Holder(NamedTuple):
     audiences: Sequence[str] = ()
 
 
-class Lasting(NamedTuple):
-    """A token as it is listed: all that is known of it but whose secret it is."""
+class Limits(NamedTuple):
+    """When a token stops being good.
 
-    name: str
+    expires_at: None: never.
+    needs:      objects that must live.
+    uses:       of a join token, how many nodes may still join by it; None: any number.
+    node_life:  of a join token, how long the credentials last that nodes get by it; None: for ever.
+    """
+
+    expires_at: datetime | None = None
+    needs: Sequence[Need] = ()
+    uses: int | None = None
+    node_life: timedelta | None = None
+
+
+FOREVER = Limits()
+
+
+class Listed(NamedTuple):
+    """A token as it is listed: all that is known of it but its secret. `file`: the file that holds it, if `up` wrote it."""
+
+    id: str
+    username: str
+    groups: Sequence[str]
+    nodes: Sequence[str]
     created_at: datetime
     expires_at: datetime | None
+    uses: int | None
+    file: str
+    revoked: bool
+    orphaned: bool  # an object that it needs is gone
+
+
+class Place(NamedTuple):
+    """Last token of a page of a list: the next page begins after it."""
+
+    created_at: datetime
+    id: str
+
+
+class Admission(Enum):
+    """Outcome of a request to join."""
+
+    JOINED = "joined"
+    TAKEN = "taken"  # somebody else speaks for that node
+    USED_UP = "used up"  # the join token is good for no further node
 
 
 UNREGISTERED = timedelta(minutes=5)  # so long a token counts though its node has not registered
-_HOLDER = """select username, groups, nodes, uid, extra, audiences from tokens
-    where digest = $1 and (expires_at is null or expires_at > $2) and not exists (
+_ORPHANED = """exists (
         select from jsonb_to_recordset(needs) as n(kind text, namespace text, name text, uid text)
         where not exists (select from heads h
             where (h.kind, h.namespace, h.name) = (n.kind, n.namespace, n.name) and h.uid = n.uid))"""
-_KEEP = """insert into tokens (digest, username, groups, nodes, expires_at, uid, extra, audiences, needs)
-    values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-    on conflict (digest) do update set username = $2, groups = $3, nodes = $4, expires_at = $5, uid = $6, extra = $7,
-        audiences = $8, needs = $9"""
-_OF_GROUP = """select username, created_at, expires_at from tokens
-    where $1 = any (groups) and (expires_at is null or expires_at > $2) order by created_at, username"""
-_REVOKE = "delete from tokens where username = $1 and nodes = $2 returning 1"
+_IS_GOOD = f"not revoked and (expires_at is null or expires_at > $2) and not {_ORPHANED}"
+_HOLDER = f"""select username, groups, nodes, uid, extra, audiences from tokens
+    where digest = $1 and {_IS_GOOD}"""
+_ENDED = f"""select asked from unnest($1::bytea[]) as asked
+    except select digest from tokens where digest = any($1) and {_IS_GOOD}"""
+_KEEP = """insert into tokens
+    (digest, username, groups, nodes, uid, extra, audiences, expires_at, needs, uses, node_life, file)
+    values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+    on conflict (digest) do update set username = $2, groups = $3, nodes = $4, uid = $5, extra = $6, audiences = $7,
+        expires_at = $8, needs = $9, uses = $10, node_life = $11, file = $12"""
+_LISTED = f"select id, username, groups, nodes, created_at, expires_at, uses, file, revoked, {_ORPHANED} from tokens"
+_PAGE = f"""{_LISTED} where $1::timestamptz is null or (created_at, id) > ($1, $2::text)
+    order by created_at, id limit $3"""
+_OF_GROUP = f"""{_LISTED} where $1 = any (groups) and (expires_at is null or expires_at > $2)
+    order by created_at, id"""
+# A token that lies in a file is kept as revoked: whoever starts with that file must not let it in again.
+_REVOKE = """with kept as (update tokens set revoked = true where {0} and file <> '' and not revoked returning 1),
+    gone as (delete from tokens where {0} and file = '' returning 1)
+    select (select count(*) from kept) + (select count(*) from gone)"""
+_REVOKE_ID, _REVOKE_NODES = _REVOKE.format("id = $1"), _REVOKE.format("username = $1 and nodes = $2")
+_IS_REVOKED = "select revoked from tokens where digest = $1 for update"
+_REPLACE = """update tokens set file = '', expires_at = least(coalesce(expires_at, $3), $3)
+    where file = $1 and digest <> $2 and not revoked"""
+_FORGET_REPLACED = "delete from tokens where file = $1 and digest <> $2"
+_ID_IS_TAKEN = "select exists (select from tokens where id = encode(substring($1::bytea from 1 for 6), 'hex'))"
 # One at a time for a node: of two that come together, the second finds what the first has got.
 _IN_TURN = "select pg_advisory_xact_lock(hashtextextended('credential of ' || $1, 0))"
 _OF_NODE = """select digest, created_at > now() - $4::interval as fresh from tokens
-    where username = $1 and nodes = $2 and (expires_at is null or expires_at > $3)"""
-_ADMIT = """insert into tokens (digest, username, groups, nodes) values ($1, $2, $3, $4)
-    on conflict (digest) do nothing returning 1"""
+    where username = $1 and nodes = $2 and not revoked and (expires_at is null or expires_at > $3)"""
+# The row is locked until the node's credential is there: of two that come for the last use, one finds none.
+_USE = """update tokens set uses = uses - 1
+    where digest = $1 and (expires_at is null or expires_at > $2) and (uses is null or uses > 0) returning node_life"""
+_ADMIT = "insert into tokens (digest, username, groups, nodes, expires_at) values ($1, $2, $3, $4, $5)"
 # Those that another process is deleting are left to it.
 _FORGET = """delete from tokens where digest in (
     select digest from tokens where expires_at < $1 limit 1000 for update skip locked)"""
@@ -77,51 +141,100 @@ class Tokens:
         extra = msgspec.json.decode(row["extra"])
         return Holder(row["username"], row["groups"], row["nodes"], row["uid"], extra, row["audiences"])
 
-    async def keep(
-        self, digest: bytes, holder: Holder, expires_at: datetime | None = None, needs: Sequence[Need] = ()
-    ) -> None:
-        """Let a token stand for its holder; harmless to repeat."""
-        wanted = [{**need.key._asdict(), "uid": need.uid} for need in needs]
-        values = (
-            digest,
-            holder.name,
-            list(holder.groups),
-            list(holder.nodes),
-            expires_at,
-            holder.uid,
-            msgspec.json.encode(holder.extra).decode(),
-            list(holder.audiences),
-            msgspec.json.encode(wanted).decode(),
-        )
-        await reaching(self._pool.execute(_KEEP, *values))
+    async def ended(self, digests: Collection[bytes], now: datetime) -> set[bytes]:
+        """Tokens, of those given, that have no holder any more; in one query."""
+        rows = await reaching(self._pool.fetch(_ENDED, list(digests), now))
+        return {row["asked"] for row in rows}
 
-    async def of_group(self, group: str, now: datetime) -> list[Lasting]:
+    async def keep(self, digest: bytes, holder: Holder, limits: Limits = FOREVER) -> None:
+        """Let a token stand for its holder; harmless to repeat."""
+        await reaching(self._pool.execute(_KEEP, *_columns(digest, holder, limits)))
+
+    async def keep_file(self, digest: bytes, holder: Holder, file: str, others_until: datetime | None = None) -> bool:
+        """Let the token in a file stand for its holder, and end those that the file held before; False if it was revoked.
+
+        file: names the file among those of all machines. others_until: when they end; None: at once.
+        """
+        return await reaching(self._keep_file(digest, holder, file, others_until))
+
+    async def _keep_file(self, digest: bytes, holder: Holder, file: str, others_until: datetime | None) -> bool:
+        async with self._pool.acquire() as connection, connection.transaction():
+            if await connection.fetchval(_IS_REVOKED, digest):
+                return False
+            await connection.execute(_KEEP, *_columns(digest, holder, FOREVER, file))
+            if others_until:
+                await connection.execute(_REPLACE, file, digest, others_until)
+            await connection.execute(_FORGET_REPLACED, file, digest)
+            return True
+
+    async def page(self, limit: int, after: Place | None = None) -> list[Listed]:
+        """Tokens of every kind, oldest first, also those that have ended and are not forgotten yet."""
+        where = after or (None, "")
+        return [Listed(*row) for row in await reaching(self._pool.fetch(_PAGE, *where, limit))]
+
+    async def of_group(self, group: str, now: datetime) -> list[Listed]:
         """The tokens of a group that have not ended, oldest first."""
-        return [Lasting(*row) for row in await reaching(self._pool.fetch(_OF_GROUP, group, now))]
+        return [Listed(*row) for row in await reaching(self._pool.fetch(_OF_GROUP, group, now))]
 
     async def revoke(self, username: str, nodes: Sequence[str] = ()) -> int:
-        """Forget the tokens of a user for exactly these nodes; how many there were."""
-        return len(await reaching(self._pool.fetch(_REVOKE, username, list(nodes))))
+        """End the tokens of a user for exactly these nodes; how many there were."""
+        return int(await reaching(self._pool.fetchval(_REVOKE_NODES, username, list(nodes))))
 
-    async def admit(self, digest: bytes, holder: Holder, now: datetime, *, exists: bool, alive: bool) -> bool:
-        """Let a token stand for a node in place of those before it; False if somebody else speaks for that node.
+    async def revoke_id(self, id_: str) -> bool:
+        """End the token with this id; False if there is none."""
+        return bool(await reaching(self._pool.fetchval(_REVOKE_ID, id_)))
+
+    async def admit(
+        self, digest: bytes, holder: Holder, by: bytes, now: datetime, *, exists: bool, alive: bool
+    ) -> Admission:
+        """Let a token stand for a node in place of those before it, at the cost of one use of the join token `by`.
 
         exists: the node is registered, so a token for it counts. alive: it is heard, so somebody has a token, whichever.
         """
-        return await reaching(self._admit(digest, holder, now, exists, alive))
+        try:
+            return await reaching(self._admit(digest, holder, by, now, exists, alive))
+        except asyncpg.UniqueViolationError:  # the secret is another token's
+            return Admission.TAKEN
 
-    async def _admit(self, digest: bytes, holder: Holder, now: datetime, exists: bool, alive: bool) -> bool:
+    async def _admit(
+        self, digest: bytes, holder: Holder, by: bytes, now: datetime, exists: bool, alive: bool
+    ) -> Admission:
         who = (holder.name, list(holder.nodes))
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_IN_TURN, holder.name)
             known = await connection.fetch(_OF_NODE, *who, now, UNREGISTERED)
             if any(row["digest"] == digest for row in known):
-                return True  # it asks again, because it has not heard the answer
+                return Admission.JOINED  # it asks again, because it has not heard the answer
+            if await connection.fetchval(_ID_IS_TAKEN, digest):  # whoever revoked that id would end both
+                return Admission.TAKEN
             if any(exists or row["fresh"] for row in known) or (alive and not known):
-                return False
-            await connection.execute(_REVOKE, *who)
-            made = await connection.fetchval(_ADMIT, digest, holder.name, list(holder.groups), list(holder.nodes))
-            return made is not None
+                return Admission.TAKEN
+            used = await connection.fetchrow(_USE, by, now)
+            if used is None:
+                return Admission.USED_UP
+            await connection.fetchval(_REVOKE_NODES, *who)
+            ends = now + used["node_life"] if used["node_life"] else None
+            await connection.execute(_ADMIT, digest, holder.name, list(holder.groups), list(holder.nodes), ends)
+            return Admission.JOINED
 
     async def forget_expired(self, now: datetime) -> None:
         await reaching(self._pool.execute(_FORGET, now))
+
+
+def _columns(digest: bytes, holder: Holder, limits: Limits, file: str = "") -> tuple[object, ...]:
+    """Parameters of `_KEEP`."""
+    needs = [{**need.key._asdict(), "uid": need.uid} for need in limits.needs]
+    return (
+        digest,
+        holder.name,
+        list(holder.groups),
+        list(holder.nodes),
+        holder.uid,
+        msgspec.json.encode(holder.extra).decode(),
+        list(holder.audiences),
+        limits.expires_at,
+        msgspec.json.encode(needs).decode(),
+        limits.uses,
+        limits.node_life,
+        file,
+    )

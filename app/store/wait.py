@@ -2,7 +2,9 @@
 
 import asyncio
 import logging
+import re
 from collections.abc import Awaitable, Callable
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 
@@ -12,10 +14,19 @@ from app.store.migrate import newest, revision_of
 log = logging.getLogger(__name__)
 _PAUSE = 0.05
 _LONGEST = 1.0
+_TELL_FIRST, _TELL_AGAIN = 2.0, 30.0  # seconds
+_PORT = re.compile(r":\d+$")
+
+
+class UrlError(ValueError):
+    """No database can be reached by such a URL, however long one waits."""
 
 
 async def problem_of(dsn: str, *, migrated: bool = True) -> str:
-    """Why the database cannot be used: it does not answer, or, unless told otherwise, has no tables. Empty if it can."""
+    """Why the database cannot be used: it does not answer, or, unless told otherwise, has no tables. Empty if it can.
+
+    Raises UrlError.
+    """
     try:
         connection = await asyncpg.connect(dsn, timeout=5)
         try:
@@ -24,17 +35,46 @@ async def problem_of(dsn: str, *, migrated: bool = True) -> str:
             return "it does not have this version's tables yet: `jobplane migrate` makes them"
         finally:
             connection.terminate()
+    except asyncpg.exceptions.ClientConfigurationError as error:
+        raise UrlError(str(error)) from error
     except (*AWAY, asyncpg.PostgresError) as error:
         return str(error) or type(error).__name__
+    except ValueError:  # of its port, say: the text may hold a part of the password
+        raise UrlError(
+            "not a valid URL: postgresql://user:password@host:5432/database, with special characters as %XX"
+        ) from None
+
+
+def place_of(dsn: str) -> str:
+    """The address of the database, for logs: host:port, several with commas, or the folder of a socket. No password."""
+    parts = urlsplit(dsn)
+    query = parse_qs(parts.query)
+    hosts = parts.netloc.rpartition("@")[2] or ",".join(query.get("host", [])) or "localhost"
+    ports = ",".join(query.get("port", ["5432"]))
+    return ",".join(
+        each if each.startswith("/") or _PORT.search(each) else f"{each}:{ports}" for each in hosts.split(",")
+    )
+
+
+def is_due(waited: float, told_at: float | None, dsn: str) -> bool:
+    """Tell if it is time to log that the database is waited for, after `waited` seconds: soon, and then every half minute.
+
+    Only later if it is at a socket of this machine: it has probably been started just now, as by `jobplane up`.
+    """
+    if told_at is not None:
+        return waited >= told_at + _TELL_AGAIN
+    return waited >= (_TELL_AGAIN if place_of(dsn).startswith("/") else _TELL_FIRST)
 
 
 async def reachable(dsn: str, *, migrated: bool = True) -> None:
-    """Return when the database can be used. Says once what it waits for."""
-    pause, told = _PAUSE, False
+    """Return when the database can be used; while it cannot, log why every half minute. Raises UrlError."""
+    pause, told_at, loop = _PAUSE, None, asyncio.get_running_loop()
+    began = loop.time()
     while problem := await problem_of(dsn, migrated=migrated):
-        if pause >= _LONGEST and not told:
-            log.warning("waiting for the database: %s", problem)
-            told = True
+        waited = loop.time() - began
+        if is_due(waited, told_at, dsn):
+            log.warning("waiting for the database at %s: %s", place_of(dsn), problem)
+            told_at = waited
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _LONGEST)
 

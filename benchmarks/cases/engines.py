@@ -27,8 +27,9 @@ from benchmarks.cluster import Checkout, Cluster
 from benchmarks.figures import Figure
 from benchmarks.jobs import JOBS, completions, job
 from benchmarks.load import scaled
+from tests.runtimes import dockers, engines
 from tests.runtimes.dockers import Dockerd, dockerd
-from tests.runtimes.engines import Containerd, containerd
+from tests.runtimes.engines import Containerd, containerd, missing
 from tests.runtimes.images import IMAGE
 
 COUNT, AT_ONCE, ROUNDS = 24, 8, 3
@@ -154,4 +155,5 @@ CASE = Case(
     name="engines",
     about="24 pods, 8 at a time, 3 rounds each way, on containerd, then on Docker; needs root and both",
     run=run,
+    missing=lambda: missing(*{*engines.PROGRAMS, *dockers.PROGRAMS}),
 )

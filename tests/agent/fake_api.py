@@ -16,7 +16,7 @@ from app.kinds.base import Condition, ObjectMeta
 from app.kinds.container import Container
 from app.kinds.pod import Pod, PodSpec, PodStatus, is_terminal
 
-PATIENCE = 5.0
+PATIENCE = 60.0
 
 
 class FakeApi(httpx.AsyncBaseTransport):
@@ -33,6 +33,7 @@ class FakeApi(httpx.AsyncBaseTransport):
         self.requests: list[str] = []
         self.down = False
         self.refusals: dict[str, int] = {}  # codes, by how the path ends
+        self.conflicts = 0  # reports that are still to be answered 409
         self.hold_watches = False
         self._held: list[bytes] = []
         self._history: list[tuple[int, str, bytes]] = []
@@ -145,6 +146,9 @@ class FakeApi(httpx.AsyncBaseTransport):
         pod = self.pods.get(item["uid"])
         if pod is None:
             return {"uid": item["uid"], "code": 404, "message": "not found"}
+        if self.conflicts:
+            self.conflicts -= 1
+            return {"uid": item["uid"], "code": 409, "message": "changed meanwhile"}
         self.events += [{"pod": item["uid"], **each} for each in item.get("events", ())]
         status = msgspec.convert(item["status"], type=PodStatus)
         said = status.phase + (" gone" if item.get("gone") else "")

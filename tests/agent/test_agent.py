@@ -4,7 +4,9 @@ import asyncio
 import base64
 from datetime import timedelta
 
-from app.agent.pods import RELIST
+import pytest
+
+from app.agent.pods import CONFLICT_RETRY, RELIST
 from app.kinds.container import Container, EnvVar, EnvVarSource, SecretKeySelector
 from app.kinds.pod import PodStatus
 from app.runtimes.base import ContainerKey, ContainerStatus, StartError
@@ -231,6 +233,33 @@ async def test_late_news_of_a_pod_that_has_ended_does_not_start_it_again(scene: 
     assert [key.pod_uid for key in scene.runtime.started] == ["u-1", "u-2"]
 
 
+async def test_an_end_that_the_api_forgets_is_reported_again(scene: Scene) -> None:
+    """Its database went back in time: the container is gone, and its pod must not run again."""
+    scene.start_agent()
+    await scene.running()
+    before = scene.api.pods["u-1"]
+    scene.runtime.exit(0)
+    await scene.api.until(lambda: scene.api.phase() == "Succeeded" and scene.runtime.removed)
+    scene.api._store("MODIFIED", before)
+    await scene.api.until(lambda: scene.api.phase() == "Succeeded")
+
+    assert [key.pod_uid for key in scene.runtime.started] == ["u-1"]
+
+
+async def test_an_end_that_is_reported_again_is_repeated_after_a_conflict(scene: Scene) -> None:
+    scene.start_agent()
+    await scene.running()
+    before = scene.api.pods["u-1"]
+    scene.runtime.exit(0)
+    await scene.api.until(lambda: scene.api.phase() == "Succeeded" and scene.runtime.removed)
+    scene.api.conflicts = 1
+    scene.api._store("MODIFIED", before)
+    await scene.api.until(lambda: not scene.api.conflicts)
+    await scene.api.until(lambda: scene.api.phase() == "Succeeded", lambda: scene.clock.advance(CONFLICT_RETRY))
+
+    assert [key.pod_uid for key in scene.runtime.started] == ["u-1"]
+
+
 async def test_what_runs_for_no_pod_is_stopped_and_removed(scene: Scene) -> None:
     stray = ContainerKey("u-9", "main", 0)
     scene.runtime.containers[stray] = ContainerStatus(key=stray, state="running", id="x")
@@ -370,7 +399,8 @@ class TestNode:
             scene.clock.advance(10)
             await scene.api.until(lambda before=before: f"GET {NODE}" in scene.api.requests[before:])
 
-        assert scene.api.requests.count(f"PATCH {NODE}/status") == 1
+        assert scene.api.requests.count("POST /api/v1/nodes") == 1  # with its status
+        assert scene.api.requests.count(f"PATCH {NODE}/status") == 0
 
     async def test_corrects_what_is_wrong_about_it(self, scene: Scene) -> None:
         scene.start_agent()
@@ -389,3 +419,36 @@ async def test_one_agent_runs_the_pods_of_many_nodes(scene: Scene) -> None:
     await scene.api.until(lambda: all(scene.api.phase(uid) == "Running" for uid in scene.api.pods))
 
     assert "POST /apis/agents.jobplane.dev/v1/nodes/-/statuses" in scene.api.requests
+
+
+async def test_a_token_that_is_not_for_the_node_is_told_in_a_line_ever_more_seldom(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.api.refusals["/pods"] = 403
+    scene.start_agent()
+    ends_at = scene.clock.elapsed() + 600
+    await scene.api.until(lambda: scene.clock.elapsed() >= ends_at, scene.tick, patience=60)
+
+    lines = [each for each in caplog.records if "pods of n1" in each.getMessage()]
+    assert 3 <= len(lines) <= 600 // 30 + 5
+    assert all(each.exc_info is None for each in lines)
+    assert "jobplane token --node" in lines[0].getMessage()
+
+    scene.api.refusals.clear()
+    scene.api.bind()
+    await scene.api.until(lambda: scene.api.phase() == "Running", scene.tick)
+
+
+async def test_a_lease_that_cannot_be_renewed_is_told_once_until_it_is_renewed(
+    scene: Scene, caplog: pytest.LogCaptureFixture
+) -> None:
+    scene.start_agent()
+    await scene.running()
+    for _ in range(2):
+        scene.api.refusals["/leases/n1"] = 500
+        await scene.passes(30)
+        scene.api.refusals.clear()
+        await scene.passes(30)
+
+    lines = [each.levelname for each in caplog.records if "could not be renewed" in each.getMessage()]
+    assert lines.count("WARNING") == 2

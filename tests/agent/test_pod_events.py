@@ -5,10 +5,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.agent.kubelet_events import BURST, COMBINED, MANY, Telling
+from app.kinds.base import OwnerReference
 from app.kinds.container import Container
 from app.kinds.volume import EmptyDirVolumeSource, SecretVolumeSource, Volume, VolumeMount
 from app.plans.pod_events import Note
-from app.runtimes.base import CreateError, StartError
+from app.runtimes.base import CreateError, RuntimeInfo, StartError
 from tests.agent.scene import Scene
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 700_000, tzinfo=UTC)
@@ -24,6 +25,22 @@ async def test_a_pod_that_ran_has_told_so_with_its_status(scene: Scene) -> None:
     assert scene.told() == [CREATED, STARTED]
     assert {each["path"] for each in scene.api.events} == {"spec.containers{main}"}
     assert scene.api.journal == ["web Running", "web Succeeded"]
+
+
+async def test_a_runtime_of_host_programs_tells_once_for_a_controllers_pods_that_images_are_not_used(
+    scene: Scene,
+) -> None:
+    scene.runtime.capabilities = RuntimeInfo(name="process", version="1", survives_agent=True, host_programs=True)
+    scene.start_agent()
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name="pi", uid="j-1", controller=True)
+    for number in (1, 2):
+        scene.api.bind(f"pi-{number}", f"u-{number}", metadata={"owner_references": (owner,)})
+    await scene.api.until(lambda: scene.reasons().count("Started") == 2)
+
+    (told,) = [each for each in scene.api.events if each["reason"] == "ImageNotUsed"]
+    assert (told["type"], told["owner"]) == ("Warning", "j-1")
+    assert ": i is only recorded, not pulled or run." in told["message"]
+    assert "--runtime cri or docker" in told["message"]
 
 
 async def test_a_pod_that_is_deleted_tells_that_it_is_stopped(scene: Scene) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from app.agent.agent import Agent, AgentSettings
+from app.agent.setup import NO_COMMAND
 from app.client.api import Api
 from app.kinds.container import Container
 from app.kinds.probe import ExecAction, Lifecycle, LifecycleHandler, Probe
@@ -62,7 +63,8 @@ async def test_a_container_is_ready_by_its_file_and_says_good_bye(api: FakeApi, 
     await api.until(lambda: api.phase() == "gone")
 
     assert story.read_text().split() == ["begins", "ends", "told"]
-    assert [each["reason"] for each in api.events if each["reason"] != "Unhealthy"] == ["Created", "Started", "Killing"]
+    reasons = [each["reason"] for each in api.events if each["reason"] != "Unhealthy"]
+    assert reasons == ["ImageNotUsed", "Created", "Started", "Killing"]
 
 
 async def test_a_container_that_is_not_alive_is_restarted(api: FakeApi, tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ async def test_a_container_without_a_command_waits(api: FakeApi) -> None:
     await api.until(lambda: api.status().container_statuses)
     waiting = api.status().container_statuses[0].state.waiting
 
-    assert (waiting.reason, waiting.message) == ("CreateContainerError", "no command specified")
+    assert (waiting.reason, waiting.message) == ("CreateContainerError", NO_COMMAND)
 
 
 async def test_the_end_of_the_log_stands_in_for_a_message(api: FakeApi) -> None:

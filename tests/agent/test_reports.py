@@ -59,7 +59,7 @@ class Scene:
                 self.enough.set()
 
         task = asyncio.create_task(self.reports.run(hear))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await self.server.got.wait()
             self.put(*meanwhile)
             self.server.open.set()

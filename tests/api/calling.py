@@ -32,7 +32,7 @@ from tests.registry.examples import PODS, a_pod, create
 
 NODE = "n1"
 POD = "/api/v1/namespaces/default/pods/p"
-PATIENCE = 20
+PATIENCE = 60
 
 
 @dataclass

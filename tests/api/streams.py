@@ -123,7 +123,7 @@ async def listening(app: Any, **tls: str) -> AsyncIterator[int]:
     finally:
         for stream in list(app.state.streams):
             stream.cancel()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await end(server)
         bound.close()
 
@@ -172,7 +172,7 @@ class SpdyClient:
     async def next(self) -> Frame | None:
         """The next frame that says something; None when the server has closed."""
         while not self._frames:
-            data = await asyncio.wait_for(self.reader.read(65536), 20)
+            data = await asyncio.wait_for(self.reader.read(65536), 60)
             if not data:
                 return None
             self._frames += self.decoder.feed(data)
@@ -195,6 +195,6 @@ async def connected(port: int, request: str, rest: bytes = b"") -> AsyncIterator
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         writer.write(request.strip().replace("\n", "\r\n").encode() + b"\r\n\r\n" + rest)
-        yield await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 20), SpdyClient(reader, writer)
+        yield await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60), SpdyClient(reader, writer)
     finally:
         writer.close()

@@ -114,3 +114,9 @@ def test_a_patch_must_say_which_patch_it_is(content_type: str | None) -> None:
         patch_body(content_type)
 
     assert refused.value.code == 415
+
+
+def test_a_long_header_is_refused() -> None:
+    with pytest.raises(ApiError) as refused:
+        wanted("application/json," + "a," * 5_000)
+    assert refused.value.code == 406

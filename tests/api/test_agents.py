@@ -1,12 +1,23 @@
-"""What agents post, over HTTP: whatever the bytes, a Status below 500."""
+"""Posts of agents over HTTP: whatever the bytes, a Status below 500; and only of their own pods."""
+
+from typing import Any
 
 import httpx
 import pytest
+from msgspec.structs import replace
 
 from app.api.auth import NODES, User
 from app.api.tokens import issue
+from app.kinds.namespace import KIND as NAMESPACES
+from app.kinds.namespace import Namespace
+from app.kinds.pod import KIND as PODS
+from app.registry import reports
 from app.registry.objects import Registry
+from app.registry.reports import Report
 from tests.conftest import NO_TLS
+from tests.registry.examples import a_pod, create, named
+
+BASE = "/apis/agents.jobplane.dev/v1/nodes"
 
 
 @pytest.mark.parametrize("action", ["statuses", "logs", "usage"])
@@ -26,7 +37,51 @@ async def test_what_no_agent_sends_is_a_bad_request(registry: Registry, url: str
     token = await issue(registry, User(name="system:node:n", groups=(NODES,), nodes=("n",)))
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(base_url=url, headers=headers, verify=NO_TLS) as agent:
-        answer = await agent.post(f"/apis/agents.jobplane.dev/v1/nodes/n/{action}", content=body)
+        answer = await agent.post(f"{BASE}/n/{action}", content=body)
 
     said = answer.json()
     assert (answer.status_code, said["kind"], said["reason"]) == (400, "Status", "BadRequest"), said
+
+
+@pytest.mark.parametrize(
+    ("node", "forged", "code"),
+    [
+        pytest.param("n", {}, 200, id="its pod"),
+        pytest.param("-", {}, 200, id="its pod, by the path of all its nodes"),
+        pytest.param("n", {"namespace": "theirs", "name": "q"}, 403, id="a pod of another namespace"),
+        pytest.param("n", {"namespace": "theirs"}, 403, id="a pod that is not there"),
+        pytest.param("n", {"uid": "b0b"}, 403, id="a pod that was there before"),
+        pytest.param("n", {"container": "y1"}, 403, id="a container that the pod has not"),
+        pytest.param("n", {"attempt": -1}, 403, id="a run that cannot be"),
+        pytest.param("n", {"name": "o"}, 403, id="two pods at once"),
+        pytest.param("m", {}, 403, id="a pod of the other of its nodes"),
+    ],
+)
+async def test_a_node_ships_logs_under_the_names_of_its_own_pods_only(
+    registry: Registry, url: str, node: str, forged: dict[str, Any], code: int
+) -> None:
+    await create(registry, NAMESPACES, named(Namespace(), name="theirs"))
+    await create(registry, PODS, named(a_pod("q", node_name="elsewhere"), namespace="theirs"))
+    own, _ = [await create(registry, PODS, a_pod(name, node_name="n")) for name in ("p", "o")]
+    piece = {"uid": own.metadata.uid, "namespace": "default", "name": "p", "container": "main", "data": "aGkK"}
+    token = await issue(registry, User(name="system:node:n", groups=(NODES,), nodes=("n", "m")))
+    headers = {"Authorization": f"Bearer {token}"}
+    async with httpx.AsyncClient(base_url=url, headers=headers, verify=NO_TLS) as agent:
+        answer = await agent.post(f"{BASE}/{node}/logs", json={"items": [piece, piece | forged]})
+
+    item = answer.json()["items"][-1]
+    kept = await registry.store.pool.fetch("select namespace, pod, container from log_streams")
+    assert item["code"] == code
+    assert [tuple(each) for each in kept] == ([] if node == "m" else [("default", "p", "main")])
+
+
+async def test_a_report_is_about_the_pod_that_has_all_of_its_names(registry: Registry) -> None:
+    await create(registry, NAMESPACES, named(Namespace(), name="theirs"))
+    await create(registry, PODS, named(a_pod("q", node_name="n"), namespace="theirs"))
+    own = await create(registry, PODS, a_pod("p", node_name="n"))
+    said = Report(namespace="default", name="p", uid=own.metadata.uid)
+
+    forged = [replace(said, namespace="theirs", name="q"), replace(said, namespace="theirs"), replace(said, uid="b0b")]
+    outcomes = [(await reports.accept(registry, PODS, [each], "n".__eq__))[0].code for each in forged]
+
+    assert outcomes == [404, 404, 404]

@@ -21,6 +21,7 @@ from app.api.auth import (
     refusal,
 )
 from app.kinds.errors import ApiError
+from app.kinds.selectors import parse_fields
 
 ADMIN = User(name="admin", groups=(MASTERS,))
 NODE = User(name="system:node:n1", groups=(NODES,))
@@ -144,13 +145,15 @@ AGENTS = "agents.jobplane.dev"
         pytest.param(NODE, Action("create", "", "nodes", name="n1"), id="a node may register itself"),
         pytest.param(NODE, Action("patch", "", "nodes", "status", name="n1"), id="a node may report its status"),
         pytest.param(
-            NODE, Action("watch", "", "nodes", field_selector="metadata.name=n1"), id="a node may watch itself"
+            NODE, Action("watch", "", "nodes", fields=parse_fields("metadata.name=n1")), id="a node may watch itself"
         ),
         pytest.param(
-            NODE, Action("list", "", "pods", field_selector="spec.nodeName=n1"), id="a node may list its pods"
+            NODE, Action("list", "", "pods", fields=parse_fields("spec.nodeName=n1")), id="a node may list its pods"
         ),
         pytest.param(
-            NODE, Action("watch", "", "pods", field_selector="status.phase!=Failed,spec.nodeName==n1"), id="in any form"
+            NODE,
+            Action("watch", "", "pods", fields=parse_fields("status.phase!=Failed,spec.nodeName==n1")),
+            id="in any form",
         ),
         pytest.param(
             NODE, Action("update", LEASES, "leases", "", "kube-node-lease", "n1"), id="a node may renew its lease"
@@ -179,11 +182,17 @@ def test_allowed(user: User, action: Action) -> None:
         pytest.param(NODE, Action("delete", "", "nodes", name="n1"), id="leaving the cluster by itself"),
         pytest.param(NODE, Action("list", "", "nodes"), id="all nodes"),
         pytest.param(NODE, Action("list", "", "pods"), id="all pods"),
-        pytest.param(NODE, Action("list", "", "pods", field_selector="spec.nodeName=n2"), id="another node's pods"),
-        pytest.param(NODE, Action("list", "", "pods", field_selector="spec.nodeName!=n1"), id="all pods but its own"),
-        pytest.param(NODE, Action("list", "", "pods", field_selector="spec.nodeName="), id="unbound pods"),
         pytest.param(
-            NODE, Action("list", "", "pods", field_selector="metadata.name=a\\,spec.nodeName=n1"), id="a hidden term"
+            NODE, Action("list", "", "pods", fields=parse_fields("spec.nodeName=n2")), id="another node's pods"
+        ),
+        pytest.param(
+            NODE, Action("list", "", "pods", fields=parse_fields("spec.nodeName!=n1")), id="all pods but its own"
+        ),
+        pytest.param(NODE, Action("list", "", "pods", fields=parse_fields("spec.nodeName=")), id="unbound pods"),
+        pytest.param(
+            NODE,
+            Action("list", "", "pods", fields=parse_fields("metadata.name=a\\,spec.nodeName\\=n1")),
+            id="a hidden term",
         ),
         pytest.param(NODE, Action("create", "", "pods", namespace="x"), id="making pods"),
         pytest.param(NODE, Action("create", "", "pods", "binding", "x", "p"), id="binding pods"),

@@ -14,7 +14,8 @@ import pytest
 from websockets.exceptions import InvalidStatus
 
 from app.agent import streams as agent_streams
-from app.api import calls, certificates, channels
+from app.api import calls, certificates, channels, revocation
+from app.api.serve import address_towards
 from app.client.api import Api
 from app.kinds.errors import ApiError
 from app.registry.objects import Registry
@@ -264,7 +265,7 @@ async def test_a_client_that_hangs_up_ends_its_command(
 async def test_who_loses_the_right_to_a_stream_loses_the_stream(
     registry: Registry, one: Replica, balancer: Balancer, token: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(channels, "RIGHTS_SECONDS", 0.1)
+    monkeypatch.setattr(revocation, "SECONDS", 0.1)
     async with meeting(registry, f"http://127.0.0.1:{one.port}") as people:
         admin = await people.holder(token)
         await cluster_role(admin, "gets", rule("get", "pods/exec"))
@@ -415,3 +416,15 @@ async def test_a_port_is_reached_by_channels_too(
 def test_a_notice_fits_into_what_the_database_passes_on() -> None:
     notice: Any = calls.Notice("x" * 22, "n" * 253, "https://" + "h" * 253 + ":65535", "0" * 64)
     assert len(calls.msgspec.json.encode(notice)) < 8000
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        pytest.param("postgresql://u:p@127.0.0.1:1,127.0.0.2:2/db?target_session_attrs=primary", id="two hosts"),
+        pytest.param("postgresql://u:p,w@127.0.0.1/db", id="one host, and a password with a comma"),
+        pytest.param("postgresql://postgres@/postgres?host=/tmp&port=5432", id="a socket"),
+    ],
+)
+def test_a_replica_finds_its_address_whatever_the_url_of_the_database_looks_like(dsn: str) -> None:
+    assert address_towards(dsn) == "127.0.0.1"

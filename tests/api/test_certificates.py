@@ -12,7 +12,17 @@ import pytest
 import yaml
 from cryptography import x509
 
-from app.api.certificates import Certificates, ensure, kubeconfig, write_private
+from app.api.certificates import (
+    Certificates,
+    RotationError,
+    begin_rotation,
+    ensure,
+    finish_rotation,
+    is_due,
+    kubeconfig,
+    renew,
+    write_private,
+)
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 
@@ -126,8 +136,9 @@ def test_a_damaged_file_is_made_again(tmp_path: Path, name: str, damage: str) ->
 
 def test_only_the_authoritys_certificate_is_for_all_to_read(tmp_path: Path) -> None:
     ensure(tmp_path, [])
-    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir() if path.name != "lock"}
-    assert modes == {"ca.crt": 0o644, "ca.key": 0o600, "server.pem": 0o600}
+    begin_rotation(tmp_path, now=NOW)
+    modes = {path.name: path.stat().st_mode & 0o777 for path in tmp_path.iterdir()}
+    assert modes == {"lock": 0o600, "ca.crt": 0o644, "ca.key": 0o600, "server.pem": 0o600, "ca.next.pem": 0o600}
 
 
 def test_a_write_that_fails_leaves_the_old_file(tmp_path: Path) -> None:
@@ -156,3 +167,104 @@ def test_kubectl_reads_the_kubeconfig(tmp_path: Path) -> None:
         ["kubectl", "--kubeconfig", path, "config", "view", "--minify", "-o", "jsonpath={..namespace}"], text=True
     )
     assert shown == "default"
+
+
+# While the API runs
+
+
+@pytest.mark.parametrize(
+    ("end", "authority_end", "due"),
+    [
+        pytest.param(365, 3650, False, id="not when it is fresh"),
+        pytest.param(91, 3650, False, id="not yet"),
+        pytest.param(90, 3650, True, id="three months before its end"),
+        pytest.param(-1, 3650, True, id="after its end"),
+        pytest.param(30, 30, False, id="not when it lasts as long as its authority"),
+    ],
+)
+def test_a_certificate_is_due(end: int, authority_end: int, due: bool) -> None:
+    assert is_due(NOW + timedelta(days=end), NOW + timedelta(days=authority_end), NOW) is due
+
+
+@pytest.mark.parametrize(("days", "renewed"), [(274, False), (276, True), (400, True)])
+def test_a_running_api_renews_its_certificate_in_time(tmp_path: Path, days: int, renewed: bool) -> None:
+    made = ensure(tmp_path, ["a.example.org"], now=NOW)
+    before = serial(made.ca), serial(made.cert)
+    renew(tmp_path, ["a.example.org"], now=NOW + timedelta(days=days))
+    assert (serial(made.ca), serial(made.cert) != before[1]) == (before[0], renewed)
+
+
+def test_a_running_api_never_replaces_its_authority(tmp_path: Path) -> None:
+    made = ensure(tmp_path, [], now=NOW)
+    before = made.ca.read_bytes()
+    for days in (3600, 4000):
+        renew(tmp_path, [], now=NOW + timedelta(days=days))
+    assert made.ca.read_bytes() == before
+
+    (tmp_path / "ca.key").unlink()
+    renew(tmp_path, ["new.example.org"], now=NOW)
+    assert made.ca.read_bytes() == before
+
+
+def test_machines_that_share_a_folder_do_not_take_each_others_names(tmp_path: Path) -> None:
+    ensure(tmp_path, ["one.example.org"])
+    made = ensure(tmp_path, ["two.example.org"])
+    before = serial(made.cert)
+    for host in ("one.example.org", "two.example.org"):
+        renew(tmp_path, [host], now=NOW)
+        handshake(made, host)
+    assert serial(made.cert) == before
+
+
+def test_machines_with_a_copy_of_the_authority_are_trusted_alike(tmp_path: Path) -> None:
+    first = ensure(tmp_path / "one", ["one.example.org"])
+    (tmp_path / "two").mkdir()
+    for name in ("ca.crt", "ca.key"):
+        shutil.copy(tmp_path / "one" / name, tmp_path / "two")
+    handshake(ensure(tmp_path / "two", ["two.example.org"]), "two.example.org", first.ca)
+
+
+# Another authority
+
+
+def test_a_rotation_lets_clients_trust_both_authorities_in_between(tmp_path: Path) -> None:
+    made, old, both = ensure(tmp_path / "tls", []), tmp_path / "old.crt", tmp_path / "both.crt"
+    old.write_bytes(made.ca.read_bytes())
+    begin_rotation(tmp_path / "tls", now=NOW)
+    begin_rotation(tmp_path / "tls", now=NOW)  # harmless to repeat
+    both.write_bytes(made.ca.read_bytes())
+    for trusted in (old, both):
+        handshake(ensure(tmp_path / "tls", []), "localhost", trusted)
+
+    finish_rotation(tmp_path / "tls")
+    renew(tmp_path / "tls", [], now=NOW)
+
+    for trusted in (both, made.ca):
+        handshake(made, "localhost", trusted)
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(made, "localhost", old)
+    assert both.read_bytes().startswith(old.read_bytes())
+    assert made.ca.read_bytes() == both.read_bytes().removeprefix(old.read_bytes())
+    assert {path.name for path in (tmp_path / "tls").iterdir()} == {"ca.crt", "ca.key", "server.pem", "lock"}
+
+
+def test_a_rotation_that_was_cut_short_is_finished_by_the_next_start(tmp_path: Path) -> None:
+    made = ensure(tmp_path, [])
+    begin_rotation(tmp_path, now=NOW)
+    both, following = made.ca.read_bytes(), (tmp_path / "ca.next.pem").read_bytes()
+    finish_rotation(tmp_path)
+    after = made.ca.read_bytes()
+    made.ca.write_bytes(both)  # the key was written, and no more
+    (tmp_path / "ca.next.pem").write_bytes(following)
+
+    handshake(ensure(tmp_path, []), "localhost")
+
+    assert made.ca.read_bytes() == after
+
+
+def test_a_rotation_has_an_order(tmp_path: Path) -> None:
+    with pytest.raises(RotationError, match="start the API"):
+        begin_rotation(tmp_path, now=NOW)
+    ensure(tmp_path, [])
+    with pytest.raises(RotationError, match="jobplane certificates rotate"):
+        finish_rotation(tmp_path)

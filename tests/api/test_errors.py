@@ -12,10 +12,16 @@ from starlette.requests import ClientDisconnect
 from starlette.types import Message
 
 from app.api.app import create_app
+from app.api.auth import AUTHENTICATED, User
 from app.api.errors import body, no_such_path, response, unavailable
+from app.api.tokens import issue
 from app.kinds.errors import ApiError, not_found
 from app.registry.objects import Registry
+from app.store import open_store
 from app.store.errors import OutcomeUnknown, Unavailable
+from tests.api.conftest import serving
+from tests.conftest import NO_TLS, Clock
+from tests.store.rewinding import read_only
 
 
 def test_a_refusal_leaves_as_its_status() -> None:
@@ -79,6 +85,24 @@ def test_a_watch_can_carry_it() -> None:
     assert msgspec.json.decode(body(no_such_path()))["code"] == 404
 
 
+async def test_a_path_that_is_nobodys_is_refused_first_to_those_who_may_not_ask_for_it(
+    registry: Registry, url: str
+) -> None:
+    token = await issue(registry, User(name="mallory", groups=(AUTHENTICATED,)))
+    for headers, code in (({"Authorization": f"Bearer {token}"}, 403), ({}, 401)):
+        async with httpx.AsyncClient(base_url=url, headers=headers, verify=NO_TLS) as client:
+            answers = [await client.get(path) for path in ("/logs/", "/debug/pprof/", "/")]
+
+        assert [(each.status_code, each.json()["kind"]) for each in answers] == [(code, "Status")] * 3
+
+
+async def test_null_is_read_as_an_object_of_which_nothing_is_told(admin: httpx.AsyncClient) -> None:
+    answer = await admin.post("/api/v1/namespaces/default/configmaps", content=b"null")
+
+    assert (answer.status_code, answer.json()["reason"]) == (422, "Invalid")
+    assert "name or generateName is required" in answer.json()["message"]
+
+
 async def test_a_path_that_is_nobodys_is_refused_with_a_status(admin: httpx.AsyncClient) -> None:
     answer = await admin.get("/dreams")
 
@@ -111,3 +135,17 @@ async def test_a_request_that_a_stopping_server_cannot_wait_for_is_told_so(
 
     start, said = sent.get_nowait(), sent.get_nowait()
     assert (start["status"], msgspec.json.decode(said["body"])["message"]) == (code, words)
+
+
+async def test_a_database_that_takes_no_writes_makes_the_api_unready(dsn: str) -> None:
+    """As a standby does, on which every write would be refused."""
+    async with (
+        read_only(dsn),
+        open_store(dsn) as store,
+        serving(Registry(store, Clock())) as url,
+        httpx.AsyncClient(base_url=url, verify=NO_TLS) as client,
+    ):
+        ready, live = await client.get("/readyz"), await client.get("/livez")
+
+    assert (ready.status_code, live.status_code) == (503, 200)
+    assert "read-only" in ready.json()["message"]

@@ -393,6 +393,45 @@ async def test_what_is_deleted_is_gone(kind: Kind, admin: httpx.AsyncClient) -> 
         assert left.status_code == 404
 
 
+ANSWERED = {
+    "pods",
+    "podtemplates",
+    "resourcequotas",
+    "serviceaccounts",
+    "services",
+}  # ReturnDeletedObject in Kubernetes
+
+
+@every_kind
+async def test_a_deletion_that_ends_at_once_answers_the_object_or_a_status_as_in_kubernetes(
+    kind: Kind, admin: httpx.AsyncClient
+) -> None:
+    made = await create(admin, kind)
+
+    dry, real = [
+        (
+            await admin.delete(
+                path(kind, made), params={"gracePeriodSeconds": "0", "propagationPolicy": "Background"} | dry
+            )
+        )
+        .raise_for_status()
+        .json()
+        for dry in ({"dryRun": "All"}, {})
+    ]
+
+    if not lingers(kind) and kind.plural not in ANSWERED:
+        assert (real["kind"], real["status"], real["details"]["name"]) == (
+            "Status",
+            "Success",
+            made["metadata"]["name"],
+        )
+        return
+    assert real["kind"] == dry["kind"] == kind.name
+    assert real["metadata"]["uid"] == dry["metadata"]["uid"] == made["metadata"]["uid"]
+    assert int(real["metadata"]["resourceVersion"]) > int(dry["metadata"]["resourceVersion"])
+    assert real.get("spec") == dry.get("spec")
+
+
 @every_kind
 async def test_an_object_waits_for_its_finalizers(kind: Kind, admin: httpx.AsyncClient) -> None:
     made = await create(admin, kind, finalizers=["suite.example/wait"])

@@ -3,6 +3,7 @@
 import asyncio
 import ssl
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -25,8 +26,8 @@ BASE = "/apis/agents.jobplane.dev/v1"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 
 
-async def join_token(admin: httpx.AsyncClient, ttl: int = 3600) -> str:
-    answer = await admin.post(f"{BASE}/jointokens", json={"ttlSeconds": ttl})
+async def join_token(admin: httpx.AsyncClient, ttl: int = 3600, uses: int = 1, **more: int) -> str:
+    answer = await admin.post(f"{BASE}/jointokens", json={"ttlSeconds": ttl, "uses": uses, **more})
     assert answer.status_code == 201, answer.text
     return str(answer.json()["token"])
 
@@ -62,15 +63,64 @@ async def test_a_token_is_made_listed_and_revoked(url: str, registry: Registry, 
     assert (await exchange(url, token, "n1", "s")).status_code == 401
 
 
-async def test_many_nodes_join_by_one_token_until_it_ends(
+async def test_as_many_nodes_join_by_one_token_as_it_has_uses_until_it_ends(
     url: str, registry: Registry, admin: httpx.AsyncClient
 ) -> None:
-    token = await join_token(admin, ttl=3600)
-    assert [(await exchange(url, token, f"n{each}", f"s{each}")).status_code for each in range(3)] == [201] * 3
+    token = await join_token(admin, ttl=3600, uses=2)
+    answers = [await exchange(url, token, f"n{each}", f"s{each}") for each in range(3)]
+    assert [each.status_code for each in answers] == [201, 201, 403]
+    assert "jobplane token create" in answers[2].json()["message"]
+    # A machine that has not heard the answer asks again, at no cost.
+    assert (await exchange(url, token, "n0", "s0")).status_code == 201
+    other = await join_token(admin, ttl=3600, uses=2)
 
     registry.clock.move(seconds=3601)
     async with serving(registry) as later:
-        assert (await exchange(later, token, "n9", "s9")).status_code == 401
+        assert (await exchange(later, other, "n9", "s9")).status_code == 401
+
+
+async def test_of_many_that_come_at_once_no_more_join_than_a_token_has_uses(
+    url: str, admin: httpx.AsyncClient, registry: Registry
+) -> None:
+    token = await join_token(admin, uses=2)
+    answers = await asyncio.gather(*(exchange(url, token, f"n{each}", f"s{each}") for each in range(8)))
+
+    assert sorted(each.status_code for each in answers) == [201] * 2 + [403] * 6
+    count = "select count(*) from tokens where username like 'system:node:n%'"
+    assert await registry.store.pool.fetchval(count) == 2
+
+
+async def test_a_join_token_is_good_for_one_node_unless_told_otherwise(url: str, admin: httpx.AsyncClient) -> None:
+    token = (await admin.post(f"{BASE}/jointokens", json={})).json()["token"]
+
+    assert [(await exchange(url, token, each, each)).status_code for each in ("n1", "n2")] == [201, 403]
+
+
+async def test_a_refused_machine_costs_no_use(url: str, admin: httpx.AsyncClient, node: httpx.AsyncClient) -> None:
+    token = await join_token(admin)
+
+    assert [(await exchange(url, token, each, "s")).status_code for each in ("n1", "n2")] == [409, 201]
+
+
+async def test_a_secret_that_is_another_tokens_costs_no_use(url: str, admin: httpx.AsyncClient) -> None:
+    first, second = await join_token(admin), await join_token(admin)
+    assert (await exchange(url, first, "n1", "same")).status_code == 201
+    assert [(await exchange(url, second, "n2", each)).status_code for each in ("same", "other")] == [409, 201]
+
+
+async def test_a_nodes_credential_ends_if_the_join_token_says_so(
+    url: str, registry: Registry, admin: httpx.AsyncClient
+) -> None:
+    token = await join_token(admin, nodeTtlSeconds=600)
+    assert (await exchange(url, token, "n1", "mine")).status_code == 201
+
+    codes = []
+    for seconds in (599, 2):
+        registry.clock.move(seconds=seconds)
+        async with serving(registry) as later, httpx.AsyncClient(base_url=later, verify=NO_TLS) as client:
+            answer = await client.get("/api/v1/nodes/n1", headers={"Authorization": "Bearer mine"})
+            codes.append(answer.status_code)
+    assert codes == [404, 401]
 
 
 async def test_to_ask_again_is_harmless(url: str, admin: httpx.AsyncClient, node: httpx.AsyncClient) -> None:
@@ -145,9 +195,31 @@ async def test_what_no_agent_asks_is_refused(
     assert message in answer.json()["message"]
 
 
-@pytest.mark.parametrize("ttl", [0, -1, 10**12])
-async def test_a_token_lasts_for_a_while(admin: httpx.AsyncClient, ttl: int) -> None:
-    assert (await admin.post(f"{BASE}/jointokens", json={"ttlSeconds": ttl})).status_code == 400
+@pytest.mark.parametrize(
+    "body",
+    [
+        *({"ttlSeconds": each} for each in (0, -1, 10**12)),
+        *({"uses": each} for each in (0, -1, 10**5)),
+        *({"nodeTtlSeconds": each} for each in (-1, 10**12)),
+    ],
+    ids=str,
+)
+async def test_a_token_lasts_for_a_while(admin: httpx.AsyncClient, body: dict[str, int]) -> None:
+    answer = await admin.post(f"{BASE}/jointokens", json=body)
+
+    assert answer.status_code == 400
+    assert f"{next(iter(body))} must be between" in answer.json()["message"]
+
+
+async def test_a_machine_cannot_take_the_id_of_another_token(url: str, admin: httpx.AsyncClient) -> None:
+    """Whoever revoked that id would end both."""
+    first, second = await join_token(admin), await join_token(admin)
+    assert (await exchange(url, first, "n1", "mine")).status_code == 201
+    body = {"node": "n2", "digest": sha256(b"mine").hexdigest()[:12] + "0" * 52}
+
+    answer = await admin.post(f"{BASE}/join", json=body, headers={"Authorization": f"Bearer {second}"})
+
+    assert answer.status_code == 409
 
 
 @pytest.mark.parametrize(
@@ -325,7 +397,7 @@ async def test_an_agent_joins_once_and_keeps_its_credential(url: str, admin: htt
 async def test_an_agent_whose_credential_was_revoked_says_so_and_joins_again(
     url: str, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    token = await join_token(admin)
+    token = await join_token(admin, uses=2)
     first = await join(Terms(server=url, node="n1", state=tmp_path, join_token=token))
     await admin.delete(f"{BASE}/credentials/n1")
     with pytest.raises(JoinError, match="give a --join-token"):
@@ -357,7 +429,7 @@ async def test_the_authority_is_known_by_its_hash(registry: Registry, tmp_path: 
     made = certificates.ensure(tmp_path / "tls", ["127.0.0.1"])
     pem = made.ca.read_text()
     files = {"ssl_certfile": str(made.cert), "ssl_keyfile": str(made.key)}
-    async with listening(create_app(registry, authority=pem), **files) as port:
+    async with listening(create_app(registry, authority=made.ca.read_text), **files) as port:
         server = f"https://127.0.0.1:{port}"
         assert ssl.PEM_cert_to_DER_cert(await authority(server, hash_of(pem))) == ssl.PEM_cert_to_DER_cert(pem.strip())
         with pytest.raises(MismatchError, match="something else answers"):
@@ -366,3 +438,24 @@ async def test_the_authority_is_known_by_its_hash(registry: Registry, tmp_path: 
         state.mkdir()
         with pytest.raises(JoinError, match="--ca-hash"):
             await join(Terms(server=server, node="n1", state=state, join_token="x"))
+
+
+async def test_who_joins_while_the_authority_is_rotated_trusts_both(registry: Registry, tmp_path: Path) -> None:
+    made = certificates.ensure(tmp_path / "tls", ["127.0.0.1"])
+    first = made.ca.read_text()
+    certificates.begin_rotation(tmp_path / "tls", now=datetime.now(UTC))
+    both = made.ca.read_text()
+    files = {"ssl_certfile": str(made.cert), "ssl_keyfile": str(made.key)}
+    async with listening(create_app(registry, authority=made.ca.read_text), **files) as port:
+        assert hash_of(both) == hash_of(first)
+        assert await authority(f"https://127.0.0.1:{port}", hash_of(first)) == both
+
+
+async def test_nothing_is_trusted_for_standing_beside_what_the_hash_names(registry: Registry, tmp_path: Path) -> None:
+    """Somebody in between shows the authority that is looked for, and his own."""
+    ours, theirs = (certificates.ensure(tmp_path / name, ["127.0.0.1"]) for name in ("ours", "theirs"))
+    shown = ours.ca.read_text() + theirs.ca.read_text()
+    files = {"ssl_certfile": str(theirs.cert), "ssl_keyfile": str(theirs.key)}
+    async with listening(create_app(registry, authority=lambda: shown), **files) as port:
+        with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
+            await authority(f"https://127.0.0.1:{port}", hash_of(ours.ca.read_text()))

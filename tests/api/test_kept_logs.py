@@ -1,9 +1,10 @@
 """Logs read when their pods, and the nodes that they ran on, are gone: what there is, and who may read it."""
 
 import asyncio
+import json
 import subprocess
 import sys
-from base64 import b64encode
+from base64 import b64encode, urlsafe_b64encode
 from pathlib import Path
 from typing import Any
 
@@ -222,3 +223,51 @@ async def test_the_command_says_what_is_missing(several: Registry, command: Any)
         1,
         "a container name must be specified for pod two, choose one of: [main side]\n",
     )
+
+
+def token(*after: object) -> str:
+    return urlsafe_b64encode(json.dumps(after).encode()).decode()
+
+
+BAD_TOKENS = {
+    "a run beyond 32 bits": token("a", "b", "c", 2**31),
+    "a run below 32 bits": token("a", "b", "c", -(2**31) - 1),
+    "a run beyond all bits": token("a", "b", "c", 10**400),
+    "a run that is no whole number": token("a", "b", "c", 1.5),
+    "NUL in a pod": token("a\0", "b", "c", 0),
+    "NUL in a UID": token("a", "\0", "c", 0),
+    "NUL in a container": token("a", "b", "c\0", 0),
+    "half of a character": token("\ud800", "b", "c", 0),
+    "too little": token("a", "b"),
+    "deep": urlsafe_b64encode(b"[" * 40_000).decode(),
+    "no JSON": "bm8=",
+    "no base64": "\u20ac",
+}
+
+
+@pytest.mark.parametrize("after", BAD_TOKENS.values(), ids=BAD_TOKENS.keys())
+async def test_a_token_of_no_page_is_400(admin: httpx.AsyncClient, after: str) -> None:
+    for path in (LOGS, "/api/v1/namespaces/default/pods"):
+        answer = await admin.get(path, params={"continue": after})
+        assert (answer.status_code, answer.json()["reason"]) == (400, "BadRequest")
+
+
+@pytest.mark.parametrize("run", [-(2**31), 2**31 - 1])
+async def test_a_token_at_the_ends_of_32_bits_is_one(admin: httpx.AsyncClient, run: int) -> None:
+    assert (await admin.get(LOGS, params={"continue": token("a", "b", "c", run)})).status_code == 200
+
+
+HUGE = ("9" * 18, "9223372036854775807", "9223372036854775808", "-9223372036854775809", "9" * 5_000, "1e3", "\u0662")
+NUMBERS = ("limit", "attempt", "tailLines", "limitBytes", "sinceSeconds", "timeoutSeconds", "resourceVersion")
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+async def test_no_number_in_a_query_is_a_500(registry: Registry, admin: httpx.AsyncClient, name: str) -> None:
+    await create(registry, PODS, a_pod("p", node_name="n"))
+    await write(registry, "1", "two", "a")
+    paths = (LOGS, f"{LOGS}/two", "/api/v1/namespaces/default/pods", "/api/v1/namespaces/default/pods/p/log")
+    for path in paths[:3] if name == "resourceVersion" else paths:
+        for value in HUGE:
+            if name == "resourceVersion" and value in HUGE[:2]:
+                continue  # it is waited for, as one that may yet come
+            assert (await admin.get(path, params={name: value})).status_code in (200, 400, 422), (path, value)

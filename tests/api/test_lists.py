@@ -16,8 +16,8 @@ from starlette.types import Message
 
 from app.api import lists, streams
 from app.api.lists import LongAnswer
-from app.api.query import list_options
 from app.api.routes import Target
+from app.api.selection import read_selection
 from app.kinds.base import ObjectMeta
 from app.kinds.configmap import KIND as CONFIGMAPS
 from app.kinds.configmap import ConfigMap
@@ -77,8 +77,9 @@ async def refusal(admin: httpx.AsyncClient, path: str = MAPS, **query: Any) -> d
 async def answered(registry: Registry, **query: Any) -> Any:
     """As `read`, without a server between."""
     scope = {"type": "http", "method": "GET", "path": MAPS, "headers": [], "query_string": b""}
-    options = list_options([(name, str(value)) for name, value in query.items()])
-    answer = await lists.answer(registry, Request(scope), Target(CONFIGMAPS, "default", "", ""), options)
+    selection = read_selection([(name, str(value)) for name, value in query.items()])
+    selection.check()
+    answer = await lists.answer(registry, Request(scope), Target(CONFIGMAPS, "default", "", ""), selection)
     return msgspec.json.decode(answer.body)
 
 

@@ -8,17 +8,26 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from app.api.query import (
+    ListOptions,
     Query,
     boolean,
+    check_list_options,
     create_options,
     delete_options,
     flag,
-    list_options,
     number,
     patch_options,
+    read_list_options,
     update_options,
 )
 from app.kinds.errors import ApiError
+
+
+def list_options(query: Query) -> ListOptions:
+    """Read and checked, as for a request that is authorized."""
+    options = read_list_options(query)
+    check_list_options(options)
+    return options
 
 
 @pytest.mark.parametrize("value", ["true", "True", "1", "yes", ""])

@@ -139,6 +139,20 @@ async def test_nobody_makes_a_role_that_may_more_than_they_may(grantor: httpx.As
         refused(await grantor.patch(path, json={"rules": small["rules"]}, headers=headers), message)
 
 
+async def test_a_role_is_refused_whose_check_would_stop_the_server(
+    grantor: httpx.AsyncClient, admin: httpx.AsyncClient
+) -> None:
+    many = {"verbs": ["a"] * 300, "resources": ["a"] * 300, "apiGroups": ["a"] * 300, "resourceNames": ["a"] * 300}
+    await made(await cluster_role(admin, "many", many))
+    for answer in (await cluster_role(grantor, "mine", many), await bind(grantor, "many", ["User:ada"], "default")):
+        assert (answer.status_code, answer.json()["message"].partition("rules have ")[2]) == (
+            403,
+            "too many combinations of verb, API group, resource and name to be checked: split them up",
+        )
+    await made(await bind(admin, "cluster-admin", ["User:ada"], name="all"))
+    await made(await cluster_role(grantor, "mine", many))
+
+
 async def test_nobody_binds_a_role_that_may_more_than_they_may(
     grantor: httpx.AsyncClient, admin: httpx.AsyncClient
 ) -> None:
@@ -406,6 +420,12 @@ async def test_discovery_is_read_as_somebody_too(people: People, admin: httpx.As
         assert answer.status_code == 200
     else:
         refused(answer, f'forbidden: User "system:anonymous" cannot get path "{path}"')
+
+
+async def test_a_path_that_is_not_there_is_judged_by_itself_and_not_by_the_host_header(people: People) -> None:
+    ada = await people.user("ada")
+    for host in ("x", "x/livez?"):
+        assert (await ada.get("/nowhere", headers={"Host": host})).status_code == 403
 
 
 async def test_groups_alone_are_nobody(admin: httpx.AsyncClient) -> None:

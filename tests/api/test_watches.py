@@ -17,6 +17,7 @@ from starlette.types import Message
 from app.api import content, lists, streams, watch
 from app.api.accept import wanted
 from app.api.routes import Target
+from app.api.selection import read_selection
 from app.api.watch import Stream
 from app.kinds import KINDS
 from app.kinds.base import Kind, ObjectMeta
@@ -34,7 +35,7 @@ from tests.registry.examples import create, named
 MAPS = "/api/v1/namespaces/default/configmaps"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 PARTIAL = "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
-PATIENCE = 10
+PATIENCE = 60
 
 
 async def make(registry: Registry, *names: str, namespace: str = "default", **labels: str) -> int:
@@ -64,7 +65,10 @@ async def opened(
     pairs = "&".join(f"{name}={value}" for name, value in {"watch": "1", **query}.items())
     headers = [(b"accept", accept.encode())]
     scope = {"type": "http", "method": "GET", "path": MAPS, "headers": headers, "query_string": pairs.encode()}
-    return await watch.stream(registry, Request(scope), Target(CONFIGMAPS, namespace, "", ""))
+    request = Request(scope)
+    selection = read_selection(request.query_params.multi_items())
+    selection.check()
+    return await watch.stream(registry, request, Target(CONFIGMAPS, namespace, "", ""), selection)
 
 
 async def told(stream: Stream, count: int) -> list[dict[str, Any]]:

@@ -100,13 +100,13 @@ def require_ping() -> None:
 
 @cache
 def require_pi() -> None:
-    """The perl of the first page; see scripts/perl.sh for what ails Debian 12's."""
+    """The perl of the first page; see .ci/perl.sh for what ails Debian 12's."""
     require("perl")
     if not (
         _works("perl", "-MMath::BigFloat=1.999838", "-e", "1")
         or _works("perl", "-Mbignum=bpi", "-e", "print bpi(2000)")
     ):
-        lacking("this perl cannot print pi: install libmath-bigint-perl, as scripts/perl.sh does")
+        lacking("this perl cannot print pi: install libmath-bigint-perl, as .ci/perl.sh does")
 
 
 def _works(*command: str) -> bool:

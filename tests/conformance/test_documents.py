@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from app.agent.setup import NO_COMMAND
 from tests.conformance import documents
 from tests.conformance.documents import apply, events, log, logs, pi, read, require
 from tests.conformance.namespace import SECONDS, Namespace, conditions, indexes, reasons
@@ -237,13 +238,13 @@ class TestWithoutAnImageThereIsNoCommand:
     def test_a_job_without_a_command_says_so(self, space: Namespace, job: str) -> None:
         apply(space, *read(f"tasks/{job}"))
         until(lambda: _complaints(space.pods(job)), SECONDS, f"{job} complains")
-        assert _complaints(space.pods(job)) == {"no command specified"}
+        assert _complaints(space.pods(job)) == {NO_COMMAND}
 
     def test_a_pod_without_a_command_says_so(self, space: Namespace) -> None:
         def complaints() -> set[str]:
             return _complaints([space.client.get(space.path("redis-master")).raise_for_status().json()])
 
-        assert until(complaints, SECONDS, "it complains") == {"no command specified"}
+        assert until(complaints, SECONDS, "it complains") == {NO_COMMAND}
 
     def test_a_condition_that_somebody_sets_on_it_fails_the_job(self, space: Namespace) -> None:
         pods = space.pods("no-such-image")

@@ -18,6 +18,7 @@ from app.store import Mirror, Query
 GRACE = timedelta(seconds=40)
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 T = TypeVar("T")
+PATIENCE = 60  # seconds until a test gives up waiting
 
 
 class Running:
@@ -27,6 +28,10 @@ class Running:
         self.registry = registry
         self.mirror = mirror
         self.runners = runners
+
+    def is_busy(self) -> bool:
+        """Whether a runner looks at something, or is about to: it clears its event before it waits."""
+        return any(runner._wake.is_set() for runner in self.runners)
 
     def move(self, **span: float) -> None:
         """Move the clock, and let everybody look at it."""
@@ -39,6 +44,9 @@ class Running:
         for runner in self.runners:
             for key in runner._controller.everything():
                 runner.look_at(key)
+
+
+_running: list[Running] = []
 
 
 async def held_copy(registry: Registry) -> Mirror:
@@ -60,9 +68,12 @@ async def running(registry: Registry, *only: type[Controller], copy: Mirror | No
     if copy is None:
         await registry.store.fill(mirror)
     tasks = [asyncio.ensure_future(runner.run()) for runner in runners]
+    made = Running(registry, mirror, runners)
+    _running.append(made)
     try:
-        yield Running(registry, mirror, runners)
+        yield made
     finally:
+        _running.remove(made)
         for task in tasks:
             task.cancel()
         outcomes = await asyncio.gather(*tasks, return_exceptions=True)
@@ -71,7 +82,7 @@ async def running(registry: Registry, *only: type[Controller], copy: Mirror | No
             assert isinstance(outcome, asyncio.CancelledError), outcome
 
 
-async def until(registry: Registry, holds: Callable[[], Awaitable[T]], seconds: float = 20) -> T:
+async def until(registry: Registry, holds: Callable[[], Awaitable[T]], seconds: float = PATIENCE) -> T:
     """What `holds` answers once it is true: asked again after each change."""
     try:
         async with asyncio.timeout(seconds):
@@ -83,9 +94,9 @@ async def until(registry: Registry, holds: Callable[[], Awaitable[T]], seconds: 
 
 
 async def settled(registry: Registry, quiet: float = 0.3) -> int:
-    """The revision at which nothing has happened for a moment."""
-    async with asyncio.timeout(20):
-        while await registry.store.feed.changed_within(quiet):
+    """The revision at which nothing has happened for a moment, and no controller is about to do anything."""
+    async with asyncio.timeout(PATIENCE):
+        while await registry.store.feed.changed_within(quiet) or any(each.is_busy() for each in _running):
             pass
     return await registry.store.revision()
 

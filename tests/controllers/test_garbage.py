@@ -47,7 +47,7 @@ async def is_gone(registry: Registry, name: str, kind: Kind = CONFIGMAPS) -> Non
     async def so() -> bool:
         return await get(registry, kind, name) is None
 
-    await until(registry, so, seconds=5)
+    await until(registry, so)
 
 
 async def names(registry: Registry, kind: Kind = CONFIGMAPS) -> set[str]:
@@ -58,7 +58,7 @@ async def remain(registry: Registry, *expected: str) -> None:
     async def so() -> bool:
         return await names(registry) == set(expected)
 
-    await until(registry, so, seconds=5)
+    await until(registry, so)
     await settled(registry, 0.1)
     assert await names(registry) == set(expected)
 

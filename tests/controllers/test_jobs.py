@@ -202,8 +202,9 @@ async def test_what_is_planned_from_a_stale_copy_is_refused(
 
         async with running(registry, JobController, copy=copy) as stale:
             for _ in range(3):  # refused, again and again
-                await registry.store.feed.changed_within(0.1)
+                await settled(registry, 0.1)
                 stale.move(seconds=10)
+            await settled(registry, 0.1)
             assert stale.runners[0]._failures
             assert await written(registry) == before
 

@@ -19,6 +19,7 @@ from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
 from app.registry.reports import Report, accept
+from app.store import Append, Stream
 from tests.controllers.machines import a_node, joins
 from tests.controllers.running import every, running, settled, until
 from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, example, get, named
@@ -284,3 +285,16 @@ async def test_events_are_not_told_where_nobody_will_look(registry: Registry) ->
 
     events = await every(registry, CONTENT["events"])
     assert [(each.metadata.namespace, each.reason) for each in events] == [("default", "Scheduled")]
+
+
+async def test_its_logs_are_gone_before_its_name_is_free(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or the next owner of the name could read them until they are missed."""
+    monkeypatch.setattr(namespaces, "TOGETHER", 2)
+    logs = [Append(Stream(str(each), "main", 0), SPACE, f"p{each}", 0, b"secret\n") for each in range(5)]
+    await registry.store.logs.append([*logs, Append(Stream("x", "main", 0), "default", "p", 0, b"theirs\n")])
+    async with running(registry, NamespaceController):
+        await delete(registry)
+        await is_gone(registry)
+
+    assert await registry.store.kept_logs.of(SPACE) == []
+    assert len(await registry.store.kept_logs.of("default")) == 1

@@ -16,6 +16,7 @@ from app.kinds.pod import Pod, condition
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
+from app.store import Store
 from tests.controllers.machines import LEASE_NAMESPACE, a_node, alter, joins, node, ready, renews, taints
 from tests.controllers.running import GRACE, Running, events, every, running, settled, until
 from tests.registry.examples import JOBS, PODS, a_job, a_pod, create, get, named, read
@@ -98,6 +99,35 @@ async def test_times_are_whole_seconds_whatever_the_clock_says(registry: Registr
         await is_ready(registry, "Unknown")
 
     assert {each.time_added.microsecond for each in (await node(registry)).spec.taints} == {0}
+
+
+class Monotonic:
+    """Seconds that are moved by hand, whatever the clock shows."""
+
+    def __init__(self) -> None:
+        self.seconds = 1_000.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.mark.parametrize("hours", [-1, 1], ids=["back", "forward"])
+async def test_a_clock_that_is_set_neither_loses_a_node_nor_keeps_one(
+    registry: Registry, store: Store, hours: int
+) -> None:
+    monotonic = Monotonic()
+    registry = Registry(store, registry.clock, monotonic=monotonic)
+    await joins(registry, a_node())
+    async with running(registry, NodeController) as controllers:
+        controllers.move(hours=hours)
+        monotonic.seconds += SECONDS - 1
+        controllers.look_again()
+        await still(registry)
+        assert ready(await node(registry)) == "True"
+
+        monotonic.seconds += 2
+        controllers.move(seconds=1)
+        await is_ready(registry, "Unknown")
 
 
 async def test_a_renewed_lease_brings_the_node_back(registry: Registry) -> None:

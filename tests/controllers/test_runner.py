@@ -367,3 +367,26 @@ async def test_nothing_is_planned_before_the_mirror_shows_what_was_written(regis
         await loop.looked(2)
 
     assert seen == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("hours", "seconds"), [pytest.param(-1, 10, id="it is set back"), pytest.param(1, 0, id="it is set forward")]
+)
+async def test_a_key_that_waits_is_looked_at_whatever_becomes_of_the_clock(
+    registry: Registry, hours: int, seconds: float
+) -> None:
+    """Set back, after as much time as was left; set forward, at once."""
+    passed = 1_000.0
+    registry = Registry(registry.store, registry.clock, monotonic=lambda: passed)
+    first = registry.clock()
+
+    def later(_: Mirror, now: datetime) -> list[Work]:
+        return [Work(Plan(again_at=first + timedelta(seconds=10)))] if now == first else []
+
+    async with Loop(registry, later) as loop:
+        await loop.looked(1)
+        await settled(registry, 0.1)
+        loop.move(hours=hours)
+        passed += seconds
+        loop.runner._wake.set()
+        await loop.looked(2)

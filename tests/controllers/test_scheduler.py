@@ -249,7 +249,7 @@ async def test_those_without_a_place_do_not_keep_others_from_theirs(
         await bound(registry, 1)
         await settled(registry, 0.2)
         assert controllers.runners[0]._dirty == {}  # once all had their turn, it rests
-        assert min(controllers.runners[0]._due.values()) - registry.clock() >= timedelta(minutes=4)
+        assert min(controllers.runners[0]._due.values()) - registry.elapsed() >= timedelta(minutes=4).total_seconds()
 
     assert (await where(registry))["small"] == "n1"
 

@@ -67,6 +67,7 @@ class Cluster:
     def __init__(self, folder: Path, *arguments: str, nodes: int = 1, **settings: str) -> None:
         self.folder = folder
         self.nodes = nodes
+        self.ready_seconds = READY_SECONDS
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.log = folder.with_name(f"{folder.name}.log")
@@ -109,7 +110,7 @@ class Cluster:
                 env=environment(**self._settings),
                 start_new_session=True,
             )
-        until(self.is_usable, READY_SECONDS, f"ready; see {self.log}")
+        until(self.is_usable, self.ready_seconds, f"ready; see {self.log}")
 
     def has_ended(self) -> bool:
         assert self._up

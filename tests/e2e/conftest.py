@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.cluster import Cluster
-from tests.e2e.kubectl import Kubectl, found, of_every_version
+from tests.e2e.kubectl import Kubectl, newest, of_every_version
 from tests.e2e.parts import Parts
 from tests.e2e.scheduling import Site
 
@@ -58,9 +58,7 @@ def unstaffed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
 
 @pytest.fixture(scope="session")
 def newest_kubectl(unstaffed: Parts, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    if not (paths := found()):
-        pytest.skip("no kubectl: none on PATH, and JOBPLANE_KUBECTLS names none")
-    made = Kubectl.at(paths[-1], unstaffed, tmp_path_factory.mktemp("home"))
+    made = Kubectl.at(newest(), unstaffed, tmp_path_factory.mktemp("home"))
     yield made
     made.api.close()
 

@@ -52,6 +52,13 @@ def found() -> list[Path]:
     return sorted({numbered[0], numbered[len(numbered) // 2], numbered[-1]}, key=_number)
 
 
+def newest() -> Path:
+    """Skips the test if there is none: Debian has no package of it that `.ci/run` could install."""
+    if not (paths := found()):
+        pytest.skip("no kubectl: none on PATH, and JOBPLANE_KUBECTLS names none")
+    return paths[-1]
+
+
 def _is_numbered(path: Path) -> bool:
     return _NUMBERED.search(path.name) is not None
 
@@ -180,10 +187,8 @@ def everywhere(kubectls: Sequence[Kubectl], act: Callable[[Kubectl], object]) ->
 @contextmanager
 def of_every_version(cluster: Cluster, folders: pytest.TempPathFactory) -> Iterator[list[Kubectl]]:
     """Each version found, with a home and a namespace of its own; the test is skipped if there is none."""
-    paths = found()
-    if not paths:
-        pytest.skip("no kubectl: none on PATH, and JOBPLANE_KUBECTLS names none")
-    made = [Kubectl.at(path, cluster, folders.mktemp("home")) for path in paths]
+    newest()
+    made = [Kubectl.at(path, cluster, folders.mktemp("home")) for path in found()]
     everywhere(made, lambda each: each("create", "namespace", each.namespace))
     yield made
     for each in made:

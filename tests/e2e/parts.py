@@ -25,6 +25,7 @@ class Parts(Cluster):
         self.postgres = Postgres(folder / "postgres")
         self.dsn = ""
         self._agent, self._controllers = agent, controllers
+        self._fleet = "simulated-*" if "simulated" in agent else ""
         self._runner = asyncio.Runner()  # the database is a child of its loop
         self._parts: list[subprocess.Popen[bytes]] = []
 
@@ -47,6 +48,7 @@ class Parts(Cluster):
     def add(self, *command: str) -> subprocess.Popen[bytes]:
         """One more process. It ends with this one, as the children of `up` do."""
         variables = {"JOBPLANE_DATABASE_URL": self.dsn, "JOBPLANE_DATA_DIR": str(self.folder)}
+        variables["JOBPLANE_AGENT_NODES"] = self._fleet
         env = environment(JOBPLANE_PARENT=str(os.getpid()), **variables, **self._settings)
         with self.log.open("ab") as log:
             part = subprocess.Popen([sys.executable, "-m", "app.cli", *command], stdout=log, stderr=log, env=env)

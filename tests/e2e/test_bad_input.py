@@ -3,6 +3,7 @@
 import base64
 import copy
 import json
+import os
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -95,7 +96,6 @@ BODIES = {
     "an array of a Job": b"[" + job() + b"]",
     "a string": b'"Job"',
     "a number": b"1",
-    "null": b"null",
     "a NUL byte": job().replace(b"bad", b"b\0d"),
     "an escaped NUL": text(r'"\u0000"'),
     "invalid UTF-8": job().replace(b"bad", b"b\xff"),
@@ -125,6 +125,7 @@ BODIES = {
     "another namespace": job(metadata={"name": "bad", "namespace": "default"}),
 }
 UNPROCESSABLE = {
+    "null": b"null",
     "null in a list": job(spec__template__spec__containers=[None]),
     "no name": job(metadata={}),
     "a name in capitals": job(metadata={"name": "Bad"}),
@@ -300,10 +301,10 @@ PATCHES = {
         400, STRATEGIC, b'{"spec":{"template":{"spec":{"$setElementOrder/containers":7}}}}'),
     "a JSON patch that is an object": (400, JSON_PATCH, b"{}"),
     "a JSON patch of numbers": (400, JSON_PATCH, b"[1]"),
-    "a JSON patch without an operation": (400, JSON_PATCH, op(path="/spec")),
-    "a JSON patch with an unknown operation": (400, JSON_PATCH, op(op="explode", path="/spec")),
-    "a JSON patch without a path": (400, JSON_PATCH, op(op="remove")),
-    "a JSON patch with a number for a path": (400, JSON_PATCH, op(op="remove", path=1)),
+    "a JSON patch without an operation": (422, JSON_PATCH, op(path="/spec")),
+    "a JSON patch with an unknown operation": (422, JSON_PATCH, op(op="explode", path="/spec")),
+    "a JSON patch without a path": (422, JSON_PATCH, op(op="remove")),
+    "a JSON patch with a number for a path": (422, JSON_PATCH, op(op="remove", path=1)),
     "a JSON patch that removes what is not there": (422, JSON_PATCH, op(op="remove", path="/spec/colour")),
     "a JSON patch that goes through a number": (422, JSON_PATCH, op(op="add", path="/spec/parallelism/x", value=1)),
     "a JSON patch of a place that is none": (
@@ -357,6 +358,10 @@ NODE_MAY_NOT = {
     "read a secret that no pod of its needs": ("GET", f"/api/v1/namespaces/{NAMESPACE}/secrets/any", None),
     "create a namespace": ("POST", "/api/v1/namespaces", {"metadata": {"name": "bad"}}),
     "delete a node": ("DELETE", "/api/v1/nodes/any", None),
+    "read another node": ("GET", "/api/v1/nodes/any", None),
+    "create another node": ("POST", "/api/v1/nodes", {"metadata": {"name": "ghost"}}),
+    "read another node's pods": ("GET", "/api/v1/pods?fieldSelector=spec.nodeName=any", None),
+    "report for another node": ("POST", "/apis/agents.jobplane.dev/v1/nodes/any/statuses", {"items": []}),
 }
 
 
@@ -377,7 +382,7 @@ def test_an_agent_may_not(cluster: Cluster, client: httpx.Client, method: str, p
 @pytest.mark.parametrize("action", ["statuses", "logs"])
 def test_an_agent_s_report_that_is_none_is_a_bad_request(cluster: Cluster, action: str, body: bytes) -> None:
     with cluster.client(token=(cluster.folder / "agent.token").read_text().strip()) as agent:
-        answer = agent.post(f"/apis/agents.jobplane.dev/v1/nodes/-/{action}", content=body)
+        answer = agent.post(f"/apis/agents.jobplane.dev/v1/nodes/{os.uname().nodename.lower()}/{action}", content=body)
     assert answer.status_code == 400
     assert is_a_status(answer)
 

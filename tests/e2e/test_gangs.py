@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import Cluster, until
-from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, found, rows, words
+from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, newest, rows, words
 from tests.e2e.manifests import a_job
 
 LASTING = {"jobplane.dev/simulate": "seconds=10000"}
@@ -20,7 +20,7 @@ MISSING = (
 @pytest.fixture
 def kubectl(simulated: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
     """In a namespace of the test's own, whose pods give up their room at the end."""
-    made = Kubectl.at(found()[-1], simulated, tmp_path)
+    made = Kubectl.at(newest(), simulated, tmp_path)
     yield (apart := made.apart(request.node.name.removeprefix("test_").partition("_")[0]))
     apart("delete", "jobs,pods", "--all", TIMEOUT)
     made.api.close()

@@ -43,7 +43,7 @@ def test_two_machines_join_by_one_command(network: Network, tmp_path: Path) -> N
     folder = tmp_path / "server"
     here = ("--data-dir", str(folder))
     with Server(folder, network.host) as server, server.client() as client, ExitStack() as agents:
-        line = jobplane("token", "create", *here, "--ttl", "1h")
+        line = jobplane("token", "create", *here, "--ttl", "1h", "--uses", "2")
         program, *given = shlex.split(line)
         assert (program, given[0]) == ("jobplane", "agent")
         running = {name: agents.enter_context(agent(network, name, name, given, tmp_path / name)) for name in WORKERS}
@@ -59,7 +59,7 @@ def test_two_machines_join_by_one_command(network: Network, tmp_path: Path) -> N
 
         # A second machine of the same name is refused, and says what to do.
         second = agents.enter_context(agent(network, "worker-2", "worker-1", given, tmp_path / "second"))
-        assert second.wait(30) == 1
+        assert second.wait(30) == 78
         assert "jobplane node reset worker-1" in (tmp_path / "second.log").read_text()
 
         # Nor may a second one take the first one's credential, with its folder.

@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from tests.e2e.cluster import Cluster, until
-from tests.e2e.kubectl import COMPLETE, SECONDS, TIMEOUT, Kubectl, found, on_every_version
+from tests.e2e.kubectl import COMPLETE, SECONDS, TIMEOUT, Kubectl, newest, on_every_version
 from tests.e2e.manifests import a_job
 
 
@@ -30,7 +30,7 @@ def test_a_job_from_apply_to_its_log_and_its_end(kubectl: Kubectl) -> None:
 def test_a_thousand_pretended_pods_complete_on_twenty_nodes(
     kubectls: list[Kubectl], simulated: Cluster, tmp_path: Path
 ) -> None:
-    kubectl = Kubectl.at(found()[-1], simulated, tmp_path)
+    kubectl = Kubectl.at(newest(), simulated, tmp_path)
     with closing(kubectl.api):
         kubectl("create", "namespace", kubectl.namespace)
         assert kubectl("get", "nodes", "--no-headers").count(" Ready ") == 20

@@ -1,12 +1,14 @@
 """`kubectl cordon`, `drain`, `taint` and `top`. All versions share the node, so where its state is looked at, each waits for
 its turn."""
 
+import platform
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from app.runtimes.process import VERSION
 from tests.e2e.cluster import until
 from tests.e2e.kubectl import (
     COMPLETE,
@@ -51,6 +53,14 @@ def test_a_cordoned_node_is_shown_and_takes_no_pods(kubectl: Kubectl) -> None:
         assert kubectl("uncordon", node) == f"node/{node} uncordoned\n"
     kubectl("wait", COMPLETE, "job/kept-out", TIMEOUT)
     assert kubectl("cordon", "nix", code=1) == 'Error from server (NotFound): nodes "nix" not found\n'
+
+
+@on_every_version
+def test_a_wide_list_of_nodes_tells_the_runtime_and_the_machine(kubectl: Kubectl) -> None:
+    heading, node = kubectl("get", "nodes", "-o", "wide").splitlines()
+
+    assert heading.split()[-3:] == ["OS-IMAGE", "KERNEL-VERSION", "CONTAINER-RUNTIME"]
+    assert node.split()[-2:] == [platform.release(), f"process://{VERSION}"]
 
 
 @on_every_version

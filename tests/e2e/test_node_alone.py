@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import Cluster, environment
-from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, found, words
+from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, newest, words
 from tests.e2e.manifests import FOREVER
 from tests.e2e.processes import naming
 
@@ -49,12 +49,11 @@ def an_agent(kubectl: Kubectl, node: str, *options: str) -> Iterator[subprocess.
 @pytest.fixture(scope="module")
 def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     """For a node with two devices."""
-    if not (paths := found()):
-        pytest.skip("no kubectl: none on PATH, and JOBPLANE_KUBECTLS names none")
+    path = newest()
     folder = tmp_path_factory.mktemp("alone")
     (folder / "devices.json").write_text(json.dumps(DEVICES))
     with Cluster(folder / "data", "--devices", str(folder / "devices.json")) as cluster:
-        made = Kubectl.at(paths[-1], cluster, tmp_path_factory.mktemp("home"))
+        made = Kubectl.at(path, cluster, tmp_path_factory.mktemp("home"))
         made("create", "namespace", made.namespace)
         yield made
         made.api.close()

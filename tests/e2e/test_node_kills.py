@@ -50,7 +50,6 @@ NEAR = timedelta(seconds=5)  # until an end that nobody knows is noticed
 AGENT, ENGINE = "agent", "engine"
 Engine = Containerd | Dockerd
 ENGINES: dict[str, Callable[[], Iterator[Engine]]] = {"cri": engines.containerd, "docker": dockers.dockerd}
-NAME = "killed"
 
 
 class Plan(NamedTuple):
@@ -84,11 +83,15 @@ class Node:
 
     def __init__(self, runtime: str, cluster: Cluster, folder: Path, engine: Engine | None) -> None:
         self.plan, self.cluster, self.folder, self._engine = PLANS[runtime], cluster, folder, engine
+        self._name = f"killed-{runtime}"  # no machine joins by the name of a node that is heard
         self._before = engine.traces() if engine else None
         self.engine_kills: list[datetime] = []
         self._heard_before = 0
-        self._command = [sys.executable, "-m", "app.cli", "agent", "--server", cluster.url, "--node-name", NAME]
-        self._command += ["--token-file", str(cluster.folder / "agent.token"), "--data-dir", str(folder)]
+        self._command = [sys.executable, "-m", "app.cli", "agent", "--server", cluster.url, "--node-name", self._name]
+        create = [sys.executable, "-m", "app.cli", "token", "create", "--data-dir", str(cluster.folder)]
+        said = subprocess.run(create, check=True, capture_output=True, text=True, env=environment()).stdout.split()
+        join_token = said[said.index("--join-token") + 1]
+        self._command += ["--join-token", join_token, "--data-dir", str(folder)]
         self._command += ["--ca-file", str(cluster.folder / "tls" / "ca.crt"), "--runtime", runtime]
         self._command += ["--runtime-endpoint", engine.endpoint] if engine else []
         self._start()
@@ -124,7 +127,7 @@ class Node:
 
     def place(self, spec: dict[str, Any]) -> None:
         """Has a pod run here, with an image that is here and a ledger that it can write to."""
-        spec["nodeSelector"] = {"kubernetes.io/hostname": NAME}
+        spec["nodeSelector"] = {"kubernetes.io/hostname": self._name}
         if self._engine:
             folder = str(self.folder)
             spec["volumes"] = [{"name": "ledger", "hostPath": {"path": folder}}]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import Cluster, until
-from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, found, rows, words
+from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, newest, rows, words
 from tests.e2e.manifests import a_job
 
 NOMINATED = "--for=jsonpath={.status.nominatedNodeName}="
@@ -17,10 +17,7 @@ IGNORED = {"rules": [{"action": "Ignore", "onPodConditions": [{"type": "Disrupti
 
 @pytest.fixture
 def kubectl(simulated: Cluster, tmp_path: Path) -> Iterator[Kubectl]:
-    paths = found()
-    if not paths:
-        pytest.skip("no kubectl: none on PATH, and JOBPLANE_KUBECTLS names none")
-    made = Kubectl.at(paths[-1], simulated, tmp_path)
+    made = Kubectl.at(newest(), simulated, tmp_path)
     yield made
     made.api.close()
 

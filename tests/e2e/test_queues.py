@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.cluster import Cluster, until
-from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, found, rows, words
+from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, newest, rows, words
 from tests.e2e.manifests import a_job
 
 LASTING = {"jobplane.dev/simulate": "seconds=10000"}
@@ -16,7 +16,7 @@ LASTING = {"jobplane.dev/simulate": "seconds=10000"}
 @pytest.fixture
 def kubectl(simulated: Cluster, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Kubectl]:
     """In a namespace of the test's own, which has a queue of its own cohort, and gives up its room at the end."""
-    made = Kubectl.at(found()[-1], simulated, tmp_path)
+    made = Kubectl.at(newest(), simulated, tmp_path)
     apart = made.apart(request.node.name.removeprefix("test_").replace("_", "-")[:40])
     yield apart
     apart("delete", "jobs,pods,localqueues", "--all", TIMEOUT)

@@ -17,7 +17,7 @@ SECONDS = 120
     ("command", "begun"),
     [
         pytest.param(("api", "--no-tls"), b"serving on", id="api"),
-        pytest.param(("controllers",), b"elected: acting", id="controllers"),
+        pytest.param(("controllers",), b"elected leader", id="controllers"),
     ],
 )
 async def test_a_part_begins_while_the_database_goes_away(

@@ -20,11 +20,10 @@ import pytest
 
 from tests.e2e import processes
 from tests.e2e.cluster import surprises, until
-from tests.e2e.kubectl import COMPLETE, TIMEOUT, Kubectl, following, found
+from tests.e2e.kubectl import COMPLETE, TIMEOUT, Kubectl, following, newest
 from tests.e2e.ledger import JOBS
 from tests.e2e.machines import Network, Server, agent, jobplane, laid, ready
 from tests.e2e.manifests import a_container, a_job, from_field
-from tests.needs import lacking
 
 MACHINES = ("one", "two", "three")
 LEASE, TOLERATED = 6, 2
@@ -192,22 +191,21 @@ def _placed(pod: dict[str, Any]) -> Placed:
 
 @pytest.fixture
 def three(network: Network, tmp_path: Path) -> Iterator[Three]:
-    if not found():
-        lacking("no kubectl: none on PATH, and JOBPLANE_KUBECTLS names none")
+    path = newest()
     server = Server(tmp_path / "server", network.host, JOBPLANE_NODE_GRACE_SECONDS="5")
     ticks = Ticks(tmp_path / "shared")
     home = tmp_path / "home"
     home.mkdir()
     with server, server.client() as client, ExitStack() as joined:
         keep_empty(client, *ready(client))
-        _, *given = jobplane("token", "create", "--data-dir", str(server.folder)).split()
+        _, *given = jobplane("token", "create", "--uses", "3", "--data-dir", str(server.folder)).split()
         settings = {"JOBPLANE_LEASE_SECONDS": str(LEASE)}
         agents = {
             each: joined.enter_context(agent(network, each, each, given, tmp_path / each, **settings))
             for each in MACHINES
         }
         until(lambda: set(MACHINES) <= ready(client).keys(), 60, "all three are ready")
-        yield Three(network, tmp_path, client, Kubectl(found()[-1], server, home, client), ticks, agents)
+        yield Three(network, tmp_path, client, Kubectl(path, server, home, client), ticks, agents)
         for each in MACHINES:
             network.plug(each, "up")  # if a test ended while one was cut off
         server.empty()

@@ -174,6 +174,9 @@ def _body(answer: Answer) -> bytes:
     return gzip.decompress(answer.body) if answer.headers.get("content-encoding") == "gzip" else answer.body
 
 
+_WITHOUT_STATUS = {408, 414, 431}  # refused before it is known whom a request is for: plain text, as from Go's server
+
+
 def fault_of(request: Request, answer: Answer) -> str:
     """What is wrong with an answer; empty if nothing is."""
     if answer.code >= 500:
@@ -192,6 +195,8 @@ def fault_of(request: Request, answer: Answer) -> str:
 
 
 def _fault_of_refusal(answer: Answer, document: Any) -> str:
+    if answer.code in _WITHOUT_STATUS:
+        return ""
     if document is None:
         return "" if answer.body == b"Invalid HTTP request received." else "a refusal that is no Status"
     if not isinstance(document, dict) or (document.get("kind"), document.get("status")) != ("Status", "Failure"):

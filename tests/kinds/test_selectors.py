@@ -1,6 +1,7 @@
 """Label and field selectors: what they match, and how they are refused."""
 
 import contextlib
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -220,3 +221,10 @@ def test_fields_match_themselves_whatever_is_in_them(fields: dict[str, str]) -> 
 
 def _escaped(value: str) -> str:
     return value.replace("\\", "\\\\").replace(",", "\\,").replace("=", "\\=")
+
+
+@pytest.mark.parametrize("parse", [parse_labels, parse_fields])
+def test_a_selector_has_only_so_many_requirements(parse: Any) -> None:
+    parse(",".join(["a=b"] * 1_000))
+    with pytest.raises(ApiError, match="at most 1000 requirements"):
+        parse(",".join(["a=b"] * 1_001))

@@ -156,6 +156,12 @@ def with_resources(**resources: Any) -> Any:
             id="of no priority class",
         ),
         pytest.param(
+            a_template(runtime_class_name="nvidia"),
+            Rules(),
+            'pods "pi-" is forbidden: pod rejected: RuntimeClass "nvidia" not found',
+            id="of a runtime class",
+        ),
+        pytest.param(
             a_template(service_account_name="robot"),
             Rules(),
             'pods "pi-" is forbidden: error looking up service account default/robot: serviceaccount "robot" not found',

@@ -197,10 +197,10 @@ async def test_nobody_is_warned_of_what_the_rules_have_added(registry: Registry)
     await create(registry, CLASSES, PriorityClass(metadata=ObjectMeta(name="usual"), value=7, global_default=True))
 
     plain = await objects.create(registry, PODS, "default", a_pod("p"))
-    asked = await objects.create(registry, PODS, "default", a_pod("q", runtime_class_name="sandboxed"))
+    asked = await objects.create(registry, PODS, "default", a_pod("q", hostname_override="q"))
 
     assert plain.warnings == ()
-    assert [text.partition(":")[0] for text in asked.warnings] == ["spec.runtimeClassName"]
+    assert [text.partition(":")[0] for text in asked.warnings] == ["spec.hostnameOverride"]
 
 
 async def test_pods_get_a_priority(registry: Registry) -> None:
@@ -217,6 +217,12 @@ async def test_pods_get_a_priority(registry: Registry) -> None:
     ]
     assert await refusal(registry, PODS, a_pod("s", priority_class_name="gold")) == (
         'pods "s" is forbidden: no PriorityClass with name gold was found'
+    )
+
+
+async def test_a_pod_of_a_runtime_class_is_refused_for_there_are_none(registry: Registry) -> None:
+    assert await refusal(registry, PODS, a_pod("p", runtime_class_name="nvidia")) == (
+        'pods "p" is forbidden: pod rejected: RuntimeClass "nvidia" not found'
     )
 
 

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import msgspec
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
@@ -38,8 +39,8 @@ def clock(lasting: Lasting) -> Clock:
 
 async def delete(registry: Registry, kind: Kind, name: str, namespace: str = "default", **demand: Any) -> bool:
     """Whether something is left."""
-    _, left = await objects.delete(registry, kind, namespace, name, Demand(**demand))
-    return left is not None
+    deleted = await objects.delete(registry, kind, namespace, name, Demand(**demand))
+    return not deleted.is_over
 
 
 async def edit(registry: Registry, kind: Kind, name: str, namespace: str = "default", **metadata: Any) -> None:
@@ -68,6 +69,17 @@ async def test_a_finalizer_holds_what_is_deleted(registry: Registry, clock: Cloc
     await edit(registry, kind, name, namespace, finalizers=())
     assert await get(registry, kind, name, namespace) is None
     assert (await changes(registry, name))[-1] == "D"
+
+
+async def test_the_last_version_of_a_pod_that_goes_at_once_tells_when_its_deletion_was_asked_for(
+    registry: Registry, clock: Clock
+) -> None:
+    await create(registry, PODS, a_pod(node_name="n1"))
+
+    deleted = await objects.delete(registry, PODS, "default", "p", Demand(grace_seconds=0))
+
+    last = msgspec.json.decode(deleted.body, type=PODS.type).metadata
+    assert (last.deletion_timestamp, last.deletion_grace_period_seconds) == (clock.now, 0)
 
 
 @every_other

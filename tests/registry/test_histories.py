@@ -30,7 +30,9 @@ from app.registry.watch import Event, Watch
 from app.store import Change, Compacted, Head, Key, OutcomeUnknown, Store, Unavailable, open_store
 from app.store.compact import compact
 from app.store.embedded import Postgres
+from app.store.errors import reaching
 from app.store.migrate import migrate
+from app.store.timeline import position
 from tests.conftest import Clock
 from tests.registry.examples import named
 
@@ -174,8 +176,9 @@ class Watcher:
     async def _start(self) -> None:
         """Now, or as it was some time ago."""
         chance = self._world.chance
-        revision = await trying(self._world.store().revision)
-        at = chance.randint(max(1, revision - 50), revision) if chance.random() < 0.5 else None
+        revision, first = await trying(lambda: reaching(position(self._world.store().pool)))
+        # No client has one from between two timelines.
+        at = chance.randint(max(1, first, revision - 50), revision) if chance.random() < 0.5 else None
         self.state, self.seen = await listed(self._world, self.scope, at)
 
     def _open(self) -> Watch:

@@ -370,8 +370,8 @@ async def test_deletion_preconditions(registry: Registry) -> None:
         assert "Precondition failed:" in error.message
     meta = pod.metadata
     right = Preconditions(uid=meta.uid, resource_version=meta.resource_version)
-    _, left = await objects.delete(registry, PODS, "default", "p", Demand(), right)
+    deleted = await objects.delete(registry, PODS, "default", "p", Demand(), right)
 
-    assert left is None
+    assert deleted.is_over
     assert await get(registry, PODS, "p") is None
     assert deletion.is_over(PODS, pod) is False

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.kinds.base import Condition
+from app.kinds.base import Condition, OwnerReference
 from app.kinds.event import KIND as EVENTS
 from app.kinds.event import Event
 from app.kinds.pod import Pod, PodStatus, condition
@@ -15,9 +15,11 @@ from app.registry import objects
 from app.registry.binding import bound
 from app.registry.codec import decode
 from app.registry.deletion import Demand
+from app.registry.lists import Scope
 from app.registry.node_events import Told
 from app.registry.objects import Registry
 from app.registry.reports import Outcome, Report, accept
+from app.registry.watch import Watch
 from app.store import Conflict, Query
 from tests.registry.examples import NAMESPACES, PODS, a_pod, create, example, get, named
 
@@ -125,6 +127,70 @@ async def test_a_deleted_pod_goes_when_the_agent_says_that_it_is_gone(registry: 
 
     await tell(registry, pod, phase="Failed", gone=True)
 
+    assert await get(registry, PODS, "p") is None
+
+
+async def played(watching: Watch) -> list[tuple[str, str]]:
+    """What a watcher sees, as the type of each event and the phase of its pod."""
+    told: list[tuple[str, str]] = []
+    while events := await watching.next_events(0.05):
+        told += [(each.type, decode(PODS, each.object).status.phase) for each in events]
+    return told
+
+
+@pytest.mark.parametrize(
+    ("phases", "expected"),
+    [
+        pytest.param("", [("MODIFIED", "Failed"), ("DELETED", "Failed")], id="every pod"),
+        pytest.param("Running", [("DELETED", "Running")], id="what runs"),
+        pytest.param("Failed", [("ADDED", "Failed"), ("DELETED", "Failed")], id="what has failed"),
+    ],
+)
+async def test_a_watcher_sees_how_a_deleted_pod_ended_before_it_is_gone(
+    registry: Registry, phases: str, expected: list[tuple[str, str]]
+) -> None:
+    pod = await a_running_pod(registry)
+    await objects.delete(registry, PODS, "default", "p", Demand())
+    scope = Scope(kind=PODS, matches=lambda _, marks: phases in marks.fields.get("status.phase", ""))
+    watching = Watch(registry.store, scope, await registry.store.revision())
+
+    outcome = await tell(registry, pod, phase="Failed", gone=True)
+
+    assert outcome.code == 200
+    assert await played(watching) == expected
+
+
+async def test_a_pod_that_has_ended_before_goes_in_one_version(registry: Registry) -> None:
+    pod = await a_running_pod(registry)
+    await objects.delete(registry, PODS, "default", "p", Demand())
+    await tell(registry, pod, phase="Succeeded")
+    before = await registry.store.revision()
+
+    await tell(registry, pod, phase="Succeeded", gone=True)
+
+    assert await registry.store.revision() == before + 1
+    assert await get(registry, PODS, "p") is None
+
+
+async def test_an_end_whose_removal_is_overtaken_is_told_once_more_and_removes_it(registry: Registry) -> None:
+    pod = await a_running_pod(registry)
+    await objects.delete(registry, PODS, "default", "p", Demand())
+    commit, sets = registry.store.commit, []
+
+    async def labelled_between(writes: Any) -> list[int]:
+        sets.append("".join(each.change for each in writes))
+        revisions = await commit(writes)
+        if len(sets) == 1:
+            registry.store.commit = commit
+            await objects.edit(registry, PODS, "default", "p", lambda old: named(old, labels={"a": "b"}))
+            registry.store.commit = labelled_between
+        return revisions
+
+    registry.store.commit = labelled_between
+    outcome = await tell(registry, pod, phase="Failed", gone=True)
+    registry.store.commit = commit
+
+    assert (outcome.code, sets) == (200, ["M", "D", "D"])
     assert await get(registry, PODS, "p") is None
 
 
@@ -264,3 +330,22 @@ class TestEvents:
         assert outcome.code == 200
         assert (await get(registry, PODS, "p", "going")).status.phase == "Running"
         assert await self.events(registry) == []
+
+    async def test_of_a_controllers_pods_is_stored_once_whatever_nodes_tell_it(self, registry: Registry) -> None:
+        owner = OwnerReference(api_version="batch/v1", kind="Job", name="pi", uid="j-1", controller=True)
+        pods = [await a_running_pod(registry, name, owner_references=(owner,)) for name in ("p", "q", "r")]
+        told = [self.told(each, reason="ImageNotUsed", message="m", path="", owner="j-1") for each in pods]
+        first = await accept(registry, PODS, told[:1], mine)
+        revision = await registry.store.revision()
+        others = await accept(registry, PODS, told[1:], mine)
+
+        (event,) = await self.events(registry)
+        assert [each.code for each in (*first, *others)] == [200, 200, 200]
+        assert (event.involved_object.name, event.count) == ("p", 1)
+        assert await registry.store.revision() == revision
+
+    async def test_of_a_controller_that_is_not_the_pods_are_the_pods_own(self, registry: Registry) -> None:
+        pods = [await a_running_pod(registry, name) for name in ("p", "q")]
+        await accept(registry, PODS, [self.told(each, owner="j-1") for each in pods], mine)
+
+        assert sorted(each.involved_object.name for each in await self.events(registry)) == ["p", "q"]

@@ -17,6 +17,7 @@ from app.registry.versions import new
 from app.store import Conflict, Write, elected, open_store
 from tests.conftest import Clock
 from tests.registry.examples import get
+from tests.store.rewinding import read_only
 
 NAME = "test"
 
@@ -85,6 +86,22 @@ async def test_who_lost_its_connection_is_told(registry: Registry, other: Regist
         async with asyncio.timeout(20):
             await lost.wait()
         await stack.enter_async_context(elected(other.store, NAME))
+
+
+async def test_a_standby_elects_nobody_until_it_is_promoted(
+    dsn: str, registry: Registry, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def stand() -> None:
+        async with elected(registry.store, NAME):
+            pass
+
+    async with asyncio.timeout(20):
+        async with read_only(dsn):
+            task = asyncio.create_task(stand())
+            while "standing by: the database is read-only" not in caplog.text:  # noqa: ASYNC110 - a log tells nobody
+                await asyncio.sleep(0.01)
+            assert not task.done()
+        await task
 
 
 async def _waits(registry: Registry) -> None:

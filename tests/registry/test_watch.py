@@ -11,15 +11,21 @@ from app.kinds.base import ObjectMeta
 from app.kinds.configmap import KIND as CONFIGMAPS
 from app.kinds.configmap import ConfigMap
 from app.kinds.errors import ApiError
+from app.plans.nodes import ended
+from app.plans.plan import Plan
 from app.registry import objects
 from app.registry import watch as watch_module
+from app.registry.actions import write_set
+from app.registry.codec import decode
 from app.registry.deletion import Demand
 from app.registry.lists import Scope, list_page
 from app.registry.objects import Registry
 from app.registry.watch import Event, Watch
-from app.store import Key, Marks, open_store
+from app.store import Key, Marks, Store, open_store
 from app.store.compact import compact
 from tests.registry.examples import PODS, a_pod, create, get, named
+
+FOREVER = 300  # seconds
 
 ALL = Scope(kind=CONFIGMAPS)
 
@@ -149,6 +155,27 @@ async def test_what_leaves_is_shown_as_it_was_under_the_revision_of_the_change(
     assert event.object.marks == Marks({"team": "red"}, event.object.marks.fields)
 
 
+@pytest.mark.parametrize(
+    ("phase", "shown"), [pytest.param("", "Failed", id="still selected"), pytest.param("Running", "Running", id="left")]
+)
+async def test_a_pod_whose_last_write_changed_it_is_shown_in_its_last_state_that_was_selected(
+    registry: Registry, phase: str, shown: str
+) -> None:
+    pod = await create(registry, PODS, a_pod(node_name="n1"))
+    running = replace(pod, status=replace(pod.status, phase="Running"))
+    await objects.rewrite(registry, PODS, "default", "p", lambda _: running)
+    pod = await get(registry, PODS, "p")
+    watching = await watch(registry, Scope(kind=PODS, matches=lambda _, m: phase in m.fields["status.phase"]))
+    lost = ended(pod, "DeletionByTaintManager", "NodeLost", "its node is lost", registry.now())
+    await registry.store.commit(write_set(Plan((lost,)), (), "node-controller", registry.now()))
+
+    (event,) = await watching.next_events(1)
+
+    last = decode(PODS, event.object)
+    assert (event.type, last.status.phase) == ("DELETED", shown)
+    assert int(last.metadata.resource_version) == await registry.store.revision()
+
+
 async def test_what_left_so_long_ago_that_nobody_knows_its_last_state_is_shown_as_it_is(registry: Registry) -> None:
     made = await create(registry, CONFIGMAPS, a_map("a", team="red"))
     watching = Watch(registry.store, team("red"), await registry.store.revision())
@@ -219,18 +246,27 @@ async def test_a_long_history_is_replayed_a_part_at_a_time(
     assert parts == [["a", "b"], ["c", "d"], ["e"], []]
 
 
+def end_waits(store: Store) -> None:
+    """As when the time of those who wait is over."""
+    for waiter in {each for waiters in store.feed._waiters.values() for each in waiters}:
+        store.feed._give_up(waiter)
+
+
 @pytest.mark.parametrize("comes", [pytest.param(True, id="until a change"), pytest.param(False, id="to its end")])
 async def test_who_waits_does_not_read_what_happened_elsewhere(
     dsn: str, registry: Registry, monkeypatch: pytest.MonkeyPatch, comes: bool
 ) -> None:
     async with open_store(dsn, ring_bytes=5_000) as store:
         watching = Watch(store, Scope(kind=PODS, node="n1"), await store.revision())
-        waiting = asyncio.ensure_future(watching.next_events(30 if comes else 0.5))
+        waiting = asyncio.ensure_future(watching.next_events(FOREVER))
         for number in range(20):  # more than the ring holds
             await create(registry, PODS, a_pod(f"p{number}", node_name="n2"))
+        await store.feed.reach(await registry.store.revision())
         monkeypatch.setattr(store, "history_of", None)
         if comes:
             await create(registry, PODS, a_pod("mine", node_name="n1"))
+        else:
+            end_waits(store)
 
         assert [event.object.key.name for event in await waiting] == (["mine"] if comes else [])
         assert store.feed.after(PODS.resource, 1) is None
@@ -239,11 +275,12 @@ async def test_who_waits_does_not_read_what_happened_elsewhere(
 
 async def test_a_watch_that_waits_while_the_feed_loses_touch_is_told_that_it_is_too_late(registry: Registry) -> None:
     watching = await watch(registry)
-    waiting = asyncio.ensure_future(watching.next_events(0.2))
+    waiting = asyncio.ensure_future(watching.next_events(FOREVER))
     await asyncio.sleep(0)
     await create(registry, PODS, a_pod("p"))
     await compact(registry.store.pool, timedelta(0))
     registry.store.feed.start_at(await registry.store.revision())
+    end_waits(registry.store)
 
     with pytest.raises(ApiError) as caught:
         await waiting

@@ -21,6 +21,7 @@ class Engine(Protocol):
 
 
 E = TypeVar("E", bound=Engine)
+PROGRAMS = ("dockerd", "docker-proxy", "docker", "containerd", "ctr", "runc", "ip", BUSYBOX)
 
 
 class Dockerd:
@@ -124,7 +125,7 @@ class Dockerd:
 
 def dockerd() -> Generator[Dockerd, None, None]:
     """One that has the images of the tests."""
-    needed("dockerd", "docker-proxy", "docker", "containerd", "ctr", "runc", "ip", BUSYBOX)
+    needed(*PROGRAMS)
     yield from loaded(Dockerd, "jobplane-docker-")
 
 

@@ -44,16 +44,30 @@ state = "{folder}/state"
 """
 
 
+PROGRAMS = (
+    "containerd",
+    "ctr",
+    "runc",
+    "ip",
+    "iptables",
+    PLUGINS / "bridge",
+    PLUGINS / "portmap",
+    PLUGINS / "loopback",
+    BUSYBOX,
+)
 PORTS = {"type": "portmap", "capabilities": {"portMappings": True}}
+
+
+def missing(*programs: str | Path) -> list[str]:
+    """Programs that this machine lacks, and the rights of root."""
+    found = [str(each) for each in programs if not shutil.which(each)]
+    return found if os.geteuid() == 0 else [*found, "root's rights"]
 
 
 def needed(*programs: str | Path) -> None:
     """Skips the test, or fails it in CI, unless this machine has these programs and we are root."""
-    missing = [str(each) for each in programs if not shutil.which(each)]
-    if os.geteuid() != 0:
-        missing.append("root's rights")
-    if missing:
-        lacking(f"needs {', '.join(missing)}")
+    if found := missing(*programs):
+        lacking(f"needs {', '.join(found)}")
 
 
 class Containerd:
@@ -202,17 +216,7 @@ def idle_shim(id_: str, namespace: str, address: str) -> subprocess.Popen[bytes]
 
 def containerd() -> Generator[Containerd, None, None]:
     """One that has the images of the tests."""
-    needed(
-        "containerd",
-        "ctr",
-        "runc",
-        "ip",
-        "iptables",
-        PLUGINS / "bridge",
-        PLUGINS / "portmap",
-        PLUGINS / "loopback",
-        BUSYBOX,
-    )
+    needed(*PROGRAMS)
     with tempfile.TemporaryDirectory(prefix="jobplane-cri-", ignore_cleanup_errors=True) as folder:
         engine = Containerd(Path(folder))
         engine.start()

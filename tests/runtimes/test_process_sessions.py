@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from app import open_files
 from app.runtimes.base import Mount, Session, StartError
 from app.runtimes.process import ProcessRuntime
 from app.runtimes.process_table import look
@@ -279,3 +282,30 @@ async def test_a_port_of_the_host_is_the_pods(process: Lab) -> None:
 async def test_terminals_are_declared(process: Lab) -> None:
     assert isinstance(process.runtime, ProcessRuntime)
     assert (await process.runtime.info()).terminals
+
+
+@pytest.fixture
+def raised_limit(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """The soft limit of open files that this process had, before it raised it as an agent does."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    started_with = 512
+    resource.setrlimit(resource.RLIMIT_NOFILE, (started_with, before[1]))
+    monkeypatch.setattr(open_files._Limit, "started_with", None)
+    open_files.raise_limit()
+    yield started_with
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+async def test_a_container_may_open_as_many_files_as_the_agent_when_it_was_started(
+    process: Lab, raised_limit: int
+) -> None:
+    both = "ulimit -Sn; ulimit -Hn"
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    expected = f"{raised_limit}\n{hard}\n".encode()
+    assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] == hard
+
+    key = (await process.run(script(both))).key
+    assert raw(await process.log(key) or b"") == expected
+
+    await process.start(FOREVER, key=a_key("pod-2"))
+    assert await everything(await process.runtime.execute(a_key("pod-2"), ["sh", "-c", both])) == (expected, b"", 0)

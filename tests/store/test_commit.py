@@ -2,12 +2,13 @@
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 
 import asyncpg
 import pytest
 
-from app.store import Conflict, OutcomeUnknown, Store, Unavailable, Write, guard, open_store
-from app.store.commit import MAX_SETS
+from app.store import Conflict, Key, OutcomeUnknown, Store, Unavailable, Write, guard, open_store
+from app.store.commit import MAX_SETS, MAX_URGENT
 from tests.conftest import database
 from tests.store.proxy import Proxy
 from tests.store.writes import create, delete, key, modify, value_of
@@ -267,3 +268,46 @@ async def test_who_waits_when_the_process_stops_is_told(dsn: str) -> None:
     assert [type(each) for each in outcomes] == [OutcomeUnknown, Unavailable]
     with pytest.raises(Unavailable):
         await store.commit([create("c")])
+
+
+def lease(name: str, namespace: str = "kube-node-lease") -> Write:
+    return replace(create(name), key=Key("leases.coordination.k8s.io", namespace, name))
+
+
+@pytest.mark.parametrize("namespace", ["kube-node-lease", "kube-system"])
+async def test_a_lease_of_a_node_or_an_election_goes_before_all_that_waits(store: Store, namespace: str) -> None:
+    count = 3 * MAX_SETS
+
+    *others, renewed = await together(
+        store, *([create(f"n{number}")] for number in range(count)), [lease("worker-1", namespace)]
+    )
+
+    assert renewed < min(others)
+    assert len(others) == count
+
+
+async def test_any_other_lease_waits_its_turn(store: Store) -> None:
+    count = 3 * MAX_SETS
+
+    *others, made = await together(store, *([create(f"n{number}")] for number in range(count)), [lease("x", "default")])
+
+    assert made > max(others)
+
+
+async def test_leases_without_end_leave_room_for_others(store: Store) -> None:
+    leases = [[lease(f"worker-{number}")] for number in range(3 * MAX_SETS)]
+
+    *renewed, other = await together(store, *leases, [create("a")])
+
+    assert other == [MAX_URGENT + renewed[0][0]]
+
+
+async def test_a_demand_on_a_lease_is_checked_after_the_lease_is_written(store: Store) -> None:
+    (begun,) = await store.commit([lease("controllers", "kube-system")])
+    term = guard(Key("leases.coordination.k8s.io", "kube-system", "controllers"), begun)
+    raised = replace(lease("controllers", "kube-system"), change="M", expected=begun)
+
+    refused, written = await together(store, [create("late"), term], [raised])
+
+    assert isinstance(refused, Conflict)
+    assert isinstance(written, list)

@@ -8,7 +8,7 @@ import pytest
 
 from app.store import Change, Compacted, Feed, Marks, Store, open_store
 from app.store.compact import compact
-from app.store.feed import POLL_SECONDS
+from app.store.feed import POLL_SECONDS, Ring
 from app.store.read import HISTORY_ROWS
 from tests.store.writes import KIND, body, create, delete, key, modify
 
@@ -271,3 +271,33 @@ async def test_who_gives_up_waiting_in_the_moment_of_a_change_does_not_miss_it()
 
     assert await waiting == 0
     assert [each.revision for each in feed.after(KIND, 0) or ()] == [1]
+
+
+def test_a_ring_that_follows_a_new_timeline_never_answers_for_revisions_before_it() -> None:
+    """Also once it has evicted changes that came before the timeline, and were delivered after it was noticed."""
+    ring = Ring(len(body("n1001")))
+    ring.start_at(1_000)
+    for change in changes(5, 1_001):
+        ring.add(change)
+
+    assert ring.after(KIND, 500) is None
+
+
+async def test_a_feed_reads_on_at_once_when_it_follows_a_new_timeline(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.store.feed.POLL_SECONDS", 3_600)
+    read = asyncio.Event()
+
+    async def nothing(after: int, _: int | None) -> tuple[Sequence[Change], int, bool]:
+        read.set()
+        return [], max(after, feed.timeline), False
+
+    feed = Feed(nothing, 1_000)
+    feed.start_at(5)
+    running = asyncio.create_task(feed.run())
+    await asyncio.sleep(0)
+    feed.follow(1_000)
+    async with asyncio.timeout(60):
+        await read.wait()
+    running.cancel()
+
+    assert feed.cursor == 1_000

@@ -2,6 +2,7 @@
 
 import asyncio
 from typing import Any
+from urllib.parse import quote
 
 import asyncpg
 import pytest
@@ -64,6 +65,20 @@ async def test_up_down_and_up_again_leads_to_the_same_schema(empty: str, seeded:
     await migrate(empty)
     assert await schema(empty) == first
     await seed(empty)
+
+
+async def test_tokens_of_before_have_ids_by_which_they_are_revoked(empty: str) -> None:
+    await migrate(empty, "0006")
+    keep = "insert into tokens (digest, username, groups, nodes) values ($1, $2, '{}', '{}')"
+    await query(empty, keep, b"0123456789", "ada")
+    await query(empty, keep, b"9876543210", "system:bootstrap:x7k2pq")
+
+    await migrate(empty)
+
+    assert await query(empty, "select id, uses from tokens order by digest") == [
+        ("303132333435", None),
+        ("x7k2pq", None),
+    ]
 
 
 async def test_migrating_what_is_migrated_changes_nothing(dsn: str) -> None:
@@ -132,3 +147,19 @@ async def test_people_can_query_jobs_pods_and_their_history(registry: Registry, 
     assert await query(dsn, changes, "default", "pi") == [("A",), ("M",)]
     joined = """select j.name, count(h.*) from jobs j join jobs_history h using (uid) group by j.name"""
     assert await query(dsn, joined) == [("pi", 2)]
+
+
+@pytest.mark.parametrize("separate", [False, True], ids=["hosts in the query", "hosts as in libpq"])
+async def test_a_url_may_name_several_hosts(empty: str, separate: bool) -> None:
+    """The first refuses connections, as the one of two does that is down."""
+    url = make_url(empty)
+    folder, port = url.query["host"], url.query["port"]
+    if separate:
+        hosts = f"127.0.0.1:1,{quote(str(folder), safe='')}:{port}"
+        dsn = f"postgresql://{url.username}@{hosts}/{url.database}?target_session_attrs=primary"
+    else:
+        dsn = f"postgresql://{url.username}@/{url.database}?host=127.0.0.1,{folder}&port=1,{port}"
+
+    await migrate(dsn)
+
+    assert await query(empty, "select revision from counter") == [(1,)]

@@ -4,7 +4,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.store import Holder, Key, Need, Store
+from app.store import Holder, Key, Limits, Need, Store
 from tests.build import NOW
 from tests.store.writes import create
 
@@ -21,7 +21,7 @@ async def test_a_token_is_given_back_as_it_was_kept(store: Store) -> None:
 
 async def test_a_token_ends_at_its_time_and_is_then_forgotten(store: Store) -> None:
     for number, hours in ((b"1", 1), (b"2", 2)):
-        await store.tokens.keep(number, HOLDER, NOW + timedelta(hours=hours))
+        await store.tokens.keep(number, HOLDER, Limits(NOW + timedelta(hours=hours)))
     await store.tokens.keep(b"3", HOLDER)
 
     at = NOW + timedelta(hours=1, seconds=1)
@@ -42,12 +42,12 @@ async def test_a_token_is_good(store: Store, uids: list[str], good: bool) -> Non
     write = create("a")
     await store.commit([write])
     needs = [Need(write.key, uid or write.uid) for uid in uids]
-    await store.tokens.keep(b"1", HOLDER, needs=needs)
+    await store.tokens.keep(b"1", HOLDER, Limits(needs=needs))
 
     assert (await store.tokens.holder(b"1", NOW) is not None) is good
 
 
 async def test_a_token_that_needs_what_is_not_there_is_not_good(store: Store) -> None:
-    await store.tokens.keep(b"1", HOLDER, needs=[Need(Key("serviceaccounts", "default", "gone"), "1")])
+    await store.tokens.keep(b"1", HOLDER, Limits(needs=[Need(Key("serviceaccounts", "default", "gone"), "1")]))
 
     assert await store.tokens.holder(b"1", NOW) is None

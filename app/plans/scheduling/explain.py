@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from app.kinds.pod import Pod
-from app.plans.scheduling.filters import CONFLICT
+from app.plans.scheduling.filters import is_of_the_pod
 
 NO_NODES = "no nodes available to schedule pods"
 
@@ -37,4 +37,4 @@ def summed(nodes: int, counted: Mapping[str, int]) -> str:
 
 
 def _counted(reason: str, count: int) -> str:
-    return reason if reason == CONFLICT else f"{count} {reason}"  # what is wrong with the pod is not counted
+    return reason if is_of_the_pod(reason) else f"{count} {reason}"

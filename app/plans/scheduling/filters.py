@@ -1,8 +1,8 @@
 """Which nodes a pod may run on, as far as only the two of them matter: what the node is, and what is left on it.
 
 What other pods have to do with it is in `affinity` and `spread`. A pod that names its node is not scheduled at all, so
-there is no filter for that; nor is there one for volumes, for none that are here need a place at a node. The texts are
-Kubernetes'.
+there is no filter for that. Of volumes only claims keep a pod from every node: there are no PersistentVolumeClaims. The
+texts are Kubernetes'.
 """
 
 from collections.abc import Mapping
@@ -12,13 +12,14 @@ from app.kinds.node import UNSCHEDULABLE, Node, Taint
 from app.kinds.pod import Pod
 from app.kinds.pod_resources import Amounts
 from app.plans.node_selection import selects
-from app.plans.scheduling.wish import HostPort
+from app.plans.scheduling.wish import HostPort, missing_claim
 from app.plans.tolerations import is_tolerated
 
 CORDONED = "node(s) were unschedulable"
 UNSELECTED = "node(s) didn't match Pod's node affinity/selector"
 UNNAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 CONFLICT = "pod affinity terms conflict"  # no node can have all names that a term asks for
+UNCLAIMED = 'persistentvolumeclaim "{}" not found'
 NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
 TOO_MANY = "Too many pods"
 
@@ -31,6 +32,8 @@ Ports = dict[tuple[str, int], dict[str, int]]
 
 def barred(pod: Pod, node: Node) -> str:
     """Why the pod may not run on the node, whatever the room there; empty if it may."""
+    if claim := missing_claim(pod):
+        return UNCLAIMED.format(claim)
     tolerations = pod.spec.tolerations
     if pod.spec.affinity is not None:
         named = _named(pod)
@@ -42,6 +45,11 @@ def barred(pod: Pod, node: Node) -> str:
         if taint.effect != "PreferNoSchedule" and not is_tolerated(taint, tolerations):
             return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
     return "" if is_selected(pod, node) else UNSELECTED
+
+
+def is_of_the_pod(reason: str) -> bool:
+    """Whether a reason is the same on every node: Kubernetes tells it without a count."""
+    return reason == CONFLICT or reason.startswith(UNCLAIMED.partition("{")[0])
 
 
 def bears(pod: Pod, node: Node) -> bool:

@@ -112,6 +112,7 @@ def _looked_at(spec: PodSpec) -> _Same:
         spec.node_selector,
         spec.tolerations,
         spec.affinity,
+        spec.volumes,
     )
 
 
@@ -124,6 +125,7 @@ def wish(pod: Pod) -> Wish:
     ports = tuple(sorted(_ports(spec)))
     near, apart, likes = _near(pod), _apart(pod), tuple(_likes(pod))
     spreads = tuple(_spread(pod, each) for each in spec.topology_spread_constraints)
+    claim = missing_claim(pod)
     about_pods: object = None
     if near or apart or likes or spreads:
         # Whether a pod is one of those that it asks about is part of its class.
@@ -131,8 +133,8 @@ def wish(pod: Pod) -> Wish:
         itself = [each.selector.matches(pod.metadata.labels) for each in choices]
         about_pods = (near, apart, likes, spreads, itself)
     return Wish(
-        key=_encode((needs, ports, spec.node_selector, spec.tolerations, about_nodes, about_pods)),
-        where=_encode((spec.node_selector, spec.tolerations, about_nodes)),
+        key=_encode((needs, ports, spec.node_selector, spec.tolerations, about_nodes, about_pods, claim)),
+        where=_encode((spec.node_selector, spec.tolerations, about_nodes, claim)),
         pod=pod,
         needs=needs,
         cpu=needs.get("cpu", _SOME_CPU),
@@ -144,6 +146,12 @@ def wish(pod: Pod) -> Wish:
         spreads=spreads,
         bonds=tuple(_bonds(near, apart, likes)),
     )
+
+
+def missing_claim(pod: Pod) -> str:
+    """The first PersistentVolumeClaim that the pod asks for, as none exists; empty if it asks for none."""
+    claims = (each.persistent_volume_claim for each in pod.spec.volumes)
+    return next((each.claim_name for each in claims if each is not None), "")
 
 
 def _ports(spec: PodSpec) -> Iterator[HostPort]:

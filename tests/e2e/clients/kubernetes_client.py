@@ -49,6 +49,10 @@ for event in gone.stream(
     if event["type"] == "DELETED":
         gone.stop()
 
+gated = client.V1PodSpec(containers=[container], scheduling_gates=[client.V1PodSchedulingGate(name="example.com/held")])
+core.create_namespaced_pod(NAMESPACE, client.V1Pod(metadata=client.V1ObjectMeta(name=NAME), spec=gated))
+removed = core.delete_namespaced_pod(NAME, NAMESPACE, grace_period_seconds=0)
+
 print(
     json.dumps(
         {
@@ -58,7 +62,7 @@ print(
             "listed": listed == [NAME],
             "log": log,
             "twice": twice,
-            "deleted": deleted is not None,
+            "deleted": deleted is not None and removed.status.phase == "Pending",
         }
     )
 )

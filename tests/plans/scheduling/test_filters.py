@@ -7,10 +7,12 @@ from app.kinds.affinity import Toleration
 from app.kinds.container import ContainerPort
 from app.kinds.node import Node, Taint
 from app.kinds.pod import Pod
+from app.kinds.volume import PersistentVolumeClaimVolumeSource, Volume
 from app.plans.scheduling.filters import CONFLICT, NO_PORTS, UNNAMED, UNSELECTED
 from app.plans.tolerations import tolerates
 from tests.plans.scheduling.cluster import a_cluster, a_node, a_pod, on, placed, wanting, why, why_on
 
+CLAIM = PersistentVolumeClaimVolumeSource(claim_name="data")
 GPU = Taint(key="gpu", value="yes", effect="NoSchedule")
 
 
@@ -43,6 +45,12 @@ GPU = Taint(key="gpu", value="yes", effect="NoSchedule")
             a_node(spec={"taints": (GPU,)}),
             "",
             id="tainted and tolerated",
+        ),
+        pytest.param(
+            a_pod(spec={"volumes": (Volume(name="v", persistent_volume_claim=CLAIM),)}),
+            a_node(),
+            'persistentvolumeclaim "data" not found',
+            id="a claim, of which there are none",
         ),
         pytest.param(
             a_pod(spec={"node_selector": {"disk": "ssd"}}),

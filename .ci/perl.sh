@@ -1,7 +1,7 @@
 #!/bin/sh
-# The example that Kubernetes' manual opens with computes pi in perl, on the host, as images are only recorded by the
-# process runtime. Debian 12's perl carries a Math::BigFloat that crashes when it prints so many digits: so what is tried
-# is exactly what the example runs. Debian's newer copy of the module mends it.
+# A perl for the tests that run the first Job of Kubernetes' manual, which computes pi on the host, as the process runtime
+# pulls no images. The Math::BigFloat of Debian 12's perl crashes when it prints so many digits: so this tries exactly what
+# that Job runs. Debian's newer package of the module works.
 set -eu
 
 works() {

@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# The demo and a quick part of the tests as most people first meet them: on the system's own Python, as an ordinary user,
+# without engines, bubblewrap, perl or kubectl. `.ci/run` calls it twice: with `setup` beside other checks, then with `test`.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+PYTHON=/usr/bin/python3
+MISSING=(bwrap busybox containerd ctr docker dockerd ip iptables kubectl perl podman redis-cli redis-server runc)
+PARTS=(tests/agent tests/runtimes/test_process.py tests/runtimes/test_removal.py tests/store/test_embedded.py
+    tests/e2e/test_demo.py)
+
+if ! "$PYTHON" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+    echo "no $PYTHON >= 3.11 with venv: skipping the checks on the system's own Python"
+    exit
+fi
+if ((EUID == 0)); then
+    user=jobplane-ci
+    id "$user" >/dev/null 2>&1 || useradd --create-home --shell /bin/sh "$user"
+    home=$(getent passwd "$user" | cut -d: -f6)
+    become=(runuser -u "$user" --)
+else
+    user=$(id -un)
+    home=$PWD/build/ordinary
+    become=()
+fi
+checkout=$home/jobplane
+
+# Clean, but for how pip reaches packages.
+mapfile -t network < <(env | grep -E '^(PIP_|SSL_CERT_|[a-zA-Z]+_(proxy|PROXY)=)' || true)
+as_user() {
+    "${become[@]}" env -i HOME="$home" USER="$user" LANG=C.UTF-8 PATH="$home/bin" "${network[@]}" \
+        sh -ec 'cd "$0" && exec "$@"' "$checkout" "$@"
+}
+
+setup() {
+    rm -rf "$home/bin" "$checkout"
+    mkdir -p "$home/bin" "$checkout"
+    ln -s /usr/bin/* "$home/bin"
+    (cd "$home/bin" && rm -f "${MISSING[@]}")
+    tar -c --exclude-vcs --exclude-from=<(sed 's|^/||; s|/$||' .gitignore) . | tar -x --no-same-owner -C "$checkout"
+    if ((EUID == 0)); then chown -R "$user": "$home/bin" "$checkout"; fi
+    as_user make setup "PYTHON=$PYTHON"
+}
+
+check() {
+    as_user make demo
+    as_user .venv/bin/python -m pytest -n 4 --dist worksteal "${PARTS[@]}"
+    as_user .venv/bin/pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir build .
+    as_user sh -c '.venv/bin/python -m zipfile --list build/jobplane-*.whl | grep -q app/demo.yaml' ||
+        { echo "the wheel has no app/demo.yaml" >&2; exit 1; }
+}
+
+case $1 in
+    setup) setup ;;
+    test) check ;;
+esac

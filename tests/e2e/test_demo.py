@@ -1,0 +1,33 @@
+"""`jobplane demo`, as it comes in a wheel: without a checkout, and without any program that only some machines have."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from app.demo import PI
+from tests.conformance.documents import pi
+from tests.e2e.cluster import environment
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "pi.yaml"
+
+
+def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "app.cli", "demo", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+
+
+def test_the_demo_prints_pi_from_an_empty_folder(tmp_path: Path) -> None:
+    shown = demo(tmp_path)
+    assert (shown.returncode, shown.stdout.strip()) == (0, pi(2100)[:2002]), shown.stderr
+
+
+def test_the_demo_names_a_manifest_that_is_not_there(tmp_path: Path) -> None:
+    shown = demo(tmp_path, "absent.yaml")
+    assert shown.returncode == 78
+    assert "absent.yaml" in shown.stderr
+    assert "Traceback" not in shown.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_runs_the_example_of_the_readme() -> None:
+    assert PI.read_bytes() == EXAMPLE.read_bytes()
