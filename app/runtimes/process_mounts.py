@@ -14,11 +14,19 @@ from app.runtimes.base import Mount, StartError
 
 ENTRIES_LIMIT = 512  # a folder with more of them is not worth rebuilding for every start
 _PATIENCE = 60  # seconds: a host that is busy is none that refuses
+_TRIES = 5
 _NOT_REBUILT = ("/dev", "/proc", "/sys")
 
 
 def usable(program: str) -> bool:
-    """Whether this host lets us have mounts of our own; it needs privileges or user namespaces."""
+    """Whether this host lets us have mounts of our own; it needs privileges or user namespaces.
+
+    Tried more than once: bubblewrap fails when one of the host's mounts goes away while it copies them all.
+    """
+    return any(_works(program) for _ in range(_TRIES))
+
+
+def _works(program: str) -> bool:
     try:
         tried = subprocess.run(
             [program, "--dev-bind", "/", "/", "true"],

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from app.runtimes import process_mounts
 from app.runtimes.base import Mount, RuntimeInfo, StartError
 from app.runtimes.process import ProcessRuntime
 from tests.needs import lacking
@@ -28,6 +29,17 @@ async def test_without_bubblewrap_a_mount_is_a_start_error(tmp_path: Path) -> No
 
     assert not (await lab.runtime.info()).mounts
     await lab.close()
+
+
+@pytest.mark.parametrize(("failures", "is_usable"), [(0, True), (2, True), (99, False)])
+def test_bubblewrap_is_tried_again_for_a_mount_of_the_host_may_go_while_it_copies_them(
+    tmp_path: Path, failures: int, is_usable: bool
+) -> None:
+    program, tries = tmp_path / "bwrap", tmp_path / "tries"
+    program.write_text(f'#!/bin/sh\necho >>"{tries}"\n[ "$(wc -l <"{tries}")" -gt {failures} ]\n')
+    program.chmod(0o755)
+
+    assert process_mounts.usable(str(program)) == is_usable
 
 
 @pytest.mark.parametrize(
