@@ -8,6 +8,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import urlsplit
 
 import typer
 from pydantic import SecretStr
@@ -16,7 +17,7 @@ from app.cli_database import opened
 from app.cli_nodes import span
 from app.cli_options import DatabaseUrl, DataDir, Place, calling, of_an_api, place, settings
 from app.cli_process import now
-from app.settings import Settings
+from app.settings import LOOPBACK, Settings
 
 if TYPE_CHECKING:
     from app.client.api import Api
@@ -50,7 +51,10 @@ def create(
 
     token, ca_hash = calling(made, work)
     trust = f" --ca-hash {ca_hash}" if ca_hash else ""
-    typer.echo(f"jobplane agent --server {place(made).server} --join-token {token['token']}{trust}")
+    server = place(made).server
+    typer.echo(f"jobplane agent --server {server} --join-token {token['token']}{trust}")
+    if (urlsplit(server).hostname or "") in LOOPBACK:
+        typer.echo("other machines reach this one by its address: put that into --server there", err=True)
 
 
 async def _hash(api: "Api") -> str:

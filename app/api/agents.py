@@ -83,7 +83,7 @@ class Agents:
         node, _, action = path.removeprefix(PREFIX).partition("/")
         if not (user.is_node(node) or (node == "-" and user.nodes)):
             raise path_refusal(user, request.method.lower(), path)
-        request.state.claim = Claim(request.state.credential.digest)
+        request.state.claim = self._claim(request, user)
         if request.method == "GET" and action.partition("/")[0] == "calls":
             calls: Calls = request.scope["app"].state.calls
             call = action.partition("/")[2]
@@ -98,6 +98,17 @@ class Agents:
         if action == "usage":
             return await self._usage(owns, await read_body(request))
         raise errors.no_such_path()
+
+    def _claim(self, request: Request, user: User) -> Claim:
+        """By which a stream goes on: an agent's token, or the right of its holder to act as that agent."""
+        credential: impersonation.Credential = request.state.credential
+        if user is credential.holder:
+            return Claim(credential.digest)
+
+        async def judge() -> None:
+            await impersonation.acting(self.registry, credential.holder, request.headers)
+
+        return Claim(credential.digest, judge)
 
     async def _statuses(self, owns: Owns, body: bytes) -> Response:
         items = (await _read(body, Reports)).items

@@ -166,6 +166,20 @@ async def test_an_agents_open_request_ends_with_its_credential(registry: Registr
             assert [each async for each in lines if each] == []
 
 
+async def test_a_request_as_an_agent_ends_with_the_right_to_act_as_it(people: People, admin: httpx.AsyncClient) -> None:
+    agent = (rule("impersonate", "users", resourceNames=[f"{NODE_PREFIX}n"]), rule("impersonate", "groups"))
+    await cluster_role(admin, "acts-as-n", *agent)
+    await bind(admin, "acts-as-n", ["User:eve"])
+    eve = await people.user("eve")
+    eve.headers.update({"impersonate-user": f"{NODE_PREFIX}n", "impersonate-group": NODES})
+    async with asyncio.timeout(PATIENCE):
+        async with eve.stream("GET", "/apis/agents.jobplane.dev/v1/nodes/n/calls") as answer:
+            lines = answer.aiter_lines()
+            assert await anext(lines) == ""
+            assert (await admin.delete(f"{RBAC}/clusterrolebindings/b")).status_code == 200
+            assert [each async for each in lines if each] == []
+
+
 async def test_the_database_away_ends_no_stream() -> None:
     async def away(_: Collection[bytes]) -> Collection[bytes]:
         raise ConnectionError
