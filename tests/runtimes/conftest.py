@@ -47,6 +47,10 @@ def script(text: str) -> Behaviour:
     return Behaviour(["sh", "-c", text], {})
 
 
+# Starts $!, and goes on once that has a session of its own: before, it ends with the container's.
+LEAVES_ITS_SESSION = 'setsid sleep 1000 & until [ "$(cut -d" " -f6 /proc/$!/stat)" = $! ]; do :; done; '
+
+
 def exits(code: int) -> Behaviour:
     return Behaviour(["sh", "-c", f"exit {code}"], {"exitCode": code})
 

@@ -10,7 +10,7 @@ from app.runtimes.base import Limits
 from app.runtimes.cgroup import Cgroups
 from app.runtimes.cgroup_roots import Kernel, find
 from app.runtimes.process import ProcessRuntime
-from tests.runtimes.conftest import FOREVER, Lab, a_key, raw, script
+from tests.runtimes.conftest import FOREVER, LEAVES_ITS_SESSION, Lab, a_key, raw, script
 
 MIB = 1 << 20
 PID = 4711
@@ -243,7 +243,7 @@ async def test_a_container_without_limits_is_as_before(limited: Lab) -> None:
 
 
 async def test_a_later_agent_kills_what_has_left_its_session(limited: Lab) -> None:
-    key = await limited.start(script("setsid sleep 1000 & echo ready; sleep 1000"), limits=ALL)
+    key = await limited.start(script(f"{LEAVES_ITS_SESSION} echo ready; sleep 1000"), limits=ALL)
     await limited.logged(key, b"ready")
     await limited.restart()
 

@@ -13,7 +13,7 @@ from app.runtimes.log_format import HEAD
 from app.runtimes.process import ProcessRuntime
 from app.runtimes.process_files import Folder
 from app.runtimes.process_table import Identity
-from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, exits, raw, script
+from tests.runtimes.conftest import FOREVER, LEAVES_ITS_SESSION, PATIENCE, Behaviour, Lab, a_key, exits, raw, script
 
 ENV = Behaviour(["env", "-0"], {})
 
@@ -167,7 +167,7 @@ async def test_what_left_its_session_ends_with_the_cgroup(tmp_path: Path) -> Non
     if cgroups is None:
         pytest.skip("no cgroup hierarchy that we may write to")
     lab = Lab(lambda: ProcessRuntime(tmp_path / "state", cgroups=cgroups))
-    key = await lab.start(script("setsid sleep 1000 & echo $!; sleep 0.1"))
+    key = await lab.start(script(f"{LEAVES_ITS_SESSION} echo $!"))
     await lab.ended(key)
     await gone(int(raw(await lab.log(key))))
     await lab.close()

@@ -14,7 +14,7 @@ from app.runtimes.base import Mount, Session, StartError
 from app.runtimes.process import ProcessRuntime
 from app.runtimes.process_table import look
 from tests.needs import lacking
-from tests.runtimes.conftest import FOREVER, PATIENCE, Lab, a_key, raw, script
+from tests.runtimes.conftest import FOREVER, LEAVES_ITS_SESSION, PATIENCE, Lab, a_key, raw, script
 
 
 async def everything(session: Session) -> tuple[bytes, bytes, int]:
@@ -216,7 +216,7 @@ async def test_a_terminal_outlives_the_agent(process: Lab) -> None:
 
 
 async def test_a_terminal_whose_container_leaves_something_behind_does_not_hold_up_the_end(process: Lab) -> None:
-    status = await process.run(script("setsid sleep 1000 & echo $!; exit 3"), stdin=True, tty=True)
+    status = await process.run(script(f"{LEAVES_ITS_SESSION} echo $!; exit 3"), stdin=True, tty=True)
     assert status.exit_code == 3
     os.kill(int(raw(await process.log(a_key()))), 9)
 
