@@ -62,13 +62,19 @@ def guard(key: Key, expected: int = MUST_LIVE) -> Write:
     return Write(key=key, change="G", expected=expected)
 
 
+_LEASES = LEASES.resource
 _URGENT = frozenset({NODE_NAMESPACE, "kube-system"})  # namespaces of the leases of nodes, and of elections
 
 
 def is_urgent(writes: Sequence[Write]) -> bool:
     """Whether the set only writes leases of nodes or of elections."""
-    keys = [write.key for write in writes if write.change != "G"]
-    return bool(keys) and all(key.kind == LEASES.resource and key.namespace in _URGENT for key in keys)
+    found = False
+    for write in writes:
+        if write.change != "G":
+            found = True
+            if write.key.kind != _LEASES or write.key.namespace not in _URGENT:
+                return False
+    return found
 
 
 @dataclass(slots=True)
