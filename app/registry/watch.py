@@ -66,6 +66,8 @@ class Watch:
 
     async def _check_lifetime(self) -> None:
         """A 410 once the namespace or node has been deleted, so that nobody goes on with another one of that name."""
+        if self.store.lifetimes.all_live_since(self._lived_at):
+            return
         cursor = self.store.feed.cursor
         try:
             await check_lifetime(self.store, self.scope, self._lived_at)
@@ -90,6 +92,8 @@ class Watch:
     async def _with_last_states(self, events: list[Event]) -> list[Event]:
         """An object that left the selection is shown as it was in it; one that was deleted in it, in its last state."""
         gone = [each.object for each in events if each.type == "DELETED"]
+        if not gone:
+            return events
         left = dict.fromkeys(each for each in gone if isinstance(each, Change) and self._has_left(each))
         if not left:
             return events

@@ -27,15 +27,20 @@ class Lifetimes:
         self._feed = feed
         self._ends: OrderedDict[Key, int] = OrderedDict()
         self._forgotten = 0  # the newest deletion that is no longer in memory
+        self._newest = 0  # the newest deletion of all
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Follow the feed."""
         for change in changes:
             if change.change == "D" and change.key.kind in (NAMESPACES, NODES):
-                self._ends[change.key] = change.revision
+                self._ends[change.key] = self._newest = change.revision
                 self._ends.move_to_end(change.key)
                 if len(self._ends) > MOST:
                     self._forgotten = self._ends.popitem(last=False)[1]
+
+    def all_live_since(self, revision: int) -> bool:
+        """Whether memory is enough to say that nothing was deleted after a revision: each event of each watch asks."""
+        return self._newest <= revision >= self._feed.unbroken_since
 
     async def ended_after(self, key: Key, revision: int) -> int:
         """The revision of the last deletion of a namespace or node, if that is newer than `revision`; else 0."""
