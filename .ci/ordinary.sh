@@ -46,7 +46,7 @@ check() {
     as_user make demo
     as_user .venv/bin/python -m pytest -n 4 --dist worksteal "${PARTS[@]}"
     as_user .venv/bin/pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir build .
-    as_user sh -c '.venv/bin/python -m zipfile --list build/jobplane-*.whl | grep -q app/demo.yaml' ||
+    as_user sh -c '.venv/bin/python -m zipfile --list build/jobplane-*.whl | grep app/demo.yaml >/dev/null' ||
         { echo "the wheel has no app/demo.yaml" >&2; exit 1; }
 }
 
