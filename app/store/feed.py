@@ -319,13 +319,19 @@ class Feed:
                 self._deliver(changes, complete)
 
     async def _part(self, after: int, limit: int | None) -> tuple[Sequence[Change], int, bool] | None:
-        """Read history; None if the feed has started anew meanwhile, so that `after` means nothing any more."""
+        """Read history; None if the feed has started anew meanwhile, so that `after` means nothing any more.
+
+        Unavailable if the database contradicts itself, as two servers behind one address do during a failover.
+        """
         since = self.unbroken_since
         while self.unbroken_since == since:
+            followed = self.timeline
             try:
                 part = await self._read(after, limit)
             except NewTimeline:
                 await self._settle()
+                if (self.unbroken_since, self.timeline) == (since, followed):
+                    raise Unavailable("the database shows two timelines at once: try again") from None
                 continue
             return part if self.unbroken_since == since else None
         return None

@@ -42,6 +42,7 @@ _LIST = """select namespace, pod, pod_uid, container, attempt, job, kept_from, s
     and (pod, pod_uid, container, attempt) > ($4::text, $5::text, $6::text, $7::int)
     order by pod, pod_uid, container, attempt limit $8"""
 # No more comes of a run that another has followed, nor of a pod that is over: agents ship all of a log before they say so.
+# Whoever appends locks several rows, so to wait for one of them could be a deadlock.
 _ENDED = """with ended as (
         select s.pod_uid, s.container, s.attempt from log_streams s
         left join heads h on h.kind = 'pods' and (h.namespace, h.name, h.uid) = (s.namespace, s.pod, s.pod_uid)
@@ -49,7 +50,7 @@ _ENDED = """with ended as (
             h.uid is null or h.marks::jsonb #>> '{fields,status.phase}' in ('Succeeded', 'Failed')
             or exists (select from log_streams n
                 where (n.pod_uid, n.container) = (s.pod_uid, s.container) and n.attempt > s.attempt)
-        ) limit $2
+        ) limit $2 for update of s skip locked
     )
     update log_streams s set ended_at = $1 from ended e
     where (s.pod_uid, s.container, s.attempt) = (e.pod_uid, e.container, e.attempt)
@@ -122,7 +123,7 @@ class KeptLogs:
         return [KeptLog(*row) for row in rows]
 
     async def end(self, now: datetime, limit: int) -> Sequence[Stream]:
-        """Note of which logs no more comes; some of those of which that was not known."""
+        """Note of which logs no more comes; some of those of which that was not known, and none that is just written to."""
         return [Stream(*row) for row in await reaching(self._pool.fetch(_ENDED, now, limit))]
 
     async def pack(self, streams: Sequence[Stream]) -> int:

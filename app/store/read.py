@@ -176,8 +176,8 @@ class Reader:
         `history_of`, the floor is read in the statement that reads the rows. Given a timeline, NewTimeline if there is a
         newer one, or if `after` was not given out here.
         """
-        sql = """select c.revision as store_revision, greatest(c.floor, c.secrets_floor) as floor,
-            coalesce((select max(began) from timelines), 0) as timeline, x.* from counter c left join lateral (
+        sql = """select c.revision as store_revision, greatest(c.floor, c.secrets_floor) as floor, c.timeline, x.*
+            from counter c left join lateral (
             select * from history where revision > $1 and revision <= coalesce($2, c.revision) order by revision limit $3
             ) x on true"""
         rows = await self._pool.fetch(sql, after, up_to, HISTORY_ROWS)

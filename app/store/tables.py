@@ -31,6 +31,7 @@ COUNTER = Table(
     Column("revision", BigInteger, nullable=False),  # the last revision given out
     Column("floor", BigInteger, nullable=False),  # history at or below it may be gone
     Column("secrets_floor", BigInteger, nullable=False, server_default="0"),  # the same of Secrets, if it is higher
+    Column("timeline", BigInteger, nullable=False, server_default="0"),  # the newest of `timelines`
     postgresql_with={"fillfactor": "10"},
 )
 

@@ -19,8 +19,7 @@ Connection = asyncpg.Connection | PoolConnectionProxy
 
 _BEGIN = "select begin_timeline($1)"
 # For a process that follows timeline $1. `ended`: the last revision that the timelines after it have in common with it.
-_LOOK = """select c.revision, greatest(c.floor, c.secrets_floor) as floor,
-    coalesce((select max(began) from timelines), 0) as timeline,
+_LOOK = """select c.revision, greatest(c.floor, c.secrets_floor) as floor, c.timeline,
     (select min(after) from timelines where began > $1) as ended from counter c"""
 # Of the timeline that took the place of a revision which was lost.
 BEGINNING = "(select t.began from timelines t where t.after < {0} and {0} < t.began order by t.began desc limit 1)"

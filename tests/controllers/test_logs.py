@@ -105,6 +105,17 @@ async def test_a_run_has_ended_when_the_next_one_writes(registry: Registry) -> N
     assert await _ended(registry, {"p/0"})
 
 
+async def test_a_log_that_is_being_written_to_is_left_for_later(registry: Registry) -> None:
+    """Whoever waited for it, while the writer waits for another log, would end as a deadlock."""
+    written, idle = await a_log(registry, "written", uid="1"), await a_log(registry, "idle", uid="2")
+    end = registry.store.kept_logs.end
+    async with registry.store.pool.acquire() as writer:
+        async with writer.transaction():
+            await writer.execute("select from log_streams where pod_uid = $1 for update", written.pod_uid)
+            assert await end(registry.now(), 10) == [idle]
+        assert await end(registry.now(), 10) == [written]
+
+
 async def test_another_pod_of_the_same_name_holds_no_log(registry: Registry) -> None:
     await a_log(registry, "p")
     await a_log(registry, "p", uid="before")

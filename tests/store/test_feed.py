@@ -6,8 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from app.store import Change, Compacted, Feed, Marks, Store, open_store
+from app.store import Change, Compacted, Feed, Marks, Store, Unavailable, open_store
 from app.store.compact import compact
+from app.store.errors import NewTimeline
 from app.store.feed import POLL_SECONDS, Ring
 from app.store.read import HISTORY_ROWS
 from tests.store.writes import KIND, body, create, delete, key, modify
@@ -271,6 +272,21 @@ async def test_who_gives_up_waiting_in_the_moment_of_a_change_does_not_miss_it()
 
     assert await waiting == 0
     assert [each.revision for each in feed.after(KIND, 0) or ()] == [1]
+
+
+async def test_a_database_that_contradicts_itself_is_asked_again_later_not_for_ever() -> None:
+    """Two servers behind one address: one says the timeline is new, the other that it is not."""
+
+    async def read(_after: int, _limit: int | None) -> tuple[Sequence[Change], int, bool]:
+        raise NewTimeline
+
+    async def settle() -> None:
+        feed.follow(0)
+
+    feed = Feed(read, 1 << 20, settle)
+    feed.start_at(1)
+    with pytest.raises(Unavailable, match="two timelines at once"):
+        await feed.catch_up()
 
 
 def test_a_ring_that_follows_a_new_timeline_never_answers_for_revisions_before_it() -> None:
