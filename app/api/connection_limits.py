@@ -146,12 +146,9 @@ class BoundedConnection(HttpToolsProtocol):
         if len(self.url) > LONGEST_TARGET:
             self._stop(414)
 
-    def on_header(self, name: bytes, value: bytes) -> None:
-        if len(value) > LONGEST_HEADER or len(self.headers) >= MOST_HEADERS:
-            self._stop(431)
-        super().on_header(name, value)
-
     def on_headers_complete(self) -> None:
+        if len(self.headers) > MOST_HEADERS or any(len(value) > LONGEST_HEADER for _, value in self.headers):
+            self._stop(431)
         if len(self.pipeline) >= MOST_PIPELINED:
             self._stop(400)
         super().on_headers_complete()  # raises for a path that is none: then no request is there whose body could come

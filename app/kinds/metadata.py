@@ -48,6 +48,8 @@ def validate_manager(manager: str, path: str) -> Iterator[Cause]:
     """The name under which a write is on record."""
     if len(manager.encode()) > MANAGER_LIMIT:
         yield too_long(path, MANAGER_LIMIT)
+    if manager.isprintable():
+        return
     at = 0
     for character in manager:
         if not character.isprintable():

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 
@@ -104,31 +105,43 @@ async def create(
         rules = await registry.admission.rules(namespace)
         try:
             async with registry.admission.turn(namespace, rules):
-                ready, charged = await _admitted(registry, kind, namespace, obj, by, size)
-                warnings = await offload.run(size, _warnings, kind, _as_asked(ready, given), None)
-                made = await _store_new(registry, kind, ready, charged, dry_run, size)
-                return Answer(made, warnings)
+                draft = await _admitted(registry, kind, namespace, _Sent(given, obj, by), size)
+                return Answer(await _store_new(registry, kind, draft, dry_run), draft.warnings)
         except ApiError as error:
             if error.reason not in again or attempt == _TRIES - 1:
                 raise
     raise AssertionError("unreachable: the last try returns or raises")
 
 
-async def _admitted(
-    registry: Registry, kind: Kind, namespace: str, obj: Object, by: Writer | None, size: int
-) -> tuple[Object, Sequence[Update]]:
-    """The object as it will be stored, and the quotas that it is charged to. Only the newest rules may refuse it."""
+class _Sent(NamedTuple):
+    """An object as its client sent it (`given`), the same as it is to be judged, and who sent it."""
+
+    given: Object
+    object: Object
+    by: Writer | None
+
+
+class _Draft(NamedTuple):
+    """An object that may be created: how it will be stored, and the quotas that it is charged to."""
+
+    write: Write
+    charged: Sequence[Update]
+    warnings: tuple[str, ...]
+
+
+async def _admitted(registry: Registry, kind: Kind, namespace: str, sent: _Sent, size: int) -> _Draft:
+    """The object as it will be stored. Only the newest rules may refuse it."""
     rules = _still(await registry.admission.rules(namespace), size)
     try:
-        return await offload.run(size, _judged, kind, namespace, obj, registry.now(), rules, by)
+        return await offload.run(size, _judged, kind, namespace, sent, registry.now(), rules)
     except ApiError as error:
         if error.reason != "Forbidden":
             raise
     await registry.admission.catch_up()
     if kind.namespaced:
-        await _check_place(registry, kind, namespace, obj.metadata.name)
+        await _check_place(registry, kind, namespace, sent.object.metadata.name)
     rules = _still(await registry.admission.rules(namespace), size)
-    return await offload.run(size, _judged, kind, namespace, obj, registry.now(), rules, by)
+    return await offload.run(size, _judged, kind, namespace, sent, registry.now(), rules)
 
 
 def _still(rules: Rules, size: int) -> Rules:
@@ -138,11 +151,11 @@ def _still(rules: Rules, size: int) -> Rules:
     return msgspec.structs.replace(rules, accounts=dict(rules.accounts), classes=dict(rules.classes))
 
 
-def _judged(
-    kind: Kind, namespace: str, obj: Object, now: datetime, rules: Rules, by: Writer | None
-) -> tuple[Object, Sequence[Update]]:
-    made = new(kind, namespace, obj, now, rules, by)
-    return made, judged(kind.resource, made, rules)
+def _judged(kind: Kind, namespace: str, sent: _Sent, now: datetime, rules: Rules) -> _Draft:
+    made = new(kind, namespace, sent.object, now, rules, sent.by)
+    charged = judged(kind.resource, made, rules)
+    warnings = _warnings(kind, _as_asked(made, sent.given), None)
+    return _Draft(write_of(kind, made, "A"), charged, warnings)
 
 
 def _as_asked(made: Object, given: Object) -> Object:
@@ -152,15 +165,13 @@ def _as_asked(made: Object, given: Object) -> Object:
     return made
 
 
-async def _store_new(
-    registry: Registry, kind: Kind, obj: Object, charged: Sequence[Update], dry_run: bool, size: int
-) -> bytes:
-    write = check_size(await offload.run(size, write_of, kind, obj, "A"))
-    writes = [write, guard(Key(NAMESPACES, "", obj.metadata.namespace))] if kind.namespaced else [write]
+async def _store_new(registry: Registry, kind: Kind, draft: _Draft, dry_run: bool) -> bytes:
+    write = check_size(draft.write)
+    writes = [write, guard(Key(NAMESPACES, "", write.key.namespace))] if kind.namespaced else [write]
     if dry_run:
         await _check_new(registry, kind, writes)
         return write.body
-    writes += [write_of(QUOTA, each.object, "M", each.old) for each in charged]
+    writes += [write_of(QUOTA, each.object, "M", each.old) for each in draft.charged]
     try:
         revision = (await registry.store.commit(writes))[0]
     except Conflict as conflict:
