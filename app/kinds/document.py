@@ -19,6 +19,7 @@ ContentType = Literal["json", "yaml"]
 
 DEEPEST = 100
 MOST_VALUES = 100_000
+_START = 64 << 10  # bytes
 
 _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*\\u0000")
@@ -43,6 +44,7 @@ def json_of(body: bytes, content_type: ContentType) -> bytes:
     if body.count(b",") >= MOST_VALUES:
         _check_commas(body)
     if body.count(b"{") + body.count(b"[") > DEEPEST:
+        _check_brackets(_brackets(body[:_START]))  # what is too deep is so at once: the rest need not be looked at
         _check_brackets(_brackets(body))
     return body
 
