@@ -14,7 +14,7 @@ WEEK_AGO = $(shell $(BIN)/python -c 'from datetime import *; print((datetime.now
 # The modules of the tests are compiled once, and not by each process that runs some of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo check test test-long bench up settings lock clean
+.PHONY: setup demo check test test-long bench up numbers settings lock clean
 
 setup: $(READY)
 
@@ -51,16 +51,20 @@ endif
 # agents and engines and a hundred of schedulers, 20,000 requests of the fuzzers, the manifests of Kubernetes' manual,
 # 20,000 pods on 1,000 simulated nodes, and Podman, if there is one.
 test-long: check
-	JOBPLANE_PROPERTIES=thorough $(BIN)/python -m pytest -n 2 --dist worksteal tests/kinds tests/plans tests/api
+	JOBPLANE_PROPERTIES=thorough $(BIN)/python -m pytest -n 2 --dist worksteal tests/machinery tests/kinds tests/plans tests/scheduler tests/api
 	JOBPLANE_FUZZ_REQUESTS=20000 $(BIN)/python -m pytest -n 2 tests/fuzz
 	JOBPLANE_KUBECTLS=all JOBPLANE_NODE_KILLS=1 JOBPLANE_TEST_SCHEDULER_KILLS=100 \
 		$(BIN)/python -m pytest -n 2 --dist loadfile -m e2e tests/e2e
 	$(BIN)/python -m pytest -m e2e $(DOCUMENTS)
 	JOBPLANE_FLEET_NODES=1000 $(BIN)/python -m pytest tests/e2e/test_fleet.py
-	if command -v podman >/dev/null; then JOBPLANE_PODMAN=1 $(BIN)/python -m pytest tests/runtimes/test_podman.py; fi
+	if command -v podman >/dev/null; then JOBPLANE_PODMAN=1 $(BIN)/python -m pytest tests/runtimes/docker/test_podman.py; fi
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)
+
+# How the code is cut: files, folders, functions, importers, repeated names. Nothing is enforced.
+numbers: setup
+	@$(BIN)/python scripts/code_numbers.py
 
 # What settings there are, from app/settings.py.
 settings: setup

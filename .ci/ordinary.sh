@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 PYTHON=/usr/bin/python3
 MISSING=(bwrap busybox containerd ctr docker dockerd ip iptables kubectl perl podman redis-cli redis-server runc)
-PARTS=(tests/agent tests/runtimes/test_process.py tests/runtimes/test_removal.py tests/store/test_embedded.py
+PARTS=(tests/agent tests/runtimes/process/test_runtime.py tests/runtimes/linux/test_folder_removal.py tests/store/test_embedded_postgres.py
     tests/e2e/test_demo.py)
 
 if ! "$PYTHON" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
@@ -46,8 +46,8 @@ check() {
     as_user make demo
     as_user .venv/bin/python -m pytest -n 4 --dist worksteal "${PARTS[@]}"
     as_user .venv/bin/pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir build .
-    as_user sh -c '.venv/bin/python -m zipfile --list build/jobplane-*.whl | grep app/demo.yaml >/dev/null' ||
-        { echo "the wheel has no app/demo.yaml" >&2; exit 1; }
+    as_user sh -c '.venv/bin/python -m zipfile --list build/jobplane-*.whl | grep app/main/demo.yaml >/dev/null' ||
+        { echo "the wheel has no app/main/demo.yaml" >&2; exit 1; }
 }
 
 case $1 in

@@ -1,6 +1,6 @@
 """Every setting, read once by the command line: flags over JOBPLANE_* variables over these defaults. Passed on as values.
 
-The descriptions here are the help of the flags (`app.cli_options`) and docs/settings.md (scripts/settings_page.py).
+The descriptions here are the help of the flags (`app.main.cli_options`) and docs/settings.md (scripts/settings_page.py).
 """
 
 import os
@@ -13,7 +13,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from app.kinds.features import Features, parse
+from app.machinery.feature_gates import Features, parse
 from app.runtimes import RuntimeName
 
 PREFIX = "JOBPLANE_"

@@ -11,9 +11,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from app.runtimes.cri_engine import Engine
-from app.runtimes.cri_messages import pb
-from app.runtimes.docker_config import PAUSE
+from app.runtimes.cri.engine import Engine
+from app.runtimes.cri.messages import pb
+from app.runtimes.docker.config import PAUSE
 from tests.runtimes.images import IMAGE
 
 COMMAND = ["/bin/true"]

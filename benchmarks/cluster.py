@@ -133,7 +133,7 @@ class Checkout:
                 self.program,
                 "up",
                 *map(str, flags),
-                cwd=self.path,  # its `python -m app.cli` finds the checkout that it belongs to
+                cwd=self.path,  # its `python -m app.main.cli` finds the checkout that it belongs to
                 env={name: value for name, value in os.environ.items() if not name.startswith("JOBPLANE_")},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

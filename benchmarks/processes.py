@@ -98,6 +98,6 @@ def _role(pid: int, command: str) -> str:
     if command == POSTGRES:
         return POSTGRES
     arguments = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-    if "app.cli" in arguments:
-        return arguments[arguments.index("app.cli") + 1]
+    if "app.main.cli" in arguments:
+        return arguments[arguments.index("app.main.cli") + 1]
     return "up" if "up" in arguments else "others"

@@ -2,7 +2,7 @@
 
     python scripts/settings_page.py > docs/settings.md
 
-A test in tests/cli compares the two.
+A test in tests/main compares the two.
 """
 
 import sys
@@ -10,7 +10,7 @@ from typing import Any
 
 import typer.main
 
-from app.cli import app
+from app.main.cli import app
 from app.settings import Settings, read_by, shown_default, variable
 
 HEAD = """# Settings

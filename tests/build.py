@@ -7,18 +7,18 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.kinds.base import Condition, LabelSelector, ObjectMeta
-from app.kinds.container import (
+from app.kinds.batch.job import Job, JobSpec, JobStatus
+from app.kinds.pod.container import (
     Container,
     ContainerState,
     ContainerStateTerminated,
     ContainerStatus,
 )
-from app.kinds.job import Job, JobSpec, JobStatus
-from app.kinds.pod import Pod, PodSpec, PodStatus, PodTemplateSpec
+from app.kinds.pod.pod import Pod, PodSpec, PodStatus, PodTemplateSpec
+from app.machinery.base import Condition, LabelSelector, ObjectMeta
+from app.plans.jobs.finalizers import TRACKING
+from app.plans.jobs.pod_template import owner_reference
 from app.plans.plan import Create, Delete, Emit, Names, Plan, SetStatus, Update
-from app.plans.template import owner_reference
-from app.plans.tracking import TRACKING
 
 NOW = datetime(2026, 7, 24, 12, 0, 0, tzinfo=UTC)
 LONG_AGO = NOW - timedelta(hours=2)

@@ -22,7 +22,7 @@ from sqlalchemy.engine import make_url
 from app.registry.bootstrap import bootstrap
 from app.registry.objects import Registry
 from app.store import Key, Store, Write, open_store
-from app.store.embedded import Postgres
+from app.store.embedded_postgres import Postgres
 from app.store.migrate import migrate
 from tests.build import NOW
 

@@ -9,7 +9,7 @@ import pytest
 import typer
 import yaml
 
-from app.cli import app
+from app.main.cli import app
 
 ROOT = Path(__file__).parents[1]
 IMAGE = (ROOT / "Dockerfile").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The agent as a whole: makes its parts, and keeps their loops going. Started by the command line, which owns signals.
+"""The agent: makes its parts and keeps their loops going. Started by `app.main.agent_process`, which owns signals.
 
 Cancelling `run` ends it cleanly and leaves the containers running, for the next agent to adopt.
 """
@@ -16,34 +16,34 @@ from typing import TypeVar
 import msgspec
 
 from app.agent.clock import Clock, WallClock
-from app.agent.device_sources import EMPTY, Inventory
-from app.agent.devices import Devices
-from app.agent.environment import Lookup
-from app.agent.fences import Fences, Silence
-from app.agent.hosts import Hosts
-from app.agent.lease import Leases
 from app.agent.logs import Logs
-from app.agent.node import Facts, Nodes, address_towards, allocatable, existing
-from app.agent.pods import Pods
-from app.agent.pressure import THRESHOLDS, Pressures, Thresholds
-from app.agent.reports import Reports
-from app.agent.setup import Host
-from app.agent.shutdown import Graces, shut_down
+from app.agent.node.device_sources import EMPTY, Inventory
+from app.agent.node.devices import Devices
+from app.agent.node.lease import Leases
+from app.agent.node.node import Facts, Nodes, address_towards, allocatable, existing
+from app.agent.node.pressure import THRESHOLDS, Pressures, Thresholds
+from app.agent.node.shutdown import Graces, shut_down
+from app.agent.node.trust import Trust
+from app.agent.node.upkeep import Upkeep
+from app.agent.node.usage import Usages
+from app.agent.pod_watch import Watches
+from app.agent.pods.container_config import Host
+from app.agent.pods.environment import Lookup
+from app.agent.pods.hosts_file import Hosts
+from app.agent.pods.lease_expiry import Fences, LeaseExpired
+from app.agent.pods.pods import Pods
+from app.agent.pods.status_reports import Reports
 from app.agent.streams import Streams
 from app.agent.tasks import Complaints
-from app.agent.trust import Trust
-from app.agent.upkeep import Upkeep
-from app.agent.usage import Usages
-from app.agent.volumes import Volumes
-from app.agent.watching import Watches
+from app.agent.volumes.volumes import Volumes
 from app.client.api import Api
-from app.kinds.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
-from app.kinds.base import O, Quantity
-from app.kinds.configmap import ConfigMap
-from app.kinds.errors import ApiError
-from app.kinds.pod import Pod
-from app.kinds.secret import Secret
-from app.kinds.volume import ServiceAccountTokenProjection
+from app.kinds.auth.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
+from app.kinds.core.configmap import ConfigMap
+from app.kinds.core.secret import Secret
+from app.kinds.pod.pod import Pod
+from app.kinds.pod.volume import ServiceAccountTokenProjection
+from app.machinery.base import O, Quantity
+from app.machinery.errors import ApiError
 from app.runtimes.base import Runtime, RuntimeInfo
 
 STARTS_PER_CORE = 2
@@ -141,7 +141,7 @@ class Agent:
         pods = Pods(host, names, reports, logs, fences, starts)
         watches = Watches(self._api, pods)
 
-        def silent(silence: Silence) -> None:
+        def silent(silence: LeaseExpired) -> None:
             fences.silent(silence)
             pods.silent(silence.node)
             if silence.for_good:

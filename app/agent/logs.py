@@ -15,7 +15,7 @@ import msgspec
 
 from app.agent.clock import Clock
 from app.client.api import Api
-from app.kinds.errors import ApiError
+from app.machinery.errors import ApiError
 from app.runtimes.base import ContainerKey, Runtime
 
 CHUNK = 64 * 1024  # of one container in one request

@@ -1,6 +1,6 @@
 """Answers calls: exec, attach and connections to ports of this agent's pods. The agent dials out here, too.
 
-One request stays open, in which the API rings; for each ring a WebSocket is opened (`app.client.call`), which lasts as
+One request stays open, in which the API rings; for each ring a WebSocket is opened (`app.client.agent_call`), which lasts as
 long as the command or connection. What is read from one side waits for the other. When the API hangs up, what was
 executed is killed, and what was attached to goes on. Whoever rings again for the same call is not answered twice.
 """
@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from app.agent.clock import Clock
+from app.client.agent_call import END, PREFIX, RESIZE, STDERR, STDIN, STDOUT, WORDS, Ring, Wanted, Word
 from app.client.api import Api
-from app.client.call import END, PREFIX, RESIZE, STDERR, STDIN, STDOUT, WORDS, Ring, Wanted, Word
 from app.client.watch import lines
-from app.kinds.errors import ApiError
+from app.machinery.errors import ApiError
 from app.runtimes.base import ContainerKey, ContainerStatus, Pipe, Runtime, Session, StartError, Unsupported
 
 if TYPE_CHECKING:
-    from app.client.socket import Socket
+    from app.client.websocket import Socket
 
 SILENT_SECONDS = 60.0  # without even an empty line, after which the stream is taken for dead
 PING_SECONDS = 10.0  # writing is how the death of the other end is noticed while nothing is read from it

@@ -6,7 +6,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from app.agent.clock import Clock
-from app.kinds.errors import ApiError
+from app.machinery.errors import ApiError
 
 T = TypeVar("T")
 REPEATED_EVERY = 60.0  # seconds

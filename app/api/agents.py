@@ -1,5 +1,4 @@
-"""What only agents call: batches of pod statuses, of log pieces, and of what nodes use. One request serves many pods.
-GET calls is the stream in which an agent is rung, and calls/ID how it answers (`app.api.calls`).
+"""Endpoints that only agents call: batches of pod statuses, of log pieces, and of usage. One request serves many pods.
 
 Under /apis/agents.jobplane.dev/v1/nodes/NODE/, where NODE is a node that the token speaks for, or `-` for all of its nodes.
 """
@@ -13,21 +12,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp
 
-from app.api import errors, impersonation
-from app.api.auth import Authenticator, User, path_refusal
-from app.api.calls import Calls
-from app.api.content import read_body
-from app.api.revocation import Claim
-from app.kinds.base import Int32, Int64, Struct, at
-from app.kinds.decode import decode as decode_body
-from app.kinds.errors import bad_request
-from app.kinds.pod import KIND as PODS
-from app.kinds.pod import Pod
-from app.registry import offload, reports, usage
+from app.api.auth import impersonation
+from app.api.auth.authenticator import Authenticator, User, path_refusal
+from app.api.http import errors
+from app.api.http.content import read_body
+from app.api.streams.agent_calls import Calls
+from app.api.streams.revocation import Claim
+from app.kinds.pod.pod import KIND as PODS
+from app.kinds.pod.pod import Pod
+from app.machinery.base import Int32, Int64, Struct, at
+from app.machinery.decode import decode as decode_body
+from app.machinery.errors import bad_request
+from app.registry import node_usage as usage
+from app.registry import offload, status_reports
 from app.registry.codec import decode, key_of
+from app.registry.node_usage import NodeUsage
 from app.registry.objects import Registry
-from app.registry.reports import Report
-from app.registry.usage import NodeUsage
+from app.registry.status_reports import Report
 from app.store import Append, Key, Stream
 
 S = TypeVar("S", bound=Struct)
@@ -113,7 +114,7 @@ class Agents:
     async def _statuses(self, owns: Owns, body: bytes) -> Response:
         items = (await _read(body, Reports)).items
         _check_names(*(name for item in items for name in (item.namespace, item.name)))
-        outcomes = await reports.accept(self.registry, PODS, items, owns)
+        outcomes = await status_reports.accept(self.registry, PODS, items, owns)
         return _json({"items": outcomes})
 
     async def _logs(self, owns: Owns, body: bytes) -> Response:

@@ -1,4 +1,4 @@
-"""The HTTP application: FastAPI as the shell for what is ours, one plain ASGI application for Kubernetes' paths.
+"""The HTTP application: FastAPI for endpoints of our own, one plain ASGI application for Kubernetes' paths.
 
 Made by the command line with an open store; nothing here is global.
 """
@@ -16,18 +16,23 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from app.api import documents, errors, impersonation, joining, kept_logs, openapi, openapi_v2, version, virtual
-from app.api.absent import ABSENT
-from app.api.accept import DISCOVERY, OPENAPI, wanted
 from app.api.agents import PREFIX, Agents
-from app.api.auth import Authenticator, check_path, is_for_everyone
-from app.api.calls import Calls, Origin
-from app.api.discovery import Discovery
-from app.api.joining import JoinApi
-from app.api.kept_logs import KeptLogs
-from app.api.kubernetes import Kubernetes
-from app.api.revocation import Revocations
-from app.api.tokens import StoredTokens
+from app.api.auth import impersonation, join
+from app.api.auth.authenticator import Authenticator, check_path, is_for_everyone
+from app.api.auth.join import JoinApi
+from app.api.auth.tokens import StoredTokens
+from app.api.http import errors, static_documents
+from app.api.http.accept import DISCOVERY, OPENAPI, wanted
+from app.api.openapi import v2 as openapi_v2
+from app.api.openapi import v3 as openapi
+from app.api.resources import ephemeral_resources, version
+from app.api.resources.discovery import Discovery
+from app.api.resources.kubernetes import Kubernetes
+from app.api.resources.unsupported_kinds import ABSENT
+from app.api.streams import kept_logs
+from app.api.streams.agent_calls import Calls, Origin
+from app.api.streams.kept_logs import KeptLogs
+from app.api.streams.revocation import Revocations
 from app.kinds import KINDS
 from app.registry.objects import Registry
 from app.store import READ_ONLY
@@ -88,8 +93,8 @@ class Front:
     def __init__(self, registry: Registry, tokens: Authenticator, authority: Callable[[], str] = str) -> None:
         self._registry = registry
         self._tokens = tokens
-        self._discovery = Discovery((*KINDS, *ABSENT), virtual.VIRTUAL)
-        self._openapi = openapi.OpenApi((*KINDS, *ABSENT), virtual.VIRTUAL)
+        self._discovery = Discovery((*KINDS, *ABSENT), ephemeral_resources.VIRTUAL)
+        self._openapi = openapi.OpenApi((*KINDS, *ABSENT), ephemeral_resources.VIRTUAL)
         self._openapi_v2 = openapi_v2.OpenApiV2(self._openapi)
         self._kubernetes = Kubernetes(registry, tokens)
         self._agents = Agents(registry, tokens)
@@ -100,7 +105,7 @@ class Front:
         path: str = scope["path"]
         if path.startswith(PREFIX):
             await self._guarded(self._agents.answer, scope, receive, send)
-        elif path.startswith(joining.PREFIX):
+        elif path.startswith(join.PREFIX):
             await self._guarded(self._joining.answer, scope, receive, send)
         elif path.startswith(kept_logs.PREFIX):
             await self._guarded(self._kept_logs.answer, scope, receive, send)
@@ -154,16 +159,18 @@ class Front:
         document = self._discovery.document(path, form)
         if document is None:
             raise errors.no_such_path()
-        return documents.answer(request, document, {"Cache-Control": "public"})
+        return static_documents.answer(request, document, {"Cache-Control": "public"})
 
     def _specification(self, request: Request, path: str) -> Response:
         if path == "/openapi/v2":
             form = wanted(request.headers.get("accept"), OPENAPI)
-            return documents.answer(request, self._openapi_v2.document(form), {})
+            return static_documents.answer(request, self._openapi_v2.document(form), {})
         document = self._openapi.document(path)
         if document is None:
             raise errors.no_such_path()
         asked = request.query_params.get("hash")
         if asked and asked != document.digest:
             return RedirectResponse(f"{path}?hash={document.digest}", 301)
-        return documents.answer(request, document, documents.for_ever(self._registry.now()) if asked else {})
+        return static_documents.answer(
+            request, document, static_documents.for_ever(self._registry.now()) if asked else {}
+        )

@@ -14,13 +14,13 @@ import uvicorn
 from starlette.datastructures import State
 
 from app.api.app import create_app
-from app.api.calls import Calls
-from app.api.connection import Connection
-from app.api.files_left import watch_files_left
+from app.api.http.connection import Connection
+from app.api.http.fd_exhaustion import watch_files_left
+from app.api.streams.agent_calls import Calls
 from app.api.upkeep import Upkeep
 from app.registry import offload
 from app.registry.bootstrap import bootstrap
-from app.registry.losses import reporting
+from app.registry.history_loss import reporting
 from app.registry.objects import Registry
 from app.settings import UNSPECIFIED, Settings
 
@@ -48,7 +48,7 @@ def address_towards(dsn: str) -> str:
 async def serve(registry: Registry, settings: Settings, sockets: list[socket.socket]) -> None:
     """Serve until SIGINT or SIGTERM, then return. Open watches end cleanly: their clients come back by themselves.
 
-    sockets: bound to where it is to listen (`app.api.listening`); they are closed at the end.
+    sockets: bound to where it is to listen (`app.api.http.listening_sockets`); they are closed at the end.
     """
     sys.setswitchinterval(offload.SWITCH_SECONDS)
     upkeep = Upkeep(registry, settings, _url(registry, settings))

@@ -12,9 +12,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from app.api import certificates
-from app.api.calls import Origin
-from app.api.token_files import ADMIN, AGENT, AGENT_OVERLAP, keep_files, write_kubeconfig
+from app.api.auth import certificates
+from app.api.auth.token_files import ADMIN, AGENT, AGENT_OVERLAP, keep_files, write_kubeconfig
+from app.api.streams.agent_calls import Origin
 from app.registry.objects import Registry
 from app.settings import Settings
 from app.store import Unavailable

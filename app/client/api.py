@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 import msgspec
 
+from app.client.connection_errors import described
 from app.client.connections import Connections
 from app.client.tls import context
-from app.client.trouble import described
 from app.client.watch import Event, follow
-from app.kinds.base import O
-from app.kinds.errors import ApiError
+from app.machinery.base import O
+from app.machinery.errors import ApiError
 
 if TYPE_CHECKING:
-    from app.client.socket import Socket
+    from app.client.websocket import Socket
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ class Api:
 
     async def open_socket(self, path: str) -> "Socket":
         """A WebSocket."""
-        from app.client.socket import NotOpenedError, Socket  # not every program that calls an API needs the library
+        from app.client.websocket import NotOpenedError, Socket  # not every program that calls an API needs the library
 
         server, authorization = str(self._streams.base_url), self._streams.headers.get("Authorization", "")
         try:

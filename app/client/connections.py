@@ -1,4 +1,4 @@
-"""The connections of one client, as a transport of httpx: each carries one request at a time, the last used goes first.
+"""Connection pool of one client, as a transport of httpx: each carries one request at a time, the last used goes first.
 
 `Api` makes them. They replace the pool of httpx, which looks at all connections before and after every request, and hands
 one that becomes free to every request that waits: with a thousand nodes in one agent that took all of a core. No request

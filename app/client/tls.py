@@ -1,4 +1,4 @@
-"""Whom an API's certificate has to be for: its host in the address, unless another name is given."""
+"""Server name of an API's certificate: its host in the address, unless another name is given."""
 
 import errno
 import ssl

@@ -12,8 +12,8 @@ from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 
-from app.kinds.base import O
-from app.kinds.errors import ApiError
+from app.machinery.base import O
+from app.machinery.errors import ApiError
 
 T = TypeVar("T")
 

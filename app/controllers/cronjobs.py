@@ -1,4 +1,4 @@
-"""The CronJob controller: a CronJob is looked at when it or one of its Jobs changes, and when its next slot comes.
+"""CronJob controller: looks at a CronJob when it or one of its Jobs changes, and when its next start is due.
 
 One whose Job was refused is also looked at when the rules of its namespace change, or when a quota has room again.
 """
@@ -9,15 +9,15 @@ from datetime import datetime
 from typing import cast
 from uuid import uuid4
 
-from app.controllers.refused import Refused
-from app.controllers.work import Work
-from app.kinds.base import Object
-from app.kinds.cronjob import KIND as CRON_JOBS
-from app.kinds.cronjob import CronJob
-from app.kinds.job import KIND as JOBS
-from app.kinds.job import Job
-from app.kinds.owners import controller_of
-from app.plans import cronjob as cronjob_plan
+from app.controllers.planned_write import PlannedWrite
+from app.controllers.refused_objects import Refused
+from app.kinds.batch.cronjob import KIND as CRON_JOBS
+from app.kinds.batch.cronjob import CronJob
+from app.kinds.batch.job import KIND as JOBS
+from app.kinds.batch.job import Job
+from app.machinery.base import Object
+from app.machinery.owner_references import controller_of
+from app.plans.jobs import cronjob as cronjob_plan
 from app.plans.plan import Emit
 from app.registry.admission import RULES, Rulebook, Turns
 from app.registry.codec import NAMESPACES
@@ -34,13 +34,13 @@ class CronJobController:
         self._refused = Refused()  # CronJobs whose Jobs were
         self._changed: dict[str, datetime | None] = {}  # UIDs of those whose schedule was changed, and when
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+    def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == CRON_JOBS.resource:
             self._note_schedule(cast("CronJob | None", before), cast("CronJob | None", now))
             self._refused.note(key, now)
             return [key]
         if key.kind in RULES:
-            return self._refused.woken(key.namespace, before, now)
+            return self._refused.on_event(key.namespace, before, now)
         if key.kind != JOBS.resource:
             return []
         owners = {owner for each in (before, now) if each is not None and (owner := controller_of(each))}
@@ -56,7 +56,7 @@ class CronJobController:
     def turn(self, key: Key) -> AbstractAsyncContextManager[object]:
         return self._turns.of(key.namespace) if self._book.has_quotas(key.namespace) else nullcontext()
 
-    def everything(self) -> Iterable[Key]:
+    def enqueue_all(self) -> Iterable[Key]:
         return list(self._cron_jobs())
 
     def _cron_jobs(self) -> Iterator[Key]:
@@ -65,7 +65,7 @@ class CronJobController:
             self._refused.note(key, cron_job)
             yield key
 
-    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+    def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
         cron_job = cast("CronJob | None", self._mirror.get(key))
         if cron_job is None or self._is_going(key.namespace):
             return []
@@ -84,7 +84,7 @@ class CronJobController:
         )
         # What only says something must not write the CronJob: that would wake this controller to say it again.
         only_says = all(isinstance(action, Emit) for action in made.actions)
-        return [Work(made, [] if only_says else [cron_job])]
+        return [PlannedWrite(made, [] if only_says else [cron_job])]
 
     def _is_going(self, namespace: str) -> bool:
         found = self._mirror.get(Key(NAMESPACES, "", namespace))

@@ -1,16 +1,16 @@
-"""The disruption controller: looks at a budget when it changes, or a pod that it selects, and keeps its status."""
+"""Disruption controller: looks at a PodDisruptionBudget when it or a pod that it selects changes, and keeps its status."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import cast
 
-from app.controllers.work import Work
-from app.kinds.base import Object
-from app.kinds.pod import KIND as PODS
-from app.kinds.pod import Pod
-from app.kinds.poddisruptionbudget import KIND as BUDGETS
-from app.kinds.poddisruptionbudget import PodDisruptionBudget
-from app.kinds.selectors import Selector, from_label_selector
+from app.controllers.planned_write import PlannedWrite
+from app.kinds.core.poddisruptionbudget import KIND as BUDGETS
+from app.kinds.core.poddisruptionbudget import PodDisruptionBudget
+from app.kinds.pod.pod import KIND as PODS
+from app.kinds.pod.pod import Pod
+from app.machinery.base import Object
+from app.machinery.selectors import Selector, from_label_selector
 from app.plans import disruption
 from app.store import Key, Mirror
 
@@ -23,7 +23,7 @@ class DisruptionController:
         self._selectors: dict[str, dict[Key, Selector]] = {}  # of the budgets of each namespace
         self._pods: dict[Key, dict[Key, Pod]] = {}  # those that each budget selects
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+    def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == PODS.resource:
             return self._pod_changed(key, cast("Pod | None", now))
         if key.kind != BUDGETS.resource:
@@ -65,14 +65,14 @@ class DisruptionController:
                 touched.append(budget)
         return touched
 
-    def everything(self) -> Iterable[Key]:
+    def enqueue_all(self) -> Iterable[Key]:
         return [
             Key(BUDGETS.resource, each.metadata.namespace, each.metadata.name)
             for each in self._mirror.all(BUDGETS.resource)
         ]
 
-    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+    def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
         budget = cast("PodDisruptionBudget | None", self._mirror.get(key))
         if budget is None:
             return []
-        return [Work(disruption.plan(budget, list(self._pods.get(key, {}).values()), now), [budget])]
+        return [PlannedWrite(disruption.plan(budget, list(self._pods.get(key, {}).values()), now), [budget])]

@@ -1,6 +1,6 @@
-"""What the scheduler writes about groups of pods: all of its bindings with the PodGroup's condition, or why there are none.
+"""Writes of the scheduler about gangs: all bindings with the PodGroup's condition, or why there are none.
 
-`app.plans.scheduling.gangs` decides. The bindings of a group and its condition are one write set, however many they are: so
+`app.scheduler.gangs` decides. The bindings of a group and its condition are one write set, however many they are: so
 no moment shows a part of them, and one pod that has changed meanwhile means that all are placed anew.
 """
 
@@ -9,13 +9,13 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from app.controllers.work import Work
-from app.kinds.meta_condition import Condition, condition, with_condition
-from app.kinds.pod import Pod
-from app.kinds.podgroup import DISRUPTED, SCHEDULED, PodGroup
+from app.controllers.planned_write import PlannedWrite
+from app.kinds.pod.pod import Pod
+from app.kinds.scheduling.podgroup import DISRUPTED, SCHEDULED, PodGroup
+from app.machinery.meta_condition import Condition, condition, with_condition
 from app.plans.plan import Action, Emit, Plan, Update
-from app.plans.scheduling.gangs import Attempt
 from app.registry.binding import bound
+from app.scheduler.gangs import Attempt
 
 
 def bindings(pairs: Sequence[tuple[Pod, str]], now: datetime) -> tuple[Action, ...]:
@@ -32,7 +32,7 @@ def _where(pod: Pod, node: str) -> str:
     return f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node}"
 
 
-def attempted(attempt: Attempt, now: datetime, *, with_events: bool) -> Iterable[Work]:
+def attempted(attempt: Attempt, now: datetime, *, with_events: bool) -> Iterable[PlannedWrite]:
     """Nothing if there is nothing new to say."""
     actions = bindings(attempt.bound, now)
     if attempt.group.object is not None and attempt.group.min_count:
@@ -40,7 +40,7 @@ def attempted(attempt: Attempt, now: datetime, *, with_events: bool) -> Iterable
     if with_events:
         actions += scheduled(attempt.bound)
     if actions:
-        yield Work(Plan(actions))
+        yield PlannedWrite(Plan(actions))
 
 
 def _said(attempt: Attempt, group: PodGroup, now: datetime) -> tuple[Action, ...]:

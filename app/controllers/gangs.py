@@ -1,4 +1,4 @@
-"""The scheduling objects that there are, found by what they refer to. The Job controller asks here before each plan.
+"""Index of Workloads and PodGroups by what they refer to. The Job controller asks it before each plan.
 
 Kept from what the controller is told of; without such objects it holds nothing, and costs a look at each Job's shape.
 """
@@ -8,17 +8,17 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 from uuid import uuid4
 
-from app.kinds.base import Object
-from app.kinds.features import Features
-from app.kinds.job import KIND as JOBS
-from app.kinds.job import Job
-from app.kinds.pod import Pod
-from app.kinds.podgroup import KIND as POD_GROUPS
-from app.kinds.podgroup import PodGroup
-from app.kinds.workload import KIND as WORKLOADS
-from app.kinds.workload import Workload
-from app.plans import workloads
-from app.plans.workloads import NO_GANG, Found, Gang
+from app.kinds.batch.job import KIND as JOBS
+from app.kinds.batch.job import Job
+from app.kinds.pod.pod import Pod
+from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
+from app.kinds.scheduling.podgroup import PodGroup
+from app.kinds.scheduling.workload import KIND as WORKLOADS
+from app.kinds.scheduling.workload import Workload
+from app.machinery.base import Object
+from app.machinery.feature_gates import Features
+from app.plans.jobs import workloads
+from app.plans.jobs.workloads import NO_GANG, Found, Gang
 from app.registry.codec import NAMESPACES
 from app.store import Key, Mirror
 
@@ -32,7 +32,7 @@ class Gangs:
         # What refers to a Job, or a Workload: by its key.
         self._referring: defaultdict[Key, dict[Key, Object]] = defaultdict(dict)
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+    def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         """Take in a change of a Workload or PodGroup; the Jobs to look at for it."""
         if before is not None and (old := _referred(before)):
             self._forget(old, key)

@@ -9,18 +9,18 @@ from datetime import datetime
 from typing import cast
 
 from app.controllers import gangs
-from app.controllers.refused import Refused
-from app.controllers.work import Work
-from app.kinds.base import Object
-from app.kinds.features import USUAL, Features
-from app.kinds.job import KIND as JOBS
-from app.kinds.job import Job, is_finished
-from app.kinds.owners import controller_of
-from app.kinds.pod import KIND as PODS
-from app.kinds.pod import Pod
-from app.kinds.selectors import from_label_selector
-from app.plans import job as job_plan
-from app.plans import ttl
+from app.controllers.planned_write import PlannedWrite
+from app.controllers.refused_objects import Refused
+from app.kinds.batch.job import KIND as JOBS
+from app.kinds.batch.job import Job, is_finished
+from app.kinds.pod.pod import KIND as PODS
+from app.kinds.pod.pod import Pod
+from app.machinery.base import Object
+from app.machinery.feature_gates import USUAL, Features
+from app.machinery.owner_references import controller_of
+from app.machinery.selectors import from_label_selector
+from app.plans.jobs import job as job_plan
+from app.plans.jobs import ttl_after_finished
 from app.plans.plan import Names
 from app.registry.admission import RULES, Rulebook, Turns
 from app.registry.codec import NAMESPACES
@@ -48,14 +48,14 @@ class JobController:
         else:
             self._orphans.pop(key, None)
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+    def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == JOBS.resource:
             self._refused.note(key, now)
             return [key]
         if key.kind in RULES:
-            return self._refused.woken(key.namespace, before, now)
+            return self._refused.on_event(key.namespace, before, now)
         if key.kind in gangs.KINDS:
-            return self._gangs.woken(key, before, now)
+            return self._gangs.on_event(key, before, now)
         if key.kind != PODS.resource:
             return []
         self._note_orphan(key, cast("Pod | None", now))
@@ -76,7 +76,7 @@ class JobController:
         jobs = (cast("Job", each) for each in self._mirror.all(JOBS.resource))
         return [Key(JOBS.resource, namespace, each.metadata.name) for each in jobs if _wants(each, pod)]
 
-    def everything(self) -> Iterable[Key]:
+    def enqueue_all(self) -> Iterable[Key]:
         self._gangs.learn()
         for pod in self._mirror.all(PODS.resource):
             self._note_orphan(Key(PODS.resource, pod.metadata.namespace, pod.metadata.name), cast("Pod", pod))
@@ -88,7 +88,7 @@ class JobController:
             self._refused.note(key, job)
             yield key
 
-    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+    def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
         job = cast("Job | None", self._mirror.get(key))
         if job is None or self._is_next(job):
             return []
@@ -96,8 +96,8 @@ class JobController:
         pods = self._pods(job)
         made = job_plan.plan(job, pods, now, self._unused_names(key.namespace), rules, self._gangs.of(job, pods))
         if is_finished(job) and not made.actions:
-            return [Work(ttl.plan(job, now))]
-        return [Work(made, [job])]
+            return [PlannedWrite(ttl_after_finished.plan(job, now))]
+        return [PlannedWrite(made, [job])]
 
     def _unused_names(self, namespace: str) -> Names:
         """Names that no pod has, in plans of this moment: of 10,000 random ones, about three are there twice."""

@@ -10,13 +10,13 @@ from typing import cast
 
 from msgspec import MsgspecError
 
-from app.controllers.work import Work
+from app.controllers.planned_write import PlannedWrite
 from app.kinds import KINDS
-from app.kinds.base import Kind, Object
-from app.kinds.namespace import KIND as NAMESPACES
-from app.kinds.namespace import Namespace
-from app.plans import namespaces as namespace_plan
-from app.plans.namespaces import Content
+from app.kinds.core.namespace import KIND as NAMESPACES
+from app.kinds.core.namespace import Namespace
+from app.machinery.base import Kind, Object
+from app.plans import namespace_deletion as namespace_plan
+from app.plans.namespace_deletion import Content
 from app.registry.codec import decode
 from app.store import Key, Mirror, Query, Store
 
@@ -36,7 +36,7 @@ class NamespaceController:
         self._mirror = mirror
         self._store = store
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+    def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         """A namespace that is going; also when something in it is gone, which may have been the last, or is held no longer."""
         if key.kind != NAMESPACES.resource:
             if now is not None and (before is None or before.metadata.finalizers == now.metadata.finalizers):
@@ -44,7 +44,7 @@ class NamespaceController:
             key = _key(key.namespace)
         return [key] if self._going(key) else []
 
-    def everything(self) -> Iterable[Key]:
+    def enqueue_all(self) -> Iterable[Key]:
         keys = [_key(each.metadata.name) for each in self._mirror.all(NAMESPACES.resource)]
         return [key for key in keys if self._going(key)]
 
@@ -52,14 +52,14 @@ class NamespaceController:
         namespace = cast("Namespace | None", self._mirror.get(key))
         return namespace if namespace is not None and namespace_plan.is_to_be_emptied(namespace) else None
 
-    async def work(self, key: Key, now: datetime) -> Sequence[Work]:
+    async def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
         namespace = self._going(key)
         if namespace is None:
             return []
         content = await self._content(key.name)
         if not (content.living or content.left or content.failures):
             await self._forget_logs(key.name)
-        return [Work(namespace_plan.plan(namespace, content, now))]
+        return [PlannedWrite(namespace_plan.plan(namespace, content, now))]
 
     async def _forget_logs(self, namespace: str) -> None:
         """Before the name is free: a new namespace of that name may have other owners. No pod is left to write another."""

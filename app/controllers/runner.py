@@ -1,4 +1,4 @@
-"""The loop that every controller shares: keys in; observe, plan, commit; again when it is time, or when it was refused.
+"""Runner: the loop that all controllers share. Keys in; observe, plan, commit; again when due, or when refused.
 
 A key says "look", never "what happened": losing one costs latency, not correctness. Many keys are planned together and
 their write sets share transactions. What was planned from a stale mirror is refused by the store and planned again.
@@ -14,12 +14,12 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
-from app.controllers.work import Work
-from app.kinds.base import Object
-from app.registry.actions import muted, write_set
-from app.registry.events import Recorder
+from app.controllers.planned_write import PlannedWrite
+from app.machinery.base import Object
+from app.registry.event_recorder import Recorder
+from app.registry.leader_election import Epoch
 from app.registry.objects import Registry
-from app.registry.terms import Term
+from app.registry.plan_writer import muted, write_set
 from app.store import Conflict, Key, Mirror, OutcomeUnknown, Unavailable, Write
 
 log = logging.getLogger(__name__)
@@ -40,13 +40,13 @@ class Controller(Protocol):
 
     component: str  # the source of its events
 
-    def woken(self, key: Key, before: Object | None, now: Object | None, /) -> Iterable[Key]:
+    def on_event(self, key: Key, before: Object | None, now: Object | None, /) -> Iterable[Key]:
         """The keys to look at because an object changed."""
 
-    def everything(self) -> Iterable[Key]:
+    def enqueue_all(self) -> Iterable[Key]:
         """The keys to look at when the controller starts."""
 
-    def work(self, key: Key, now: datetime, /) -> Sequence[Work] | Awaitable[Sequence[Work]]:
+    def reconcile(self, key: Key, now: datetime, /) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
         """What to do about a key, planned from the mirror; each item is one write set. Awaited if it must read more."""
 
 
@@ -61,7 +61,7 @@ class InTurn(Protocol):
 class Runner:
     """Runs one controller. What it writes is refused once the term is over, if there is one."""
 
-    def __init__(self, registry: Registry, mirror: Mirror, controller: Controller, term: Term | None = None) -> None:
+    def __init__(self, registry: Registry, mirror: Mirror, controller: Controller, term: Epoch | None = None) -> None:
         self._registry = registry
         self._term = term
         self._mirror = mirror
@@ -79,7 +79,7 @@ class Runner:
         mirror.listen(self._changed)
 
     def _changed(self, key: Key, before: Object | None, now: Object | None) -> None:
-        for each in self._controller.woken(key, before, now):
+        for each in self._controller.on_event(key, before, now):
             self.look_at(each)
 
     def look_at(self, key: Key) -> None:
@@ -117,7 +117,7 @@ class Runner:
 
     async def run(self) -> None:
         """Run until cancelled."""
-        for key in self._controller.everything():
+        for key in self._controller.enqueue_all():
             self.look_at(key)
         while True:
             await self._wait()
@@ -170,11 +170,11 @@ class Runner:
         except Exception as error:
             self._again(key, error)
 
-    def _planned(self, key: Key) -> Sequence[Work] | Awaitable[Sequence[Work]]:
+    def _planned(self, key: Key) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
         """A key that is cheap to plan is planned at every change. So is one that is not, if it has not been of late."""
         began = time.thread_time()
         now = self._registry.now()
-        planned = self._controller.work(key, now)
+        planned = self._controller.reconcile(key, now)
         spent = time.thread_time() - began
         if spent > _DEAR and not _has_more(planned, now):
             self._resting.setdefault(key, False)
@@ -185,7 +185,7 @@ class Runner:
         if self._resting.pop(key, False):
             self.look_at(key)
 
-    async def _carry_out_all(self, key: Key, items: Sequence[Work]) -> list[BaseException | None]:
+    async def _carry_out_all(self, key: Key, items: Sequence[PlannedWrite]) -> list[BaseException | None]:
         """What became of each. The first are on their way to the database while the next are put into writing."""
         tasks: list[asyncio.Task[None]] = []
         try:
@@ -199,7 +199,7 @@ class Runner:
             raise
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _carry_out(self, key: Key, item: Work) -> None:
+    async def _carry_out(self, key: Key, item: PlannedWrite) -> None:
         try:
             await self._commit(item)
         except Conflict as conflict:
@@ -207,11 +207,11 @@ class Runner:
             silent, forgot = muted(item.plan, conflict.keys), self._recorder.forget(conflict.keys)
             if silent is item.plan and not forgot:
                 raise
-            await self._commit(Work(silent, item.seen))
+            await self._commit(PlannedWrite(silent, item.seen))
         if item.plan.again_at is not None:
             self.look_later(key, _whole(item.plan.again_at))
 
-    async def _commit(self, item: Work) -> None:
+    async def _commit(self, item: PlannedWrite) -> None:
         now = self._registry.now()
         draft = self._recorder.draft(item.plan, now)
         writes = write_set(draft.plan, item.seen, self._controller.component, now)
@@ -224,9 +224,9 @@ class Runner:
         if term is not None and store.feed.lost_touch.is_set():
             raise Unavailable("the change feed started anew: this plan may rest on what the database has lost")
         try:
-            revisions = await store.commit([*writes, term.guard] if term is not None else writes)
+            revisions = await store.commit([*writes, term.precondition] if term is not None else writes)
         except Conflict as conflict:
-            if term is not None and term.guard.key in conflict.keys:
+            if term is not None and term.precondition.key in conflict.keys:
                 term.over.set()
             raise
         self._unsure = self._unsure or store.feed.cursor < revisions[-1]
@@ -279,7 +279,7 @@ class Runner:
         self._look_after(key, delay)
 
 
-def _has_more(planned: Sequence[Work] | Awaitable[Sequence[Work]], now: datetime) -> bool:
+def _has_more(planned: Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]], now: datetime) -> bool:
     """It did a part of what there is to do, and wants to go on at once: there is nothing to gather."""
     return isinstance(planned, Sequence) and any(
         each.plan.again_at is not None and each.plan.again_at <= now for each in planned

@@ -1,6 +1,6 @@
 """The scheduler: one round places all pending pods whose turn it is; some bindings are one write set, those of a gang all.
 
-`app.plans.scheduling` decides, on a cluster that is kept up to date here as nodes and pods come and go. What a round has
+`app.scheduler` decides, on a cluster that is kept up to date here as nodes and pods come and go. What a round has
 placed counts from then on, before it is committed: so no two rounds give away the same room. Few bindings are committed
 with their events. Of many the events follow when all have their places: nobody waits for them.
 """
@@ -9,34 +9,34 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import cast
 
+from app.controllers.deferred_events import EVENTS, Untold
 from app.controllers.gang_writes import attempted, bindings, scheduled
-from app.controllers.preempting import all_told
-from app.controllers.queueing import QUEUES, Queueing
-from app.controllers.unsaid import Unsaid
-from app.controllers.untold import EVENTS, Untold
-from app.controllers.work import Work
-from app.kinds.base import Object
-from app.kinds.localqueue import KIND as LOCAL_QUEUES
-from app.kinds.localqueue import LocalQueue
-from app.kinds.node import KIND as NODES
-from app.kinds.node import Node
-from app.kinds.pod import KIND as PODS
-from app.kinds.pod import Pod, is_terminal
-from app.kinds.poddisruptionbudget import KIND as BUDGETS
-from app.kinds.poddisruptionbudget import PodDisruptionBudget
-from app.kinds.podgroup import KIND as POD_GROUPS
-from app.kinds.podgroup import PodGroup
+from app.controllers.local_queues import QUEUES, Queueing
+from app.controllers.pending_messages import Unsaid
+from app.controllers.planned_write import PlannedWrite
+from app.controllers.preemption_writes import all_told
+from app.kinds.core.node import KIND as NODES
+from app.kinds.core.node import Node
+from app.kinds.core.poddisruptionbudget import KIND as BUDGETS
+from app.kinds.core.poddisruptionbudget import PodDisruptionBudget
+from app.kinds.pod.pod import KIND as PODS
+from app.kinds.pod.pod import Pod, is_terminal
+from app.kinds.scheduling.localqueue import KIND as LOCAL_QUEUES
+from app.kinds.scheduling.localqueue import LocalQueue
+from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
+from app.kinds.scheduling.podgroup import PodGroup
+from app.machinery.base import Object
 from app.plans.plan import Plan, earliest
-from app.plans.scheduling import DEFAULT, Cluster, Pending, Settings, Wish, Wishes
-from app.plans.scheduling.budgets import Budgets
-from app.plans.scheduling.fair import Fair
-from app.plans.scheduling.gangs import Groups, Whole
-from app.plans.scheduling.gate import Gate
-from app.plans.scheduling.ground import Lowest
-from app.plans.scheduling.preemption import Search, Verdict
-from app.plans.scheduling.queue import Queue
-from app.plans.scheduling.tiers import Tiered, in_tiers
 from app.registry.codec import NAMESPACES
+from app.scheduler import DEFAULT, Cluster, Pending, PodInfo, PodInfos, Settings
+from app.scheduler.disruption_budgets import Budgets
+from app.scheduler.fair_sharing import FairSharing
+from app.scheduler.gangs import Groups, Whole
+from app.scheduler.preemption import Search, Verdict
+from app.scheduler.preemption_context import Lowest
+from app.scheduler.priority_bands import Tiered, in_tiers
+from app.scheduler.quota_admission import QuotaAdmission
+from app.scheduler.scheduling_queue import Queue
 from app.store import Key, Mirror
 
 TOGETHER = 250  # bindings of one write set
@@ -50,11 +50,11 @@ class Scheduler:
 
     def __init__(self, mirror: Mirror, settings: Settings = DEFAULT) -> None:
         self._mirror = mirror
-        self._wishes = Wishes()
+        self._wishes = PodInfos()
         self._cluster = Cluster(settings)
         self._lowest = Lowest(self._cluster)
         self._groups = Groups()
-        self._fair = Fair(self._cluster)
+        self._fair = FairSharing(self._cluster)
         self._queue = Queue(self._cluster, self._groups, self._fair)
         self._queueing = Queueing(mirror, self._fair, self._queue)
         self._pending: dict[Key, Pending] = {}
@@ -64,7 +64,7 @@ class Scheduler:
         self._unsaid = Unsaid()
         self._untold = Untold()
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+    def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == PODS.resource:
             return self._pod_changed(key, cast("Pod | None", before), cast("Pod | None", now))
         if key.kind == NODES.resource:
@@ -164,19 +164,19 @@ class Scheduler:
         if pod.spec.scheduling_group is not None:
             self._queue.again(self._groups.note(pod, now, pending))
 
-    def _wish_of(self, pod: Pod, waited: Pending | None) -> Wish:
+    def _wish_of(self, pod: Pod, waited: Pending | None) -> PodInfo:
         placed = self._cluster.placed.get(pod.metadata.uid)
         if placed is not None:
-            return placed.wish
+            return placed.info
         return waited[1] if waited is not None else self._wishes.of(pod)
 
-    def everything(self) -> Iterable[Key]:
+    def enqueue_all(self) -> Iterable[Key]:
         for kind in (NAMESPACES, NODES.resource, LOCAL_QUEUES.resource, POD_GROUPS.resource, PODS.resource):
             for each in list(self._mirror.all(kind)):
-                self.woken(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
+                self.on_event(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
         return [ROUND, QUEUES]
 
-    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+    def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
         if key == QUEUES:
             return [*self._queueing.statuses(now)]
         if key == EVENTS:
@@ -184,23 +184,25 @@ class Scheduler:
         self._take_back()
         self._look_again_at(self._unsaid.due(now))
         pods = self._queue.turn(now, MOST)
-        works: list[Work] = []
+        works: list[PlannedWrite] = []
         if pods:
             whole = Whole(self._groups)
             budgets = Budgets(self._budgets())
             search = Search(self._cluster, self._lowest, budgets, self._groups)
-            gate = Gate(self._fair, self._groups, whole, budgets)
-            outcome = in_tiers(pods, self._queue.nominated(), self._cluster, search, gate, gate.may)
+            quota_admission = QuotaAdmission(self._fair, self._groups, whole, budgets)
+            outcome = in_tiers(
+                pods, self._queue.nominated(), self._cluster, search, quota_admission, quota_admission.may
+            )
             outcome.verdicts = self._queueing.worded(outcome.verdicts)
             self._cluster.forget()
             self._settle(outcome, now)
-            if gate.is_open:
+            if quota_admission.is_open:
                 self._queue.ease()
             works = self._writes(outcome, whole, now.replace(microsecond=0))
-            works += [Work(Plan(again_at=now + SOON))] if gate.is_open else []
+            works += [PlannedWrite(Plan(again_at=now + SOON))] if quota_admission.is_open else []
             works += self._queueing.news(self._told, now.replace(microsecond=0))
         again_at = earliest((self._queue.again_at(now), self._unsaid.again_at()))
-        return [*works, Work(Plan(again_at=again_at))] if again_at is not None else works
+        return [*works, PlannedWrite(Plan(again_at=again_at))] if again_at is not None else works
 
     def _settle(self, outcome: Tiered, now: datetime) -> None:
         self._assumed.update(pod.metadata.uid for pod, _ in outcome.bound)
@@ -208,7 +210,7 @@ class Scheduler:
         left = [pod for pod, _ in outcome.unbound if pod.metadata.uid not in decided]
         self._queue.settle((pod for pod, _ in outcome.bound), (each.pod for each in outcome.verdicts), now, left)
 
-    def _writes(self, outcome: Tiered, whole: Whole, now: datetime) -> list[Work]:
+    def _writes(self, outcome: Tiered, whole: Whole, now: datetime) -> list[PlannedWrite]:
         with_events = len(outcome.bound) <= TOGETHER
         if not with_events:
             self._untold.defer(pod for pod, _ in outcome.bound)
@@ -216,7 +218,7 @@ class Scheduler:
         together = {pod.metadata.uid for attempt in whole.attempts for pod, _ in attempt.bound}
         alone = [each for each in outcome.bound if each[0].metadata.uid not in together] if together else outcome.bound
         parts = (alone[n : n + TOGETHER] for n in range(0, len(alone), TOGETHER))
-        works += [Work(Plan(bindings(part, now) + (scheduled(part) if with_events else ()))) for part in parts]
+        works += [PlannedWrite(Plan(bindings(part, now) + (scheduled(part) if with_events else ()))) for part in parts]
         for verdicts, work in all_told(outcome.verdicts, now):
             works.append(work)
             self._told += verdicts

@@ -1,15 +1,15 @@
-"""Every namespace has a service account named default: made when the namespace appears, and again when it is deleted."""
+"""ServiceAccount controller: every namespace has a service account named default, also after it was deleted."""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import cast
 
-from app.controllers.work import Work
-from app.kinds.base import Object, ObjectMeta
-from app.kinds.namespace import KIND as NAMESPACES
-from app.kinds.namespace import Namespace, phase
-from app.kinds.serviceaccount import KIND as ACCOUNTS
-from app.kinds.serviceaccount import ServiceAccount
+from app.controllers.planned_write import PlannedWrite
+from app.kinds.core.namespace import KIND as NAMESPACES
+from app.kinds.core.namespace import Namespace, phase
+from app.kinds.core.serviceaccount import KIND as ACCOUNTS
+from app.kinds.core.serviceaccount import ServiceAccount
+from app.machinery.base import Object, ObjectMeta
 from app.plans.plan import Create, Plan
 from app.store import Key, Mirror
 
@@ -22,19 +22,19 @@ class ServiceAccountController:
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+    def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == NAMESPACES.resource and before is None:
             return [key]
         if key.kind == ACCOUNTS.resource and key.name == NAME and now is None:
             return [Key(NAMESPACES.resource, "", key.namespace)]
         return []
 
-    def everything(self) -> Iterable[Key]:
+    def enqueue_all(self) -> Iterable[Key]:
         return [Key(NAMESPACES.resource, "", each.metadata.name) for each in self._mirror.all(NAMESPACES.resource)]
 
-    def work(self, key: Key, _: datetime) -> Sequence[Work]:
+    def reconcile(self, key: Key, _: datetime) -> Sequence[PlannedWrite]:
         namespace = cast("Namespace | None", self._mirror.get(key))
         there = self._mirror.get(Key(ACCOUNTS.resource, key.name, NAME))
         if there is not None or namespace is None or phase(namespace) != "Active":
             return []
-        return [Work(Plan((Create(ServiceAccount(metadata=ObjectMeta(name=NAME, namespace=key.name))),)))]
+        return [PlannedWrite(Plan((Create(ServiceAccount(metadata=ObjectMeta(name=NAME, namespace=key.name))),)))]

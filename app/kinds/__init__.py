@@ -1,15 +1,18 @@
-"""The resource kinds, each in a module of its own. The registry, the API and the suites over every kind start here.
+"""The resource kinds, each in a module of its own: `core/`, `pod/`, `batch/`, `scheduling/`, `auth/`.
 
 To add a kind, add a module: its struct (a subclass of `base.Object`) and a `KIND` record. Being here is all it takes:
 routes, discovery, OpenAPI, storage, watches, tables and the conformance suites follow from the record.
+
+May import: `app.machinery`. Imported by: everything above.
+Start reading: `core.configmap` (the smallest kind), `batch.job`, and `app.machinery.base` for the `Kind` record.
 """
 
 from functools import cache
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from typing import TYPE_CHECKING, Any
 
-from app.kinds.base import Kind
+from app.machinery.base import Kind
 
 KINDS: tuple[Kind[Any], ...]  # all of them, once somebody asks: an agent needs six, and the rest is 3 MiB
 
@@ -34,7 +37,7 @@ def by_name(group: str, kind: str) -> Kind[Any] | None:
 
 @cache
 def _all() -> tuple[Kind[Any], ...]:
-    modules = (import_module(f"{__name__}.{found.name}") for found in iter_modules(__path__))
+    modules = (import_module(found.name) for found in walk_packages(__path__, f"{__name__}."))
     return tuple(module.KIND for module in modules if hasattr(module, "KIND"))
 
 

@@ -1,4 +1,4 @@
-"""How many more pods of a budget may be evicted: its status, from the pods that it is about. Pure.
+"""Disruption budgets: how many more pods may be evicted; the budget's status from the pods that it selects. Pure.
 
 The disruption controller carries `plan` out; `app.registry.eviction` takes from what is allowed with `taken`, in the
 write set that deletes the pod, so that no two evictions spend the same allowance.
@@ -10,11 +10,11 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from app.kinds import by_name
-from app.kinds.base import IntOrString, LabelSelector
-from app.kinds.meta_condition import Condition, with_condition
-from app.kinds.owners import controller_of
-from app.kinds.pod import Pod, is_ready
-from app.kinds.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudgetStatus
+from app.kinds.core.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudgetStatus
+from app.kinds.pod.pod import Pod, is_ready
+from app.machinery.base import IntOrString, LabelSelector
+from app.machinery.meta_condition import Condition, with_condition
+from app.machinery.owner_references import controller_of
 from app.plans.plan import Action, Emit, Plan, SetStatus, earliest
 
 ALLOWED = "DisruptionAllowed"

@@ -1,4 +1,4 @@
-"""What a decision looks like: actions to take together, and perhaps a time to look again.
+"""Plan: actions to take together, and perhaps a time to look again.
 
 Made by the modules of `app.plans`, carried out by the controllers' runner. All actions of a plan are one write set:
 they happen together or not at all, guarded by the revisions of the objects that the plan was made from.
@@ -9,10 +9,10 @@ from datetime import datetime
 
 import msgspec
 
-from app.kinds.base import Object
-from app.kinds.metadata import Propagation
-from app.kinds.pod import Pod
-from app.plans.refusals import NONE, Refusal
+from app.kinds.pod.pod import Pod
+from app.machinery.base import Object
+from app.machinery.metadata_validation import Propagation
+from app.plans.admission.refusals import NONE, Refusal
 
 Names = Callable[[str], str]  # prefix -> an unused name that starts with it: randomness is handed in
 

@@ -1,8 +1,8 @@
-"""The rules that new objects are judged by, kept at hand: one look-up for a create, and nothing else without quotas.
+"""Admission: the rules that new objects are judged by, kept in memory: one look-up for a create, and nothing else without quotas.
 
-What the rules mean is decided in `app.plans.admission`. The API's creates come through `Admission`; the controllers hold
-a `Rulebook` of their own over their own mirror. A charge to a quota is a write in the write set of the creation,
-guarded by the quota's revision: that makes it exact. `Turns` only spare useless conflicts.
+`app.plans.admission.pod_admission` decides what the rules mean. The API's creates come through `Admission`; the controllers
+hold a `Rulebook` of their own over their own mirror. A charge to a quota is a write in the write set of the creation, guarded
+by the quota's revision: that makes it exact. `Turns` only spare useless conflicts.
 """
 
 import asyncio
@@ -12,15 +12,15 @@ from operator import attrgetter
 from typing import Any
 from weakref import WeakValueDictionary
 
-from app.kinds.base import Object
-from app.kinds.limitrange import KIND as LIMIT_RANGES
-from app.kinds.priorityclass import KIND as PRIORITY_CLASSES
-from app.kinds.priorityclass import PriorityClass
-from app.kinds.resourcequota import KIND as QUOTAS
-from app.kinds.serviceaccount import KIND as ACCOUNTS
-from app.plans import admission
-from app.plans.admission import Rules
-from app.registry.policy import Policy
+from app.kinds.core.limitrange import KIND as LIMIT_RANGES
+from app.kinds.core.resourcequota import KIND as QUOTAS
+from app.kinds.core.serviceaccount import KIND as ACCOUNTS
+from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
+from app.kinds.scheduling.priorityclass import PriorityClass
+from app.machinery.base import Object
+from app.plans.admission import pod_admission
+from app.plans.admission.pod_admission import Rules
+from app.registry.policy_cache import Policy
 from app.store import Key, Mirror, Store
 
 RULES = frozenset(kind.resource for kind in (QUOTAS, LIMIT_RANGES, ACCOUNTS, PRIORITY_CLASSES))
@@ -99,7 +99,7 @@ class Admission:
     async def check_update(self, obj: Object) -> None:
         """What speaks against the next version of an object beyond its own validity. Raises the 403."""
         if isinstance(obj, PriorityClass) and obj.global_default:
-            admission.check(PRIORITY_CLASSES.resource, obj, await self.rules(""))
+            pod_admission.check(PRIORITY_CLASSES.resource, obj, await self.rules(""))
 
     async def catch_up(self, revision: int | None = None) -> None:
         """Until the rules are as new as the store, or as this revision. No refusal may come from rules that are stale."""

@@ -5,9 +5,9 @@ from functools import lru_cache
 
 import msgspec
 
-from app.kinds import conditions
-from app.kinds.base import Condition
-from app.kinds.pod import Pod, PodStatus
+from app.kinds.pod.pod import Pod, PodStatus
+from app.machinery import conditions
+from app.machinery.base import Condition
 
 
 def bound(pod: Pod, node: str, now: datetime) -> Pod:

@@ -1,25 +1,25 @@
-"""What a fresh cluster starts with: the namespaces that everybody expects, their default service accounts, roles, priorities."""
+"""Bootstrap: objects of a fresh cluster: namespaces, default service accounts, roles, priority classes."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, cast
 
 from msgspec.structs import replace
 
-from app.kinds.base import Kind, Object, ObjectMeta
-from app.kinds.cluster_role import ClusterRole
-from app.kinds.namespace import FIRST, Namespace
-from app.kinds.namespace import KIND as NAMESPACES
-from app.kinds.priorityclass import KIND as PRIORITY_CLASSES
-from app.kinds.priorityclass import SYSTEM
-from app.kinds.serviceaccount import KIND as ACCOUNTS
-from app.kinds.serviceaccount import ServiceAccount
-from app.plans.access import beyond
+from app.kinds.auth.cluster_role import ClusterRole
+from app.kinds.core.namespace import FIRST, Namespace
+from app.kinds.core.namespace import KIND as NAMESPACES
+from app.kinds.core.serviceaccount import KIND as ACCOUNTS
+from app.kinds.core.serviceaccount import ServiceAccount
+from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
+from app.kinds.scheduling.priorityclass import SYSTEM
+from app.machinery.base import Kind, Object, ObjectMeta
+from app.plans.admission.rbac import beyond
 from app.registry import default_roles
-from app.registry.actions import kind_of
 from app.registry.codec import decode, key_of, write_of
 from app.registry.objects import Registry
+from app.registry.plan_writer import kind_of
 from app.registry.versions import new
-from app.store import Conflict, Head, Key, Write
+from app.store import Conflict, Key, StoredObject, Write
 
 _TRIES = 8
 
@@ -55,7 +55,7 @@ def _all() -> Iterator[_Wanted]:
         yield _Wanted(kind_of(type(each)), "", each)
 
 
-def _writes(registry: Registry, wanted: dict[Key, _Wanted], found: dict[Key, Head]) -> list[Write]:
+def _writes(registry: Registry, wanted: dict[Key, _Wanted], found: dict[Key, StoredObject]) -> list[Write]:
     now = registry.now()
     missing = [each for key, each in wanted.items() if key not in found]
     writes = [write_of(each.kind, new(each.kind, each.namespace, each.object, now), "A") for each in missing]

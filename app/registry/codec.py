@@ -1,4 +1,4 @@
-"""Between objects and what the store keeps of them. The only place that knows which columns a kind fills.
+"""Codec between objects and rows of the store. The only place that knows which columns a kind fills.
 
 The registry deals in stored kinds only; a second version of the same thing (events.k8s.io) is converted at the API's edge.
 """
@@ -8,10 +8,10 @@ from typing import Literal
 
 import msgspec
 
-from app.kinds.base import Kind, Object
-from app.kinds.errors import ApiError
-from app.kinds.owners import controller_uid
-from app.store import MUST_NOT_EXIST, Change, Head, Key, Marks, Write
+from app.machinery.base import Kind, Object
+from app.machinery.errors import ApiError
+from app.machinery.owner_references import controller_uid
+from app.store import MUST_NOT_EXIST, Change, Key, Marks, StoredObject, Write
 
 MOST_BYTES = 1_572_864  # of one object, as etcd has it by default
 
@@ -33,7 +33,7 @@ def _decoder(type_: type[Object]) -> msgspec.json.Decoder[Object]:
     return msgspec.json.Decoder(type_)
 
 
-def decode(kind: Kind, stored: Head | Change) -> Object:
+def decode(kind: Kind, stored: StoredObject | Change) -> Object:
     """The object, with its resourceVersion."""
     return _decoder(type_of(kind)).decode(stored.wire)
 

@@ -1,4 +1,4 @@
-"""The cluster roles and bindings that every cluster has, as Kubernetes has them for the kinds that there are here.
+"""Default cluster roles and bindings, as Kubernetes has them for the kinds that there are here.
 
 `app.registry.bootstrap` makes what is missing of them.
 """
@@ -7,11 +7,11 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from app.kinds.base import LabelSelector, Object, ObjectMeta
-from app.kinds.cluster_role import AggregationRule, ClusterRole
-from app.kinds.cluster_role_binding import ClusterRoleBinding
-from app.kinds.rbac import GROUP, USER_GROUP, PolicyRule, RoleRef, Subject
-from app.plans.access import EVERYTHING, rules_of
+from app.kinds.auth.cluster_role import AggregationRule, ClusterRole
+from app.kinds.auth.cluster_role_binding import ClusterRoleBinding
+from app.kinds.auth.rbac import GROUP, USER_GROUP, PolicyRule, RoleRef, Subject
+from app.machinery.base import LabelSelector, Object, ObjectMeta
+from app.plans.admission.rbac import EVERYTHING, rules_of
 
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 UPDATED = "rbac.authorization.kubernetes.io/autoupdate"  # "false" keeps the server from adding what a role lacks
@@ -73,7 +73,12 @@ _ADMIN = [
     _rule(("create",), "authorization.k8s.io", "localsubjectaccessreviews"),
     _rule((*_WRITE, *_READ), GROUP, "rolebindings", "roles"),
 ]
-_APPS = ("daemonsets", "deployments", "replicasets", "statefulsets")  # of which there are none: `app.api.absent`
+_APPS = (
+    "daemonsets",
+    "deployments",
+    "replicasets",
+    "statefulsets",
+)  # of which there are none: `app.api.resources.unsupported_kinds`
 _EDIT = [
     _rule(_READ, "", *_STREAMS, "secrets"),
     _rule(("impersonate",), "", "serviceaccounts"),

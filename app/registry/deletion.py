@@ -1,4 +1,4 @@
-"""What a deletion comes to: gone at once, or marked until its grace is over and its finalizers are removed. Pure.
+"""Deletion: removed at once, or marked until the grace period is over and finalizers are removed. Pure.
 
 Called for DELETE requests, by controllers that delete, and by updates that remove the last finalizer. Rules follow
 apimachinery's graceful deletion: a second request may shorten the grace, never lengthen it.
@@ -10,10 +10,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.kinds.base import Kind, Object
-from app.kinds.durations import LONGEST_SECONDS
-from app.kinds.event import KIND as EVENTS
-from app.kinds.metadata import FOREGROUND, ORPHAN, Propagation
+from app.kinds.core.event import KIND as EVENTS
+from app.machinery.base import Kind, Object
+from app.machinery.durations import LONGEST_SECONDS
+from app.machinery.metadata_validation import FOREGROUND, ORPHAN, Propagation
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,15 +8,15 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import cast
 
-from app.kinds import errors
-from app.kinds.base import Condition
-from app.kinds.errors import ApiError
-from app.kinds.meta_condition import condition as meta_condition
-from app.kinds.pod import KIND as PODS
-from app.kinds.pod import Pod, condition, is_ready, is_terminal
-from app.kinds.poddisruptionbudget import KIND as BUDGETS
-from app.kinds.poddisruptionbudget import PodDisruptionBudget
-from app.kinds.selectors import from_label_selector
+from app.kinds.core.poddisruptionbudget import KIND as BUDGETS
+from app.kinds.core.poddisruptionbudget import PodDisruptionBudget
+from app.kinds.pod.pod import KIND as PODS
+from app.kinds.pod.pod import Pod, condition, is_ready, is_terminal
+from app.machinery import errors
+from app.machinery.base import Condition
+from app.machinery.errors import ApiError
+from app.machinery.meta_condition import condition as meta_condition
+from app.machinery.selectors import from_label_selector
 from app.plans.disruption import ALLOWED, SYNC_FAILED, taken
 from app.registry import deletion
 from app.registry.binding import with_condition

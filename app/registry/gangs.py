@@ -1,4 +1,5 @@
-"""What the feature gate WorkloadWithJob, and the label for one namespace or Job, change about requests.
+"""Gang scheduling of Jobs: what the feature gate WorkloadWithJob, and the label for one namespace or Job, change about
+requests.
 
 The registry asks before it stores a Job or CronJob. Only what says something about scheduling, or changes how many pods run
 at once, costs a look at the namespace.
@@ -9,20 +10,20 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from app.kinds.base import Object
-from app.kinds.cronjob import CronJob
-from app.kinds.errors import invalid, unprocessable
-from app.kinds.features import Features
-from app.kinds.job import KIND as JOBS
-from app.kinds.job import Job
-from app.kinds.job_scheduling import JobSchedulingConfiguration
-from app.kinds.metadata import IMMUTABLE
-from app.kinds.namespace import KIND as NAMESPACE
-from app.plans.workloads import is_gang_by_shape, is_on
+from app.kinds.batch.cronjob import CronJob
+from app.kinds.batch.job import KIND as JOBS
+from app.kinds.batch.job import Job
+from app.kinds.batch.job_scheduling import JobSchedulingConfiguration
+from app.kinds.core.namespace import KIND as NAMESPACE
+from app.machinery.base import Object
+from app.machinery.errors import invalid, unprocessable
+from app.machinery.feature_gates import Features
+from app.machinery.metadata_validation import IMMUTABLE
+from app.plans.jobs.workloads import is_gang_by_shape, is_on
 from app.registry.codec import NAMESPACES, decode
 from app.store import Key, Store
 
-O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.kinds.base
+O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.machinery.base
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
-from app.kinds.base import Kind
-from app.store import Compacted, Head, Key, Marks, Page, Query, Store
+from app.machinery.base import Kind
+from app.store import Compacted, Key, Marks, Page, Query, Store, StoredObject
 from app.store.lifetimes import NAMESPACES, NODES
 
 ROWS = 250  # of the first page of a list without end
@@ -63,7 +63,7 @@ class Scope:
             return False
         return self.matches is None or self.matches(key, marks)
 
-    def selected(self, heads: Sequence[Head]) -> list[Head]:
+    def selected(self, heads: Sequence[StoredObject]) -> list[StoredObject]:
         """Those of what its query found that it means."""
         matches = self.matches
         return list(heads) if matches is None else [head for head in heads if matches(head.key, head.marks)]
@@ -83,7 +83,7 @@ async def check_lifetime(store: Store, scope: Scope, revision: int) -> None:
             raise Compacted(revision, end)
 
 
-def place_of(head: Head) -> Place:
+def place_of(head: StoredObject) -> Place:
     return head.key.namespace, head.key.name
 
 
@@ -107,7 +107,7 @@ async def list_page(
         if page.more and len(page.heads) != limit:
             raise TooLarge
         return await _counted(store, scope, page)
-    found: list[Head] = []
+    found: list[StoredObject] = []
     rows = None if limit is None else max(limit, LOOKED_AT)
     while True:
         page = await store.list(scope.query(after, rows, at, size))
@@ -180,7 +180,7 @@ def _query_after(scope: Scope, page: Page) -> Query:
     return scope.query(place_of(page.heads[-1]), rows, page.revision, PAGE_BYTES)
 
 
-def _size_of(heads: Sequence[Head]) -> int:
+def _size_of(heads: Sequence[StoredObject]) -> int:
     return sum(len(head.body) for head in heads)
 
 

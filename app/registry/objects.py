@@ -1,4 +1,4 @@
-"""The verbs, once, for every kind: create, get, list, update, patch, delete.
+"""Verbs for every kind: create, get, list, update, patch, delete.
 
 The API calls these with decoded objects and gets the bytes to send. Every write is one write set with the revisions that it
 was made from as preconditions; what the client did not pin is tried again on the newest version.
@@ -12,24 +12,24 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.kinds import errors
-from app.kinds.base import Kind, Object
-from app.kinds.errors import ApiError, Cause
-from app.kinds.features import USUAL, Features
-from app.kinds.managed_fields import Writer
-from app.kinds.namespace import KIND as NAMESPACE
-from app.kinds.pod import Pod
-from app.kinds.resourcequota import KIND as QUOTA
-from app.plans.admission import Rules, judged
+from app.kinds.core.namespace import KIND as NAMESPACE
+from app.kinds.core.resourcequota import KIND as QUOTA
+from app.kinds.pod.pod import Pod
+from app.machinery import errors
+from app.machinery.base import Kind, Object
+from app.machinery.errors import ApiError, Cause
+from app.machinery.feature_gates import USUAL, Features
+from app.machinery.managed_fields import Writer
+from app.plans.admission.pod_admission import Rules, judged
 from app.plans.plan import Update
 from app.registry import deletion, offload
 from app.registry.admission import Admission
 from app.registry.codec import NAMESPACES, check_size, decode, key_of, write_of
 from app.registry.gangs import Gangs
-from app.registry.policy import Policy
-from app.registry.versions import USUAL_TERMS, Terms, check_identity, new, revised
-from app.store import Conflict, Head, Key, Store, Write, guard
-from app.store.feed import versioned
+from app.registry.policy_cache import Policy
+from app.registry.versions import USUAL_OPTIONS, UpdateOptions, check_identity, new, revised
+from app.store import Conflict, Key, Store, StoredObject, Write, precondition
+from app.store.change_feed import versioned
 
 _TRIES = 8
 Edit = Callable[[Object], Object]
@@ -75,7 +75,7 @@ class Answer:
     warnings: tuple[str, ...] = ()
 
 
-async def find(registry: Registry, kind: Kind, namespace: str, name: str) -> Head:
+async def find(registry: Registry, kind: Kind, namespace: str, name: str) -> StoredObject:
     head = await registry.store.get(key_of(kind, namespace, name))
     if head is None:
         raise errors.not_found(kind.resource, name)
@@ -167,7 +167,7 @@ def _as_asked(made: Object, given: Object) -> Object:
 
 async def _store_new(registry: Registry, kind: Kind, draft: _Draft, dry_run: bool) -> bytes:
     write = check_size(draft.write)
-    writes = [write, guard(Key(NAMESPACES, "", write.key.namespace))] if kind.namespaced else [write]
+    writes = [write, precondition(Key(NAMESPACES, "", write.key.namespace))] if kind.namespaced else [write]
     if dry_run:
         await _check_new(registry, kind, writes)
         return write.body
@@ -204,7 +204,7 @@ async def _why_not(registry: Registry, kind: Kind, key: Key, conflict: Conflict)
     return errors.conflict(changed.kind, changed.name)
 
 
-def _no_place(kind: Kind, name: str, namespace: str, found: Head | None) -> ApiError:
+def _no_place(kind: Kind, name: str, namespace: str, found: StoredObject | None) -> ApiError:
     """The namespace is absent, or on its way out."""
     if found is None:
         return errors.not_found(NAMESPACES, namespace)
@@ -227,12 +227,12 @@ async def update(
     dry_run: bool = False,
 ) -> Answer:
     """Replace the object, or its status, by what was sent."""
-    terms = Terms(status=status, uid=sent.metadata.uid, dry_run=dry_run)
+    terms = UpdateOptions(status=status, uid=sent.metadata.uid, dry_run=dry_run)
     return await edit(registry, kind, namespace, name, lambda _: sent, terms)
 
 
 async def edit(
-    registry: Registry, kind: Kind, namespace: str, name: str, change: Edit, terms: Terms = USUAL_TERMS
+    registry: Registry, kind: Kind, namespace: str, name: str, change: Edit, terms: UpdateOptions = USUAL_OPTIONS
 ) -> Answer:
     """Apply `change` to the newest version. If what it returns names no resourceVersion, a conflict is tried again."""
     for _ in range(_TRIES):
@@ -253,7 +253,7 @@ async def edit(
     raise errors.conflict(kind.resource, name)
 
 
-def _changed(kind: Kind, head: Head, change: Edit, terms: Terms) -> tuple[Object, Object]:
+def _changed(kind: Kind, head: StoredObject, change: Edit, terms: UpdateOptions) -> tuple[Object, Object]:
     """The object before and after."""
     old = decode(kind, head)
     check_preconditions(kind, old, Preconditions(uid=terms.uid))

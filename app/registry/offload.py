@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import ParamSpec, TypeVar
 
-from app.kinds.errors import ApiError
+from app.machinery.errors import ApiError
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -1,4 +1,4 @@
-"""The first version of an object, and the next one: made of what was sent and what there was, or refused with every cause.
+"""Versions of an object: the first, and the next, made of what was sent and what there was, or refused with every cause.
 
 Called by `objects`, which commits them.
 """
@@ -11,20 +11,20 @@ from uuid import uuid4
 
 import msgspec
 
-from app.kinds import errors
-from app.kinds.base import Kind, Object, ObjectMeta
-from app.kinds.errors import Cause
-from app.kinds.managed_fields import Writer, after_create, after_update, is_same, with_entries
-from app.kinds.metadata import validate_metadata, validate_metadata_update
-from app.kinds.pod import Pod
-from app.kinds.pod_defaults import as_sent
-from app.plans.admission import NO_RULES, Rules, completed
+from app.kinds.pod.pod import Pod
+from app.kinds.pod.pod_defaults import as_sent
+from app.machinery import errors
+from app.machinery.base import Kind, Object, ObjectMeta
+from app.machinery.errors import Cause
+from app.machinery.managed_fields import Writer, after_create, after_update, is_same, with_entries
+from app.machinery.metadata_validation import validate_metadata, validate_metadata_update
+from app.plans.admission.pod_admission import NO_RULES, Rules, completed
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: Kubernetes' own choice
 
 
 @dataclass(frozen=True, kw_only=True)
-class Terms:
+class UpdateOptions:
     """Whether an edit is of the status, who is on record for it, which object it is for, and whether it is only for show.
 
     A `uid` that is not the object's is a conflict. One that the edit itself would set is a change that is not allowed.
@@ -38,7 +38,7 @@ class Terms:
     size: int = 0
 
 
-USUAL_TERMS = Terms()
+USUAL_OPTIONS = UpdateOptions()
 
 
 def random_name(prefix: str) -> str:
@@ -104,7 +104,7 @@ def check_identity(kind: Kind, sent: Object, old: Object) -> None:
         raise errors.conflict(kind.resource, old.metadata.name)
 
 
-def revised(kind: Kind, sent: Object, old: Object, terms: Terms) -> Object:
+def revised(kind: Kind, sent: Object, old: Object, terms: UpdateOptions) -> Object:
     """The next version of `old`, or a 422 with every cause."""
     entries = sent.metadata.managed_fields
     meta = _next_metadata(sent.metadata, old.metadata)

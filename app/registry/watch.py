@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from app.kinds.errors import gone
+from app.machinery.errors import gone
 from app.registry.lists import Scope, check_lifetime
-from app.store import KEPT_SHORT, Change, Compacted, Head, Store, topic_of
+from app.store import KEPT_SHORT, Change, Compacted, Store, StoredObject, topic_of
 
 REPLAYED = 500  # changes that one watcher is given at once
 REPLAYED_BYTES = 1 << 20  # their bodies; a larger one comes alone
@@ -21,7 +21,7 @@ class Event(NamedTuple):
     """What one watcher sees of one change. All that see it as the same type see the same object."""
 
     type: Seen
-    object: Change | Head
+    object: Change | StoredObject
 
 
 @dataclass
@@ -120,6 +120,8 @@ def _few(changes: Sequence[Change]) -> int:
 def _as_it_was(event: Event) -> Event:
     """The state before the change, under the revision of the change: there the watcher goes on."""
     change = event.object
-    if isinstance(change, Head) or change.body_before is None or change.old_marks is None:
+    if isinstance(change, StoredObject) or change.body_before is None or change.old_marks is None:
         return event
-    return Event(event.type, Head(change.key, change.uid, change.revision, change.body_before, change.old_marks))
+    return Event(
+        event.type, StoredObject(change.key, change.uid, change.revision, change.body_before, change.old_marks)
+    )

@@ -1,4 +1,11 @@
-"""What can run a pod's containers: one module per runtime behind the protocol in `base`."""
+"""What can run a pod's containers: one package per runtime behind the protocol in `base`.
+
+What belongs here: `process/`, `cri/`, `docker/`, `simulated/`, and what they share: `engine/`, `logs/`, `linux/`; here: the
+protocol, the choice of a runtime (`make_runtime`), wake-ups, SPDY frames. `tests/runtimes/test_conformance*.py` defines it.
+
+May import: `app.plans`, `app.kinds`, `app.machinery`; never the store. Imported by: `app.agent`, `app.main`; `app.api` (SPDY).
+Start reading: `base`, then `process.runtime`.
+"""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -28,19 +35,19 @@ def make_runtime(
     cgroup, pids: of the process runtime: see `cgroup_roots.find`.
     """
     if name == "simulated":
-        from app.runtimes.simulated import SimulatedRuntime
+        from app.runtimes.simulated.runtime import SimulatedRuntime
 
         return SimulatedRuntime(now)
     if name == "cri":
-        from app.runtimes.cri import CriRuntime
+        from app.runtimes.cri.runtime import CriRuntime
 
         return CriRuntime(endpoint or CONTAINERD, state_dir / "cri", node)
     if name == "docker":
-        from app.runtimes.docker import DockerRuntime, usual_endpoint
+        from app.runtimes.docker.runtime import DockerRuntime, usual_endpoint
 
         return DockerRuntime(endpoint or usual_endpoint(), state_dir / "docker", node)
-    from app.runtimes import cgroup_roots
-    from app.runtimes.process import ProcessRuntime
+    from app.runtimes.linux import cgroup_roots
+    from app.runtimes.process.runtime import ProcessRuntime
 
     root = state_dir / "containers"
     return ProcessRuntime(root, cgroups=cgroup_roots.announced(cgroup_roots.find(root, cgroup, pids)))

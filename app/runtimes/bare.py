@@ -1,4 +1,4 @@
-"""What runtimes answer that lack something: no images, or nothing that commands could be run in. They inherit it."""
+"""Defaults of runtimes that lack something: no images, or no commands in containers. They inherit it."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The frames of SPDY/3.1, as Kubernetes speaks it for exec, attach and port-forward. Bytes in, frames out, and back: no I/O.
+"""SPDY/3.1 frames, as Kubernetes speaks it for exec, attach and port-forward. Bytes in, frames out, and back: no I/O.
 
 The API speaks it as a server to kubectl, the cri runtime as a client to engines.
 

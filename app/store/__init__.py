@@ -1,15 +1,22 @@
-"""Everything that is remembered: Postgres, and nothing outside this package knows it. `open_store` is the way in."""
+"""Everything that is remembered: Postgres, and nothing outside this package knows it. `open_store` is the way in.
 
-from app.store.commit import MUST_LIVE, MUST_NOT_EXIST, Write, guard
-from app.store.election import elected
+What belongs here: the commit of write sets, reads, the change feed, mirrors, logs, tokens, leader lock, compaction, migrations,
+and the embedded Postgres of `jobplane up`.
+
+May import: `app.plans`, `app.kinds`, `app.machinery`. Imported by: the registry, the API, controllers, `app.main`.
+Start reading: `store`, `commit` (the only way to write), `change_feed`, `reader`, `mirror`.
+"""
+
+from app.store.change_feed import Change, Feed, Loss, Marks, topic_of
+from app.store.commit import MUST_LIVE, MUST_NOT_EXIST, Write, precondition
+from app.store.database_wait import UrlError, despite_outages, place_of, problem_of
 from app.store.errors import Compacted, Conflict, Key, OutcomeUnknown, Unavailable
-from app.store.feed import Change, Feed, Loss, Marks, topic_of
+from app.store.leader_lock import elected
 from app.store.logs import Append, Stream
 from app.store.mirror import Mirror
-from app.store.read import KEPT_SHORT, Head, Page, Query
+from app.store.reader import KEPT_SHORT, Page, Query, StoredObject
 from app.store.store import READ_ONLY, Store, open_store
 from app.store.tokens import Admission, Holder, Limits, Listed, Need, Place
-from app.store.wait import UrlError, despite_outages, place_of, problem_of
 
 __all__ = [
     "KEPT_SHORT",
@@ -22,7 +29,6 @@ __all__ = [
     "Compacted",
     "Conflict",
     "Feed",
-    "Head",
     "Holder",
     "Key",
     "Limits",
@@ -36,15 +42,16 @@ __all__ = [
     "Place",
     "Query",
     "Store",
+    "StoredObject",
     "Stream",
     "Unavailable",
     "UrlError",
     "Write",
     "despite_outages",
     "elected",
-    "guard",
     "open_store",
     "place_of",
+    "precondition",
     "problem_of",
     "topic_of",
 ]

@@ -18,11 +18,11 @@ from uuid import uuid4
 import asyncpg
 import msgspec
 
-from app.kinds.base import Object
-from app.kinds.lease import KIND as LEASES
-from app.kinds.lease import NODE_NAMESPACE
+from app.kinds.core.lease import KIND as LEASES
+from app.kinds.core.lease import NODE_NAMESPACE
+from app.machinery.base import Object
+from app.store.change_feed import Change, Feed, Marks
 from app.store.errors import Conflict, Key, OutcomeUnknown, Unavailable
-from app.store.feed import Change, Feed, Marks
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ COMMIT_SECONDS = 30.0  # longer than the server waits for a lock: beyond it, the
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Write:
-    """One object's next version, or, as `guard`, only a demand on an object.
+    """One object's next version, or, as `precondition`, only a demand on an object.
 
     expected: MUST_NOT_EXIST, MUST_LIVE (guards), or the revision that the writer has seen.
     body: the object's JSON without resourceVersion; for a deletion, its last state.
@@ -57,7 +57,7 @@ class Write:
     object: Object | None = None  # what body says, for mirrors in this process: they need not decode it again
 
 
-def guard(key: Key, expected: int = MUST_LIVE) -> Write:
+def precondition(key: Key, expected: int = MUST_LIVE) -> Write:
     """The set is refused unless the object is as expected."""
     return Write(key=key, change="G", expected=expected)
 
@@ -178,7 +178,7 @@ class Writer:
             return
         except BaseException as error:  # whatever broke, every caller must hear of it
             _fail_all(batch, OutcomeUnknown(f"the commit broke off: {error or type(error).__name__}"))
-            self._feed.poke()  # if it did happen, only history tells
+            self._feed.wake()  # if it did happen, only history tells
             if isinstance(error, Exception):
                 return
             raise
@@ -264,7 +264,7 @@ class Writer:
             await self._feed.committed(previous, changes, last)
         except Exception as error:
             log.warning("the change feed fell behind: %s", error)
-            self._feed.poke()
+            self._feed.wake()
         finally:  # it is committed, whatever becomes of the feed, and of us
             for waiting, answer in answers:
                 _settle(waiting, answer)

@@ -1,4 +1,4 @@
-"""What can go wrong between this process and Postgres, in words that callers act on."""
+"""Errors between this process and Postgres, in words that callers act on."""
 
 from collections.abc import Awaitable
 from typing import NamedTuple, TypeVar

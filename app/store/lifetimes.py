@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 import asyncpg
 
+from app.store.change_feed import Change, Feed
 from app.store.errors import Key, reaching
-from app.store.feed import Change, Feed
 
 NAMESPACES, NODES = "namespaces", "nodes"
 MOST = 10_000  # deletions in memory

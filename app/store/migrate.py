@@ -1,4 +1,6 @@
-"""Bringing a database to this version's schema. Called by `jobplane migrate` and `jobplane up`; many may call at once."""
+"""Migrations: brings a database to this version's schema. Called by `jobplane migrate` and `jobplane up`; many may call at
+once.
+"""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -10,11 +10,11 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
 import msgspec
 
-from app.kinds.base import Object
-from app.kinds.owners import controller_uid
+from app.machinery.base import Object
+from app.machinery.owner_references import controller_uid
+from app.store.change_feed import Change
 from app.store.errors import Key
-from app.store.feed import Change
-from app.store.read import Head
+from app.store.reader import StoredObject
 
 log = logging.getLogger(__name__)
 Listener = Callable[[Key, Object | None, Object | None], None]
@@ -47,7 +47,7 @@ class Mirror:
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    def load(self, heads: Iterable[Head]) -> None:
+    def load(self, heads: Iterable[StoredObject]) -> None:
         """Take in a part of what is stored."""
         for head in heads:
             self._put(head.key, self._decoded(head.key.kind, head.wire))

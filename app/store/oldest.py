@@ -1,11 +1,11 @@
-"""What has not changed for longest, of one kind: for kinds whose objects are kept for a while only."""
+"""Objects of one kind that have not changed for longest, for kinds whose objects are kept for a while only."""
 
 from datetime import timedelta
 
 import asyncpg
 
 from app.store.errors import Key, reaching
-from app.store.read import Head
+from app.store.reader import StoredObject
 
 # The index on revisions, which follow time, gives the first few in order. By the database's own clock, which dated them.
 _SQL = """select x.* from (
@@ -15,10 +15,10 @@ _SQL = """select x.* from (
     ) x where x.recorded_at < now() - $4::interval order by x.revision"""
 
 
-async def unchanged(pool: asyncpg.Pool, kind: str, after: int, age: timedelta, limit: int) -> list[Head]:
+async def unchanged(pool: asyncpg.Pool, kind: str, after: int, age: timedelta, limit: int) -> list[StoredObject]:
     """The first objects after a revision, of those that are as old as that."""
     rows = await reaching(pool.fetch(_SQL, kind, after, limit, age))
     return [
-        Head(Key(kind, row["namespace"], row["name"]), row["uid"], row["revision"], row["body"], row["marks"])
+        StoredObject(Key(kind, row["namespace"], row["name"]), row["uid"], row["revision"], row["body"], row["marks"])
         for row in rows
     ]

@@ -8,18 +8,18 @@ from typing import Any
 import asyncpg
 
 from app.store import timeline
-from app.store.calls import Calls
+from app.store.agent_calls import Calls
+from app.store.batching_loader import Together
+from app.store.change_feed import Change, Feed
 from app.store.commit import CONNECT_SECONDS, Write, Writer
 from app.store.errors import AWAY, Key, Unavailable, reaching
-from app.store.feed import Change, Feed
 from app.store.kept_logs import KeptLogs
 from app.store.lifetimes import Lifetimes
 from app.store.logs import CAP, Logs
 from app.store.mirror import Mirror
-from app.store.read import Head, Page, Query, Reader
-from app.store.together import Together
+from app.store.node_usage import Usage
+from app.store.reader import Page, Query, Reader, StoredObject
 from app.store.tokens import Tokens
-from app.store.usage import Usage
 
 # The commit function joins short arrays with large tables: always by index, whatever the statistics say.
 _WRITER_SETTINGS = {
@@ -86,10 +86,10 @@ class Store:
     async def commit(self, writes: Sequence[Write]) -> list[int]:
         return await self.writer.commit(writes)
 
-    async def get(self, key: Key) -> Head | None:
+    async def get(self, key: Key) -> StoredObject | None:
         return await self._together.get(key)
 
-    async def get_many(self, keys: Sequence[Key]) -> dict[Key, Head]:
+    async def get_many(self, keys: Sequence[Key]) -> dict[Key, StoredObject]:
         return await reaching(self.reader.get_many(keys))
 
     async def list(self, query: Query) -> Page:
@@ -150,7 +150,7 @@ class Store:
             self.feed.leave(mirror.apply)
             raise Unavailable("the change feed started anew: read again")
 
-    async def _all_of(self, kind: str) -> AsyncIterator[Sequence[Head]]:
+    async def _all_of(self, kind: str) -> AsyncIterator[Sequence[StoredObject]]:
         """All objects of a kind, page by page: not all of their bytes are held at once."""
         after: tuple[str, str] | None = None
         while True:
@@ -180,7 +180,7 @@ class Store:
 
     def _changed(self, _connection: Any, _pid: int, _channel: str, origin: object) -> None:
         if origin != self.writer.origin:
-            self.feed.poke()
+            self.feed.wake()
 
     async def listen(self) -> None:
         """Hold the LISTEN connection until cancelled; reconnect whenever it is lost."""
@@ -199,7 +199,7 @@ class Store:
                 await connection.add_listener("changes", self._changed)
                 await connection.add_listener("logs", self._logs_grew)
                 await connection.add_listener("calls", self.calls.heard)
-                self.feed.poke()
+                self.feed.wake()
                 await lost.wait()
             except AWAY:
                 await asyncio.sleep(0.25)

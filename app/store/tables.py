@@ -1,4 +1,4 @@
-"""The tables, for migrations and cold paths. The hot paths speak SQL over asyncpg (commit, read, feed)."""
+"""Tables, for migrations and cold paths. The hot paths speak SQL over asyncpg (commit, reader, change_feed)."""
 
 from sqlalchemy import (
     BigInteger,

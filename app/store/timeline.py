@@ -12,7 +12,7 @@ from typing import NamedTuple
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from app.store.feed import Feed, Loss
+from app.store.change_feed import Feed, Loss
 
 log = logging.getLogger(__name__)
 Connection = asyncpg.Connection | PoolConnectionProxy

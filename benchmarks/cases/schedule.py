@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from app.cli_process import now
 from app.kinds import by_resource
-from app.kinds.base import Kind
+from app.machinery.base import Kind
+from app.main.cli_process import now
 from app.registry.codec import write_of
 from app.registry.objects import Registry
 from app.registry.versions import new
 from app.store import Store, Write, open_store
-from app.store.embedded import Postgres
+from app.store.embedded_postgres import Postgres
 from benchmarks import processes
 from benchmarks.case import Case
 from benchmarks.cluster import Checkout, Cluster

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from app.agent import volume_mounts
+from app.agent.volumes import mounts as volume_mounts
 from tests.agent.scene import Scene
-from tests.agent.volume_lab import VolumeLab
+from tests.agent.volumes.volume_lab import VolumeLab
 
 
 @pytest.fixture

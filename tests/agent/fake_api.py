@@ -12,9 +12,9 @@ import httpx
 import msgspec
 from msgspec.structs import replace
 
-from app.kinds.base import Condition, ObjectMeta
-from app.kinds.container import Container
-from app.kinds.pod import Pod, PodSpec, PodStatus, is_terminal
+from app.kinds.pod.container import Container
+from app.kinds.pod.pod import Pod, PodSpec, PodStatus, is_terminal
+from app.machinery.base import Condition, ObjectMeta
 
 PATIENCE = 60.0
 

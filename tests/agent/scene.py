@@ -7,7 +7,7 @@ from typing import Any
 
 from app.agent.agent import Agent, AgentSettings, RevokedError
 from app.client.api import Api
-from app.kinds.container import ContainerStatus
+from app.kinds.pod.container import ContainerStatus
 from tests.agent.fake_api import FakeApi
 from tests.agent.fake_clock import FakeClock
 from tests.agent.fake_runtime import FakeRuntime

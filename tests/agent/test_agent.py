@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from app.agent.pods import CONFLICT_RETRY, RELIST
-from app.kinds.container import Container, EnvVar, EnvVarSource, SecretKeySelector
-from app.kinds.pod import PodStatus
+from app.agent.pods.pods import CONFLICT_RETRY, RELIST
+from app.kinds.pod.container import Container, EnvVar, EnvVarSource, SecretKeySelector
+from app.kinds.pod.pod import PodStatus
 from app.runtimes.base import ContainerKey, ContainerStatus, StartError
 from tests.agent.scene import Scene
 

@@ -15,18 +15,18 @@ from websockets.asyncio.client import connect
 
 from app.agent.clock import WallClock
 from app.agent.streams import Streams
-from app.api import certificates
 from app.api.app import Application, create_app
-from app.api.auth import MASTERS, NODES, User
-from app.api.calls import Origin
-from app.api.connection import Connection
-from app.api.relay import _unchecked
-from app.api.tokens import issue
+from app.api.auth import certificates
+from app.api.auth.authenticator import MASTERS, NODES, User
+from app.api.auth.tokens import issue
+from app.api.http.connection import Connection
+from app.api.streams.agent_calls import Origin
+from app.api.streams.relay import _unchecked
 from app.client.api import Api
 from app.registry import objects
 from app.registry.objects import Registry
 from app.runtimes.base import ContainerKey, ContainerSpec, Runtime, SandboxSpec
-from app.runtimes.process import ProcessRuntime
+from app.runtimes.process.runtime import ProcessRuntime
 from app.store import open_store
 from tests.registry.examples import PODS, a_pod, create
 

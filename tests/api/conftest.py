@@ -8,10 +8,10 @@ import pytest
 import pytest_asyncio
 
 from app.api.app import create_app
-from app.api.auth import MASTERS, User
-from app.api.tokens import issue
+from app.api.auth.authenticator import MASTERS, User
+from app.api.auth.tokens import issue
 from app.registry.objects import Registry
-from tests.api.streams import listening
+from tests.api.servers import listening
 from tests.conftest import NO_TLS, Lasting
 
 

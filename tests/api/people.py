@@ -6,8 +6,8 @@ from typing import Any
 
 import httpx
 
-from app.api.auth import User
-from app.api.tokens import issue
+from app.api.auth.authenticator import User
+from app.api.auth.tokens import issue
 from app.registry.objects import Registry
 from tests.conftest import NO_TLS
 

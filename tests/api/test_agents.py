@@ -6,14 +6,14 @@ import httpx
 import pytest
 from msgspec.structs import replace
 
-from app.api.auth import NODES, User
-from app.api.tokens import issue
-from app.kinds.namespace import KIND as NAMESPACES
-from app.kinds.namespace import Namespace
-from app.kinds.pod import KIND as PODS
-from app.registry import reports
+from app.api.auth.authenticator import NODES, User
+from app.api.auth.tokens import issue
+from app.kinds.core.namespace import KIND as NAMESPACES
+from app.kinds.core.namespace import Namespace
+from app.kinds.pod.pod import KIND as PODS
+from app.registry import status_reports
 from app.registry.objects import Registry
-from app.registry.reports import Report
+from app.registry.status_reports import Report
 from tests.conftest import NO_TLS
 from tests.registry.examples import a_pod, create, named
 
@@ -82,6 +82,6 @@ async def test_a_report_is_about_the_pod_that_has_all_of_its_names(registry: Reg
     said = Report(namespace="default", name="p", uid=own.metadata.uid)
 
     forged = [replace(said, namespace="theirs", name="q"), replace(said, namespace="theirs"), replace(said, uid="b0b")]
-    outcomes = [(await reports.accept(registry, PODS, [each], "n".__eq__))[0].code for each in forged]
+    outcomes = [(await status_reports.accept(registry, PODS, [each], "n".__eq__))[0].code for each in forged]
 
     assert outcomes == [404, 404, 404]

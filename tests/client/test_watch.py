@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from app.client.watch import follow, lines
-from app.kinds.base import ObjectMeta
-from app.kinds.configmap import ConfigMap
-from app.kinds.errors import ApiError
+from app.kinds.core.configmap import ConfigMap
+from app.machinery.base import ObjectMeta
+from app.machinery.errors import ApiError
 
 
 async def chunks(data: bytes, cuts: list[int]) -> AsyncIterator[bytes]:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from app.runtimes import process_mounts
-from app.runtimes.process_launch import PATH
+from app.runtimes.process import mounts as process_mounts
+from app.runtimes.process.launch import PATH
 from tests.conformance.namespace import Namespace
 from tests.e2e.cluster import until
 from tests.e2e.environments import python_with

@@ -11,19 +11,19 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from app.controllers.garbage import GarbageController
+from app.controllers.garbage_collector import GarbageController
 from app.controllers.jobs import JobController
-from app.kinds.base import Condition
-from app.kinds.container import ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus
-from app.kinds.job import Job
-from app.kinds.patch import merge_patch
-from app.kinds.pod import Pod, PodStatus, is_active, is_terminal
-from app.plans.indexes import index_of
-from app.plans.tracking import TRACKING
+from app.kinds.batch.job import Job
+from app.kinds.pod.container import ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus
+from app.kinds.pod.pod import Pod, PodStatus, is_active, is_terminal
+from app.machinery.base import Condition
+from app.machinery.json_patch import merge_patch
+from app.plans.jobs.finalizers import TRACKING
+from app.plans.jobs.indexes import index_of
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
-from app.registry.reports import Report, accept
+from app.registry.status_reports import Report, accept
 from app.store import Mirror
 from tests.controllers.running import Running, every, held_copy, running, settled, until
 from tests.kinds.jobs import written

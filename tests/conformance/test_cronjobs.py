@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from app.controllers.cronjobs import CronJobController
-from app.controllers.garbage import GarbageController
+from app.controllers.garbage_collector import GarbageController
 from app.controllers.jobs import JobController
-from app.kinds.cronjob import KIND as CRON_JOBS
-from app.kinds.cronjob import CronJob
-from app.kinds.job import Job, is_finished
+from app.kinds.batch.cronjob import KIND as CRON_JOBS
+from app.kinds.batch.cronjob import CronJob
+from app.kinds.batch.job import Job, is_finished
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry

@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.agent.setup import NO_COMMAND
+from app.agent.pods.container_config import NO_COMMAND
 from tests.conformance import documents
 from tests.conformance.documents import apply, events, log, logs, pi, read, require
 from tests.conformance.namespace import SECONDS, Namespace, conditions, indexes, reasons

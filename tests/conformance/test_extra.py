@@ -9,12 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from app.controllers.cronjobs import CronJobController
-from app.kinds.base import Condition
-from app.kinds.cronjob import KIND as CRON_JOBS
-from app.kinds.cronjob import CronJob
-from app.kinds.job import JobStatus
-from app.plans.cronjob import SCHEDULED_AT
-from app.plans.tracking import TRACKING
+from app.kinds.batch.cronjob import KIND as CRON_JOBS
+from app.kinds.batch.cronjob import CronJob
+from app.kinds.batch.job import JobStatus
+from app.machinery.base import Condition
+from app.plans.jobs.cronjob import SCHEDULED_AT
+from app.plans.jobs.finalizers import TRACKING
 from app.registry import objects
 from app.registry.objects import Registry
 from app.registry.versions import Terms

@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.plans import scaling
+from app.plans.jobs import scaling
 from app.registry.objects import Registry
 from tests.conformance.played import COMPLETE, INDEXED, Play, Running, of
 

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.kinds.base import Condition
-from app.kinds.errors import ApiError
-from app.kinds.event import KIND as EVENTS
-from app.kinds.job import JobStatus
-from app.plans import scaling
-from app.plans.template import owner_reference
-from app.plans.tracking import TRACKING
+from app.kinds.batch.job import JobStatus
+from app.kinds.core.event import KIND as EVENTS
+from app.machinery.base import Condition
+from app.machinery.errors import ApiError
+from app.plans.jobs import scaling
+from app.plans.jobs.finalizers import TRACKING
+from app.plans.jobs.pod_template import owner_reference
 from app.registry import objects
 from app.registry.objects import Registry
 from app.registry.versions import Terms

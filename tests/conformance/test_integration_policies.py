@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from app.kinds.pod import Pod
-from app.plans.index_retries import FAILURES
+from app.kinds.pod.pod import Pod
+from app.plans.jobs.index_failure import FAILURES
 from app.registry.objects import Registry
 from tests.conformance.played import COMPLETE, FAILED, INDEXED, Play, of
 

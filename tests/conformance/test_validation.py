@@ -15,11 +15,11 @@ import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
-from app.api.auth import MASTERS, User
-from app.api.tokens import issue
-from app.kinds.base import Kind
-from app.kinds.cronjob import KIND as CRON_JOBS
-from app.kinds.names import dns_subdomain
+from app.api.auth.authenticator import MASTERS, User
+from app.api.auth.tokens import issue
+from app.kinds.batch.cronjob import KIND as CRON_JOBS
+from app.machinery.base import Kind
+from app.machinery.name_validation import dns_subdomain
 from app.registry import objects
 from app.registry.bootstrap import bootstrap
 from app.registry.objects import Registry

@@ -8,21 +8,21 @@ import pytest
 from msgspec.structs import replace
 
 from app.controllers.cronjobs import CronJobController
-from app.controllers.garbage import GarbageController
+from app.controllers.garbage_collector import GarbageController
 from app.controllers.jobs import JobController
-from app.controllers.quotas import QuotaController
-from app.kinds.base import ObjectMeta
-from app.kinds.cronjob import KIND as CRON_JOBS
-from app.kinds.cronjob import CronJob
-from app.kinds.errors import ApiError
-from app.kinds.features import WORKLOAD_WITH_JOB
-from app.kinds.podgroup import KIND as POD_GROUPS
-from app.kinds.podgroup import PodGroup
-from app.kinds.resourcequota import KIND as QUOTAS
-from app.kinds.resourcequota import ResourceQuota, ResourceQuotaSpec
-from app.kinds.workload import KIND as WORKLOADS
-from app.kinds.workload import Workload
-from app.plans.workloads import LABEL
+from app.controllers.resource_quotas import QuotaController
+from app.kinds.batch.cronjob import KIND as CRON_JOBS
+from app.kinds.batch.cronjob import CronJob
+from app.kinds.core.resourcequota import KIND as QUOTAS
+from app.kinds.core.resourcequota import ResourceQuota, ResourceQuotaSpec
+from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
+from app.kinds.scheduling.podgroup import PodGroup
+from app.kinds.scheduling.workload import KIND as WORKLOADS
+from app.kinds.scheduling.workload import Workload
+from app.machinery.base import ObjectMeta
+from app.machinery.errors import ApiError
+from app.machinery.feature_gates import WORKLOAD_WITH_JOB
+from app.plans.jobs.workloads import LABEL
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry

@@ -5,11 +5,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.kinds.base import ObjectMeta
-from app.kinds.lease import KIND as LEASES
-from app.kinds.lease import Lease, LeaseSpec
-from app.kinds.node import KIND as NODES
-from app.kinds.node import Node, NodeCondition, NodeSpec, NodeStatus
+from app.kinds.core.lease import KIND as LEASES
+from app.kinds.core.lease import Lease, LeaseSpec
+from app.kinds.core.node import KIND as NODES
+from app.kinds.core.node import Node, NodeCondition, NodeSpec, NodeStatus
+from app.machinery.base import ObjectMeta
 from app.registry import objects
 from app.registry.objects import Registry
 from tests.registry.examples import create, get

@@ -6,11 +6,11 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from app.controllers.certificates import CertificateController
-from app.controllers.main import controllers, new_mirror
+from app.controllers.manager import controllers, new_mirror
+from app.controllers.root_ca_publisher import CertificateController
 from app.controllers.runner import Controller, Runner
-from app.kinds.base import Kind
-from app.kinds.event import KIND as EVENTS
+from app.kinds.core.event import KIND as EVENTS
+from app.machinery.base import Kind
 from app.registry import codec
 from app.registry.objects import Registry
 from app.store import Mirror, Query
@@ -42,7 +42,7 @@ class Running:
     def look_again(self) -> None:
         """As after a restart: every key."""
         for runner in self.runners:
-            for key in runner._controller.everything():
+            for key in runner._controller.enqueue_all():
                 runner.look_at(key)
 
 

@@ -10,16 +10,16 @@ import pytest
 from msgspec.structs import replace
 
 from app.controllers.cronjobs import CronJobController
-from app.controllers.garbage import GarbageController
+from app.controllers.garbage_collector import GarbageController
 from app.controllers.jobs import JobController
-from app.controllers.quotas import QuotaController
-from app.kinds.cronjob import KIND as CRON_JOBS
-from app.kinds.cronjob import CronJob
-from app.kinds.event import KIND as EVENTS
-from app.kinds.job import Job
-from app.kinds.resourcequota import KIND as QUOTAS
-from app.kinds.resourcequota import ResourceQuota
-from app.plans.refusals import ANNOTATION
+from app.controllers.resource_quotas import QuotaController
+from app.kinds.batch.cronjob import KIND as CRON_JOBS
+from app.kinds.batch.cronjob import CronJob
+from app.kinds.batch.job import Job
+from app.kinds.core.event import KIND as EVENTS
+from app.kinds.core.resourcequota import KIND as QUOTAS
+from app.kinds.core.resourcequota import ResourceQuota
+from app.plans.admission.refusals import ANNOTATION
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry

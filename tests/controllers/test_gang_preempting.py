@@ -5,19 +5,24 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.controllers.scheduler import Scheduler
-from app.kinds.base import ObjectMeta
-from app.kinds.meta_condition import condition
-from app.kinds.node import KIND as NODES
-from app.kinds.pod import PodSchedulingGroup
-from app.kinds.pod_group_schema import POD_GROUP, GangSchedulingPolicy, PodGroupSchedulingPolicy, PodGroupSpec
-from app.kinds.podgroup import DISRUPTED, PodGroup
-from app.kinds.podgroup import KIND as POD_GROUPS
+from app.kinds.core.node import KIND as NODES
+from app.kinds.pod.pod import PodSchedulingGroup
+from app.kinds.scheduling.pod_group_schema import (
+    POD_GROUP,
+    GangSchedulingPolicy,
+    PodGroupSchedulingPolicy,
+    PodGroupSpec,
+)
+from app.kinds.scheduling.podgroup import DISRUPTED, PodGroup
+from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
+from app.machinery.base import ObjectMeta
+from app.machinery.meta_condition import condition
 from app.registry import objects
 from app.registry.objects import Registry
 from tests.controllers.machines import a_node
 from tests.controllers.running import events, running, settled, until
 from tests.controllers.test_gang_scheduling import said, says
-from tests.controllers.test_preempting import asking, classes, ends, going, is_kept, is_on, pod, starts, told
+from tests.controllers.test_preemption_writes import asking, classes, ends, going, is_kept, is_on, pod, starts, told
 from tests.registry.examples import PODS, create, get
 
 LACKING = "0/2 pods of the group can be placed: 0/2 nodes are available: 2 Insufficient cpu."

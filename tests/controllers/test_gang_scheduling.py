@@ -9,21 +9,21 @@ from msgspec.structs import replace
 from app.controllers import scheduler
 from app.controllers.jobs import JobController
 from app.controllers.scheduler import Scheduler
-from app.kinds.base import ObjectMeta
-from app.kinds.features import WORKLOAD_WITH_JOB
-from app.kinds.job import KIND as JOBS
-from app.kinds.meta_condition import condition
-from app.kinds.node import KIND as NODES
-from app.kinds.pod import Pod, PodSchedulingGroup
-from app.kinds.pod_group_schema import (
+from app.kinds.batch.job import KIND as JOBS
+from app.kinds.core.node import KIND as NODES
+from app.kinds.pod.pod import Pod, PodSchedulingGroup
+from app.kinds.scheduling.pod_group_schema import (
     GangSchedulingPolicy,
     PodGroupSchedulingConstraints,
     PodGroupSchedulingPolicy,
     PodGroupSpec,
     TopologyConstraint,
 )
-from app.kinds.podgroup import KIND as POD_GROUPS
-from app.kinds.podgroup import SCHEDULED, PodGroup
+from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
+from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup
+from app.machinery.base import ObjectMeta
+from app.machinery.feature_gates import WORKLOAD_WITH_JOB
+from app.machinery.meta_condition import condition
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry

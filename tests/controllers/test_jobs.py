@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.controllers.garbage import GarbageController
+from app.controllers.garbage_collector import GarbageController
 from app.controllers.jobs import JobController
-from app.kinds.pod import Pod
+from app.kinds.pod.pod import Pod
+from app.plans.jobs.finalizers import TRACKING
 from app.plans.plan import Create
-from app.plans.tracking import TRACKING
 from app.registry import objects
 from app.registry.admission import Turns
 from app.registry.codec import key_of
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
-from app.registry.reports import Report, accept
+from app.registry.status_reports import Report, accept
 from app.store import open_store
 from tests.conftest import Clock
 from tests.controllers.running import Running, events, every, held_copy, running, settled, until
@@ -103,7 +103,7 @@ async def test_pods_get_names_that_no_other_pod_has(registry: Registry) -> None:
     suffixes = iter(("aaaaa", "bbbbb", "bbbbb", "ccccc", "aaaaa", "ddddd"))
     controller = JobController(mirror, Turns(), random_name=lambda prefix: prefix + next(suffixes))
 
-    (work,) = controller.work(key_of(JOBS, "default", "pi"), registry.now())
+    (work,) = controller.reconcile(key_of(JOBS, "default", "pi"), registry.now())
 
     created = [each.object.metadata for each in work.plan.actions if isinstance(each, Create)]
     assert [each.name for each in created if each.generate_name] == ["pi-bbbbb", "pi-ccccc", "pi-ddddd"]

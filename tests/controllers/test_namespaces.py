@@ -10,15 +10,15 @@ from msgspec.structs import replace
 from app.controllers import namespaces
 from app.controllers.namespaces import CONTENT, NamespaceController
 from app.controllers.scheduler import Scheduler
-from app.kinds.base import Kind, Object
-from app.kinds.errors import ApiError
-from app.kinds.event import Event
-from app.kinds.namespace import Namespace, NamespaceSpec
-from app.kinds.pod import Pod
+from app.kinds.core.event import Event
+from app.kinds.core.namespace import Namespace, NamespaceSpec
+from app.kinds.pod.pod import Pod
+from app.machinery.base import Kind, Object
+from app.machinery.errors import ApiError
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
-from app.registry.reports import Report, accept
+from app.registry.status_reports import Report, accept
 from app.store import Append, Stream
 from tests.controllers.machines import a_node, joins
 from tests.controllers.running import every, running, settled, until

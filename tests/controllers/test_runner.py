@@ -9,16 +9,16 @@ from typing import Any, Self
 import asyncpg
 import pytest
 
+from app.controllers.planned_write import PlannedWrite
 from app.controllers.runner import Runner
-from app.controllers.work import Work
-from app.kinds.base import Object, ObjectMeta
-from app.kinds.configmap import KIND as CONFIGMAPS
-from app.kinds.configmap import ConfigMap
+from app.kinds.core.configmap import KIND as CONFIGMAPS
+from app.kinds.core.configmap import ConfigMap
+from app.machinery.base import Object, ObjectMeta
 from app.plans.plan import Create, Plan, Update
-from app.registry import objects, terms
-from app.registry.actions import write_set
+from app.registry import leader_election, objects
+from app.registry.leader_election import Epoch
 from app.registry.objects import Registry
-from app.registry.terms import Term
+from app.registry.plan_writer import write_set
 from app.store import Key, Mirror, Store, open_store
 from tests.conftest import Clock
 from tests.controllers.running import every, settled, until
@@ -26,7 +26,7 @@ from tests.registry.examples import create, get, named
 from tests.store.proxy import Proxy
 
 KEY = Key("numbers", "", "one")
-Decide = Callable[[Mirror, datetime], Sequence[Work]]
+Decide = Callable[[Mirror, datetime], Sequence[PlannedWrite]]
 
 
 class Controller:
@@ -39,13 +39,13 @@ class Controller:
         self.decide = decide
         self.looked: list[datetime] = []
 
-    def woken(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+    def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         return []
 
-    def everything(self) -> Iterable[Key]:
+    def enqueue_all(self) -> Iterable[Key]:
         return [KEY]
 
-    def work(self, key: Key, now: datetime) -> Sequence[Work]:
+    def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
         self.looked.append(now)
         return self.decide(self.mirror, now)
 
@@ -53,7 +53,7 @@ class Controller:
 class Loop:
     """A runner of that controller."""
 
-    def __init__(self, registry: Registry, decide: Decide, term: Term | None = None) -> None:
+    def __init__(self, registry: Registry, decide: Decide, term: Epoch | None = None) -> None:
         self.registry = registry
         self.mirror = Mirror({CONFIGMAPS.resource: ConfigMap})
         self.controller = Controller(self.mirror, decide)
@@ -87,14 +87,14 @@ def here(mirror: Mirror, name: str) -> ConfigMap | None:
     return found if isinstance(found, ConfigMap) else None
 
 
-def count_up(mirror: Mirror, _: datetime) -> list[Work]:
+def count_up(mirror: Mirror, _: datetime) -> list[PlannedWrite]:
     """Adds one to the number, up to 20: refused if another did so meanwhile."""
     old = here(mirror, "number")
     value = int(old.data["value"]) if old else 20
     if old is None or value >= 20:
         return []
     new = ConfigMap(metadata=old.metadata, data={"value": str(value + 1)})
-    return [Work(Plan((Update(new, old),), again_at=datetime(2000, 1, 1, tzinfo=UTC)))]
+    return [PlannedWrite(Plan((Update(new, old),), again_at=datetime(2000, 1, 1, tzinfo=UTC)))]
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ async def other(dsn: str, clock: Clock) -> AsyncIterator[Registry]:
         yield Registry(store, clock)
 
 
-def dear(_: Mirror, __: datetime) -> list[Work]:
+def dear(_: Mirror, __: datetime) -> list[PlannedWrite]:
     """Takes long to plan."""
     ends = time.thread_time() + 0.02
     while time.thread_time() < ends:
@@ -137,7 +137,7 @@ async def test_a_change_of_an_idle_key_waits_for_no_timer(registry: Registry) ->
 
 
 async def test_a_plan_is_carried_out_whole(registry: Registry) -> None:
-    async with Loop(registry, lambda *_: [Work(Plan((Create(a_map("a")), Create(a_map("b")))))]):
+    async with Loop(registry, lambda *_: [PlannedWrite(Plan((Create(a_map("a")), Create(a_map("b")))))]):
         await until(registry, lambda: get(registry, CONFIGMAPS, "b"))
 
     a, b = await every(registry, CONFIGMAPS)
@@ -192,7 +192,7 @@ async def test_what_is_refused_for_good_is_not_tried_without_end(registry: Regis
     """For instance a pod in a namespace that is gone."""
     lost = named(a_map("a"), namespace="gone")
 
-    async with Loop(registry, lambda *_: [Work(Plan((Create(lost),)))]) as loop:
+    async with Loop(registry, lambda *_: [PlannedWrite(Plan((Create(lost),)))]) as loop:
         await loop.looked(6)
         await settled(registry)
         assert len(loop.controller.looked) == 6  # the clock stands still: no more until it moves
@@ -205,8 +205,8 @@ async def test_it_looks_again_when_the_plan_says_so(registry: Registry) -> None:
     start = registry.now()
     at = start + timedelta(seconds=30, microseconds=400_000)
 
-    def decide(_: Mirror, now: datetime) -> list[Work]:
-        return [Work(Plan(again_at=at))] if now < at else []
+    def decide(_: Mirror, now: datetime) -> list[PlannedWrite]:
+        return [PlannedWrite(Plan(again_at=at))] if now < at else []
 
     async with Loop(registry, decide) as loop:
         await loop.looked(1)
@@ -224,7 +224,7 @@ async def test_it_looks_again_when_the_plan_says_so(registry: Registry) -> None:
 
 async def test_asked_often_to_look_later_it_looks_once(registry: Registry) -> None:
     at = registry.now() + timedelta(seconds=30)
-    async with Loop(registry, lambda *_: [Work(Plan(again_at=at))]) as loop:
+    async with Loop(registry, lambda *_: [PlannedWrite(Plan(again_at=at))]) as loop:
         for times in range(1, 20):
             await loop.looked(times)
             loop.runner.look_at(KEY)
@@ -234,10 +234,10 @@ async def test_asked_often_to_look_later_it_looks_once(registry: Registry) -> No
 
 
 async def test_one_that_breaks_does_not_stop_the_others(registry: Registry, caplog: pytest.LogCaptureFixture) -> None:
-    def decide(mirror: Mirror, now: datetime) -> list[Work]:
+    def decide(mirror: Mirror, now: datetime) -> list[PlannedWrite]:
         if len(loop.controller.looked) < 2:
             raise RuntimeError("broken")
-        return [Work(Plan((Create(a_map("a")),)))] if here(mirror, "a") is None else []
+        return [PlannedWrite(Plan((Create(a_map("a")),)))] if here(mirror, "a") is None else []
 
     loop = Loop(registry, decide)
     async with loop:
@@ -289,12 +289,12 @@ async def test_after_an_unknown_outcome_it_plans_from_what_has_come_of_it(
     async with Proxy(dsn) as proxy, open_store(proxy.dsn) as far:
         planned: list[list[str]] = []
 
-        def decide(mirror: Mirror, _: datetime) -> list[Work]:
+        def decide(mirror: Mirror, _: datetime) -> list[PlannedWrite]:
             there = sorted(each.metadata.name for each in mirror.all(CONFIGMAPS.resource))
             planned.append(there)
             if len(there) >= 2:
                 return []
-            return [Work(Plan((Create(a_map(f"n{len(planned)}")),), again_at=datetime(2000, 1, 1, tzinfo=UTC)))]
+            return [PlannedWrite(Plan((Create(a_map(f"n{len(planned)}")),), again_at=datetime(2000, 1, 1, tzinfo=UTC)))]
 
         async with Loop(Registry(far, registry.clock), lambda *_: []) as loop:
             await loop.looked(1)
@@ -335,9 +335,9 @@ async def test_told_to_end_in_the_moment_that_it_is_woken_it_ends(registry: Regi
 
 
 async def test_what_is_planned_in_a_term_that_is_over_does_not_happen(registry: Registry, other: Registry) -> None:
-    term = await terms.begin(registry, "test")
-    await terms.begin(other, "test")
-    async with Loop(registry, lambda *_: [Work(Plan((Create(a_map("late")),)))], term) as loop:
+    term = await leader_election.begin(registry, "test")
+    await leader_election.begin(other, "test")
+    async with Loop(registry, lambda *_: [PlannedWrite(Plan((Create(a_map("late")),)))], term) as loop:
         async with asyncio.timeout(20):
             await term.over.wait()
         assert await settled(registry) == await registry.store.revision()
@@ -356,9 +356,9 @@ async def test_nothing_is_planned_before_the_mirror_shows_what_was_written(regis
             feed._read = read
         raise OSError("away")
 
-    def twice(mirror: Mirror, now: datetime) -> list[Work]:
+    def twice(mirror: Mirror, now: datetime) -> list[PlannedWrite]:
         seen.append(here(mirror, "written") is not None)
-        return [] if len(seen) > 1 else [Work(Plan((Create(a_map("written")),), again_at=now))]
+        return [] if len(seen) > 1 else [PlannedWrite(Plan((Create(a_map("written")),), again_at=now))]
 
     await settled(registry)
     feed._read = broken
@@ -380,8 +380,8 @@ async def test_a_key_that_waits_is_looked_at_whatever_becomes_of_the_clock(
     registry = Registry(registry.store, registry.clock, monotonic=lambda: passed)
     first = registry.clock()
 
-    def later(_: Mirror, now: datetime) -> list[Work]:
-        return [Work(Plan(again_at=first + timedelta(seconds=10)))] if now == first else []
+    def later(_: Mirror, now: datetime) -> list[PlannedWrite]:
+        return [PlannedWrite(Plan(again_at=first + timedelta(seconds=10)))] if now == first else []
 
     async with Loop(registry, later) as loop:
         await loop.looked(1)

@@ -11,11 +11,11 @@ from msgspec.structs import replace
 
 from app.controllers import scheduler
 from app.controllers.scheduler import Scheduler
-from app.kinds.affinity import Toleration
-from app.kinds.container import Container, ResourceRequirements
-from app.kinds.node import KIND as NODES
-from app.kinds.node import Taint
-from app.kinds.pod import Pod, PodSchedulingGate, condition
+from app.kinds.core.node import KIND as NODES
+from app.kinds.core.node import Taint
+from app.kinds.pod.affinity import Toleration
+from app.kinds.pod.container import Container, ResourceRequirements
+from app.kinds.pod.pod import Pod, PodSchedulingGate, condition
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry

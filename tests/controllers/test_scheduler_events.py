@@ -6,8 +6,8 @@ import pytest
 
 from app.controllers import scheduler
 from app.controllers.scheduler import Scheduler
-from app.kinds.event import KIND as EVENTS
-from app.kinds.node import KIND as NODES
+from app.kinds.core.event import KIND as EVENTS
+from app.kinds.core.node import KIND as NODES
 from app.registry.objects import Registry
 from tests.controllers.machines import a_node
 from tests.controllers.running import events, every, running, settled, until

@@ -3,7 +3,7 @@
 from typing import Any
 
 from app.controllers.serviceaccounts import ServiceAccountController
-from app.kinds.serviceaccount import KIND as ACCOUNTS
+from app.kinds.core.serviceaccount import KIND as ACCOUNTS
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry

@@ -22,7 +22,11 @@ READY_SECONDS = 60
 STOP_SECONDS = 60
 # What no log may hold, whatever was killed: an error that nobody foresaw. Clients that do not hang up are none.
 UNEXPECTED = re.compile(r"unexpected error|Traceback|never retrieved|ERROR(?!.*graceful shutdown exceeded)")
-_WORDS = {"api": ("app.cli", " api "), "controllers": ("app.cli", " controllers"), "agent": ("app.cli", " agent ")}
+_WORDS = {
+    "api": ("app.main.cli", " api "),
+    "controllers": ("app.main.cli", " controllers"),
+    "agent": ("app.main.cli", " agent "),
+}
 _WORDS["postgres"] = ("postgres", "jobplane.cluster=")
 
 
@@ -101,7 +105,7 @@ class Cluster:
         return self._up.pid
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "app.cli", "up", "--data-dir", str(self.folder), "--port", str(self.port)]
+        command = [sys.executable, "-m", "app.main.cli", "up", "--data-dir", str(self.folder), "--port", str(self.port)]
         with self.log.open("ab") as log:
             self._up = subprocess.Popen(
                 [*command, *self._arguments],

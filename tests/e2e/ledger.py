@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 
 from app.client.api import Api
-from app.kinds.job import Job, condition
+from app.kinds.batch.job import Job, condition
 from tests.e2e.cluster import until
 from tests.e2e.manifests import a_job, from_field
 

@@ -107,7 +107,7 @@ class Server(Cluster):
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "app.cli", *arguments]
+    return [sys.executable, "-m", "app.main.cli", *arguments]
 
 
 def jobplane(*arguments: str) -> str:

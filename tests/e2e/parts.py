@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from app.store.embedded import Postgres
+from app.store.embedded_postgres import Postgres
 from tests.e2e.cluster import READY_SECONDS, STOP_SECONDS, Cluster, environment, until
 
 
@@ -51,7 +51,7 @@ class Parts(Cluster):
         variables["JOBPLANE_AGENT_NODES"] = self._fleet
         env = environment(JOBPLANE_PARENT=str(os.getpid()), **variables, **self._settings)
         with self.log.open("ab") as log:
-            part = subprocess.Popen([sys.executable, "-m", "app.cli", *command], stdout=log, stderr=log, env=env)
+            part = subprocess.Popen([sys.executable, "-m", "app.main.cli", *command], stdout=log, stderr=log, env=env)
         self._parts.append(part)
         return part
 

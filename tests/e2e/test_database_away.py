@@ -14,7 +14,7 @@ import httpx
 import msgspec
 import pytest
 
-from app.kinds.job import Job, condition
+from app.kinds.batch.job import Job, condition
 from tests.e2e.cluster import Cluster, until
 from tests.e2e.ledger import JOBS, Ledger, is_exact, pods_of
 from tests.e2e.manifests import a_job

@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from app.demo import PI
+from app.main.demo import PI
 from tests.conformance.documents import pi
 from tests.e2e.cluster import environment
 
@@ -12,7 +12,7 @@ EXAMPLE = Path(__file__).parents[2] / "examples" / "pi.yaml"
 
 
 def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "app.cli", "demo", *arguments]
+    command = [sys.executable, "-m", "app.main.cli", "demo", *arguments]
     return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
 
 

@@ -24,7 +24,7 @@ def limited(soft: int, hard: int) -> Callable[[], None]:
 @asynccontextmanager
 async def api(dsn: str, folder: Path, port: int, soft: int, hard: int) -> AsyncIterator[Process]:
     env = environment(JOBPLANE_DATABASE_URL=dsn, JOBPLANE_DATA_DIR=str(folder), JOBPLANE_PORT=str(port))
-    command = ("-m", "app.cli", "api", "--no-tls")
+    command = ("-m", "app.main.cli", "api", "--no-tls")
     part = await asyncio.create_subprocess_exec(
         sys.executable, *command, env=env, stderr=PIPE, preexec_fn=limited(soft, hard)
     )

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from app.runtimes.process import VERSION
+from app.runtimes.process.runtime import VERSION
 from tests.e2e.cluster import until
 from tests.e2e.kubectl import (
     COMPLETE,

@@ -27,11 +27,11 @@ DEVICES = {
 def an_agent(kubectl: Kubectl, node: str, *options: str) -> Iterator[subprocess.Popen[str]]:
     """Another node of its own, by an address that its certificate does not name."""
     cluster, folder = kubectl.cluster, kubectl.home / node
-    token = [sys.executable, "-m", "app.cli", "token", "create", "--data-dir", str(cluster.folder)]
+    token = [sys.executable, "-m", "app.main.cli", "token", "create", "--data-dir", str(cluster.folder)]
     made = subprocess.run(token, check=True, capture_output=True, text=True, env=environment()).stdout
     words = made.split()[made.split().index("--join-token") :]
     server = ["--server", f"https://127.1:{cluster.port}", "--tls-name", "127.0.0.1", "--data-dir", str(folder)]
-    command = [sys.executable, "-m", "app.cli", "agent", *server, "--node-name", node, *words, *options]
+    command = [sys.executable, "-m", "app.main.cli", "agent", *server, "--node-name", node, *words, *options]
     with (folder.with_suffix(".log")).open("w+") as log:
         running = subprocess.Popen(command, stdout=log, stderr=log, text=True, env=environment(**QUICK))
         try:
@@ -134,7 +134,7 @@ def test_an_agent_that_is_no_longer_trusted_says_so_and_ends(kubectl: Kubectl) -
         reset = [
             sys.executable,
             "-m",
-            "app.cli",
+            "app.main.cli",
             "node",
             "reset",
             "expelled",

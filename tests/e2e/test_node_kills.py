@@ -87,8 +87,17 @@ class Node:
         self._before = engine.traces() if engine else None
         self.engine_kills: list[datetime] = []
         self._heard_before = 0
-        self._command = [sys.executable, "-m", "app.cli", "agent", "--server", cluster.url, "--node-name", self._name]
-        create = [sys.executable, "-m", "app.cli", "token", "create", "--data-dir", str(cluster.folder)]
+        self._command = [
+            sys.executable,
+            "-m",
+            "app.main.cli",
+            "agent",
+            "--server",
+            cluster.url,
+            "--node-name",
+            self._name,
+        ]
+        create = [sys.executable, "-m", "app.main.cli", "token", "create", "--data-dir", str(cluster.folder)]
         said = subprocess.run(create, check=True, capture_output=True, text=True, env=environment()).stdout.split()
         join_token = said[said.index("--join-token") + 1]
         self._command += ["--join-token", join_token, "--data-dir", str(folder)]

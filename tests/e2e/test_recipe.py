@@ -34,7 +34,7 @@ class Shell:
         self._services: dict[str, subprocess.Popen[bytes]] = {}
         program = folder / "bin" / "jobplane"
         program.parent.mkdir()
-        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m app.cli "$@"\n')
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m app.main.cli "$@"\n')
         program.chmod(0o755)
         self._environment = environment(
             PATH=f"{program.parent}:{os.environ['PATH']}",

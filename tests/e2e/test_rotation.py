@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from app.api import certificates
+from app.api.auth import certificates
 from tests.e2e.cluster import Cluster, until
 from tests.e2e.kubectl import found
 from tests.e2e.machines import jobplane

@@ -18,8 +18,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from app.kinds.quantity import milli
-from app.store.election import SILENT_SECONDS
+from app.machinery.quantity import milli
+from app.store.leader_lock import SILENT_SECONDS
 from tests.e2e.cluster import until
 from tests.e2e.ledger import JOBS
 from tests.e2e.manifests import a_job

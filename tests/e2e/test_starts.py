@@ -28,7 +28,9 @@ async def test_a_part_begins_while_the_database_goes_away(
         proxy.break_ever_later(3)
         variables = {"JOBPLANE_DATABASE_URL": proxy.dsn, "JOBPLANE_DATA_DIR": str(tmp_path)}
         env = environment(JOBPLANE_PORT=str(free_port()), **variables)
-        part = await asyncio.create_subprocess_exec(sys.executable, "-m", "app.cli", *command, env=env, stderr=PIPE)
+        part = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "app.main.cli", *command, env=env, stderr=PIPE
+        )
         assert part.stderr
         try:
             while begun not in said:

@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from app.kinds import KINDS
-from app.kinds.base import Kind
+from app.machinery.base import Kind
 from tests.fuzz import published
 from tests.fuzz.shots import Shot, shot
 from tests.fuzz.target import Target

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any, NamedTuple
 
-from app.kinds.shape import ANY, Shape
+from app.machinery.shape import ANY, Shape
 from tests.fuzz.words import FITTING, KNOWN, NAMES, NASTY, NUMBERS, anything, text
 
 DEEPEST = 7

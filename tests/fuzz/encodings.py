@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from app.kinds.shape import Field, Shape
+from app.machinery.shape import Field, Shape
 
 JSON, YAML, PROTOBUF = b"application/json", b"application/yaml", b"application/vnd.kubernetes.protobuf"
 MAGIC = b"k8s\0"

@@ -4,7 +4,7 @@ import json
 from random import Random
 from typing import Any
 
-from app.kinds.shape import ANY, Shape
+from app.machinery.shape import ANY, Shape
 from tests.fuzz import encodings
 from tests.fuzz.documents import Stock
 from tests.fuzz.words import anything, text

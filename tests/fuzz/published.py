@@ -7,7 +7,7 @@ from typing import Any
 
 import jsonschema_rs
 
-from app.kinds.base import Kind
+from app.machinery.base import Kind
 
 FOLDER = Path(__file__).parents[2] / "openapi"
 

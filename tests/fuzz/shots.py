@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, quote_from_bytes
 
 from app.api.agents import LogPieces, Reports, Usage
-from app.api.discovery import SUBRESOURCES
-from app.api.query import DeleteOptions, ListOptions, WriteOptions
-from app.api.virtual import VIRTUAL
-from app.kinds.base import Kind
-from app.kinds.pod import KIND as PODS
-from app.kinds.shape import ANY, shape_of
+from app.api.http.query import DeleteOptions, ListOptions, WriteOptions
+from app.api.resources.discovery import SUBRESOURCES
+from app.api.resources.ephemeral_resources import VIRTUAL
+from app.kinds.pod.pod import KIND as PODS
+from app.machinery.base import Kind
+from app.machinery.shape import ANY, shape_of
 from tests.fuzz import encodings, hostile, patches
 from tests.fuzz.documents import Stock
 from tests.fuzz.wire import Request

@@ -25,7 +25,7 @@ from schemathesis.specs.openapi.checks import (
 )
 
 from app.kinds import KINDS
-from app.kinds.base import Kind
+from app.machinery.base import Kind
 from tests.fuzz.target import REQUESTS, SEED, SHARES, Target
 from tests.fuzz.world import World
 

@@ -8,13 +8,14 @@ from random import Random
 from typing import Any
 
 import app.kinds
+import app.machinery
 
-_KINDS = Path(app.kinds.__file__).parent
+_SOURCES = [Path(package.__file__).parent for package in (app.kinds, app.machinery) if package.__file__]
 
 
 def _known() -> Iterator[str]:
     """Short texts in the source of our kinds: names of policies, operators, conditions, fields, finalizers."""
-    for path in sorted(_KINDS.glob("*.py")):
+    for path in sorted(path for folder in _SOURCES for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and 0 < len(node.value) <= 40:
                 yield node.value

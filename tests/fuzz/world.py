@@ -11,8 +11,8 @@ import msgspec
 import yaml
 
 from app.kinds import KINDS
-from app.kinds.base import Kind
-from app.kinds.shape import Shape, shape_of
+from app.machinery.base import Kind
+from app.machinery.shape import Shape, shape_of
 from tests.fuzz.documents import Stock
 
 MOST = 5  # objects of a kind that are kept; the oldest go

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 from msgspec import convert
 
-from app.kinds.job import KIND, Job
+from app.kinds.batch.job import KIND, Job
 
 NOW = datetime(2026, 7, 24, 12, 0, 0, tzinfo=UTC)
 UID = "uid-of-pi"

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from app.kinds.pod import Pod
-from app.kinds.pod_defaults import default_pod
+from app.kinds.pod.pod import Pod
+from app.kinds.pod.pod_defaults import default_pod
 
 MAIN = {"name": "main", "image": "busybox"}
 

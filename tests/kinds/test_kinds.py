@@ -10,21 +10,21 @@ from msgspec import inspect
 from msgspec.structs import replace
 
 from app.kinds import KINDS, by_name, by_resource
-from app.kinds.base import Condition, Kind, Struct, wire_name
-from app.kinds.configmap import KIND as CONFIG_MAPS
-from app.kinds.configmap import ConfigMap
-from app.kinds.decode import decode
-from app.kinds.event import KIND as EVENTS
-from app.kinds.event_v1 import KIND as NEW_EVENTS
-from app.kinds.lease import KIND as LEASES
-from app.kinds.limitrange import LimitRangeSpec
-from app.kinds.namespace import KIND as NAMESPACES
-from app.kinds.node import KIND as NODES
-from app.kinds.node import NodeAddress, NodeCondition
-from app.kinds.pod_schema import PodIP
-from app.kinds.probe import HTTPHeader, SleepAction
-from app.kinds.secret import KIND as SECRETS
-from app.kinds.security import Sysctl
+from app.kinds.core.configmap import KIND as CONFIG_MAPS
+from app.kinds.core.configmap import ConfigMap
+from app.kinds.core.event import KIND as EVENTS
+from app.kinds.core.event_v1 import KIND as NEW_EVENTS
+from app.kinds.core.lease import KIND as LEASES
+from app.kinds.core.limitrange import LimitRangeSpec
+from app.kinds.core.namespace import KIND as NAMESPACES
+from app.kinds.core.node import KIND as NODES
+from app.kinds.core.node import NodeAddress, NodeCondition
+from app.kinds.core.secret import KIND as SECRETS
+from app.kinds.pod.pod_schema import PodIP
+from app.kinds.pod.probe import HTTPHeader, SleepAction
+from app.kinds.pod.security import Sysctl
+from app.machinery.base import Condition, Kind, Struct, wire_name
+from app.machinery.decode import decode
 
 NOW = datetime(2025, 1, 2, 3, 5, 5, tzinfo=UTC)
 

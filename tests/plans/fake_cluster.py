@@ -9,16 +9,16 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from app.kinds.base import Condition
-from app.kinds.container import ContainerState, ContainerStateTerminated, ContainerStatus
-from app.kinds.indexes import Indexes
-from app.kinds.job import Job, is_finished, is_indexed, is_true
-from app.kinds.job_status_validation import validate_status
-from app.kinds.pod import Pod, is_active, is_terminal
-from app.plans import job as job_plan
-from app.plans.indexes import index_of
+from app.kinds.batch.completion_indexes import Indexes
+from app.kinds.batch.job import Job, is_finished, is_indexed, is_true
+from app.kinds.batch.job_status_validation import validate_status
+from app.kinds.pod.container import ContainerState, ContainerStateTerminated, ContainerStatus
+from app.kinds.pod.pod import Pod, is_active, is_terminal
+from app.machinery.base import Condition
+from app.plans.jobs import job as job_plan
+from app.plans.jobs.finalizers import TRACKING
+from app.plans.jobs.indexes import index_of
 from app.plans.plan import Action, Create, Delete, Emit, Plan, SetStatus, Update
-from app.plans.tracking import TRACKING
 from tests.build import NOW, created, deleted, names, stored
 
 GRACE = timedelta(seconds=30)

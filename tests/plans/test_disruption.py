@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 from msgspec.structs import replace
 
-from app.kinds.base import LabelSelector, ObjectMeta, OwnerReference
-from app.kinds.pod import Pod
-from app.kinds.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from app.kinds.core.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from app.kinds.pod.pod import Pod
+from app.machinery.base import LabelSelector, ObjectMeta, OwnerReference
 from app.plans.disruption import plan, taken, told
 from app.plans.plan import Emit, Plan, SetStatus
 from tests.build import LONG_AGO, NOW, a_pod

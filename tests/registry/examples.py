@@ -4,13 +4,14 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.kinds import by_name, decode
-from app.kinds.base import Kind, Object, ObjectMeta
-from app.kinds.container import Container
-from app.kinds.job import KIND as JOBS
-from app.kinds.job import Job, JobSpec
-from app.kinds.pod import KIND as PODS
-from app.kinds.pod import Pod, PodSpec
+from app.kinds import by_name
+from app.kinds.batch.job import KIND as JOBS
+from app.kinds.batch.job import Job, JobSpec
+from app.kinds.pod.container import Container
+from app.kinds.pod.pod import KIND as PODS
+from app.kinds.pod.pod import Pod, PodSpec
+from app.machinery import decode
+from app.machinery.base import Kind, Object, ObjectMeta
 from app.registry import codec, objects
 from app.registry.objects import Registry
 from tests.build import a_template

@@ -8,19 +8,19 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.kinds.base import ObjectMeta
-from app.kinds.configmap import KIND as CONFIG_MAPS
-from app.kinds.configmap import ConfigMap
-from app.kinds.errors import ApiError
-from app.kinds.limitrange import KIND as LIMIT_RANGES
-from app.kinds.limitrange import LimitRange
-from app.kinds.namespace import Namespace
-from app.kinds.priorityclass import KIND as CLASSES
-from app.kinds.priorityclass import PriorityClass
-from app.kinds.resourcequota import KIND as QUOTAS
-from app.kinds.resourcequota import ResourceQuota, ResourceQuotaStatus
-from app.kinds.serviceaccount import KIND as ACCOUNTS
-from app.kinds.serviceaccount import ServiceAccount
+from app.kinds.core.configmap import KIND as CONFIG_MAPS
+from app.kinds.core.configmap import ConfigMap
+from app.kinds.core.limitrange import KIND as LIMIT_RANGES
+from app.kinds.core.limitrange import LimitRange
+from app.kinds.core.namespace import Namespace
+from app.kinds.core.resourcequota import KIND as QUOTAS
+from app.kinds.core.resourcequota import ResourceQuota, ResourceQuotaStatus
+from app.kinds.core.serviceaccount import KIND as ACCOUNTS
+from app.kinds.core.serviceaccount import ServiceAccount
+from app.kinds.scheduling.priorityclass import KIND as CLASSES
+from app.kinds.scheduling.priorityclass import PriorityClass
+from app.machinery.base import ObjectMeta
+from app.machinery.errors import ApiError
 from app.registry import objects
 from app.registry.objects import Registry
 from app.store import open_store

@@ -9,10 +9,10 @@ import pytest_asyncio
 from msgspec.structs import replace
 
 from app.kinds import KINDS
-from app.kinds.base import Kind
-from app.kinds.errors import ApiError
-from app.kinds.metadata import FOREGROUND, ORPHAN
-from app.kinds.namespace import NamespaceSpec
+from app.kinds.core.namespace import NamespaceSpec
+from app.machinery.base import Kind
+from app.machinery.errors import ApiError
+from app.machinery.metadata_validation import FOREGROUND, ORPHAN
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry

@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.kinds.base import Condition, LabelSelector, ObjectMeta
-from app.kinds.errors import ApiError
-from app.kinds.meta_condition import Condition as MetaCondition
-from app.kinds.pod import Pod, condition
-from app.kinds.poddisruptionbudget import KIND as BUDGETS
-from app.kinds.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from app.kinds.core.poddisruptionbudget import KIND as BUDGETS
+from app.kinds.core.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
+from app.kinds.pod.pod import Pod, condition
+from app.machinery.base import Condition, LabelSelector, ObjectMeta
+from app.machinery.errors import ApiError
+from app.machinery.meta_condition import Condition as MetaCondition
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.eviction import evict

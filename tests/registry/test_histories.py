@@ -17,19 +17,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.kinds.base import ObjectMeta
-from app.kinds.configmap import KIND as CONFIGMAPS
-from app.kinds.configmap import ConfigMap
-from app.kinds.errors import ApiError
+from app.kinds.core.configmap import KIND as CONFIGMAPS
+from app.kinds.core.configmap import ConfigMap
+from app.machinery.base import ObjectMeta
+from app.machinery.errors import ApiError
 from app.registry import objects
 from app.registry.bootstrap import bootstrap
 from app.registry.deletion import Demand
 from app.registry.lists import Place, Scope, list_page, place_of
 from app.registry.objects import Registry
 from app.registry.watch import Event, Watch
-from app.store import Change, Compacted, Head, Key, OutcomeUnknown, Store, Unavailable, open_store
-from app.store.compact import compact
-from app.store.embedded import Postgres
+from app.store import Change, Compacted, Key, OutcomeUnknown, Store, StoredObject, Unavailable, open_store
+from app.store.compaction import compact
+from app.store.embedded_postgres import Postgres
 from app.store.errors import reaching
 from app.store.migrate import migrate
 from app.store.timeline import position
@@ -200,7 +200,7 @@ class Watcher:
         else:
             self.state[thing.key] = (thing.revision, thing.wire)
 
-    def _shows(self, thing: Change | Head) -> bool:
+    def _shows(self, thing: Change | StoredObject) -> bool:
         """What leaves is shown as it was when it was selected."""
         wanted = next((each for each in TEAMS if self.scope is team_scopes.get(each)), None)
         return wanted is None or b'"team":"%b"' % wanted.encode() in thing.wire

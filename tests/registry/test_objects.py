@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from app.kinds import KINDS
-from app.kinds.base import Kind, Object
-from app.kinds.errors import ApiError
-from app.kinds.event import Event
+from app.kinds.core.event import Event
+from app.machinery.base import Kind, Object
+from app.machinery.errors import ApiError
 from app.registry import codec, deletion, objects
 from app.registry.deletion import Demand
 from app.registry.objects import Preconditions, Registry

@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.kinds.base import ObjectMeta
-from app.kinds.configmap import KIND as CONFIGMAPS
-from app.kinds.configmap import ConfigMap
-from app.kinds.errors import ApiError
-from app.kinds.secret import KIND as SECRETS
-from app.kinds.secret import Secret
+from app.kinds.core.configmap import KIND as CONFIGMAPS
+from app.kinds.core.configmap import ConfigMap
+from app.kinds.core.secret import KIND as SECRETS
+from app.kinds.core.secret import Secret
+from app.machinery.base import ObjectMeta
+from app.machinery.errors import ApiError
 from app.registry import codec, objects
 from app.registry.objects import Registry
 from tests.registry.examples import create

@@ -7,22 +7,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.kinds.base import ObjectMeta
-from app.kinds.configmap import KIND as CONFIGMAPS
-from app.kinds.configmap import ConfigMap
-from app.kinds.errors import ApiError
-from app.plans.nodes import ended
+from app.kinds.core.configmap import KIND as CONFIGMAPS
+from app.kinds.core.configmap import ConfigMap
+from app.machinery.base import ObjectMeta
+from app.machinery.errors import ApiError
+from app.plans.nodes.node_lifecycle import ended
 from app.plans.plan import Plan
 from app.registry import objects
 from app.registry import watch as watch_module
-from app.registry.actions import write_set
 from app.registry.codec import decode
 from app.registry.deletion import Demand
 from app.registry.lists import Scope, list_page
 from app.registry.objects import Registry
+from app.registry.plan_writer import write_set
 from app.registry.watch import Event, Watch
 from app.store import Key, Marks, Store, open_store
-from app.store.compact import compact
+from app.store.compaction import compact
 from tests.registry.examples import PODS, a_pod, create, get, named
 
 FOREVER = 300  # seconds

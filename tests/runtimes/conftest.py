@@ -25,7 +25,7 @@ from app.runtimes.base import (
     SandboxSpec,
     Session,
 )
-from app.runtimes.process import ProcessRuntime
+from app.runtimes.process.runtime import ProcessRuntime
 from tests.runtimes import dockers, engines
 from tests.runtimes.dockers import Dockerd
 from tests.runtimes.engines import Containerd

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Protocol, TypeVar
 
-from app.runtimes.docker_config import PAUSE
+from app.runtimes.docker.config import PAUSE
 from tests.runtimes.engines import STARTED_WITHIN, Containerd, needed
 from tests.runtimes.images import BUSYBOX, IMAGE, Built, built, pause, write_image
 

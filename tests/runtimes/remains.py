@@ -8,8 +8,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from app.runtimes import cgroup, process_table
-from app.runtimes.engine_rubbish import NOTE
+from app.runtimes.engine.orphan_cgroups import NOTE
+from app.runtimes.linux import cgroups
+from app.runtimes.process import process_table
 
 DEAD = 2**22 + 1  # no process has this number
 
@@ -67,4 +68,4 @@ class Remains:
     def remove(self) -> None:
         shutil.rmtree(self.folder, ignore_errors=True)
         for each in self.cgroups:
-            assert cgroup.remove(Path(path) for path, _, _ in os.walk(each, topdown=False)), each
+            assert cgroups.remove(Path(path) for path, _, _ in os.walk(each, topdown=False)), each

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from app.runtimes.base import ContainerKey, ContainerSpec, CreateError, Mount, StartError
-from app.runtimes.engine import EngineRuntime
-from app.runtimes.log_files import LogFiles
+from app.runtimes.engine.runtime import EngineRuntime
+from app.runtimes.logs.log_files import LogFiles
 from tests.runtimes.conftest import (
     ENGINES,
     FOREVER,
@@ -81,7 +81,7 @@ async def test_cgroups_that_the_engine_has_lost_track_of_are_removed_with_folder
     lab: Lab, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What others share may be removed by others' agents, too: of what is kept the folder is looked at, or who is in it."""
-    monkeypatch.setattr("app.runtimes.engine_rubbish.AT_LEAST", 0.0)
+    monkeypatch.setattr("app.runtimes.engine.orphan_cgroups.AT_LEAST", 0.0)
     key = await lab.start(FOREVER)
     like = engine.runc / (await lab.runtime.list())[0].id
     made = [Remains(like) for _ in range(6)]

@@ -12,8 +12,8 @@ import pytest
 
 from app.agent.agent import Agent, AgentSettings
 from app.client.api import Api
-from app.kinds.base import LocalObjectReference
-from app.kinds.container import Container, ContainerStatus
+from app.kinds.pod.container import Container, ContainerStatus
+from app.machinery.base import LocalObjectReference
 from app.runtimes.base import Login
 from tests.agent.fake_api import FakeApi
 from tests.agent.fake_clock import FakeClock

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from app.runtimes import cgroup, process_usage
-from app.runtimes.process_usage import Process
+from app.runtimes.linux import cgroups
+from app.runtimes.process import usage as process_usage
+from app.runtimes.process.usage import Process
 from tests.runtimes.conftest import FOREVER, Lab, a_key, exits, script
 
 # Burns a tenth of a second of CPU in the shell's child, then says so. One that has left the session outlives what kills
@@ -98,4 +99,4 @@ def test_a_cgroup_tells(tmp_path: Path, files: dict[str, str], expected: tuple[i
     for name, text in files.items():
         (tmp_path / name).write_text(text)
 
-    assert cgroup.usage([tmp_path]) == expected
+    assert cgroups.usage([tmp_path]) == expected

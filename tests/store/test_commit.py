@@ -7,7 +7,7 @@ from dataclasses import replace
 import asyncpg
 import pytest
 
-from app.store import Conflict, Key, OutcomeUnknown, Store, Unavailable, Write, guard, open_store
+from app.store import Conflict, Key, OutcomeUnknown, Store, Unavailable, Write, open_store, precondition
 from app.store.commit import MAX_SETS, MAX_URGENT
 from tests.conftest import database
 from tests.store.proxy import Proxy
@@ -45,9 +45,9 @@ async def test_every_write_has_a_revision_in_order(store: Store) -> None:
         pytest.param([create("new"), modify("there", 1)], id="because a revision is old"),
         pytest.param([create("new"), modify("absent", 5)], id="because what it changes is gone"),
         pytest.param([create("new"), delete("there", 1)], id="because what it deletes has changed"),
-        pytest.param([create("new"), guard(key("absent"))], id="because what must live does not exist"),
-        pytest.param([create("new"), guard(key("leaving"))], id="because what must live is on its way out"),
-        pytest.param([create("new"), guard(key("there"), 1)], id="because a guarded revision is old"),
+        pytest.param([create("new"), precondition(key("absent"))], id="because what must live does not exist"),
+        pytest.param([create("new"), precondition(key("leaving"))], id="because what must live is on its way out"),
+        pytest.param([create("new"), precondition(key("there"), 1)], id="because a guarded revision is old"),
     ],
 )
 async def test_a_set_is_refused_whole(store: Store, refused: list[Write]) -> None:
@@ -65,8 +65,10 @@ async def test_a_set_is_refused_whole(store: Store, refused: list[Write]) -> Non
 async def test_a_set_with_guards_that_hold_is_carried_out(store: Store) -> None:
     (revision,) = await store.commit([create("there")])
 
-    numbers = await store.commit([create("new"), guard(key("there")), modify("other", 0), guard(key("x"), 0)][:2])
-    await store.commit([create("next"), guard(key("there"), revision), guard(key("x"), 0)])
+    numbers = await store.commit(
+        [create("new"), precondition(key("there")), modify("other", 0), precondition(key("x"), 0)][:2]
+    )
+    await store.commit([create("next"), precondition(key("there"), revision), precondition(key("x"), 0)])
 
     assert len(numbers) == 2
     assert await rows(store) == 3  # a guard is not a version
@@ -75,7 +77,7 @@ async def test_a_set_with_guards_that_hold_is_carried_out(store: Store) -> None:
 async def test_a_refused_set_does_not_harm_the_others_of_its_batch(store: Store) -> None:
     before = await store.revision()
 
-    results = await together(store, [create("a", 1)], [create("b"), guard(key("absent"))], [create("c", 3)])
+    results = await together(store, [create("a", 1)], [create("b"), precondition(key("absent"))], [create("c", 3)])
 
     assert [type(each) for each in results] == [list, Conflict, list]
     assert await values(store, "a", "b", "c") == {"a": 1, "c": 3}
@@ -94,14 +96,16 @@ async def test_demands_on_what_a_batch_writes_are_checked_after_it(store: Store)
     """Else two sets, each guarding what the other writes, would both pass."""
     (there,) = await store.commit([create("there")])
 
-    results = await together(store, [modify("there", there, deleting=True)], [create("in it"), guard(key("there"))])
+    results = await together(
+        store, [modify("there", there, deleting=True)], [create("in it"), precondition(key("there"))]
+    )
 
     assert [type(each) for each in results] == [list, Conflict]
 
 
 async def test_a_set_may_name_an_object_only_once(store: Store) -> None:
     with pytest.raises(ValueError, match="only once"):
-        await store.commit([create("a"), guard(key("a"), 0)])
+        await store.commit([create("a"), precondition(key("a"), 0)])
 
 
 async def test_an_empty_set_is_committed_after_those_before_it(store: Store) -> None:
@@ -304,7 +308,7 @@ async def test_leases_without_end_leave_room_for_others(store: Store) -> None:
 
 async def test_a_demand_on_a_lease_is_checked_after_the_lease_is_written(store: Store) -> None:
     (begun,) = await store.commit([lease("controllers", "kube-system")])
-    term = guard(Key("leases.coordination.k8s.io", "kube-system", "controllers"), begun)
+    term = precondition(Key("leases.coordination.k8s.io", "kube-system", "controllers"), begun)
     raised = replace(lease("controllers", "kube-system"), change="M", expected=begun)
 
     refused, written = await together(store, [create("late"), term], [raised])

@@ -17,9 +17,9 @@ from sqlalchemy.pool import NullPool
 from app.registry import objects
 from app.registry.objects import Registry
 from app.store import Holder, open_store
+from app.store.database_wait import reachable
 from app.store.migrate import migrate
 from app.store.tables import METADATA
-from app.store.wait import reachable
 from tests.registry.examples import JOBS, PODS, a_job, a_pod, create, named
 from tests.store.writes import create as a_thing
 

@@ -5,8 +5,8 @@ import asyncio
 import msgspec
 import pytest
 
-from app.kinds.base import Object, ObjectMeta, OwnerReference
-from app.kinds.configmap import ConfigMap
+from app.kinds.core.configmap import ConfigMap
+from app.machinery.base import Object, ObjectMeta, OwnerReference
 from app.store import Key, Mirror, Store, Write, open_store
 from tests.store.writes import create
 

@@ -26,8 +26,8 @@ from app.store import (
     Store,
     Unavailable,
     Write,
-    guard,
     open_store,
+    precondition,
 )
 from tests.store.writes import KIND, create, delete, key, modify, value_of
 
@@ -56,7 +56,7 @@ def random_set(chance: Random, known: dict[str, int], token: int) -> list[Write]
         if not seen:
             writes.append(create(name, value))
         elif chance.random() < 0.15:
-            writes.append(guard(key(name), chance.choice([MUST_LIVE, seen])))
+            writes.append(precondition(key(name), chance.choice([MUST_LIVE, seen])))
         elif chance.random() < 0.3:
             writes.append(delete(name, seen, value))
         else:
@@ -227,9 +227,9 @@ def _write(item: tuple[str, str, bool], known: dict[str, int], kind: str) -> Wri
         case "D":
             return delete(name, expected, kind=kind)
         case "L":
-            return guard(key(name, kind))
+            return precondition(key(name, kind))
         case _:
-            return guard(key(name, kind), expected)
+            return precondition(key(name, kind), expected)
 
 
 def _holds(write: Write, state: dict[str, int]) -> bool:

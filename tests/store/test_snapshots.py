@@ -7,7 +7,7 @@ from random import Random
 import asyncpg
 import pytest
 
-from app.store import MUST_LIVE, Change, Compacted, Conflict, Head, Key, Marks, Query, Store, Write, open_store
+from app.store import MUST_LIVE, Change, Compacted, Conflict, Key, Marks, Query, Store, StoredObject, Write, open_store
 from app.store.migrate import migrate
 from tests.store.writes import KIND, body, create, delete, key, modify, value_of
 
@@ -17,7 +17,7 @@ async def previous(store: Store) -> dict[int, int | None]:
     return {row["revision"]: row["previous"] for row in rows}
 
 
-def shown(heads: Iterable[Head]) -> dict[str, object]:
+def shown(heads: Iterable[StoredObject]) -> dict[str, object]:
     return {head.key.name: value_of(head.body) for head in heads}
 
 

@@ -11,9 +11,20 @@ from typing import Any
 import asyncpg
 import pytest
 
-from app.kinds.base import Object
-from app.store import Change, Compacted, Conflict, Mirror, OutcomeUnknown, Query, Store, Unavailable, guard, open_store
-from app.store.compact import compact
+from app.machinery.base import Object
+from app.store import (
+    Change,
+    Compacted,
+    Conflict,
+    Mirror,
+    OutcomeUnknown,
+    Query,
+    Store,
+    Unavailable,
+    open_store,
+    precondition,
+)
+from app.store.compaction import compact
 from app.store.timeline import position
 from tests.store.rewinding import back_up, restore
 from tests.store.writes import KIND, create, key
@@ -187,7 +198,7 @@ async def _planned(store: Store, name: str) -> None:
     """Committed for as long as the plan may be: a process plans anew when its feed starts anew."""
     while not store.feed.lost_touch.is_set():
         with contextlib.suppress(Unavailable, OutcomeUnknown, Conflict):
-            await store.commit([guard(key("lost")), create(name)])
+            await store.commit([precondition(key("lost")), create(name)])
         await asyncio.sleep(0.001)
 
 

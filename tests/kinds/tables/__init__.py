@@ -5,7 +5,7 @@ Used twice: on the kinds alone (`tests/kinds`), and over HTTP (`tests/conformanc
 
 from typing import Any, NamedTuple
 
-from app.kinds.errors import Cause
+from app.machinery.errors import Cause
 
 REASONS = {
     "Required value": "FieldValueRequired",

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec import convert
 
-from app.kinds.cronjob import CronJob
+from app.kinds.batch.cronjob import CronJob
 from tests.kinds.tables import NEGATIVE, Row, Table, invalid, row
 
 JOB = "spec.jobTemplate.spec"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from app.kinds.names import dns_subdomain, label_value, qualified_name
+from app.machinery.name_validation import dns_subdomain, label_value, qualified_name
 from tests.kinds.jobs import UID
 from tests.kinds.tables import BAD_INDEXES, INDEXED, NEGATIVE, Row, Table, cause, invalid, row
 

@@ -1,0 +1,123 @@
+"""Eviction manager: evicts pods that use more disk than they may, and others when the machine runs short.
+
+Every ten seconds it looks. When the disk is short, images go first; of pods one at a time goes, and the next one only when
+that one is gone or half a minute is over. `app.plans.kubelet.node_pressure_eviction` says which and why.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Protocol
+
+from app.agent.clock import Clock
+from app.agent.node import disk_usage
+from app.agent.node.pressure import Pressures
+from app.agent.volumes.volumes import Volumes
+from app.kinds.pod.pod import Pod
+from app.kinds.pod.pod_state import has_ended
+from app.plans.kubelet import node_pressure_eviction, pod_events
+from app.plans.kubelet.node_pressure_eviction import DISK, SIGNALS, Measured, Shortage, Volume
+from app.plans.kubelet.pod_events import Note
+from app.plans.kubelet.pod_status import Evicted
+from app.runtimes.base import ContainerUsage
+
+PERIOD = 10.0
+SHARE = 0.1  # of the time that is spent looking at sizes, at most
+GRACE = timedelta(seconds=1)
+CLEANUP = timedelta(seconds=30)
+
+log = logging.getLogger(__name__)
+
+
+class Pods(Protocol):
+    """Those that run here."""
+
+    def all(self) -> Sequence[Pod]: ...
+
+    def oust(self, uid: str, why: Evicted, note: Note | None) -> None: ...
+
+
+class Eviction:
+    """`usage` is the runtime's; `free_images` throws images away, and tells how many bytes that gave."""
+
+    def __init__(
+        self,
+        pods: Pods,
+        usage: Callable[[], Awaitable[Iterable[ContainerUsage]]],
+        volumes: Volumes,
+        pressures: Pressures,
+        free_images: Callable[[], Awaitable[int]],
+        clock: Clock,
+    ) -> None:
+        self._pods, self._usage, self._volumes, self._pressures = pods, usage, volumes, pressures
+        self._free_images, self._clock = free_images, clock
+        self._last: tuple[str, datetime] | None = None
+
+    async def follow(self) -> None:
+        while True:
+            began = self._clock.elapsed()
+            await self.look()
+            took = self._clock.elapsed() - began
+            await self._clock.sleep(max(PERIOD, took / SHARE))
+
+    async def look(self) -> None:
+        """Once."""
+        shortages = self._pressures.shortages()
+        if any(SIGNALS[each.signal][0] == DISK for each in shortages) and await self._free_images():
+            shortages = self._pressures.shortages()
+        measured = await self._measured(all_of_them=bool(shortages))
+        kept = [each for each in measured if not self._is_over(each)]
+        if shortages and not self._is_waiting():
+            self._evict(kept, shortages[0])
+
+    def _is_over(self, measured: Measured) -> bool:
+        why = node_pressure_eviction.over_limit(measured)
+        if why:
+            self._oust(measured.pod, why)
+        return bool(why)
+
+    def _evict(self, pods: Sequence[Measured], shortage: Shortage) -> None:
+        victim = node_pressure_eviction.first_to_go(pods, shortage)
+        if victim is None:
+            log.warning("the node is short of %s, and no pod can go", SIGNALS[shortage.signal][1])
+            return
+        why = node_pressure_eviction.why_evicted(victim, shortage)
+        log.warning("pod %s/%s is evicted: %s", victim.pod.metadata.namespace, victim.pod.metadata.name, why)
+        self._last = victim.pod.metadata.uid, self._clock.now()
+        self._oust(victim.pod, why, mark=why)
+
+    def _oust(self, pod: Pod, why: str, mark: str = "") -> None:
+        """`mark`: what its condition DisruptionTarget says, if it is not the pod's own fault."""
+        self._pods.oust(pod.metadata.uid, Evicted("Evicted", why, GRACE, mark), pod_events.evicted("Evicted", why))
+
+    def _is_waiting(self) -> bool:
+        """For the last one that was evicted to be gone."""
+        if self._last is None or self._clock.now() - self._last[1] >= CLEANUP:
+            return False
+        return any(pod.metadata.uid == self._last[0] for pod in self._pods.all())
+
+    async def _measured(self, *, all_of_them: bool) -> list[Measured]:
+        """Every pod as far as it has limits, if not more is wanted: to look into folders takes its time."""
+        pods = [pod for pod in self._pods.all() if not has_ended(pod.status)]
+        whole = {pod.metadata.uid for pod in pods if all_of_them or node_pressure_eviction.limits_storage(pod)}
+        memory: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        disk: defaultdict[str, dict[str, int]] = defaultdict(dict)
+        for each in await self._usage() if whole else ():
+            memory[each.key.pod_uid][each.key.name] = each.memory
+            disk[each.key.pod_uid][each.key.name] = each.disk
+        return [
+            Measured(pod, memory[uid], disk[uid], await self._sizes(pod, all_of_them=uid in whole))
+            for pod in pods
+            for uid in (pod.metadata.uid,)
+        ]
+
+    async def _sizes(self, pod: Pod, *, all_of_them: bool) -> tuple[Volume, ...]:
+        if not pod.spec.volumes:
+            return ()
+        wanted = [each for each in self._volumes.empty_dirs(pod) if all_of_them or each.limit]
+        sizes = [await asyncio.to_thread(disk_usage.size, each.folder) for each in wanted]
+        return tuple(
+            Volume(each.name, size, each.limit, each.in_memory) for each, size in zip(wanted, sizes, strict=True)
+        )

@@ -1,0 +1,96 @@
+"""Garbage collection of images when the disk fills up, and of containers' earlier runs.
+
+The agent runs both loops; whoever evicts pods asks for images to go first. What is in use, the runtime itself keeps.
+"""
+
+import logging
+import os
+from collections.abc import Awaitable, Callable, Collection
+from datetime import datetime
+from pathlib import Path
+
+from app.agent.clock import Clock
+from app.agent.pods.images import Images
+from app.plans.kubelet import image_gc
+from app.plans.kubelet.image_gc import Disk, Stored
+from app.runtimes.base import Runtime
+
+IMAGES_PERIOD = 300.0
+RUNS_PERIOD = 60.0
+
+log = logging.getLogger(__name__)
+
+
+class Garbage:
+    """`in_use`: ids of images that pods here have; `thin` removes runs that others have followed; `disk` is the images'."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        images: Images | None,
+        in_use: Callable[[], Collection[str]],
+        thin: Callable[[], Awaitable[None]],
+        disk: Callable[[], Disk],
+        clock: Clock,
+    ) -> None:
+        self._runtime, self._images, self._in_use, self._thin = runtime, images, in_use, thin
+        self._disk, self._clock = disk, clock
+        self._seen_at: dict[str, datetime] = {}
+
+    async def follow_images(self) -> None:
+        while True:
+            await self.collect()
+            await self._clock.sleep(IMAGES_PERIOD)
+
+    async def follow_runs(self) -> None:
+        while True:
+            await self._clock.sleep(RUNS_PERIOD)
+            await self._thin()
+
+    async def collect(self, *, now: bool = False) -> int:
+        """Bytes of images that went. `now`: the node is short of disk already."""
+        if self._images is None:
+            return 0
+        stored = await self._stored(self._images)
+        wanted, freed = image_gc.too_much(self._disk(), now=now), 0
+        for each in image_gc.unneeded(stored, self._in_use(), self._clock.now()):
+            if freed >= wanted:
+                break
+            if await self._removed(each):
+                freed += each.size
+        if freed:
+            self._images.forget_all()
+        if freed < wanted:
+            log.warning(
+                "Failed to garbage collect required amount of images. Attempted to free %d bytes, "
+                "but only found %d bytes eligible to free.",
+                wanted,
+                freed,
+            )
+        return freed
+
+    async def _stored(self, images: Images) -> list[Stored]:
+        found, now = await self._runtime.images(), self._clock.now()
+        self._seen_at = image_gc.seen(self._seen_at, {each.id for each in found}, now)
+        used_at = images.used_at
+        used_at |= dict.fromkeys(self._in_use(), now)
+        for gone in used_at.keys() - self._seen_at.keys():
+            del used_at[gone]
+        return [Stored(each.id, each.size, used_at.get(each.id), self._seen_at[each.id]) for each in found]
+
+    async def _removed(self, image: Stored) -> bool:
+        try:
+            await self._runtime.remove_image(image.id)
+        except Exception as error:
+            log.warning("image %s stays: %s", image.id, error)
+            return False
+        if image.id in {each.id for each in await self._runtime.images()}:
+            return False
+        log.info("image %s is removed: the disk is full, and nothing uses it", image.id)
+        return True
+
+
+def disk(path: Path) -> Disk:
+    """Of the file system there."""
+    found = os.statvfs(path)
+    return Disk(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)

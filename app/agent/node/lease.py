@@ -1,0 +1,135 @@
+"""Node lease: renews each node's Lease, and reports when one expired, and since when: pods of that node must stop in time.
+
+The control plane replaces the pods of a node that it has not heard of for long enough. An agent that cannot renew must have
+stopped them by then (`lease_expiry`). It counts from when the last renewal that succeeded was sent, on a clock that nobody
+sets. How long its leases last it writes into them: the controllers wait for that and some more, whatever they are told.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from app.agent.clock import Clock
+from app.agent.pods.lease_expiry import LeaseExpired
+from app.client.api import MERGE_PATCH, URGENT, Api
+from app.kinds.core.lease import NODE_NAMESPACE
+from app.machinery.errors import ApiError
+
+LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NODE_NAMESPACE}/leases"
+RENEWALS = 4  # in the time that a lease lasts
+TRIES = 20  # in that time, if they fail
+LOOK = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Leases:
+    """While a node is without a lease `silent` is called once a second, and once it has one again `heard`."""
+
+    def __init__(
+        self,
+        api: Api,
+        nodes: Sequence[str],
+        duration: timedelta,
+        clock: Clock,
+        silent: Callable[[LeaseExpired], None],
+        heard: Callable[[str], None],
+    ) -> None:
+        self._api, self._nodes, self._clock = api, nodes, clock
+        self._silent, self._heard = silent, heard
+        self._seconds = duration.total_seconds()
+        self._renewed_at = dict.fromkeys(nodes, clock.elapsed())
+        self._lost: set[str] = set()
+        self._refused: set[str] = set()
+        self._complaints: dict[str, str] = {}
+        self._turns = asyncio.Semaphore(URGENT)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch())
+            for position, node in enumerate(self._nodes):
+                group.create_task(self._keep(node, self._pause * position / len(self._nodes)))
+
+    @property
+    def _pause(self) -> float:
+        return self._seconds / RENEWALS
+
+    async def _keep(self, node: str, offset: float) -> None:
+        await self._clock.sleep(offset)  # a fleet's renewals are spread out
+        while True:
+            await self._clock.sleep(self._pause if await self._in_turn(node) else self._seconds / TRIES)
+
+    async def _in_turn(self, node: str) -> bool:
+        """A fleet's renewals wait for each other, first come, first served, and for nothing else."""
+        async with self._turns:
+            return await self._renew(node)
+
+    async def _renew(self, node: str) -> bool:
+        sent_at = self._clock.elapsed()
+        try:
+            async with asyncio.timeout(self._pause):
+                await self._write(node)
+        except (ApiError, OSError) as error:
+            self._complain(node, error)
+            if isinstance(error, ApiError):
+                (self._refused.add if error.code == 401 else self._refused.discard)(node)
+            return False
+        self._renewed_at[node] = sent_at
+        self._refused.discard(node)
+        if self._complaints.pop(node, None):
+            log.info("lease of node %s is renewed again", node)
+        if node in self._lost:
+            log.warning("node %s has its lease again", node)
+            self._lost.discard(node)
+            self._heard(node)
+        return True
+
+    def _complain(self, node: str, error: Exception) -> None:
+        """Once for each reason, not with every try."""
+        reason = str(error) or "no answer"
+        if isinstance(error, ApiError) and error.code == 401:
+            reason = (
+                f"the API does not know the agent's token ({error}); the node's pods are stopped when the lease expires"
+            )
+        if self._complaints.get(node) != reason:
+            log.warning("lease of node %s could not be renewed: %s", node, reason)
+        self._complaints[node] = reason
+
+    async def _write(self, node: str) -> None:
+        spec = {
+            "holderIdentity": node,
+            "leaseDurationSeconds": int(self._seconds),
+            "renewTime": micro(self._clock.now()),
+        }
+        try:
+            await self._api.request("PATCH", f"{LEASES}/{node}", {"spec": spec}, content_type=MERGE_PATCH, urgent=True)
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            lease = {
+                "apiVersion": "coordination.k8s.io/v1",
+                "kind": "Lease",
+                "metadata": {"name": node, "namespace": NODE_NAMESPACE},
+                "spec": spec,
+            }
+            await self._api.request("POST", LEASES, lease, urgent=True)
+
+    async def _watch(self) -> None:
+        while True:
+            await self._clock.sleep(LOOK)
+            too_old = self._clock.elapsed() - self._seconds
+            for node, renewed_at in self._renewed_at.items():
+                if renewed_at <= too_old:
+                    self._tell(node, renewed_at)
+
+    def _tell(self, node: str, renewed_at: float) -> None:
+        if node not in self._lost:
+            log.warning("lease of node %s expired; its pods are stopped when their tolerations end", node)
+            self._lost.add(node)
+        self._silent(LeaseExpired(node, renewed_at, for_good=node in self._refused))
+
+
+def micro(at: datetime) -> str:
+    """A MicroTime: `2026-01-31T12:00:00.000000Z`."""
+    return at.strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -1,0 +1,222 @@
+"""Images: makes sure that a container's image is on the node before it starts, by its pull policy.
+
+Only for runtimes with images. A pull is a task of its own and holds up only its container; several pods that want the
+same image wait for the same pull. What fails is shown as ErrImagePull, then ImagePullBackOff, and tried again later.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import msgspec
+
+from app.agent.clock import Clock
+from app.agent.pods.container_config import named
+from app.agent.pods.environment import ConfigError, Lookup
+from app.agent.pods.pod_worker import PodWorker
+from app.agent.tasks import Tasks
+from app.kinds.core.node import ContainerImage
+from app.kinds.pod.container import Container
+from app.kinds.pod.pod import Pod
+from app.machinery.errors import ApiError
+from app.plans.kubelet import image_pulls, pod_events
+from app.plans.kubelet.image_pulls import Credential
+from app.plans.kubelet.pod_events import Note
+from app.plans.kubelet.pod_status import Held
+from app.plans.kubelet.sync_pod import Key
+from app.runtimes.base import Image, Login, PullError, Runtime
+
+AT_ONCE = 4  # pulls at one time
+FRESH = 10.0  # seconds for which a look at what the node has is good
+SHOWN = 2.0  # seconds for which the error itself is shown, before the wait is
+MOST_TOLD, MOST_NAMES = 50, 5  # images in a node's status, and names of one
+RARE = timedelta(seconds=10)
+
+log = logging.getLogger(__name__)
+
+
+class Images:
+    """Of one node's runtime. `used_at`: when each image, by id, was last wanted by a start."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        lookup: Lookup,
+        clock: Clock,
+        tell: Callable[[PodWorker, Note], None],
+        wake: Callable[[PodWorker], None],
+    ) -> None:
+        self._runtime, self._lookup, self._clock = runtime, lookup, clock
+        self._tell, self._wake = tell, wake
+        self._known: dict[str, Image] = {}
+        self._known_at = -FRESH
+        self._pulls: dict[tuple[str, Credential | None], asyncio.Task[str]] = {}
+        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._tasks = Tasks()
+        self.used_at: dict[str, datetime] = {}
+
+    async def is_ready(self, worker: PodWorker, key: Key) -> bool:
+        """Whether the run may start. If not, it is held, or a pull is under way after which the pod is looked at again."""
+        if key in worker.fetched:
+            return True
+        container = named(worker.pod, key.name)
+        try:
+            name = image_pulls.whole(container.image)
+        except image_pulls.BadImage as error:
+            self._misnamed(worker, container, str(error))
+            return False
+        policy = container.image_pull_policy
+        image = None if policy == "Always" else await self._find(name)
+        if image is not None:
+            self._got(worker, key, image.id)
+            self._tell(worker, pod_events.present(worker.pod, container))
+            return True
+        if policy == "Never":
+            self._never(worker, container)
+            return False
+        worker.busy.add(key.name)
+        self._tasks.spawn(self._fetch(worker, key, container, name))
+        return False
+
+    def forget_all(self) -> None:
+        """What is known of the node's images has turned out wrong, or they have been thrown away."""
+        self._known_at = -FRESH
+
+    async def on_node(self) -> tuple[ContainerImage, ...]:
+        """For the node's status: the largest ones first, as the kubelet lists them."""
+        images = sorted(await self._runtime.images(), key=lambda each: (-each.size, each.id))[:MOST_TOLD]
+        return tuple(ContainerImage(names=tuple(each.names[:MOST_NAMES]), size_bytes=each.size) for each in images)
+
+    def user_of(self, image_id: str) -> str:
+        """Whom the image wants to run as; empty for root, and for an image that is not known."""
+        found = self._known.get(image_id)
+        return found.user if found else ""
+
+    # What the node has
+
+    async def _find(self, name: str) -> Image | None:
+        found = self._known.get(name)
+        if found is None or self._clock.elapsed() - self._known_at > FRESH:
+            await self._look()
+        return self._known.get(name)
+
+    async def _look(self) -> None:
+        self._known = {name: image for image in await self._runtime.images() for name in _names(image)}
+        self._known_at = self._clock.elapsed()
+
+    def _got(self, worker: PodWorker, key: Key, image_id: str) -> None:
+        worker.fetched.add(key)
+        worker.images[key.name] = image_id
+        worker.failed_pulls.pop(key.name, None)
+        self.used_at[image_id] = self._clock.now()
+
+    # What it has not
+
+    async def _fetch(self, worker: PodWorker, key: Key, container: Container, name: str) -> None:
+        began = self._clock.elapsed()
+        try:
+            self._tell(worker, pod_events.pulling(worker.pod, container))
+            image_id = await self._pulled(name, await self._logins(worker, name))
+            await self._look()
+        except PullError as error:
+            self._failed(worker, container, error.reason, str(error))
+        except Exception as error:
+            log.warning("image %s: %s", container.image, error, exc_info=not isinstance(error, ConnectionError))
+            self._failed(worker, container, "ErrImagePull", str(error))
+        else:
+            took = image_pulls.spelled(timedelta(seconds=self._clock.elapsed() - began))
+            found = self._known.get(name) or self._known.get(image_id)
+            size = found.size if found else 0
+            self._got(worker, key, image_id or (found.id if found else ""))
+            self._tell(worker, pod_events.pulled(worker.pod, container, took, took, size))
+        finally:
+            worker.busy.discard(container.name)
+            self._wake(worker)
+
+    async def _pulled(self, name: str, logins: Sequence[Credential]) -> str:
+        """With the first login that works, and with none if none is given."""
+        last: PullError | None = None
+        for login in logins or (None,):
+            try:
+                return await asyncio.shield(self._pull(name, login))
+            except PullError as error:
+                last = error
+        raise last or PullError(f"no login for {name}")
+
+    def _pull(self, name: str, login: Credential | None) -> asyncio.Task[str]:
+        task = self._pulls.get((name, login))
+        if task is None:
+            task = self._pulls[name, login] = self._tasks.spawn(self._pull_once(name, login))
+        return task
+
+    async def _pull_once(self, name: str, login: Credential | None) -> str:
+        try:
+            async with self._turns:
+                return await self._runtime.pull(name, Login(*login) if login else None)
+        finally:
+            del self._pulls[name, login]
+
+    async def _logins(self, worker: PodWorker, name: str) -> list[Credential]:
+        pod, found, missing = worker.pod, [], []
+        for each in pod.spec.image_pull_secrets:
+            try:
+                found.append(await self._login(pod, each.name))
+            except (ConfigError, ApiError, OSError, ValueError):
+                missing.append(each.name)
+        if missing:
+            self._tell(worker, pod_events.without_secrets(", ".join(missing)))
+        return image_pulls.credentials(found, name)
+
+    async def _login(self, pod: Pod, name: str) -> Mapping[str, Any]:
+        data = await self._lookup.secret(pod.metadata.namespace, name, optional=False) or {}
+        content = data.get(".dockerconfigjson") or data.get(".dockercfg") or b"{}"
+        return msgspec.json.decode(content, type=dict[str, Any])
+
+    # What cannot be had
+
+    def _failed(self, worker: PodWorker, container: Container, reason: str, why: str) -> None:
+        failures = worker.failed_pulls[container.name] = worker.failed_pulls.get(container.name, 0) + 1
+        until = self._clock.now() + image_pulls.wait(failures)
+        self._tell(worker, pod_events.not_pulled(worker.pod, container, why))
+        self._tell(worker, pod_events.failed(worker.pod, container.name, reason))
+        held = worker.held[container.name] = Held(reason, why, until)
+        self._clock.call_later(SHOWN, lambda: self._back_off(worker, container, held))
+
+    def _back_off(self, worker: PodWorker, container: Container, held: Held) -> None:
+        """The wait is what is shown from now on."""
+        if worker.orphaned or worker.held.get(container.name) is not held:
+            return
+        why = f'Back-off pulling image "{container.image}": {held.reason}: {held.message}'
+        worker.held[container.name] = Held("ImagePullBackOff", why, held.until)
+        self._tell(worker, pod_events.pull_backing_off(worker.pod, container))
+        self._tell(worker, pod_events.failed(worker.pod, container.name, "ImagePullBackOff"))
+        self._wake(worker)
+
+    def _never(self, worker: PodWorker, container: Container) -> None:
+        why = f'Container image "{container.image}" is not present with pull policy of Never'
+        self._hold(worker, container, "ErrImageNeverPull", why, pod_events.never_pulled(worker.pod, container, why))
+
+    def _misnamed(self, worker: PodWorker, container: Container, why: str) -> None:
+        why = f'Failed to apply default image tag "{container.image}": {why}'
+        self._hold(worker, container, "InvalidImageName", why, pod_events.misnamed(worker.pod, container, why))
+
+    def _hold(self, worker: PodWorker, container: Container, reason: str, why: str, note: Note) -> None:
+        self._tell(worker, note)
+        self._tell(worker, pod_events.failed(worker.pod, container.name, reason))
+        worker.held[container.name] = Held(reason, why, self._clock.now() + RARE)
+        worker.changed = True
+
+    async def close(self) -> None:
+        await self._tasks.close()
+
+
+def _names(image: Image) -> list[str]:
+    names = [image.id, image.id.removeprefix("sha256:")]
+    for name in image.names:
+        try:
+            names.append(image_pulls.whole(name))
+        except image_pulls.BadImage:
+            names.append(name)
+    return names

@@ -1,0 +1,104 @@
+"""Lifecycle hooks: postStart right after a container's start, preStop before it is told to end.
+
+A container whose postStart hook fails is stopped, by way of its health. A preStop hook has what the container has: the
+grace, from which its time is taken.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from datetime import timedelta
+
+from app.agent.clock import Clock
+from app.agent.pods.container_checks import Answer, Checks, Target
+from app.agent.pods.container_config import named
+from app.agent.pods.pod_worker import PodWorker
+from app.agent.tasks import Tasks
+from app.kinds.pod.container import Container
+from app.kinds.pod.probe import LifecycleHandler
+from app.plans.kubelet import pod_events
+from app.plans.kubelet.pod_events import Note
+from app.plans.kubelet.probes import Health, Unwell
+from app.plans.kubelet.sync_pod import LEAST_GRACE, Key
+from app.runtimes.base import ContainerKey
+
+log = logging.getLogger(__name__)
+
+
+class Hooks:
+    """Those of all pods of an agent. `tell` sends an event, `wake` has a pod planned anew."""
+
+    def __init__(
+        self,
+        checks: Checks,
+        clock: Clock,
+        ip: str,
+        tell: Callable[[PodWorker, Note], None],
+        wake: Callable[[PodWorker], None],
+    ) -> None:
+        self._checks, self._clock, self._ip = checks, clock, ip
+        self._tell, self._wake = tell, wake
+        self._tasks = Tasks()
+        self._before: dict[ContainerKey, asyncio.Task[None]] = {}
+
+    def after_start(self, worker: PodWorker, key: Key) -> None:
+        """Until it is through, the container counts as one that is about to start."""
+        container = named(worker.pod, key.name)
+        handler = container.lifecycle.post_start if container.lifecycle else None
+        if handler is not None:
+            worker.post_start_pending.add(key)
+            self._tasks.spawn(self._after_start(worker, key, container, handler))
+
+    async def _after_start(self, worker: PodWorker, key: Key, container: Container, handler: LifecycleHandler) -> None:
+        answer = await self._run(worker, key, container, handler)
+        if answer.ok:
+            worker.post_start_pending.discard(key)
+        else:
+            log.info("postStart of %s in pod %s: %s", key.name, worker.uid, answer.output)
+            self._tell(worker, pod_events.hook_failed(worker.pod, key.name, "PostStart"))
+            worker.health[key] = Health(unwell=Unwell("FailedPostStartHook"))
+        self._wake(worker)
+
+    async def before_stop(self, worker: PodWorker, key: Key, grace: timedelta) -> timedelta:
+        """What is left of the grace after the hook, if there is one; it is run once, however often a stop is asked for."""
+        container = named(worker.pod, key.name)
+        handler = container.lifecycle.pre_stop if container.lifecycle else None
+        if handler is None or grace <= timedelta():
+            return grace
+        whole = ContainerKey(worker.uid, *key)
+        hook = self._before.get(whole)
+        if hook is None:
+            hook = self._before[whole] = self._tasks.spawn(self._before_stop(worker, key, container, handler))
+        began = self._clock.elapsed()
+        await self._within(hook, grace)
+        return max(grace - timedelta(seconds=self._clock.elapsed() - began), min(LEAST_GRACE, grace))
+
+    async def _within(self, hook: asyncio.Task[None], grace: timedelta) -> None:
+        over = asyncio.ensure_future(self._clock.sleep(grace.total_seconds()))
+        try:
+            await asyncio.wait([hook, over], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            over.cancel()
+
+    def stopped(self, worker: PodWorker, key: Key) -> None:
+        """The container has ended, and with it whatever its hook still does."""
+        hook = self._before.pop(ContainerKey(worker.uid, *key), None)
+        if hook is not None:
+            hook.cancel()
+
+    async def _before_stop(self, worker: PodWorker, key: Key, container: Container, handler: LifecycleHandler) -> None:
+        answer = await self._run(worker, key, container, handler)
+        if not answer.ok:
+            log.info("preStop of %s in pod %s: %s", key.name, worker.uid, answer.output)
+            self._tell(worker, pod_events.hook_failed(worker.pod, key.name, "PreStop"))
+
+    async def _run(self, worker: PodWorker, key: Key, container: Container, handler: LifecycleHandler) -> Answer:
+        target = Target(ContainerKey(worker.uid, *key), container, worker.ip or self._ip)
+        try:
+            return await self._checks.hook(handler, target)
+        except Exception as error:
+            log.exception("hook of %s", target.key)
+            return Answer(False, str(error))
+
+    async def close(self) -> None:
+        await self._tasks.close()

@@ -1,0 +1,183 @@
+"""Pod worker: what the agent knows of one pod. In memory only: another agent finds the same in the API and the runtime."""
+
+import asyncio
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from app.agent.clock import Alarm
+from app.agent.logs import Owner
+from app.agent.pods.container_config import Host
+from app.agent.pods.kubelet_events import Telling
+from app.kinds.pod.pod import Pod, PodStatus
+from app.plans.kubelet import pod_status
+from app.plans.kubelet.container_history import Past, Run
+from app.plans.kubelet.pod_status import Evicted, Held, Place
+from app.plans.kubelet.probes import Health, has_probes
+from app.plans.kubelet.sync_pod import Key
+from app.runtimes.base import ContainerKey
+
+
+class PodWorker:
+    """One pod's.
+
+    pod:      as the API last gave it, but with our own newest status.
+    runs:     of its containers, as the runtime last told them.
+    look:     runs to ask the runtime about.
+    changed:  something else than its runs makes it worth a new plan.
+    held:     containers that cannot be set up for now.
+    busy:     containers for which something is under way, such as a pull.
+    fetched:  runs whose image is there; `images` has the ids by container, `failed_pulls` counts what went wrong.
+    ip:       of its sandbox, if that has one of its own.
+    sandbox_ready: the sandbox has been made. `sandbox_lost`: it is gone again.
+    health:   of runs with probes. `post_start_pending`: runs whose postStart hook is not through.
+    probe_failed: runs that their probes gave up on. `lost`: by container, the last attempt in a sandbox that is gone.
+    stopping: runs that are being stopped, and when each is killed.
+    told:     what was last reported: the status, and whether it is gone.
+    telling:  its events.
+    evicted:   why it has to go, if it has.
+    over_at:  when it must be over, as its node is not heard (`lease_expiry`); until that is, it must start nothing.
+    orphaned:  it is no longer ours; what still runs for it must start nothing.
+    """
+
+    __slots__ = (
+        "alarm",
+        "busy",
+        "changed",
+        "evicted",
+        "failed_pulls",
+        "fetched",
+        "has_probes",
+        "health",
+        "held",
+        "images",
+        "ip",
+        "look",
+        "lost",
+        "orphaned",
+        "over_at",
+        "pod",
+        "post_start_pending",
+        "probe_failed",
+        "runs",
+        "sandbox_lost",
+        "sandbox_ready",
+        "seen_at",
+        "stopping",
+        "task",
+        "telling",
+        "told",
+    )
+
+    def __init__(self, pod: Pod, now: datetime, look: Iterable[Key] = ()) -> None:
+        self.pod = pod
+        self.seen_at = now
+        self.runs: dict[Key, Run] = {}
+        self.look = set(look)
+        self.changed = True
+        self.held: dict[str, Held] = {}
+        self.busy: set[str] = set()
+        self.fetched: set[Key] = set()
+        self.images: dict[str, str] = {}
+        self.failed_pulls: dict[str, int] = {}
+        self.ip = ""
+        self.sandbox_ready = self.sandbox_lost = False
+        self.evicted: Evicted | None = None
+        self.health: dict[tuple[str, int], Health] = {}
+        self.post_start_pending: set[tuple[str, int]] = set()
+        self.probe_failed: set[tuple[str, int]] = set()
+        self.lost: dict[str, int] = {}
+        self.has_probes = any(map(has_probes, (*pod.spec.init_containers, *pod.spec.containers)))
+        self.stopping: dict[Key, datetime] = {}
+        self.telling = Telling()
+        self.told: tuple[PodStatus, bool] | None = None
+        self.task: asyncio.Task[None] | None = None
+        self.alarm: Alarm | None = None
+        self.orphaned = False
+        self.over_at: float | None = None
+
+    @property
+    def uid(self) -> str:
+        return self.pod.metadata.uid
+
+    @property
+    def node(self) -> str:
+        return self.pod.spec.node_name
+
+    @property
+    def owner(self) -> Owner:
+        meta = self.pod.metadata
+        return Owner(self.node, meta.namespace, meta.name)
+
+    @property
+    def is_live(self) -> bool:
+        return any(run.state == "running" for run in self.runs.values())
+
+    @property
+    def is_due(self) -> bool:
+        return (self.changed or bool(self.look)) and not self.orphaned
+
+    @property
+    def keys(self) -> list[ContainerKey]:
+        return [ContainerKey(self.uid, *key) for key in self.runs]
+
+    def place(self, host: Host, cut_off: timedelta | None) -> Place:
+        """What a plan is made from, beside the runs."""
+        return Place(
+            runtime=host.info.name,
+            ip=host.ip,
+            pod_ip=self.ip,
+            cut_off=cut_off,
+            sandbox_lost=self.sandbox_lost,
+            evicted=self.evicted,
+            held=self.held,
+            images=self.images,
+            busy=self.busy,
+            health=self.health,
+            post_start_pending=self.post_start_pending,
+            past=Past(probe_failed=self.probe_failed, lost=self.lost),
+        )
+
+    def hear(self, pod: Pod) -> None:
+        """Take over what the API says; mark it changed only if a plan could differ."""
+        old, status = self.pod, pod_status.merged(self.pod.status, pod.status)
+        meta, before = pod.metadata, old.metadata
+        self.changed |= (
+            meta.deletion_timestamp != before.deletion_timestamp
+            or meta.deletion_grace_period_seconds != before.deletion_grace_period_seconds
+            or status.phase != old.status.phase
+            or pod.spec != old.spec
+            or (bool(pod.spec.readiness_gates) and status.conditions != old.status.conditions)
+        )
+        self.pod = replace(pod, status=status)
+
+    def lose(self) -> None:
+        """Its sandbox is gone, and with it all that ran so far."""
+        told = (*self.pod.status.init_container_statuses, *self.pod.status.container_statuses)
+        begun = [Key(each.name, each.restart_count) for each in told if each.container_id]
+        for name, attempt in (*begun, *self.runs):
+            self.lost[name] = max(attempt, self.lost.get(name, 0))
+
+    def ended(self, key: Key) -> None:
+        """A run is over: so is what was known of how it fares."""
+        if key in self.health and self.health[key].unwell is not None and key not in self.post_start_pending:
+            self.probe_failed.add(key)
+        self.post_start_pending.discard(key)
+        self.fetched.discard(key)
+        self.health.pop(key, None)
+
+    def saw(self, key: Key, run: Run | None) -> bool:
+        """Take over what the runtime says of a run (None: nothing). True if that is news."""
+        known = self.runs.get(key)
+        if known == run or (known is not None and known.reason == "StartError" and not _has_ended(run)):
+            return False  # runtimes differ in what they list of a container that could not be started
+        if run is None:
+            del self.runs[key]
+        else:
+            self.runs[key] = run
+        return True
+
+
+def _has_ended(run: Run | None) -> bool:
+    return run is not None and run.state == "exited"

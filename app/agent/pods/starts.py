@@ -1,0 +1,184 @@
+"""Starts containers, one pod's in order: the sandbox, the image, everything that is resolved, the container, its hook.
+
+What does not work is held, to be shown and tried again, or counts as a run that ended. Called by `pods` with what a plan
+wants started.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from app.agent.node.devices import SoonError
+from app.agent.pods import container_config, sandbox_config, security_context
+from app.agent.pods.container_config import Host
+from app.agent.pods.environment import ConfigError, VolumeError
+from app.agent.pods.images import Images
+from app.agent.pods.lifecycle_hooks import Hooks
+from app.agent.pods.pod_worker import PodWorker
+from app.kinds.pod.pod import Pod, PodIP
+from app.machinery.errors import ApiError
+from app.plans.kubelet import node_pressure_eviction, pod_events
+from app.plans.kubelet.device_allocation import TooFewError
+from app.plans.kubelet.pod_events import Note
+from app.plans.kubelet.pod_status import Evicted, Held
+from app.plans.kubelet.sync_pod import Key
+from app.runtimes.base import ContainerSpec, CreateError, StartError
+
+RETRY = timedelta(seconds=10)
+SOON_RETRY = timedelta(seconds=1)
+NO_GRACE = timedelta()
+MOST_OWNERS = 4096  # remembered; the API knows of the others
+UNREACHABLE_RETRY = timedelta(seconds=2)
+
+log = logging.getLogger(__name__)
+
+
+class _SandboxError(Exception):
+    pass
+
+
+class Starts:
+    """For all pods of the agent. `at_once`: how many may be starting. `images` is None where images mean nothing.
+
+    is_closed: no pod begins any more.
+    """
+
+    def __init__(
+        self, host: Host, images: Images | None, hooks: Hooks, at_once: int, tell: Callable[[PodWorker, Note], None]
+    ) -> None:
+        self._host, self._images, self._hooks = host, images, hooks
+        self._slots = asyncio.Semaphore(at_once)
+        self._tell = tell
+        self._owners_told: dict[str, None] = {}  # controllers whose pods' images were told of
+        self.is_closed = False
+
+    async def start(self, worker: PodWorker, keys: Sequence[Key]) -> None:
+        if not self._is_admitted(worker, keys):
+            worker.changed = True
+            return
+        if self._images is not None:
+            keys = [key for key in keys if await self._images.is_ready(worker, key)]
+        if not keys:
+            return
+        if self._host.info.host_programs and not worker.runs:
+            self._tell_of_images(worker)
+        async with self._slots:
+            if worker.is_due or worker.orphaned:
+                worker.changed = True  # while it waited for its turn; a hint that brings no news must not end it here
+                return
+            for key in keys:
+                await self._one(worker, key)
+                if key in worker.post_start_pending:
+                    break  # the others wait for its hook
+
+    def _tell_of_images(self, worker: PodWorker) -> None:
+        note = pod_events.image_not_used(worker.pod)
+        if note.owner in self._owners_told:
+            return
+        if note.owner:
+            if len(self._owners_told) >= MOST_OWNERS:
+                self._owners_told.pop(next(iter(self._owners_told)))
+            self._owners_told[note.owner] = None
+        self._tell(worker, note)
+
+    def _is_admitted(self, worker: PodWorker, keys: Iterable[Key]) -> bool:
+        """Whether the node has what the pod is to have for itself."""
+        if not worker.runs and self.is_closed:
+            self._reject(worker, "NodeShutdown", "Pod was rejected as the node is shutting down.")
+            return False
+        if not worker.runs and (why := node_pressure_eviction.refusal(worker.pod, self._host.pressures.under())):
+            self._reject(worker, "Evicted", why)
+            return False
+        try:
+            self._host.devices.pin(worker.pod)
+        except TooFewError as error:
+            self._reject(worker, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
+        except (SoonError, OSError) as error:
+            log.info("pod %s waits for its devices: %s", worker.uid, error)
+            worker.held |= {key.name: Held("", "", self._at(SOON_RETRY)) for key in keys}
+        else:
+            return True
+        return False
+
+    def _reject(self, worker: PodWorker, reason: str, why: str) -> None:
+        worker.evicted = Evicted(reason, f"Pod was rejected: {why}", NO_GRACE)
+        self._tell(worker, pod_events.evicted(reason, why))
+
+    async def _one(self, worker: PodWorker, key: Key) -> None:
+        try:
+            spec = await self._spec(worker, key)
+            if worker.orphaned or worker.over_at is not None:
+                worker.changed = True  # it took so long to prepare that it must not start any more
+                return
+            await self._host.runtime.start_container(spec)
+        except StartError as error:
+            worker.saw(key, container_config.unstarted(key, error, self._host))
+            worker.changed = True
+            self._tell(worker, pod_events.created(worker.pod, key.name))
+            self._tell(worker, pod_events.failed(worker.pod, key.name, str(error)))
+        except Exception as error:
+            self._refused(worker, key, error)
+        else:
+            worker.held.pop(key.name, None)
+            self._tell(worker, pod_events.created(worker.pod, key.name))
+            self._tell(worker, pod_events.started(worker.pod, key.name))
+            self._hooks.after_start(worker, key)
+            worker.look.add(key)
+
+    async def _spec(self, worker: PodWorker, key: Key) -> ContainerSpec:
+        await self._sandbox(worker)
+        pod = _standing(worker.pod, worker.ip)
+        user = self._images.user_of(worker.images.get(key.name, "")) if self._images else ""
+        spec = await container_config.container(pod, key, self._host, user)
+        if ignored := security_context.unenforced(spec.security, self._host.info):
+            self._tell(worker, pod_events.unenforced(pod, key.name, ignored))
+        return spec
+
+    async def _sandbox(self, worker: PodWorker) -> None:
+        try:
+            sandbox = await self._host.runtime.run_sandbox(sandbox_config.sandbox(worker.pod))
+        except Exception as error:
+            if not isinstance(error, CreateError | OSError):
+                log.exception("sandbox of pod %s", worker.uid)
+            raise _SandboxError(str(error)) from error
+        worker.ip, worker.sandbox_ready = sandbox.ip, True
+        self._host.hosts.seen(worker.pod, sandbox.ip)
+
+    def _refused(self, worker: PodWorker, key: Key, error: Exception) -> None:
+        """It waits, and says what for."""
+        why, name, pod = str(error), key.name, worker.pod
+        match error:
+            case _SandboxError():
+                again = UNREACHABLE_RETRY if isinstance(error.__cause__, ConnectionError) else RETRY
+                held, note = Held("", "", self._at(again)), pod_events.without_sandbox(why)
+            case VolumeError():
+                held, note = Held("", "", self._at(RETRY)), pod_events.without_volume(error.volume, why)
+            case ConfigError():
+                held = Held("CreateContainerConfigError", why, self._at(RETRY))
+                note = pod_events.failed(pod, name, why)
+            case ApiError() | ConnectionError():
+                held = Held("CreateContainerConfigError", why, self._at(UNREACHABLE_RETRY))
+                note = pod_events.failed(pod, name, why)
+            case _:
+                if not isinstance(error, CreateError):
+                    log.error("container %s of pod %s", name, worker.uid, exc_info=error)
+                if self._images is not None:
+                    self._images.forget_all()  # it may be that the image has gone
+                    worker.fetched.discard(key)
+                held, note = Held("CreateContainerError", why, self._at(RETRY)), pod_events.failed(pod, name, why)
+        self._tell(worker, note)
+        worker.held[name] = held
+        worker.changed = True
+
+    def _at(self, later: timedelta) -> datetime:
+        return self._host.clock.now() + later
+
+
+def _standing(pod: Pod, ip: str) -> Pod:
+    """With the address of its sandbox, which its environment may speak of."""
+    if not ip or ip == pod.status.pod_ip:
+        return pod
+    return replace(pod, status=replace(pod.status, pod_ip=ip, pod_ips=(PodIP(ip=ip),)))

@@ -1,0 +1,207 @@
+"""A pod's volumes on this node, as folders of the agent's: what is made for a start, kept up to date, and removed.
+
+Folders live as long as the pod, and are found again by the next agent. Names come from the API and are checked again
+here: nothing outside the root is touched, but for hostPath. Below a pod's folder:
+
+    <volume>                 emptyDir (with medium Memory: a tmpfs mounted here) and volumes of files
+    .parts/<container>-<n>   what the container's n-th mount shows by its subPath, mounted here
+"""
+
+import asyncio
+import os
+import re
+import shutil
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from app.agent.clock import Clock, WallClock
+from app.agent.pods.environment import ConfigError, Lookup, VolumeError, expand
+from app.agent.volumes import files, host_paths, sub_paths
+from app.agent.volumes import mounts as volume_mounts
+from app.agent.volumes.mounts import NotAllowedError
+from app.agent.volumes.service_account_tokens import AccountTokens
+from app.agent.volumes.sources import Sources, fs_group, holds_files
+from app.kinds.pod.container import Container
+from app.kinds.pod.pod import Pod
+from app.kinds.pod.volume import EmptyDirVolumeSource, Volume, VolumeMount
+from app.machinery import quantity
+from app.runtimes.base import Mount
+from app.runtimes.linux.folder_removal import remove
+
+MEMORY = "Memory"
+_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,251}[A-Za-z0-9])?")
+_PARTS = ".parts"
+
+
+class EmptyDir(NamedTuple):
+    """One of a pod's: its folder, and how much it may hold, as it was given."""
+
+    name: str
+    folder: Path
+    limit: str
+    in_memory: bool
+
+
+class Volumes:
+    """All pods' volumes under one root: `root/<pod uid>/<volume name>`.
+
+    isolated: containers see nothing of the host but what they are given, so nothing may lead them out of it.
+    """
+
+    def __init__(
+        self, root: Path, ip: str, lookup: Lookup, clock: Clock | None = None, *, isolated: bool = False
+    ) -> None:
+        self._root, self._isolated, self._ip, self._lookup = root, isolated, ip, lookup
+        self._tokens = AccountTokens(lookup, clock or WallClock())
+        self._sources = Sources(ip, lookup, self._tokens)
+
+    async def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> tuple[Mount, ...]:
+        """Prepares what the pod mounts, and tells what this container does. Raises ConfigError, VolumeError for one."""
+        if not pod.spec.volumes:
+            _none_unknown(container, {})
+            return ()
+        volumes = {volume.name: volume for volume in _used(pod)}
+        for volume in volumes.values():
+            await self._prepare(pod, volume)
+        _none_unknown(container, volumes)
+        return tuple(
+            self._mount(pod, f"{container.name}-{index}", volumes[mount.name], mount, env)
+            for index, mount in enumerate(container.volume_mounts)
+        )
+
+    def sources_once(self) -> Sources:
+        """For one round of `refresh`: what many pods' volumes are made of is read once."""
+        return Sources(self._ip, self._lookup.remembering(), self._tokens)
+
+    async def refresh(self, pod: Pod, sources: Sources) -> bool:
+        """Writes what has changed in volumes of files that are there; whether anything has."""
+        changed = False
+        for volume in _used(pod):
+            folder = self._folder(pod.metadata.uid, volume.name)
+            if holds_files(volume) and files.is_written(folder):
+                changed |= files.write(folder, await sources.files(pod, volume), fs_group(pod))
+        return changed
+
+    def empty_dirs(self, pod: Pod) -> Iterator[EmptyDir]:
+        for volume in _used(pod):
+            source = volume.empty_dir
+            if source is not None:
+                folder = self._folder(pod.metadata.uid, volume.name)
+                yield EmptyDir(volume.name, folder, str(source.size_limit or ""), source.medium == MEMORY)
+
+    async def remove(self, uid: str) -> None:
+        """Raises OSError if something stays mounted; then nothing is deleted."""
+        self._tokens.forget(uid)
+        folder = self._folder(uid)
+        if folder.exists():
+            await asyncio.to_thread(_delete, folder)
+
+    def uids(self) -> set[str]:
+        """Pods that have left something here."""
+        return {path.name for path in self._root.iterdir()} if self._root.is_dir() else set()
+
+    def _folder(self, *names: str) -> Path:
+        if not all(_NAME.fullmatch(name) for name in names):
+            raise ConfigError(f"bad name of a volume: {'/'.join(names)}")
+        return self._root.joinpath(*names)
+
+    async def _prepare(self, pod: Pod, volume: Volume) -> None:
+        try:
+            folder = self._folder(pod.metadata.uid, volume.name)
+            if volume.empty_dir is not None:
+                self._prepare_empty(folder, volume.empty_dir, fs_group(pod))
+            elif volume.host_path is not None:
+                host_paths.checked(volume.host_path)
+            elif not holds_files(volume):
+                raise ConfigError(f"this node has no driver for volumes of kind {_kind(volume)}")
+            elif not files.is_written(folder):
+                self._prepare_root()
+                files.write(folder, await self._sources.files(pod, volume), fs_group(pod))
+        except ConnectionError:
+            raise  # the API cannot be reached: that says nothing of the volume
+        except (ConfigError, OSError) as error:
+            raise VolumeError(volume.name, _said(error)) from error
+
+    def _prepare_empty(self, folder: Path, source: EmptyDirVolumeSource, group: int | None) -> None:
+        if source.medium not in ("", MEMORY):
+            raise ConfigError(f"this node has no medium {source.medium}")
+        in_memory = source.medium == MEMORY
+        if folder.is_dir() and (not in_memory or volume_mounts.is_mounted(folder)):
+            return
+        self._prepare_root()
+        folder.mkdir(parents=True, exist_ok=True)
+        if in_memory:
+            volume_mounts.mount_memory(folder, quantity.whole(source.size_limit) if source.size_limit else None)
+        files.open_folder(folder, group)
+
+    def _prepare_root(self) -> None:
+        self._root.mkdir(mode=0o700, parents=True, exist_ok=True)  # other users' way to secrets ends here
+
+    def _mount(self, pod: Pod, part: str, volume: Volume, mount: VolumeMount, env: Mapping[str, str]) -> Mount:
+        if mount.mount_propagation not in ("", "None"):
+            raise ConfigError(f'mountPropagation {mount.mount_propagation} of volume "{volume.name}" is not supported')
+        if mount.recursive_read_only == "Enabled":
+            raise ConfigError(f'recursiveReadOnly of volume "{volume.name}" is not supported')
+        of_host = volume.host_path
+        source = Path(of_host.path) if of_host else self._folder(pod.metadata.uid, volume.name)
+        sub_path = expand(mount.sub_path_expr, env) or mount.sub_path
+        if sub_path:
+            source = self._part(pod, part, source, sub_path, trusted=holds_files(volume))
+        return Mount(source=source, target=mount.mount_path, read_only=mount.read_only or holds_files(volume))
+
+    def _part(self, pod: Pod, part: str, volume: Path, sub_path: str, *, trusted: bool) -> Path:
+        """`trusted`: only the agent writes to the volume."""
+        place = self._folder(pod.metadata.uid) / _PARTS / part
+        try:
+            fd = sub_paths.opened(volume, sub_path)
+            try:
+                return self._bound(fd, place, trusted=trusted)
+            finally:
+                os.close(fd)
+        except (ConfigError, OSError) as error:
+            raise ConfigError(f'failed to prepare subPath "{sub_path}" of a volume: {_said(error)}') from error
+
+    def _bound(self, fd: int, place: Path, *, trusted: bool) -> Path:
+        try:
+            self._prepare_root()
+            return sub_paths.bound(fd, place)
+        except NotAllowedError:
+            if self._isolated and not trusted:
+                raise  # until the engine looks it up, its name may lead somewhere else
+            return sub_paths.path_of(fd)
+
+
+def _used(pod: Pod) -> list[Volume]:
+    """Volumes that some container mounts; others are not even made."""
+    containers = (*pod.spec.init_containers, *pod.spec.containers)
+    names = {mount.name for container in containers for mount in container.volume_mounts}
+    return [volume for volume in pod.spec.volumes if volume.name in names]
+
+
+def _none_unknown(container: Container, volumes: Iterable[str]) -> None:
+    for mount in container.volume_mounts:
+        if mount.name not in volumes:
+            raise ConfigError(f'volume "{mount.name}" is not defined')
+
+
+def _kind(volume: Volume) -> str:
+    """The field that it is given by."""
+    return next((name for name in msgspec.to_builtins(volume) if name != "name"), "that is not known")
+
+
+def _said(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
+    return str(error)
+
+
+def _delete(folder: Path) -> None:
+    volume_mounts.unmount_below(folder)
+    with suppress(RecursionError):  # folders in folders, thousands deep
+        shutil.rmtree(folder, ignore_errors=True)
+    if folder.exists():
+        remove([folder])

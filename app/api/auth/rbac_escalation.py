@@ -1,0 +1,116 @@
+"""Nobody grants more than they have: the check of every write of a role or binding; and of a node by itself
+(`node_restriction`). Called by `collection` and `single_object`.
+
+Administrators may grant all; so may those with the verb `escalate` on roles, or `bind` on the role that a binding names.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from msgspec.structs import replace
+
+from app.api.auth import node_restriction
+from app.api.auth.authenticator import MASTERS, Action, User, may
+from app.kinds.auth import cluster_role, cluster_role_binding, rbac, role, role_binding
+from app.kinds.auth.cluster_role import ClusterRole
+from app.kinds.auth.role import Role
+from app.kinds.core.node import KIND as NODES
+from app.machinery.base import Kind, Object
+from app.machinery.errors import not_found, refused
+from app.plans.admission import rbac as access
+from app.plans.admission.rbac import Access, Policies
+from app.registry.objects import Edit, Registry
+
+MOST_STEPS = 5_000_000  # of one comparison of rules, some tenths of a second
+Check = Callable[[Object, Object | None], None]
+"""(new, old or None): raises 403 if the user does not have what they grant."""
+_ROLES = {role.KIND.resource, cluster_role.KIND.resource}
+_BINDINGS = {role_binding.KIND.resource, cluster_role_binding.KIND.resource}
+
+
+async def check_of(registry: Registry, user: User, kind: Kind, namespace: str, name: str = "") -> Check | None:
+    """What a write of this kind is to be checked by; None if by nothing, as almost always."""
+    if kind.resource == NODES.resource and node_restriction.applies(user):
+        return node_restriction.check
+    if kind.resource not in _ROLES | _BINDINGS or MASTERS in user.groups:
+        return None
+    rights = await registry.policy.rights.of(user.name, user.groups)
+    grantor = _Grantor(user, rights, await registry.policy.rights.policies(), kind, namespace)
+    if kind.resource in _BINDINGS:
+        return grantor.check_binding
+    escalate = Action("escalate", kind.group, kind.plural, "", namespace, name)
+    return None if grantor.may(escalate) else grantor.check_role
+
+
+def checked(check: Check | None, change: Edit) -> Edit:
+    """The same change, refused where it grants too much."""
+    if check is None:
+        return change
+
+    def changed(old: Object) -> Object:
+        new = change(old)
+        check(new, old)
+        return new
+
+    return changed
+
+
+class _Grantor:
+    def __init__(self, user: User, rights: Access, policies: Policies, kind: Kind, namespace: str) -> None:
+        self._user = user
+        self._rights = rights
+        self._policies = policies
+        self._kind = kind
+        self._namespace = namespace
+
+    def may(self, action: Action) -> bool:
+        return may(self._user, action) or self._rights.allowing(action) is not None
+
+    def check_role(self, new: Object, old: Object | None) -> None:
+        if _only_lets_go(new, old):
+            return
+        changed, before = cast("Role | ClusterRole", new), cast("Role | ClusterRole | None", old)
+        self._check_rules(new, old, changed.rules)
+        if (_collects(changed) or _collects(before)) and access.beyond(self._held(), access.EVERYTHING):
+            raise self._refusal(new, old, "must have cluster-admin privileges to use the aggregationRule")
+
+    def check_binding(self, new: Object, old: Object | None) -> None:
+        if _only_lets_go(new, old):
+            return
+        role_ref = rbac.prepare_binding(new).role_ref
+        plural = "roles" if role_ref.kind == "Role" else "clusterroles"
+        if self.may(Action("bind", rbac.GROUP, plural, "", self._namespace, role_ref.name)):
+            return
+        rules = self._policies.rules(role_ref, self._namespace)
+        if rules is None:
+            raise not_found(f"{plural}.{rbac.GROUP}", role_ref.name)
+        self._check_rules(new, old, rules)
+
+    def _check_rules(self, new: Object, old: Object | None, rules: Sequence[rbac.PolicyRule]) -> None:
+        held = self._held()
+        if not access.beyond(held, access.EVERYTHING):
+            return
+        if access.cost(held, rules) > MOST_STEPS:
+            why = "its rules have too many combinations of verb, API group, resource and name to be checked: split them up"
+            raise self._refusal(new, old, why)
+        if missing := access.beyond(held, rules):
+            raise self._refusal(new, old, access.escalation(self._user.name, self._user.groups, missing))
+
+    def _held(self) -> list[rbac.PolicyRule]:
+        return self._rights.rules(self._namespace)
+
+    def _refusal(self, new: Object, old: Object | None, why: str) -> Exception:
+        return refused(self._kind.resource, (old or new).metadata.name, why)
+
+
+def _collects(role: Role | ClusterRole | None) -> bool:
+    return isinstance(role, ClusterRole) and role.aggregation_rule is not None
+
+
+def _only_lets_go(new: Object, old: Object | None) -> bool:
+    """Whether a write changes nothing but owners and finalizers, as when a garbage collector makes way."""
+    if old is None:
+        return False
+    fields = ("owner_references", "finalizers", "managed_fields")
+    metadata = replace(new.metadata, **{name: getattr(old.metadata, name) for name in fields})
+    return replace(new, metadata=metadata) == old

@@ -1,0 +1,87 @@
+"""Token list for administrators: all tokens by pages, without secrets, and revoked by their ids.
+
+Called for requests under /apis/agents.jobplane.dev/v1/tokens, and by `jobplane token` on the database itself.
+"""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from app.api.auth.authenticator import MASTERS, NODES
+from app.machinery.errors import bad_request, not_found
+from app.plans.admission.rbac import ACCOUNT_PREFIX
+from app.registry.objects import Registry
+from app.store import Listed, Place
+
+GROUP = "agents.jobplane.dev"
+BOOTSTRAPPERS = "system:bootstrappers"
+MOST = 500  # in a page
+
+
+async def page(registry: Registry, continue_: str = "") -> dict[str, Any]:
+    """A TokenList of up to `MOST` tokens of every kind, oldest first. 400 if `continue_` is none of ours."""
+    found = await registry.store.tokens.page(MOST + 1, _place(continue_) if continue_ else None)
+    shown, more = found[:MOST], found[MOST:]
+    last = shown[-1] if more else None
+    metadata = {"continue": f"{last.created_at.isoformat()},{last.id}"} if last else {}
+    items = [document(each, registry.now()) for each in shown]
+    return {"kind": "TokenList", "apiVersion": f"{GROUP}/v1", "metadata": metadata, "items": items}
+
+
+async def revoke(registry: Registry, id_: str) -> None:
+    """End a token of any kind; 404 if there is none of this id."""
+    if not await registry.store.tokens.revoke_id(id_):
+        raise not_found(f"tokens.{GROUP}", id_)
+
+
+def document(token: Listed, now: datetime) -> dict[str, Any]:
+    """A Token as JSON has it, with times in whole seconds."""
+    optional = {
+        "groups": token.groups,
+        "nodes": token.nodes,
+        "expiresAt": token.expires_at and token.expires_at.replace(microsecond=0),
+        "file": token.file.rpartition("/")[2],
+    }
+    return {
+        "kind": "Token",
+        "apiVersion": f"{GROUP}/v1",
+        "metadata": {"name": token.id, "creationTimestamp": token.created_at.replace(microsecond=0)},
+        "type": type_of(token),
+        "user": token.username,
+        "state": state_of(token, now),
+        **{name: value for name, value in optional.items() if value},
+        **({} if token.uses is None else {"uses": token.uses}),
+    }
+
+
+def type_of(token: Listed) -> str:
+    """The token's purpose: Join, ServiceAccount, Node, Admin or User."""
+    if BOOTSTRAPPERS in token.groups:
+        return "Join"
+    if token.username.startswith(ACCOUNT_PREFIX):
+        return "ServiceAccount"
+    if NODES in token.groups:
+        return "Node"
+    return "Admin" if MASTERS in token.groups else "User"
+
+
+def state_of(token: Listed, now: datetime) -> str:
+    """Active, or why the token is no longer good: Revoked, Expired, Orphaned (what it was bound to is gone), UsedUp."""
+    if token.revoked:
+        return "Revoked"
+    if token.expires_at and token.expires_at <= now:
+        return "Expired"
+    if token.orphaned:
+        return "Orphaned"
+    return "UsedUp" if token.uses == 0 else "Active"
+
+
+def _place(continue_: str) -> Place:
+    at, _, id_ = continue_.partition(",")
+    try:
+        created_at = datetime.fromisoformat(at)
+        is_whole = created_at.tzinfo is not None and bool(created_at.astimezone(UTC))
+    except (ValueError, OverflowError):
+        raise bad_request("continue is not a place in a list of tokens") from None
+    if not is_whole or "\0" in id_:
+        raise bad_request("continue is not a place in a list of tokens")
+    return Place(created_at, id_)

@@ -1,0 +1,63 @@
+"""Bearer tokens as the store keeps them: made here, looked up here. Only digests are stored."""
+
+import secrets
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from app.api.auth.authenticator import AUTHENTICATED, Tokens, User, account_user, digest_of
+from app.kinds.core.serviceaccount import KIND as ACCOUNTS
+from app.registry.objects import Registry, find
+from app.store import Holder, Limits, Need
+
+
+class StoredTokens(Tokens):
+    """Looks tokens up in the database."""
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    async def lookup(self, digest: str) -> User | None:
+        found = await self._registry.store.tokens.holder(bytes.fromhex(digest), self._registry.now())
+        if found is None:
+            return None
+        return User(
+            name=found.name,
+            groups=tuple(dict.fromkeys((*found.groups, AUTHENTICATED))),
+            nodes=tuple(found.nodes),
+            uid=found.uid,
+            extra={name: tuple(values) for name, values in found.extra.items()},
+            audiences=tuple(found.audiences),
+        )
+
+
+async def issue(registry: Registry, user: User, expires_at: datetime | None = None, needs: Sequence[Need] = ()) -> str:
+    """A new token for a user, good while what it needs lives. It is shown once: nobody can read it from the database."""
+    token = secrets.token_urlsafe(32)
+    await registry.store.tokens.forget_expired(registry.now())
+    await keep(registry, token, user, Limits(expires_at, needs))
+    return token
+
+
+async def issue_named(registry: Registry, name: str, user: User, limits: Limits) -> str:
+    """A new token that begins with a name that is no secret, by which it is listed and revoked."""
+    token = f"{name}.{secrets.token_urlsafe(24)}"
+    await registry.store.tokens.forget_expired(registry.now())
+    await keep(registry, token, user, limits)
+    return token
+
+
+async def keep(registry: Registry, token: str, user: User, limits: Limits) -> None:
+    """Let a known token stand for a user; harmless to repeat."""
+    await registry.store.tokens.keep(bytes.fromhex(digest_of(token)), holder_of(user), limits)
+
+
+def holder_of(user: User) -> Holder:
+    return Holder(user.name, user.groups, user.nodes, user.uid, user.extra, user.audiences)
+
+
+async def issue_for_account(registry: Registry, namespace: str, name: str, expires_at: datetime | None) -> str:
+    """A new token for a service account, that ends with it; 404 if there is no such account."""
+    account = await find(registry, ACCOUNTS, namespace, name)
+    user = replace(account_user(namespace, name), uid=account.uid)
+    return await issue(registry, user, expires_at, [Need(account.key, account.uid)])

@@ -1,0 +1,60 @@
+"""gzip, for answers that are large enough to be worth it, as Kubernetes does: from 128 KiB on, at its quickest level.
+
+`Body` is the response of every route that may answer with much; streams of lists use `Gzip` themselves. Watches never do.
+Compression runs in a thread: it lets go of the interpreter, so others are served meanwhile.
+"""
+
+import asyncio
+import zlib
+from collections.abc import Iterable
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from app.api.http.response_streams import PART_BYTES, Sender
+
+FROM_BYTES = 128 << 10
+_LEVEL = 1
+_GZIP_FORMAT = 31  # zlib's window bits, with gzip's header
+HEADERS = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
+
+
+def is_accepted(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether the client reads gzip, by the headers of its request."""
+    given = b",".join(value for name, value in headers if name == b"accept-encoding").decode("latin-1")
+    for text in given.split(","):
+        coding, _, parameters = text.partition(";")
+        if coding.strip().lower() == "gzip":
+            return parameters.replace(" ", "").lower() not in {"q=0", "q=0.0", "q=0.00", "q=0.000"}
+    return False
+
+
+class Gzip:
+    """One stream of compressed pieces."""
+
+    def __init__(self) -> None:
+        self._compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_FORMAT)
+
+    async def piece(self, data: bytes) -> bytes:
+        """What is ready of all that was given so far; perhaps nothing."""
+        return await asyncio.to_thread(self._compressor.compress, data)
+
+    async def end(self) -> bytes:
+        return await asyncio.to_thread(self._compressor.flush)
+
+
+class Body(Response):
+    """A whole answer, compressed on the way out if it is large and the client reads that."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if len(self.body) > FROM_BYTES and is_accepted(scope["headers"]):
+            gzip = Gzip()
+            self.body = await gzip.piece(bytes(self.body)) + await gzip.end()
+            self.headers["content-length"] = str(len(self.body))
+            self.headers["content-encoding"] = "gzip"
+            self.headers.add_vary_header("Accept-Encoding")
+        if len(self.body) <= PART_BYTES:
+            await super().__call__(scope, receive, send)
+            return
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await Sender(send)(bytes(self.body), more=False)

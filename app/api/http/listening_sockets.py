@@ -1,0 +1,84 @@
+"""Listening sockets of the API, opened before it waits for anything else. Called by the command line."""
+
+import asyncio
+import errno
+import logging
+import os
+import socket
+from typing import Any
+
+PATIENCE, PAUSE = 5.0, 0.1  # seconds: the API before may have been told to end a moment ago
+PASSIVE = socket.AI_PASSIVE
+ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+
+log = logging.getLogger(__name__)
+
+
+class ListenError(Exception):
+    """The API cannot listen there; the text says what to do."""
+
+
+async def bound(host: str, port: int) -> list[socket.socket]:
+    """One socket for each address of the host. Waits `PATIENCE` for a port that is in use. Raises ListenError."""
+    loop = asyncio.get_running_loop()
+    ends = loop.time() + PATIENCE
+    said = False
+    while True:
+        try:
+            return await _bound(host, port)
+        except OSError as error:
+            if error.errno != errno.EADDRINUSE or loop.time() >= ends:
+                raise ListenError(refusal(error, host, port)) from error
+        if not said:
+            log.warning("port %s of %s is in use: trying again for %.0f s", port, host, PATIENCE)
+            said = True
+        await asyncio.sleep(PAUSE)
+
+
+async def _bound(host: str, port: int) -> list[socket.socket]:
+    """Bind every address that this machine has; the others are left out."""
+    found = await asyncio.get_running_loop().getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=PASSIVE)
+    made: list[socket.socket] = []
+    absent: OSError | None = None
+    for family, address in dict.fromkeys((each[0], each[4]) for each in found):
+        try:
+            made.append(_opened(family, address))
+        except OSError as error:
+            if error.errno not in ABSENT:
+                for each in made:
+                    each.close()
+                raise
+            absent = error
+    if absent and not made:
+        raise absent
+    return made
+
+
+def _opened(family: int, address: Any) -> socket.socket:
+    opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        opened.setsockopt(
+            socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
+        )  # inherited by connections: answers are not held back
+        opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        opened.bind(address)
+        opened.setblocking(False)
+    except BaseException:
+        opened.close()
+        raise
+    return opened
+
+
+def refusal(error: OSError, host: str, port: int) -> str:
+    """The line for a user: the reason why the API cannot listen there, and what to do."""
+    place = f"{host}:{port}"
+    match error.errno:
+        case errno.EADDRINUSE:
+            return f"port {port} of {host} is in use: pass another --port, or stop the program that listens there"
+        case errno.EACCES:
+            return f"user {os.geteuid()} may not listen on {place}: pass a --port above 1023"
+        case errno.EADDRNOTAVAIL | errno.EAFNOSUPPORT:
+            return f"{host} is not an address of this machine: pass another --host, or 0.0.0.0 for all of its addresses"
+    return f"cannot listen on {place} ({error.strerror or error}): pass another --host"

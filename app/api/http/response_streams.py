@@ -1,0 +1,102 @@
+"""Answers that take their time, as raw ASGI: they end when the client goes away, and with one that reads nothing any more.
+
+Watches and long lists are sent through here. An idle stream never notices by itself that its client has gone.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from starlette.types import Receive, Send
+
+from app.api.streams.revocation import Refused
+from app.machinery.errors import ApiError
+
+SEND_SECONDS = 30.0  # in which a client must have taken what is on its way to it
+PART_BYTES = 256 << 10  # that are on their way to a client at a time
+
+
+class Stuck(Exception):
+    """The client has stopped to read: what is held for it is let go."""
+
+
+class Sender:
+    """Sends the parts of a body, and knows since when one is on its way: a timer for each would cost more than it."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._since: float | None = None
+        self.is_whole = True  # all parts of what was sent last are sent
+
+    async def __call__(self, data: bytes, *, more: bool = True) -> None:
+        for at in range(0, len(data) or 1, PART_BYTES):
+            part = data[at : at + PART_BYTES] if len(data) > PART_BYTES else data
+            self._since = _clock()
+            is_last = at + PART_BYTES >= len(data)
+            await self._send({"type": "http.response.body", "body": part, "more_body": more or not is_last})
+            self._since, self.is_whole = None, is_last
+
+    async def taken(self) -> None:
+        """Return when the client has taken all but a little of what was sent."""
+        await self(b"")
+
+    @property
+    def is_stuck(self) -> bool:
+        return self._since is not None and _clock() - self._since >= SEND_SECONDS
+
+
+async def attended(
+    work: Callable[[Sender], Coroutine[Any, Any, None]],
+    receive: Receive,
+    send: Send,
+    running: "set[asyncio.Task[None]] | None" = None,
+    refused: "Refused | None" = None,
+    last_words: Callable[[ApiError], bytes] | None = None,
+) -> None:
+    """Send what `work` sends, and the end of the body, while the client listens. Raises Stuck, or what the work raises.
+
+    The task is in `running` meanwhile: who stops the server cancels it, which is an end like any other. So is `refused`,
+    after which the client is sent `last_words`.
+    """
+    running = set() if running is None else running
+    sender = Sender(send)
+    task = asyncio.create_task(work(sender))
+    gone = asyncio.create_task(_disconnected(receive))
+    running.add(task)
+    try:
+        await _either(sender, task, gone, *([refused] if refused is not None else []))
+        if task.done() and not task.cancelled():
+            task.result()
+        elif refused is not None and refused.done():
+            task.cancel()
+            await asyncio.wait((task,))
+            if last_words is not None and sender.is_whole:  # else they would be taken for the rest of an event
+                await asyncio.wait_for(sender(last_words(refused.result())), SEND_SECONDS)
+        if not gone.done():
+            await asyncio.wait_for(sender(b"", more=False), SEND_SECONDS)
+    except TimeoutError as error:
+        raise Stuck(f"the client has read nothing for {SEND_SECONDS:.0f} seconds") from error
+    finally:
+        running.discard(task)
+        task.cancel()
+        gone.cancel()
+        await asyncio.gather(task, gone, return_exceptions=True)
+
+
+async def _either(sender: Sender, *ends: "asyncio.Future[Any]") -> None:
+    """Wait for the end of the work, of the client, or of its right; TimeoutError if the client does not read."""
+    while True:
+        done, _ = await asyncio.wait(ends, timeout=SEND_SECONDS / 4, return_when=asyncio.FIRST_COMPLETED)
+        if done:
+            return
+        if sender.is_stuck:
+            raise TimeoutError
+
+
+async def _disconnected(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def _clock() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,58 @@
+"""Documents that are made once and served often: discovery and OpenAPI, with their entity tags.
+
+`app.api.resources.discovery`, `app.api.openapi.v3` and `app.api.openapi.v2` make them; `app.api.app` answers with them.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from email.utils import format_datetime
+from hashlib import sha512
+from typing import Any, NamedTuple
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api.http.compression import Body
+
+JSON = "application/json"
+_YEAR = timedelta(days=365)
+
+
+class Document(NamedTuple):
+    """A ready answer."""
+
+    body: bytes
+    content_type: str
+    etag: str
+
+    @property
+    def digest(self) -> str:
+        return self.etag.strip('"')
+
+
+def encoded(content: Any, content_type: str = JSON) -> Document:
+    """`content` as JSON."""
+    return of(msgspec.json.encode(content), content_type)
+
+
+def of(body: bytes, content_type: str) -> Document:
+    return Document(body, content_type, f'"{sha512(body).hexdigest().upper()}"')
+
+
+def for_ever(now: datetime) -> dict[str, str]:
+    """Headers of what never changes, because its address holds its hash."""
+    return {"Cache-Control": "public, immutable", "Expires": format_datetime(now + _YEAR, usegmt=True)}
+
+
+def answer(request: Request, document: Document, headers: Mapping[str, str]) -> Response:
+    """The document, or 304 for a client that has it."""
+    said = {"ETag": document.etag, "Vary": "Accept", **headers}
+    if _has(request.headers.get("if-none-match", ""), document.etag):
+        return Response(status_code=304, headers=said)
+    return Body(document.body, headers=said, media_type=document.content_type)
+
+
+def _has(given: str, etag: str) -> bool:
+    tags = {each.strip().removeprefix("W/") for each in given.split(",")}
+    return "*" in tags or etag in tags

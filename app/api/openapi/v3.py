@@ -1,0 +1,125 @@
+"""OpenAPI version 3: an index, and one document for each group and version, generated from the kinds.
+
+`app.api.app` builds one `OpenApi` at start and answers GET /openapi/v3... from it; a document is made when it is first
+asked for. `python -m app.api.openapi.v3 DIRECTORY` writes them all as files, the ones under `openapi/` that reviews read.
+"""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app.api.http import static_documents
+from app.api.http.static_documents import Document
+from app.api.openapi import paths as openapi_paths
+from app.api.openapi import roots
+from app.api.openapi.operations import refusals
+from app.api.openapi.schemas import Schema, Schemas
+from app.api.resources.discovery import Virtual
+from app.api.resources.version import MAJOR, MINOR
+from app.machinery.base import Kind
+
+ROOT = "/openapi/v3"
+
+
+class OpenApi:
+    """The documents, ready as bytes once they were asked for."""
+
+    def __init__(self, kinds: tuple[Kind[Any], ...], virtual: Sequence[Virtual] = ()) -> None:
+        self._kinds = kinds
+        self._virtual = tuple(virtual)
+        stored = {(kind.group, kind.version) for kind in kinds}
+        self._groups = sorted(stored | {(each.group, each.version) for each in self._virtual})
+        self._paths = {_path(*each): each for each in self._groups}
+        self._made: dict[str, Document] = {}
+
+    def document(self, path: str) -> Document | None:
+        """The answer to GET `path`, without its query; None if there is no such document."""
+        path = path.rstrip("/")
+        if path not in self._made:
+            content = self.content(path)
+            if content is None:
+                return None
+            self._made[path] = static_documents.encoded(content)
+        return self._made[path]
+
+    def content(self, path: str) -> dict[str, Any] | None:
+        """The same before it is encoded."""
+        if path == ROOT:
+            return {"paths": {each: self._link(each) for each in self.names}}
+        name = path.removeprefix(f"{ROOT}/")
+        return self._content(name) if name in self.names else None
+
+    def contents(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Each document, under a name fit for a file."""
+        for name in self.names:
+            yield name.replace("/", "_"), self._content(name)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What the index lists."""
+        return (*roots.NAMES, *self._paths)
+
+    def _content(self, name: str) -> dict[str, Any]:
+        schemas = Schemas(self._kinds)
+        if name not in self._paths:
+            return _document(roots.paths(name, self._groups, schemas), schemas)
+        here = self._paths[name]
+        described = roots.of_version(*here, schemas)
+        for kind in self._kinds:
+            if (kind.group, kind.version) == here:
+                described |= openapi_paths.of_kind(kind, schemas)
+        for virtual in self._virtual:
+            if virtual[:2] == here:
+                described |= openapi_paths.of_virtual(virtual, schemas)
+        return _document(described, schemas)
+
+    def _link(self, name: str) -> dict[str, str]:
+        document = self.document(f"{ROOT}/{name}")
+        return {"serverRelativeURL": f"{ROOT}/{name}?hash={document.digest if document else ''}"}
+
+
+def _path(group: str, version: str) -> str:
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def _document(paths: dict[str, Schema], schemas: Schemas) -> dict[str, Any]:
+    responses = refusals(schemas)
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Jobplane", "version": f"v{MAJOR}.{MINOR}.0"},
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "responses": responses,
+            "schemas": dict(sorted(schemas.schemas.items())),
+            "securitySchemes": {
+                "BearerToken": {"type": "apiKey", "name": "authorization", "in": "header", "description": "Bearer."}
+            },
+        },
+        "security": [{"BearerToken": []}],
+    }
+
+
+def write(directory: Path, specification: OpenApi) -> None:
+    """Write every document as `directory`/NAME.json, and remove those of groups that are no more."""
+    written = set()
+    for name, content in specification.contents():
+        path = directory / f"{name}.json"
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n")
+        written.add(path)
+    for path in set(directory.glob("*.json")) - written:
+        path.unlink()
+
+
+def main() -> None:
+    from app.api.resources.ephemeral_resources import VIRTUAL
+    from app.api.resources.unsupported_kinds import ABSENT
+    from app.kinds import KINDS
+
+    write(Path(sys.argv[1]), OpenApi((*KINDS, *ABSENT), VIRTUAL))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""Collections: list, create, delete all that is selected."""
+
+import asyncio
+from contextlib import aclosing
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api.auth import rbac_escalation
+from app.api.auth.authenticator import Action, User, check
+from app.api.http import content
+from app.api.http.query import create_options
+from app.api.resources import lists
+from app.api.resources.field_manager import writer
+from app.api.resources.routes import Target
+from app.api.resources.selection import Selection
+from app.api.resources.single_object import delete_demand
+from app.machinery.base import Kind
+from app.machinery.errors import ApiError, bad_request
+from app.registry import objects, offload
+from app.registry.deletion import Demand
+from app.registry.objects import Preconditions, Registry
+from app.store import Page, StoredObject
+
+AT_ONCE = 50  # deletions that share a few commits
+MOST_TOLD = 4 << 20  # bytes of deleted objects that the answer lists; of more it is a Status
+
+
+async def answer(registry: Registry, request: Request, found: Target, verb: str, selection: Selection) -> Response:
+    if verb == "list":
+        return await lists.answer(registry, request, found, selection)
+    if verb == "create":
+        return await _create(registry, request, found)
+    return await _delete_all(registry, request, found, selection)
+
+
+async def _create(registry: Registry, request: Request, found: Target) -> Response:
+    if found.kind.namespaced and found.namespace is None:
+        raise bad_request("an empty namespace may not be set during creation")
+    options = create_options(request.query_params.multi_items())
+    decoded = await content.read_object(request, found.kind, content.validation_of(options))
+    name = decoded.object.metadata.name
+    user: User = request.state.user
+    action = Action("create", found.kind.group, found.kind.plural, "", found.namespace or "", name)
+    await check(registry, user, action)
+    stored = content.stored_kind(found.kind)
+    obj = content.inward(found.kind, decoded.object)
+    grants = await rbac_escalation.check_of(registry, user, stored, found.namespace or "")
+    size = content.body_size(request)
+    if grants:
+        await offload.run(size, grants, obj, None)
+    by = writer(registry, request, options)
+    made = await objects.create(
+        registry, stored, found.namespace or "", obj, by=by, dry_run=options.is_dry_run, size=size
+    )
+    warnings = (*decoded.warnings, *made.warnings)
+    return content.one(request, found.kind, made.body, registry.now(), 201, warnings)
+
+
+async def _delete_all(registry: Registry, request: Request, found: Target, selection: Selection) -> Response:
+    """Delete what is selected, some at a time; objects that go meanwhile are nobody's problem."""
+    asked = await delete_demand(request)
+    listing = await lists.listing(registry, request, found, selection)
+    stored = content.stored_kind(found.kind)
+    told: list[StoredObject] = []
+    last, size = None, 0
+    async with aclosing(listing.parts()) as parts:
+        async for heads in parts:
+            for start in range(0, len(heads), AT_ONCE):
+                some = heads[start : start + AT_ONCE]
+                await asyncio.gather(*(_delete(registry, stored, head, *asked) for head in some))
+            size += sum(len(head.body) for head in heads)
+            last = heads[-1] if heads else last
+            told += heads if size <= MOST_TOLD else ()
+            heads.clear()
+    if size > MOST_TOLD:
+        done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+        return Response(msgspec.json.encode(done), media_type="application/json")
+    end = await listing.end(last)
+    page = Page(told, end.revision, end.more, end.remaining)
+    return await lists.whole(listing.shape, page, found.namespace, selection.options, registry.now())
+
+
+async def _delete(
+    registry: Registry, kind: Kind, head: StoredObject, demand: Demand, preconditions: Preconditions, dry_run: bool
+) -> None:
+    try:
+        await objects.delete(registry, kind, head.key.namespace, head.key.name, demand, preconditions, dry_run=dry_run)
+    except ApiError as error:
+        if error.reason != "NotFound":
+            raise

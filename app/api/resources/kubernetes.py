@@ -1,0 +1,170 @@
+"""Kubernetes' paths as one ASGI application: authenticate, resolve, authorize, dispatch, and answer with bytes.
+
+A dict and a few string splits stand in for hundreds of routes, which would cost more than the work behind them.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.api.auth import impersonation, token_requests
+from app.api.auth.authenticator import NODES, Action, Authenticator, User, check, may
+from app.api.http import errors, websocket
+from app.api.resources import collection, ephemeral_resources, eviction, finalize, single_object, unsupported_kinds
+from app.api.resources.discovery import verbs
+from app.api.resources.routes import Target, target
+from app.api.resources.selection import EVERY_OBJECT, Selection, read_selection
+from app.api.streams import logs, pod_streams, watch, watch_websocket
+from app.api.streams.revocation import Claim
+from app.kinds.core.namespace import KIND as NAMESPACES
+from app.machinery.selectors import FieldSelector
+from app.registry.node_authorizer import is_needed
+from app.registry.objects import Registry
+
+_SUBRESOURCES = {"", "status"}
+_VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
+
+
+@dataclass(frozen=True)
+class Kubernetes:
+    """The application under /api and /apis."""
+
+    registry: Registry
+    authenticator: Authenticator
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            answer = await self._answer(request)
+        except Exception as error:
+            answer = errors.response(error)
+        await answer(scope, receive, send)
+
+    async def _answer(self, request: Request) -> ASGIApp:
+        user = await self._asking(request)
+        found = target(request.scope["path"])
+        if found is None or _is_no_part(found):
+            return await self._virtual(request, user)
+        selection = _selection(request, found)
+        verb = _verb(request, found, selection)
+        action = _action(verb, found, selection.fields)
+        await _authorize(self.registry, user, action, found, request)
+        if selection is not EVERY_OBJECT:
+            selection.check()
+        if verb == "watch" or found.subresource not in _SUBRESOURCES:
+            request.state.claim = self._claim(request, user, action, found)
+        if found.subresource not in _SUBRESOURCES:
+            return await self._subresource(request, found)
+        if found.subresource == "status" and not found.kind.has_status:
+            raise errors.no_such_path()
+        if verb == "watch":
+            stream = await watch.stream(self.registry, request, found, selection)
+            return watch_websocket.over(request, stream) if websocket.is_asked(request) else stream
+        if found.name:
+            return await single_object.answer(self.registry, request, found, verb)
+        return await collection.answer(self.registry, request, found, verb, selection)
+
+    async def _asking(self, request: Request) -> User:
+        return await impersonation.user_of(self.registry, self.authenticator, request)
+
+    def _claim(self, request: Request, user: User, action: Action, found: Target) -> Claim:
+        """By which a stream goes on. What an agent or administrator may is not asked again: no role decides about it."""
+        credential: impersonation.Credential = request.state.credential
+        if user is credential.holder and may(user, action):
+            return Claim(credential.digest)
+
+        async def judge() -> None:
+            acting = await impersonation.acting(self.registry, credential.holder, request.headers)
+            await _authorize(self.registry, acting, action, found, request)
+
+        return Claim(credential.digest, judge)
+
+    async def _virtual(self, request: Request, user: User) -> Response:
+        """What is answered on the spot and never stored."""
+        place = ephemeral_resources.place(request.scope["path"])
+        if place is None:
+            raise errors.no_such_path()
+        verb = ephemeral_resources.verb(request.method, place)
+        each = place.virtual
+        request.state.user = user
+        action = Action(verb, each.group, each.plural, "", place.namespace or "", place.name)
+        await check(self.registry, user, action)
+        return await ephemeral_resources.ANSWERS[each](self.registry, request, place.namespace, place.name)
+
+    async def _subresource(self, request: Request, found: Target) -> ASGIApp:
+        answer = _SPECIAL.get((found.kind.resource, found.subresource, request.method))
+        if answer is None:
+            raise errors.no_such_path()
+        return await answer(self.registry, request, found)
+
+
+_SPECIAL: dict[tuple[str, str, str], Callable[[Registry, Request, Target], Awaitable[ASGIApp]]] = {
+    ("pods", "log", "GET"): logs.answer,
+    ("pods", "binding", "POST"): single_object.bind,
+    ("pods", "eviction", "POST"): eviction.answer,
+    **pod_streams.SPECIAL,
+    **{("pods", "ephemeralcontainers", each): eviction.no_ephemeral_containers for each in ("GET", "PATCH", "PUT")},
+    ("namespaces", "finalize", "PUT"): finalize.answer,
+    ("serviceaccounts", "token", "POST"): token_requests.answer,
+}
+
+
+def _is_no_part(found: Target) -> bool:
+    """A namespace's path goes on with a kind that nobody knows."""
+    return found.kind is NAMESPACES and found.subresource not in {*_SUBRESOURCES, "finalize"}
+
+
+def _selection(request: Request, found: Target) -> Selection:
+    """The objects of a collection to list, watch or delete. These parameters are read nowhere else."""
+    if found.name or request.method not in {"GET", "DELETE"}:
+        return EVERY_OBJECT
+    return read_selection(request.query_params.multi_items())
+
+
+def _verb(request: Request, found: Target, selection: Selection) -> str:
+    """The verb as authorization knows it. One object is not watched by its path, only by a selector."""
+    if request.method == "POST" and (not found.name or found.subresource):
+        verb = "create"
+        if found.kind in unsupported_kinds.ABSENT:
+            raise unsupported_kinds.refusal(found.kind, verb)
+        return verb
+    if request.method == "GET":
+        return "get" if found.name else "watch" if selection.options.watch else "list"
+    verb = _VERBS.get(request.method, "")
+    if not found.name:
+        verb = {"delete": "deletecollection"}.get(verb, "")
+    if verb not in verbs(found.kind):
+        raise (
+            unsupported_kinds.refusal(found.kind, verb)
+            if found.kind in unsupported_kinds.ABSENT and verb
+            else errors.no_such_method()
+        )
+    return verb
+
+
+async def _authorize(registry: Registry, user: User, action: Action, found: Target, request: Request) -> None:
+    request.state.user = user
+    if NODES in user.groups:
+        verb = action.verb
+        if verb == "create" and not found.name:
+            return  # what an agent may create depends on the name in the body: `collection` checks it
+        if verb == "get" and found.name and found.kind.resource in {"configmaps", "secrets"}:
+            wanted = (found.kind.resource, found.name)
+            if await is_needed(registry.store, found.namespace or "", wanted, user.is_node):
+                return
+        if verb == "create" and (found.kind.resource, found.subresource) == ("serviceaccounts", "token"):
+            return  # whose token an agent may ask for depends on the pod in the body: `token_requests` checks it
+    await check(registry, user, action)
+
+
+def _action(verb: str, found: Target, fields: FieldSelector) -> Action:
+    """A namespace lies within itself, and who may see one object may list it by its name."""
+    kind, name, namespace = found.kind, found.name, found.namespace or ""
+    if kind is NAMESPACES:
+        namespace = name
+    if verb in ("list", "watch"):
+        name = fields.requirement("metadata.name") or ""
+    return Action(verb, kind.group, kind.plural, found.subresource, namespace, name, fields)

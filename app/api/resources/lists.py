@@ -1,0 +1,299 @@
+"""Lists over HTTP: revision of a request, pages and their continue tokens, long lists as streams.
+
+`collection` calls `answer`, `found` and `whole`. A list shows all objects as they were at one revision, and so do its further
+pages. What fits into one page leaves in one piece; a longer list is sent while it is read, and breaks off rather than end
+short.
+"""
+
+import asyncio
+import base64
+import logging
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Send
+from starlette.types import Scope as Connection
+
+from app.api.http import compression, content, errors
+from app.api.http.compression import Body
+from app.api.http.content import Shape
+from app.api.http.query import ListOptions
+from app.api.http.response_streams import Sender, Stuck, attended
+from app.api.resources.routes import Target
+from app.api.resources.selection import Selection, scope_of
+from app.machinery.errors import ApiError, bad_request, gone
+from app.registry.lists import PAGE_BYTES, Place, Scope, TooLarge, list_page, opened, pages, place_of
+from app.registry.objects import Registry
+from app.store import Compacted, Page, Store, StoredObject, Unavailable
+
+log = logging.getLogger(__name__)
+ONE_PIECE = 500  # limits up to this are one page of the store, and one send
+ROWS_AT_ONCE, BYTES_AT_ONCE = 100, 256 << 10  # of a page, that are made into items in one turn of the loop
+CATCH_UP_SECONDS = 3.0  # how long a revision that nobody here knows is waited for
+EXPIRED = "The resourceVersion for the provided list is too old."
+INCONSISTENT = (
+    "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
+    "the continue parameter, or use the continue token in this response to retrieve the remainder of the results. "
+    "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
+    "deleted between the time the first chunk was returned and now may show up in the list."
+)
+_ENCODING = "meta.k8s.io/v1"
+_NEWEST = -1  # as a token's revision: wherever the store is
+
+
+async def answer(registry: Registry, request: Request, target: Target, selection: Selection) -> Response:
+    """What a list answers."""
+    options = selection.options
+    shape, now = content.shape_of(request, target.kind), registry.now()
+    wanted = await _wanted(registry.store, target, selection)
+    try:
+        if 0 < options.limit <= ONE_PIECE:
+            with suppress(TooLarge):
+                page = await wanted.page(registry.store, options.limit)
+                return await whole(shape, page, target.namespace, options, now)
+        first = await opened(registry.store, wanted.scope, wanted.after, wanted.at)
+    except Compacted as error:
+        raise _expired(options, wanted.after, target.namespace) from error
+    if not first.more and (not options.limit or len(first.heads) <= options.limit):
+        page = Page(wanted.scope.selected(first.heads), first.revision, more=False)
+        return await whole(shape, page, target.namespace, options, now)
+    listing = Listing(registry.store, wanted.scope, first, shape, options.limit or None, target.namespace, now)
+    return LongAnswer(listing.pieces(), shape.content_type, about=target.kind.resource)
+
+
+async def listing(registry: Registry, request: Request, target: Target, selection: Selection) -> "Listing":
+    """The objects that a list would answer, for a caller that does something to each of them. 410 as `answer`."""
+    options = selection.options
+    shape, now = content.shape_of(request, target.kind), registry.now()
+    wanted = await _wanted(registry.store, target, selection)
+    try:
+        first = await opened(registry.store, wanted.scope, wanted.after, wanted.at)
+    except Compacted as error:
+        raise _expired(options, wanted.after, target.namespace) from error
+    return Listing(registry.store, wanted.scope, first, shape, options.limit or None, target.namespace, now)
+
+
+async def whole(shape: Shape, page: Page, namespace: str | None, options: ListOptions, now: datetime) -> Body:
+    """The page in one piece."""
+    meta = _meta(page, namespace, counted=not (options.label_selector or options.field_selector))
+    items = [items async for items in _made(shape, page.heads, now)]
+    return Body(shape.opening(meta) + b",".join(items) + shape.closing(), media_type=shape.content_type)
+
+
+async def _made(shape: Shape, heads: Sequence[StoredObject], now: datetime) -> AsyncGenerator[bytes, None]:
+    """The items, some at a time: tables are made of decoded objects, and others are served between them."""
+    if not heads:
+        yield b""
+    start = size = 0
+    for end, head in enumerate(heads, 1):
+        size += len(head.body)
+        if end == len(heads) or end - start >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
+            if start:
+                await asyncio.sleep(0)
+            yield shape.items([each.wire for each in heads[start:end]], now)
+            start, size = end, 0
+
+
+async def require_kept(store: Store, revision: int) -> None:
+    """410 if the database has lost the revision, as when a backup was restored."""
+    if await store.is_lost(revision):
+        raise gone(EXPIRED)
+
+
+async def reached(store: Store, revision: int) -> None:
+    """Return once the revision is known here; 504 if it has not been given out.
+
+    Nothing that began there could ever go on. A copy of the database may be behind.
+    """
+    if revision <= store.feed.cursor or revision <= await store.revision():
+        return
+    if not await store.feed.reach_within(revision, CATCH_UP_SECONDS):
+        raise errors.too_new(revision, store.feed.cursor)
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """Which objects, after which one, as of which revision (None: now)."""
+
+    scope: Scope
+    after: Place | None
+    at: int | None
+
+    async def page(self, store: Store, limit: int | None) -> Page:
+        return await list_page(store, self.scope, self.after, limit, self.at, PAGE_BYTES)
+
+
+async def _wanted(store: Store, target: Target, selection: Selection) -> _Wanted:
+    kind, options = content.stored_kind(target.kind), selection.options
+    scope = scope_of(kind, target.namespace, selection)
+    if options.continue_:
+        at, after = _continued(options.continue_, target.namespace)
+    else:
+        at, after = options.exact_revision, None
+    if at is None:  # what is lost cannot be shown either, and a page says how the list goes on nevertheless
+        await require_kept(store, options.revision or 0)
+    await reached(store, at or options.revision or 0)
+    return _Wanted(scope, after, at)
+
+
+# --- tokens and metadata
+
+
+def _meta(page: Page, namespace: str | None, *, counted: bool = True) -> dict[str, Any]:
+    """What a page of a namespace, or of all, says about itself."""
+    meta: dict[str, Any] = {"resourceVersion": str(page.revision)}
+    if page.more:
+        meta["continue"] = _token(page.revision, place_of(page.heads[-1]), namespace)
+        if counted and page.remaining is not None:
+            meta["remainingItemCount"] = page.remaining
+    return meta
+
+
+class _Token(msgspec.Struct):
+    """Kubernetes' own form: where the next page starts, relative to the collection, and at which revision."""
+
+    v: str = ""
+    rv: int = 0
+    start: str = ""
+
+
+def _token(revision: int, after: Place, namespace: str | None) -> str:
+    """To go on after an object: at the first key that could follow."""
+    start = f"{after[1]}\0" if namespace is not None or not after[0] else f"{after[0]}/{after[1]}\0"
+    token = msgspec.json.encode(_Token(_ENCODING, revision, start))
+    return base64.urlsafe_b64encode(token).decode().rstrip("=")
+
+
+def _continued(token: str, namespace: str | None) -> tuple[int | None, Place]:
+    try:
+        read = msgspec.json.decode(_unwrapped(token), type=_Token)
+    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
+        raise _no_token("continue key is not valid") from error
+    if read.v != _ENCODING:
+        raise _no_token(f"continue key is not valid: server does not recognize this encoded version {read.v}")
+    if read.rv == 0 or read.rv < _NEWEST or read.rv >= 1 << 63:
+        raise _no_token(f"continue key is not valid: incorrect encoded start resourceVersion (version {_ENCODING})")
+    if not read.start:
+        raise _no_token(f"continue key is not valid: encoded start key empty (version {_ENCODING})")
+    space, slash, name = read.start.removesuffix("\0").rpartition("/")
+    if "\0" in space + name:
+        raise _no_token(f"continue key is not valid: {read.start}")
+    after = (space, name) if slash else (namespace or "", name)
+    return (None if read.rv == _NEWEST else read.rv), after
+
+
+def _unwrapped(token: str) -> bytes:
+    return base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
+
+
+def _no_token(why: str) -> ApiError:
+    return bad_request(f"invalid continue token: {why}")
+
+
+class _Inconsistent(ApiError):
+    """410 with a token by which the list goes on nevertheless, at another revision."""
+
+    def __init__(self, token: str) -> None:
+        super().__init__(410, "Expired", INCONSISTENT)
+        self.token = token
+
+    def status(self) -> dict[str, Any]:
+        return {**super().status(), "metadata": {"continue": self.token}}
+
+
+def _expired(options: ListOptions, after: Place | None, namespace: str | None) -> ApiError:
+    if not options.continue_ or after is None:
+        return gone(EXPIRED)
+    return _Inconsistent(_token(_NEWEST, after, namespace))
+
+
+# --- long lists
+
+
+@dataclass
+class Listing:
+    """A list of more than one page, in pieces that are made while it is read."""
+
+    store: Store
+    scope: Scope
+    first: Page
+    shape: Shape
+    limit: int | None
+    namespace: str | None
+    now: datetime
+    _is_cut: bool = field(default=False, init=False)  # whether there was more than the limit
+
+    async def pieces(self) -> AsyncGenerator[bytes, None]:
+        """With a limit, only the end of the list knows how it goes on: then its metadata come last."""
+        meta = None if self.limit else _meta(Page([], self.first.revision, more=False), self.namespace)
+        before, last = self.shape.opening(meta), None
+        async with aclosing(self.parts()) as parts:
+            async for heads in parts:
+                if not heads:
+                    continue
+                piece = before + b",".join([items async for items in _made(self.shape, heads, self.now)])
+                before, last = b",", StoredObject(heads[-1].key, heads[-1].uid, heads[-1].revision, b"", None)
+                heads.clear()  # the client may take its time to read
+                yield piece
+                del piece
+        if last is None:
+            yield before
+        yield self.shape.closing(_meta(await self.end(last), self.namespace) if self.limit else None)
+
+    async def parts(self) -> AsyncGenerator[list[StoredObject], None]:
+        """The objects, up to the limit."""
+        left = self.limit
+        async with aclosing(pages(self.store, self.scope, self.first)) as read:
+            async for page in read:
+                if left is not None and len(page.heads) > left:
+                    self._is_cut = True
+                    del page.heads[left:]
+                left = None if left is None else left - len(page.heads)
+                yield page.heads
+                if self._is_cut:
+                    return
+
+    async def end(self, last: StoredObject | None) -> Page:
+        """What the end of the list is like, of a list with a limit."""
+        if last is None or not self._is_cut:
+            return Page([], self.first.revision, more=False)
+        remaining = None
+        if not self.scope.is_selective:
+            remaining = await self.store.remaining(self.scope.query(place_of(last), at=self.first.revision))
+        return Page([last], self.first.revision, True, remaining)
+
+
+class LongAnswer(StreamingResponse):
+    """An answer that is sent while it is made. If that fails, it stays without its end: nobody must take it for whole."""
+
+    def __init__(self, pieces: AsyncGenerator[bytes, None], content_type: str, about: str) -> None:
+        super().__init__(pieces, media_type=content_type)
+        self._pieces = pieces
+        self._about = about
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        gzip = compression.Gzip() if compression.is_accepted(scope["headers"]) else None
+        headers = [*self.raw_headers, *(compression.HEADERS if gzip else ())]
+        await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
+        try:
+            await attended(partial(self._send, gzip), receive, send)
+        except (Stuck, Unavailable, Compacted) as error:
+            log.warning("a list of %s broke off: %s", self._about, error)
+
+    async def _send(self, gzip: compression.Gzip | None, send: Sender) -> None:
+        async with aclosing(self._pieces) as pieces:
+            async for piece in pieces:
+                data = piece if gzip is None else await gzip.piece(piece)
+                if data:
+                    await send(data)
+                    del piece, data
+                    await send.taken()
+        if gzip is not None:
+            await send(await gzip.end())

@@ -1,0 +1,161 @@
+"""metrics.k8s.io: what nodes and pods use at the moment, as `kubectl top` asks for it.
+
+Made from what agents have said within the last minute; what nobody has spoken of is not there.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api.http import errors
+from app.api.http.accept import wanted
+from app.api.resources.discovery import Virtual
+from app.api.resources.selection import read_selection
+from app.kinds.core.metrics import ContainerMetrics, NodeMetrics, PodMetrics
+from app.machinery import quantity
+from app.machinery.base import Object, ObjectMeta, Quantity
+from app.machinery.errors import not_found
+from app.registry import node_usage as usage
+from app.registry.node_usage import Known, Used
+from app.registry.objects import Registry
+from app.store import Key, Query, StoredObject
+
+GROUP, VERSION = "metrics.k8s.io", "v1beta1"
+_API_VERSION = f"{GROUP}/{VERSION}"
+NODES = Virtual(GROUP, VERSION, "nodes", "NodeMetrics", ("get", "list"), namespaced=False, type=NodeMetrics)
+PODS = Virtual(GROUP, VERSION, "pods", "PodMetrics", ("get", "list"), namespaced=True, type=PodMetrics)
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Status(msgspec.Struct):
+    phase: str = ""
+
+
+class _Metadata(msgspec.Struct):
+    name: str
+    uid: str
+    namespace: str = ""
+    labels: dict[str, str] = {}
+
+
+class _Seen(msgspec.Struct):
+    """As much of a pod or node as is needed here."""
+
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+
+_see = msgspec.json.Decoder(_Seen).decode
+
+
+async def nodes(registry: Registry, request: Request, _: str | None, name: str) -> Response:
+    """GET nodes, or nodes/NAME."""
+    if name:
+        found = await _of_nodes(registry, await _one(registry, Key("nodes", "", name), "nodes"))
+        return _only(request, found, "nodemetrics", name)
+    return _list(request, NODES, await _of_nodes(registry, await _selected(registry, request, "nodes", None)))
+
+
+async def pods(registry: Registry, request: Request, namespace: str | None, name: str) -> Response:
+    """GET pods, of one namespace or of all, or namespaces/NAMESPACE/pods/NAME."""
+    if name:
+        if namespace is None:
+            raise errors.no_such_path()
+        found = await _of_pods(registry, await _one(registry, Key("pods", namespace, name), "pods"))
+        return _only(request, found, "podmetrics", f"{namespace}/{name}")
+    return _list(request, PODS, await _of_pods(registry, await _selected(registry, request, "pods", namespace)))
+
+
+ANSWERS = {NODES: nodes, PODS: pods}
+
+
+async def _one(registry: Registry, key: Key, resource: str) -> list[_Seen]:
+    head = await registry.store.get(key)
+    if head is None:
+        raise not_found(resource, key.name)
+    return [_see(head.body)]
+
+
+async def _selected(registry: Registry, request: Request, kind: str, namespace: str | None) -> list[_Seen]:
+    """The objects that the selectors pick; names and namespaces are all the fields there are."""
+    selection = read_selection(request.query_params.multi_items())
+    selection.check()
+    if selection.options.watch:
+        raise errors.no_such_method()
+    labels, fields = selection.labels, selection.fields
+    fields.check(())
+    query = Query(kind=kind, namespace=namespace, name=fields.requirement("metadata.name"))
+    heads: Iterable[StoredObject] = (await registry.store.list(query)).heads
+    seen = [
+        _see(head.body)
+        for head in heads
+        if fields.matches({"metadata.name": head.key.name, "metadata.namespace": head.key.namespace})
+    ]
+    return [each for each in seen if labels.matches(each.metadata.labels)]
+
+
+async def _of_nodes(registry: Registry, seen: list[_Seen]) -> list[NodeMetrics]:
+    known = await usage.known(registry, [each.metadata.name for each in seen])
+    now = registry.now()
+    return [
+        NodeMetrics(metadata=_metadata(each, now), usage=_quantities(told.usage.used), **_span(told))
+        for each in seen
+        if (told := known.get(each.metadata.name))
+    ]
+
+
+async def _of_pods(registry: Registry, seen: list[_Seen]) -> list[PodMetrics]:
+    """Of pods that run and whose own node has spoken of them."""
+    running = [each for each in seen if each.status.phase == "Running"]
+    known = await usage.known(registry, {each.spec.node_name for each in running})
+    now = registry.now()
+    return [
+        PodMetrics(metadata=_metadata(each, now), containers=_containers(used), **_span(told))
+        for each in running
+        if (told := known.get(each.spec.node_name)) and (used := told.usage.pods.get(each.metadata.uid))
+    ]
+
+
+def _metadata(seen: _Seen, now: datetime) -> ObjectMeta:
+    meta = seen.metadata
+    return ObjectMeta(name=meta.name, namespace=meta.namespace, labels=meta.labels, creation_timestamp=now)
+
+
+def _span(known: Known) -> dict[str, Any]:
+    return {"timestamp": known.at.replace(microsecond=0), "window": f"{round(known.usage.window, 3):g}s"}
+
+
+def _containers(used: Mapping[str, Used]) -> tuple[ContainerMetrics, ...]:
+    return tuple(ContainerMetrics(name=name, usage=_quantities(each)) for name, each in sorted(used.items()))
+
+
+def _quantities(used: Used) -> dict[str, Quantity]:
+    return {"cpu": quantity.canonical(f"{used.cpu}n"), "memory": quantity.canonical(f"{used.memory // 1024}Ki")}
+
+
+def _only(request: Request, found: list[Any], resource: str, name: str) -> Response:
+    if not found:
+        raise not_found(f"{resource}.{GROUP}", name)
+    return _answer(request, _named(found[0]))
+
+
+def _named(obj: Object) -> Object:
+    return msgspec.structs.replace(obj, api_version=_API_VERSION, kind=type(obj).__name__)
+
+
+def _list(request: Request, virtual: Virtual, items: list[Any]) -> Response:
+    body = {"kind": f"{virtual.kind}List", "apiVersion": _API_VERSION, "metadata": {}, "items": items}
+    return _answer(request, body)
+
+
+def _answer(request: Request, body: Any) -> Response:
+    wanted(request.headers.get("accept"))
+    return Response(msgspec.json.encode(body), media_type="application/json")

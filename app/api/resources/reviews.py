@@ -1,0 +1,232 @@
+"""Reviews (SelfSubjectReview, TokenReview, SubjectAccessReview and more): answered on the spot, never stored."""
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import suppress
+from typing import Any, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api.auth.authenticator import AUDIENCE, MASTERS, NODES, Action, User, digest_of, may, may_path
+from app.api.auth.tokens import StoredTokens
+from app.api.http import content
+from app.api.http.accept import wanted
+from app.api.http.query import create_options
+from app.api.resources.discovery import Virtual
+from app.kinds.auth import authentication, authorization
+from app.kinds.auth.authentication import (
+    SelfSubjectReview,
+    SelfSubjectReviewStatus,
+    TokenReview,
+    TokenReviewStatus,
+    UserInfo,
+)
+from app.kinds.auth.authorization import (
+    FieldSelectorAttributes,
+    LocalSubjectAccessReview,
+    NonResourceAttributes,
+    NonResourceRule,
+    ResourceAttributes,
+    ResourceRule,
+    SelfSubjectAccessReview,
+    SelfSubjectRulesReview,
+    SubjectAccessReview,
+    SubjectAccessReviewStatus,
+    SubjectRulesReviewStatus,
+)
+from app.machinery.base import Object
+from app.machinery.errors import ApiError, bad_request, unprocessable
+from app.machinery.selectors import EVERY_FIELD, FieldRequirement, FieldSelector, parse_fields
+from app.plans.admission.rbac import Access
+from app.registry.objects import Registry
+
+O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.machinery.base
+Reviewing = Callable[[Registry, User, Any, str | None], Awaitable[Object]]
+
+
+# --- may somebody do something
+
+
+async def _self_access(registry: Registry, user: User, review: SelfSubjectAccessReview, _: str | None) -> Object:
+    _refuse(review)
+    spec = review.spec
+    return replace(
+        review, status=await _decided(registry, user, spec.resource_attributes or spec.non_resource_attributes)
+    )
+
+
+async def _access(
+    registry: Registry, _: User, review: SubjectAccessReview | LocalSubjectAccessReview, namespace: str | None
+) -> Object:
+    if namespace is not None:
+        review = _placed(review, namespace)
+    _refuse(review)
+    spec = review.spec
+    somebody = User(name=spec.user, groups=spec.groups, uid=spec.uid, extra=spec.extra)
+    status = await _decided(registry, somebody, spec.resource_attributes or spec.non_resource_attributes)
+    return replace(review, status=status)
+
+
+def _placed(
+    review: SubjectAccessReview | LocalSubjectAccessReview, namespace: str
+) -> SubjectAccessReview | LocalSubjectAccessReview:
+    if review.metadata.namespace and review.metadata.namespace != namespace:
+        raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
+    return replace(review, metadata=replace(review.metadata, namespace=namespace))
+
+
+def _refuse(review: authorization.AccessReview) -> None:
+    causes = authorization.faults_in_review(review)
+    if causes:
+        raise unprocessable(type(review).__name__, authorization.GROUP, "", causes)
+
+
+async def _decided(
+    registry: Registry, user: User, asked: ResourceAttributes | NonResourceAttributes | None
+) -> SubjectAccessReviewStatus:
+    if MASTERS in user.groups:
+        return SubjectAccessReviewStatus(allowed=True)
+    rights = await registry.policy.rights.of(user.name, user.groups)
+    if isinstance(asked, ResourceAttributes):
+        action = _action(asked)
+        grant, fixed, complaint = rights.allowing(action), may(user, action), rights.complaint(action.namespace)
+    elif asked is not None:
+        grant = rights.allowing_path(asked.verb, asked.path)
+        fixed, complaint = may_path(user, asked.verb, asked.path), rights.complaint("")
+    else:
+        raise AssertionError("unreachable: a review that asks nothing is refused")
+    if grant is not None:
+        return SubjectAccessReviewStatus(allowed=True, reason=f"RBAC: allowed by {grant.through}")
+    return SubjectAccessReviewStatus(allowed=fixed, reason="" if fixed else complaint)
+
+
+def _action(asked: ResourceAttributes) -> Action:
+    return Action(
+        asked.verb,
+        asked.group,
+        asked.resource,
+        asked.subresource,
+        asked.namespace,
+        asked.name,
+        _fields(asked.field_selector) if asked.field_selector else EVERY_FIELD,
+    )
+
+
+def _fields(selector: FieldSelectorAttributes) -> FieldSelector:
+    """The selector that is asked about. What cannot be parsed limits nothing, as in Kubernetes.
+
+    What is left out makes the selector wider, and so the answer no kinder.
+    """
+    if selector.raw_selector:
+        with suppress(ApiError):
+            return parse_fields(selector.raw_selector)
+    equal = (each for each in selector.requirements if each.operator == "In" and len(each.values) == 1)
+    return FieldSelector(tuple(FieldRequirement(each.key, each.values[0], equal=True) for each in equal))
+
+
+# --- what may I do
+
+
+async def _rules(registry: Registry, user: User, review: SelfSubjectRulesReview, _: str | None) -> Object:
+    namespace = review.spec.namespace
+    if not namespace:
+        raise bad_request("no namespace on request")
+    is_node = NODES in user.groups
+    status = replace(
+        _listed(await registry.policy.rights.of(user.name, user.groups), namespace),
+        incomplete=is_node,
+        evaluation_error="node authorizer does not support user rule resolution" if is_node else "",
+    )
+    return replace(review, status=status)
+
+
+def _listed(rights: Access, namespace: str) -> SubjectRulesReviewStatus:
+    rules = rights.rules(namespace)
+    return SubjectRulesReviewStatus(
+        resource_rules=tuple(
+            ResourceRule(
+                verbs=rule.verbs,
+                api_groups=rule.api_groups,
+                resources=rule.resources,
+                resource_names=rule.resource_names,
+            )
+            for rule in rules
+            if rule.resources
+        ),
+        non_resource_rules=tuple(
+            NonResourceRule(verbs=rule.verbs, non_resource_urls=rule.non_resource_urls)
+            for rule in rules
+            if rule.non_resource_urls
+        ),
+    )
+
+
+# --- who is it
+
+
+async def _self(_: Registry, user: User, review: SelfSubjectReview, __: str | None) -> Object:
+    return replace(review, status=SelfSubjectReviewStatus(user_info=_info(user)))
+
+
+def _info(user: User) -> UserInfo:
+    return UserInfo(username=user.name, uid=user.uid, groups=user.groups, extra=dict(user.extra))
+
+
+async def _token(registry: Registry, _: User, review: TokenReview, __: str | None) -> Object:
+    if not review.spec.token:
+        raise bad_request("token is required for TokenReview in authentication")
+    known = await StoredTokens(registry).lookup(digest_of(review.spec.token))
+    return replace(review, status=_verdict(known, review.spec.audiences))
+
+
+def _verdict(known: User | None, audiences: tuple[str, ...]) -> TokenReviewStatus:
+    if known is None:
+        return TokenReviewStatus(error="invalid bearer token")
+    meant = known.audiences or (AUDIENCE,)
+    both = tuple(each for each in meant if each in (audiences or (AUDIENCE,)))
+    if not both:
+        asked = audiences or (AUDIENCE,)
+        shown = [msgspec.json.encode(each).decode().replace(",", " ") for each in (meant, asked)]
+        why = f"token audiences {shown[0]} is invalid for the target audiences {shown[1]}"
+        return TokenReviewStatus(error=f"[invalid bearer token, {why}]")
+    return TokenReviewStatus(authenticated=True, user=_info(known), audiences=both)
+
+
+# --- serving them
+
+
+def made(request: Request, obj: Object, warnings: Iterable[str]) -> Response:
+    """The answer that carries what was posted and is not stored: JSON, if the client takes it."""
+    wanted(request.headers.get("accept"))
+    return Response(msgspec.json.encode(obj), 201, content.warning_headers(warnings), "application/json")
+
+
+def _answering(
+    type_: type[O], reviewing: Reviewing, group: str, *, version: str = "v1", namespaced: bool = False
+) -> tuple[Virtual, Callable[[Registry, Request, str | None, str], Awaitable[Response]]]:
+    plural = f"{type_.__name__.lower()}s"
+    virtual = Virtual(group, version, plural, type_.__name__, namespaced=namespaced, type=type_)
+
+    async def answer(registry: Registry, request: Request, namespace: str | None, _: str) -> Response:
+        options = create_options(request.query_params.multi_items())
+        decoded = await content.read_struct(request, type_, f"{group}/{version}", content.validation_of(options))
+        review = await reviewing(registry, cast("User", request.state.user), decoded.object, namespace)
+        return made(request, review, decoded.warnings)
+
+    return virtual, answer
+
+
+ANSWERS: Mapping[Virtual, Callable[[Registry, Request, str | None, str], Awaitable[Response]]] = dict(
+    [
+        _answering(SelfSubjectReview, _self, authentication.GROUP),
+        _answering(SelfSubjectReview, _self, authentication.GROUP, version="v1beta1"),
+        _answering(SelfSubjectReview, _self, authentication.GROUP, version="v1alpha1"),
+        _answering(TokenReview, _token, authentication.GROUP),
+        _answering(SelfSubjectAccessReview, _self_access, authorization.GROUP),
+        _answering(SelfSubjectRulesReview, _rules, authorization.GROUP),
+        _answering(SubjectAccessReview, _access, authorization.GROUP),
+        _answering(LocalSubjectAccessReview, _access, authorization.GROUP, namespaced=True),
+    ]
+)

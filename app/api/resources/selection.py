@@ -1,0 +1,64 @@
+"""List options and selectors of a request, parsed once: authorization judges what is executed.
+
+`kubernetes` reads a `Selection` before it authorizes, and hands it to the verb, which reads no query of its own.
+"""
+
+from dataclasses import dataclass
+
+from app.api.http.query import ListOptions, Query, check_list_options, flag, read_list_options
+from app.machinery.base import Kind
+from app.machinery.errors import ApiError
+from app.machinery.selectors import EVERY_FIELD, EVERYTHING, FieldSelector, Selector, parse_fields, parse_labels
+from app.registry.lists import Scope
+from app.store import Key, Marks
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Objects of a collection, as a request selects them. `fault`: the 400 for options that could not be parsed."""
+
+    options: ListOptions = ListOptions()  # noqa: RUF009 - frozen
+    labels: Selector = EVERYTHING
+    fields: FieldSelector = EVERY_FIELD
+    fault: ApiError | None = None
+
+    def check(self) -> None:
+        """Call it after authorization and before execution. 400 or 422 for options that cannot be executed."""
+        if self.fault is not None:
+            raise self.fault
+        check_list_options(self.options)
+
+
+EVERY_OBJECT = Selection()
+
+
+def read_selection(query: Query) -> Selection:
+    """The selection in a query. If it cannot be parsed, it selects by nothing, and only `watch` is kept.
+
+    So does Kubernetes' RequestInfo, by which it authorizes: whoever lacks the right to list gets 403 instead of 400.
+    """
+    try:
+        options = read_list_options(query)
+        return Selection(options, parse_labels(options.label_selector), parse_fields(options.field_selector))
+    except ApiError as fault:
+        return Selection(ListOptions(watch=flag(query, "watch")), fault=fault)
+
+
+def scope_of(kind: Kind, namespace: str | None, selection: Selection) -> Scope:
+    """The scope that the selectors describe; 400 for a field that the kind cannot select on."""
+    labels, fields = selection.labels, selection.fields
+    if labels is EVERYTHING and fields is EVERY_FIELD:
+        return Scope(kind=kind, namespace=namespace)
+    fields.check(kind.fields)
+
+    name = fields.requirement("metadata.name")
+    node = fields.requirement("spec.nodeName") or None
+
+    def matches(key: Key, marks: Marks) -> bool:
+        if not labels.matches(marks.labels):
+            return False
+        return fields.matches({**marks.fields, "metadata.name": key.name, "metadata.namespace": key.namespace})
+
+    # An agent asks for the pods of its node and nothing else: then looking at the node is all there is to do.
+    more = labels is not EVERYTHING or len(fields.requirements) > (name is not None) + (node is not None)
+    return Scope(kind=kind, namespace=namespace, name=name, node=node, matches=matches if more else None)

@@ -1,0 +1,170 @@
+"""Single objects: get, update, patch, delete, and binding a pod."""
+
+from typing import Any, cast
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+
+from app.api.auth import rbac_escalation
+from app.api.http import content, errors
+from app.api.http.accept import object_body, patch_body
+from app.api.http.query import DeleteOptions, delete_options, patch_options, update_options
+from app.api.resources import apply
+from app.api.resources.field_manager import terms, writer
+from app.api.resources.routes import Target
+from app.kinds.pod.pod import Pod
+from app.machinery import name_validation
+from app.machinery.base import Kind, Object
+from app.machinery.decode import convert
+from app.machinery.errors import bad_request, conflict, invalid, unprocessable
+from app.machinery.json_patch import json_patch, merge_patch
+from app.machinery.strategic_merge_patch import strategic_patch
+from app.registry import binding, objects
+from app.registry.deletion import Demand
+from app.registry.objects import Preconditions, Registry
+
+
+async def answer(registry: Registry, request: Request, found: Target, verb: str) -> Response:
+    """One object: what `verb` says."""
+    if verb == "get":
+        stored = content.stored_kind(found.kind)
+        head = await objects.find(registry, stored, found.namespace or "", found.name)
+        return content.one(request, found.kind, head.wire, registry.now())
+    if verb == "update":
+        return await _update(registry, request, found)
+    if verb == "patch":
+        return await _patch(registry, request, found)
+    if verb == "delete" and not found.subresource:
+        return await _delete(registry, request, found)
+    raise errors.no_such_method()
+
+
+async def _update(registry: Registry, request: Request, found: Target) -> Response:
+    options = update_options(request.query_params.multi_items())
+    decoded = await content.read_object(request, found.kind, content.validation_of(options))
+    sent = content.inward(found.kind, decoded.object)
+    made = await objects.edit(
+        registry,
+        content.stored_kind(found.kind),
+        found.namespace or "",
+        found.name,
+        await _checked(registry, request, found, lambda _: sent),
+        terms(request, writer(registry, request, options, found.subresource), options, sent.metadata.uid),
+    )
+    return content.one(request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings))
+
+
+async def _patch(registry: Registry, request: Request, found: Target) -> Response:
+    form = patch_body(request.headers.get("content-type"))
+    options = patch_options(request.query_params.multi_items(), apply=form == "apply-patch")
+    if form == "apply-patch":
+        return await apply.answer(registry, request, found, options)
+    patch = await content.read_document(request)
+    warnings: list[str] = []
+
+    def change(old: Object) -> Object:
+        patched = _patched(form, found.kind, _document(found.kind, old), patch)
+        decoded = convert(
+            patched, found.kind.type, api_version=found.kind.api_version, validation=content.validation_of(options)
+        )
+        warnings[:] = decoded.warnings
+        return content.inward(found.kind, decoded.object)
+
+    made = await objects.edit(
+        registry,
+        content.stored_kind(found.kind),
+        found.namespace or "",
+        found.name,
+        await _checked(registry, request, found, change),
+        terms(request, writer(registry, request, options, found.subresource), options),
+    )
+    return content.one(request, found.kind, made.body, registry.now(), warnings=(*warnings, *made.warnings))
+
+
+async def _checked(registry: Registry, request: Request, found: Target, change: objects.Edit) -> objects.Edit:
+    """The change, but that it may not grant more than the user has."""
+    kind, namespace = content.stored_kind(found.kind), found.namespace or ""
+    check = await rbac_escalation.check_of(registry, request.state.user, kind, namespace, found.name)
+    return rbac_escalation.checked(check, change)
+
+
+def _document(kind: Kind, old: Object) -> dict[str, Any]:
+    """The object as the client that patches it sees it."""
+    seen = kind.outward(old) if kind.outward else old
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(seen))  # lists, which to_builtins leaves tuples
+    return {**document, "apiVersion": kind.api_version, "kind": kind.name}
+
+
+def _patched(form: str, kind: Kind, document: dict[str, Any], patch: Any) -> dict[str, Any]:
+    if form == "json-patch":
+        return json_patch(document, patch)
+    if form == "merge-patch":
+        return merge_patch(document, patch)
+    return strategic_patch(document, patch, kind.type)
+
+
+async def delete_demand(request: Request) -> tuple[Demand, Preconditions, bool]:
+    """What a DELETE asks for, from its body or its query."""
+    given = await content.read_options(request, DeleteOptions)
+    if given is not None and not isinstance(given, dict):
+        raise bad_request("the body of a DELETE must be DeleteOptions")
+    options = delete_options(request.query_params.multi_items(), given)
+    wanted = options.preconditions
+    demand = Demand(grace_seconds=options.grace_period_seconds, propagation=cast("Any", options.policy) or None)
+    preconditions = Preconditions(
+        uid=(wanted and wanted.uid) or "", resource_version=(wanted and wanted.resource_version) or ""
+    )
+    return demand, preconditions, options.is_dry_run
+
+
+ORPHANED = (
+    "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them "
+    "or set propagationPolicy=Orphan to suppress this warning"
+)
+
+
+async def _delete(registry: Registry, request: Request, found: Target) -> Response:
+    kind = content.stored_kind(found.kind)
+    demand, preconditions, dry_run = await delete_demand(request)
+    deleted = await objects.delete(
+        registry, kind, found.namespace or "", found.name, demand, preconditions, dry_run=dry_run
+    )
+    warnings = [ORPHANED] if kind.orphans and demand.propagation is None else []
+    if kind.returns_deleted or not deleted.is_over:
+        return content.one(request, found.kind, deleted.body, registry.now(), warnings=warnings)
+    details = {"name": found.name, "group": kind.group, "kind": kind.plural, "uid": deleted.uid}
+    done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
+    return Response(msgspec.json.encode(done), 200, content.warning_headers(warnings), "application/json")
+
+
+async def bind(registry: Registry, request: Request, found: Target) -> Response:
+    """POST pods/NAME/binding: put a pod on a node, once."""
+    object_body(request.headers.get("content-type"))
+    given = await content.read_document(request)
+    target = given.get("target") if isinstance(given, dict) else None
+    node = target.get("name") if isinstance(target, dict) else None
+    if not (node and isinstance(node, str)):
+        raise bad_request("a Binding must name the node in target.name")
+    if faults := name_validation.dns_subdomain(node):
+        raise unprocessable("Binding", "", found.name, [invalid("target.name", node, each) for each in faults])
+
+    def change(old: Object) -> Object:
+        pod = cast("Pod", old)
+        if why := _why_not_bound(pod):
+            raise conflict("pods/binding", found.name, why)
+        return binding.bound(pod, node, registry.now())
+
+    await objects.rewrite(registry, found.kind, found.namespace or "", found.name, change)
+    done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "code": 201}
+    return Response(msgspec.json.encode(done), 201, media_type="application/json")
+
+
+def _why_not_bound(pod: Pod) -> str:
+    """What keeps a pod from being put on a node; nothing if it may be."""
+    name = pod.metadata.name
+    if pod.metadata.deletion_timestamp is not None:
+        return f"pod {name} is being deleted, cannot be assigned to a host"
+    if pod.spec.node_name:
+        return f'pod {name} is already assigned to node "{pod.spec.node_name}"'
+    return f"pod {name} has non-empty .spec.schedulingGates" if pod.spec.scheduling_gates else ""

@@ -1,0 +1,82 @@
+"""Tables and bare metadata: the forms of an answer that `kubectl get` and metadata clients ask for.
+
+Routes call these with decoded objects whose `metadata.resource_version` is set, for lists, single objects and watch
+events alike; the cells come from the kind's own `row`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Literal, cast
+
+import msgspec
+
+from app.machinery.base import Column, Kind, Object, wire_name
+from app.machinery.errors import bad_request, invalid
+
+Include = Literal["None", "Metadata", "Object"]
+_INCLUDES = ("None", "Metadata", "Object")
+
+
+NAME = Column(name="Name", format="name", description="Name of the object, unique in its namespace.")
+CREATED_AT = Column(name="Created At", type="date", description="When the object was created.")
+
+
+def included(value: str | None) -> Include:
+    """What `includeObject` asks for; 400 if it is no such thing."""
+    if not value:
+        return "Metadata"
+    if value in _INCLUDES:
+        return cast("Include", value)
+    cause = invalid("includeObject", value, "must be 'Metadata', 'Object', 'None', or empty")
+    raise bad_request(f"Unable to convert to Table as requested: {cause.field}: {cause.message}")
+
+
+def table(
+    kind: Kind[Any],
+    objects: Iterable[Object],
+    now: datetime,
+    *,
+    include: str | None = "Metadata",
+    version: str = "v1",
+    list_meta: Mapping[str, Any] | None = None,
+) -> bytes:
+    """`objects` as a meta.k8s.io Table; `list_meta` has resourceVersion, continue, remainingItemCount of the list."""
+    head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{version}", "metadata": list_meta or {}}
+    return msgspec.json.encode(
+        {**head, "columnDefinitions": columns(kind), "rows": rows(kind, objects, now, include=include, version=version)}
+    )
+
+
+def rows(
+    kind: Kind[Any], objects: Iterable[Object], now: datetime, *, include: str | None, version: str
+) -> list[dict[str, Any]]:
+    """The rows of a Table."""
+    beside = _beside(kind, included(include), version)
+    return [{"cells": _cells(kind, each, now), **beside(each)} for each in objects]
+
+
+def partial(obj: Object, version: str = "v1") -> dict[str, Any]:
+    """An object's metadata alone, as a PartialObjectMetadata."""
+    return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": obj.metadata}
+
+
+def _beside(kind: Kind[Any], include: Include, version: str) -> Callable[[Object], dict[str, Any]]:
+    """What a row carries beside its cells."""
+    if include == "None":
+        return lambda _: {}
+    if include == "Object":
+        named = {"api_version": kind.api_version, "kind": kind.name}  # kubectl reads no object without them
+        return lambda obj: {"object": msgspec.structs.replace(obj, **named)}
+    return lambda obj: {"object": partial(obj, version)}
+
+
+def _cells(kind: Kind[Any], obj: Object, now: datetime) -> list[Any]:
+    return kind.row(obj, now) if kind.columns else [obj.metadata.name, obj.metadata.creation_timestamp]
+
+
+def columns(kind: Kind[Any]) -> list[dict[str, Any]]:
+    """The columnDefinitions of a Table."""
+    return [
+        {wire_name(name): getattr(column, name) for name in column.__struct_fields__}
+        for column in kind.columns or (NAME, CREATED_AT)
+    ]

@@ -1,0 +1,237 @@
+"""Exec, attach and port-forward of pods: checks what is asked, calls the agent of the pod's node, and joins the two.
+
+The agent is called before the client's connection is upgraded. Where Kubernetes would answer an SPDY client with the
+kubelet's refusal, so does this; a WebSocket is accepted all the same, and told on its error channel: kubectl takes any other
+answer for a server that has no WebSockets.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from app.api.http import errors, websocket
+from app.api.http.query import first
+from app.api.resources.containers import chosen
+from app.api.resources.routes import Target
+from app.api.streams.agent_calls import Calls, DialError, Line, RefusedError
+from app.api.streams.channels import Channel, Upgrade
+from app.api.streams.exec_attach import Command, Status, exited, streaming, succeeded, wanted
+from app.api.streams.port_forward import Forward, forwarding
+from app.client.agent_call import RESIZE, STDERR, STDIN, STDOUT, Wanted
+from app.kinds.pod.pod import Pod
+from app.machinery.errors import ApiError, bad_request
+from app.registry.codec import decode
+from app.registry.objects import Registry, find
+
+ALONE_SECONDS = 1.0  # for a command to end by itself, once its client is gone
+
+
+async def execute(registry: Registry, request: Request, found: Target) -> ASGIApp:
+    pod = await _pod(registry, found)
+    command = request.query_params.getlist("command")
+    if not command:
+        raise bad_request("you must specify at least one command for the container")
+    return await _conversing(request, pod, "exec", command)
+
+
+async def attach(registry: Registry, request: Request, found: Target) -> ASGIApp:
+    return await _conversing(request, await _pod(registry, found), "attach", ())
+
+
+async def forward(registry: Registry, request: Request, found: Target) -> ASGIApp:
+    """Every connection is a call of its own, so that a slow one holds up no other. A first one asks for the pod."""
+    pod = await _pod(registry, found)
+    calls, whole = _calls(request), _wanted(pod, "forward")
+
+    async def connect(forward: Forward) -> None:
+        await _connect(calls, pod.spec.node_name, msgspec.structs.replace(whole, port=forward.port), forward)
+
+    upgrade = forwarding(request, connect)
+    try:
+        line = await calls.dial(pod.spec.node_name, whole)
+    except (DialError, RefusedError) as error:
+        return _refusal(error)
+    line.hang_up()
+    return upgrade
+
+
+async def _pod(registry: Registry, found: Target) -> Pod:
+    """400 if it is on no node yet."""
+    pod = cast("Pod", decode(found.kind, await find(registry, found.kind, found.namespace or "", found.name)))
+    if not pod.spec.node_name:
+        raise bad_request(f"pod {found.name} does not have a host assigned")
+    return pod
+
+
+def _wanted(pod: Pod, kind: str, container: str = "", command: Sequence[str] = ()) -> Wanted:
+    meta = pod.metadata
+    return Wanted(
+        kind=kind,
+        uid=meta.uid,
+        namespace=meta.namespace,
+        name=meta.name,
+        container=container,
+        command=tuple(command),
+    )
+
+
+def _calls(request: Request) -> Calls:
+    calls: Calls = request.scope["app"].state.calls
+    return calls
+
+
+async def _conversing(request: Request, pod: Pod, kind: str, argv: Sequence[str]) -> ASGIApp:
+    pairs = request.query_params.multi_items()
+    asked = wanted(pairs)
+    whole = msgspec.structs.replace(
+        _wanted(pod, kind, chosen(pod, first(pairs, "container") or ""), argv),
+        stdin=asked.stdin,
+        stdout=asked.stdout,
+        stderr=asked.stderr,
+        tty=asked.tty,
+    )
+    conversation = _Conversation(_calls(request), pod.spec.node_name, whole)
+    upgrade = replace(streaming(request, asked, conversation.run), alone=ALONE_SECONDS)
+    try:
+        conversation.line = await conversation.calls.dial(conversation.node, whole)
+    except (DialError, RefusedError) as error:
+        if not websocket.is_asked(request):
+            return _refusal(error)
+        conversation.failure = error
+    return _Ending(upgrade, conversation)
+
+
+def _refusal(error: DialError | RefusedError) -> ASGIApp:
+    """What the API server says itself is a Status; what a kubelet says is passed on as the text that it is."""
+    if isinstance(error, RefusedError):
+        return PlainTextResponse(f"{error}\n", 500)
+    return errors.response(ApiError(500, "", f"error dialing backend: {error}"))
+
+
+@dataclass
+class _Conversation:
+    """Of one client with one container."""
+
+    calls: Calls
+    node: str
+    wanted: Wanted
+    line: Line | None = None
+    failure: Exception | None = None
+
+    async def run(self, command: Command) -> Status:
+        """Carry the bytes until the command has ended; its outcome. What a client that is gone leaves behind is ended."""
+        if self.line is None:
+            raise _internal(_as_sent(self.failure))
+        sending = _started(_towards(self.line, command))
+        carrying = _started(
+            _carried(self.line, number, channel)
+            for number, channel in ((STDOUT, command.stdout), (STDERR, command.stderr))
+        )
+        try:
+            await asyncio.gather(*carrying)
+            return await self._outcome(self.line)
+        finally:
+            await _cancelled(*sending, *carrying)
+
+    async def _outcome(self, line: Line) -> Status:
+        word = await line.word()
+        if word is None:
+            raise _internal(f'the connection to the agent of node "{self.node}" was lost')
+        if word.failed:
+            raise _internal(word.failed)
+        return exited(self.wanted.command, word.exit_code) if word.exit_code else succeeded()
+
+    def hang_up(self) -> None:
+        if self.line is not None:
+            self.line.hang_up()
+
+
+@dataclass(frozen=True)
+class _Ending:
+    """Hangs up when the client's connection is over, also if it never came about."""
+
+    upgrade: Upgrade
+    conversation: _Conversation
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self.upgrade(scope, receive, send)
+        finally:
+            self.conversation.hang_up()
+
+
+def _as_sent(failure: Exception | None) -> str:
+    prefix = "unable to upgrade connection" if isinstance(failure, RefusedError) else "error dialing backend"
+    return f"{prefix}: {failure}"
+
+
+def _internal(why: str) -> ApiError:
+    return ApiError(500, "InternalError", f"Internal error occurred: {why}", causes=[{"message": why}])
+
+
+def _started(works: Iterable[Coroutine[Any, Any, None]]) -> "list[asyncio.Task[None]]":
+    return [asyncio.create_task(work) for work in works]
+
+
+async def _cancelled(*tasks: "asyncio.Task[None]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _towards(line: Line, command: Command) -> Iterable[Coroutine[Any, Any, None]]:
+    """What the client says, to the agent."""
+    for number, channel in ((STDIN, command.stdin), (RESIZE, command.resize)):
+        if channel is not None:
+            yield _sent(line, number, channel)
+
+
+async def _sent(line: Line, number: int, channel: Channel) -> None:
+    with suppress(ConnectionError):  # the agent is gone, or the command reads no more: its outcome tells
+        while data := await channel.read():
+            await line.write(number, data)
+        await line.end(number)
+
+
+async def _carried(line: Line, number: int, channel: Channel | None) -> None:
+    while data := await line.read(number):
+        if channel is not None:
+            await channel.write(data)
+
+
+async def _connect(calls: Calls, node: str, whole: Wanted, forward: Forward) -> None:
+    """One connection. What is raised reaches the client as text."""
+    where = f"error forwarding port {forward.port} to pod {whole.name}, uid {whole.uid}"
+    try:
+        line = await calls.dial(node, whole)
+    except DialError as error:
+        raise ConnectionError(f"{where}: error dialing backend: {error}") from error
+    except RefusedError as error:
+        raise ConnectionError(f"{where}: {error}") from error
+    sending, carrying = _started((_sent(line, STDIN, forward.data), _carried(line, STDOUT, forward.data)))
+    try:
+        await asyncio.wait((sending, carrying), return_when=asyncio.FIRST_COMPLETED)
+        if forward.data.is_gone:
+            return
+        await carrying
+        word = await line.word()
+        if word is None or word.failed:
+            raise ConnectionError(f"{where}: {word.failed if word else 'the connection to the agent was lost'}")
+    finally:
+        await _cancelled(sending, carrying)
+        line.hang_up()
+
+
+Answering = Callable[[Registry, Request, Target], Awaitable[ASGIApp]]
+SPECIAL: dict[tuple[str, str, str], Answering] = {
+    ("pods", name, method): answer
+    for name, answer in (("exec", execute), ("attach", attach), ("portforward", forward))
+    for method in ("GET", "POST")
+}

@@ -1,0 +1,123 @@
+"""An agent has dialled one process of the API for a call that another one waits for: its bytes go there and back as they are.
+
+The other process sees the agent's own request, its token included, and judges it itself. It is known by its certificate,
+which every process tells the others through the database, so there is no authority that they must share.
+"""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from urllib.parse import quote, urlsplit
+
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from app.api.http import errors
+from app.api.http.connection import Wire, take_over
+from app.machinery.errors import ApiError
+
+RELAYED = "x-jobplane-relayed"
+DIAL_SECONDS = 5.0
+PIECE = 64 * 1024
+_PASSED_ON = ("authorization", "upgrade", "sec-websocket-key", "sec-websocket-version")
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Relay:
+    """An ASGI application: to the process at `url` and back, until either side ends. 502 if it cannot be reached."""
+
+    request: Request
+    url: str
+    certificate: str
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            async with self._connected() as (reader, writer):
+                headers = await self._accepted(reader, writer)
+                wire = take_over(scope, headers)
+                await _pumped(wire, reader, writer, scope["app"].state.streams)
+        except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
+            log.warning("the API process at %s cannot be reached (see --advertise-url): %s", self.url or "?", error)
+            await errors.response(_unreachable())(scope, receive, send)
+        except ApiError as error:
+            await errors.response(error)(scope, receive, send)
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        at = urlsplit(self.url)
+        secure = _unchecked() if at.scheme == "https" else None
+        async with asyncio.timeout(DIAL_SECONDS):
+            reader, writer = await asyncio.open_connection(at.hostname or "", at.port, ssl=secure)
+        try:
+            if secure:
+                _check(writer, self.certificate)
+            yield reader, writer
+        finally:
+            writer.close()
+
+    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> list[tuple[str, str]]:
+        """The headers of a 101. ApiError if there is none."""
+        headers = self.request.headers
+        path = quote(self.request.scope["path"])  # not `url.path`, into which the Host header has a say
+        lines = [f"GET {path} HTTP/1.1", f"Host: {urlsplit(self.url).netloc}", "Connection: Upgrade"]
+        lines += [f"{name}: {headers[name]}" for name in _PASSED_ON if name in headers]
+        writer.write("\r\n".join([*lines, f"{RELAYED}: 1", "", ""]).encode("latin-1"))
+        async with asyncio.timeout(DIAL_SECONDS):
+            status, *fields = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        if status.split()[1:2] != ["101"]:
+            raise ApiError(404, "NotFound", "this node is not called, or no longer")
+        named = [(name.strip(), value.strip()) for name, _, value in (each.partition(":") for each in fields) if value]
+        return [(name, value) for name, value in named if name.lower() in {"upgrade", "sec-websocket-accept"}]
+
+
+def _unchecked() -> ssl.SSLContext:
+    """Takes any certificate: `_check` then wants a certain one."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _check(writer: asyncio.StreamWriter, digest: str) -> None:
+    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True) or b""
+    if sha256(shown).hexdigest() != digest:
+        raise ConnectionError("what answers there is not that process: it shows another certificate")
+
+
+def _unreachable() -> ApiError:
+    return ApiError(502, "BadGateway", "the process of the API that waits for this call cannot be reached from here")
+
+
+async def _pumped(
+    wire: Wire, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, streams: "set[asyncio.Task[None]]"
+) -> None:
+    """Both ways, until either side ends, or the server stops."""
+    tasks = {asyncio.create_task(_there(wire, writer)), asyncio.create_task(_back(wire, reader))}
+    streams |= tasks
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()
+        streams -= tasks
+        await asyncio.gather(*tasks, return_exceptions=True)
+        wire.close()
+
+
+async def _there(wire: Wire, writer: asyncio.StreamWriter) -> None:
+    with suppress(ConnectionError):
+        while data := await wire.read():
+            writer.write(data)
+            await writer.drain()
+
+
+async def _back(wire: Wire, reader: asyncio.StreamReader) -> None:
+    with suppress(ConnectionError):
+        while data := await reader.read(PIECE):
+            await wire.write(data)

@@ -1,0 +1,120 @@
+"""Channels in a WebSocket, as Kubernetes numbers them: each message starts with the number of its channel.
+
+The subprotocol says how: `channel.k8s.io` and its versions with a byte and as it is, `base64.` ones as text: a digit, then
+base64. Version 5 adds a message by which the client ends one channel: 255 and the channel's number.
+"""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Collection
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+
+from starlette.requests import Request
+
+from app.api.http import websocket
+from app.api.http.websocket import WebSocket
+from app.api.streams.channels import Channel
+from app.machinery.errors import bad_request
+
+_END = 255
+
+
+@dataclass(frozen=True)
+class Codec:
+    """What a subprotocol says."""
+
+    base64: bool = False
+    ends: bool = False
+    status: bool = False  # whether the outcome of a command is a Status, where old ones have its message only
+
+
+CODECS = {
+    "": Codec(),
+    "channel.k8s.io": Codec(),
+    "base64.channel.k8s.io": Codec(base64=True),
+    "v4.channel.k8s.io": Codec(status=True),
+    "v4.base64.channel.k8s.io": Codec(base64=True, status=True),
+    "v5.channel.k8s.io": Codec(ends=True, status=True),
+}
+
+
+def chosen(request: Request, known: Collection[str]) -> str:
+    """The first subprotocol that the client offers and we know. 400 if there is none."""
+    offered = websocket.protocols(request) or [""]
+    for each in offered:
+        if each in known:
+            return each
+    raise bad_request(f"requested protocol(s) are not supported: [{' '.join(offered)}]; supports [{' '.join(known)}]")
+
+
+class ChannelSocket:
+    """A `Link`: a fixed number of channels in one WebSocket. What clients send on those not in `reads` goes nowhere."""
+
+    def __init__(self, socket: WebSocket, codec: Codec, count: int, reads: Collection[int]) -> None:
+        self._socket = socket
+        self._codec = codec
+        self._reads = reads
+        self.channels = [Channel(partial(self.send, number), _nothing) for number in range(count)]
+
+    async def receive(self) -> None:
+        try:
+            async for message in self._socket.messages():
+                await self._take(message)
+        finally:
+            for channel in self.channels:
+                await channel.end(both_ways=True)
+
+    async def ping(self) -> None:
+        await self._socket.ping()
+
+    async def answered(self, seconds: float) -> None:
+        """Ping, and wait until something comes back, or as long as that: there are clients that answer no pings."""
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.ping()
+                await self._socket.answered.wait()
+
+    async def goodbye(self, *, stopping: bool) -> None:
+        for channel in self.channels:
+            await channel.ignore()
+        await self._socket.close(websocket.GOING_AWAY if stopping else websocket.NORMAL)
+
+    async def send(self, number: int, data: bytes) -> None:
+        """One message on one channel, even if it is empty."""
+        if self._codec.base64:
+            await self._socket.send(b"%d%b" % (number, base64.b64encode(data)), text=True)
+        else:
+            await self._socket.send(bytes((number,)) + data)
+
+    async def end(self, number: int) -> None:
+        """Say that nothing more will come on one channel; only version 5 can."""
+        await self._socket.send(bytes((_END, number)))
+
+    async def _take(self, message: bytes) -> None:
+        """What cannot be understood is passed over, as in Kubernetes."""
+        if not message:
+            return
+        number, data = message[0], message[1:]
+        if number == _END and self._codec.ends:
+            if len(data) == 1 and data[0] in self._reads:
+                await self.channels[data[0]].end()
+            return
+        if self._codec.base64:
+            number -= ord("0")
+        if number in self._reads and (plain := self._plain(data)):
+            await self.channels[number].deliver(plain)
+
+    def _plain(self, data: bytes) -> bytes:
+        if not self._codec.base64:
+            return data
+        try:
+            return base64.b64decode(data, validate=True)
+        except binascii.Error:
+            return b""
+
+
+async def _nothing() -> None:
+    """A WebSocket has no way to end one channel towards the client."""

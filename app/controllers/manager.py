@@ -1,0 +1,178 @@
+"""Runs all controllers of one process while it is the elected one; others stand by and take over when it ends.
+
+The lock of the election only saves work: what keeps two apart that act at once are the preconditions of what they commit.
+One of them is that the term has not ended that began with the election, before the mirror was filled.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+
+from app.controllers.clusterrole_aggregation import ClusterRoleController
+from app.controllers.cronjobs import CronJobController
+from app.controllers.disruption import DisruptionController
+from app.controllers.event_retention import EventController
+from app.controllers.garbage_collector import GarbageController
+from app.controllers.interning import Shared
+from app.controllers.jobs import JobController
+from app.controllers.log_retention import LogController
+from app.controllers.namespaces import NamespaceController
+from app.controllers.node_lifecycle import NodeController
+from app.controllers.owner_graph import Outline
+from app.controllers.pod_stubs import Counted
+from app.controllers.resource_quotas import QuotaController
+from app.controllers.root_ca_publisher import CertificateController
+from app.controllers.runner import Controller, Runner
+from app.controllers.scheduler import Scheduler
+from app.controllers.serviceaccounts import ServiceAccountController
+from app.kinds import KINDS, by_resource
+from app.kinds.core.event import KIND as EVENTS
+from app.kinds.pod.pod import KIND as PODS
+from app.registry.history_loss import reporting
+from app.registry.leader_election import Epoch, begin
+from app.registry.objects import Registry
+from app.scheduler import DEFAULT, Settings
+from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, elected
+from app.store.compaction import compact, compact_secrets
+from app.store.logs import CAP
+
+log = logging.getLogger(__name__)
+_MIRRORED = (
+    ("batch", "v1", "jobs"),
+    ("batch", "v1", "cronjobs"),
+    ("", "v1", "pods"),
+    ("", "v1", "nodes"),
+    ("", "v1", "namespaces"),
+    ("coordination.k8s.io", "v1", "leases"),
+    ("", "v1", "resourcequotas"),
+    ("", "v1", "limitranges"),
+    ("", "v1", "serviceaccounts"),
+    ("scheduling.k8s.io", "v1", "priorityclasses"),
+    ("rbac.authorization.k8s.io", "v1", "clusterroles"),
+    ("policy", "v1", "poddisruptionbudgets"),
+    ("scheduling.k8s.io", "v1alpha2", "workloads"),
+    ("scheduling.k8s.io", "v1alpha2", "podgroups"),
+    ("jobplane.dev", "v1", "localqueues"),
+)
+COMPACT_SECONDS = 300.0
+COMPACT_SECRETS_SECONDS = 60.0
+_PAUSE, _LONGEST_PAUSE = 0.25, 10.0  # seconds after an election that led to nothing
+NAME = "jobplane-controllers"  # of the election, and of the Lease that tells who acts
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keeping:
+    """For how long, and how much of it, what nobody needs for ever is kept."""
+
+    events: timedelta = timedelta(hours=1)
+    secrets: timedelta = timedelta(minutes=5)  # versions that were deleted or replaced
+    logs: timedelta = timedelta(hours=168)
+    log_cap: int = CAP
+
+
+async def run(
+    registry: Registry,
+    *,
+    node_grace: timedelta,
+    keep_history: timedelta,
+    keeping: Keeping = Keeping(),
+    certificate: str = "",
+    scheduling: Settings = DEFAULT,
+) -> None:
+    """Stand for election and act, for ever; returns only when cancelled. `certificate` is the API's authority's, if known."""
+    pause = _PAUSE
+    async with reporting(registry):
+        while True:
+            try:
+                async with elected(registry.store, NAME) as lost:
+                    term = await begin(registry, NAME)
+                    log.info("elected leader: the controllers run")
+                    pause = _PAUSE
+                    mirror = new_mirror()
+                    acting = controllers(registry, mirror, node_grace, keeping, certificate, scheduling)
+                    await _act(registry, mirror, acting, keep_history, keeping.secrets, lost, term)
+                log.warning("lost the leadership: standing by")
+            except (Unavailable, OutcomeUnknown, Compacted) as error:  # while it began its term, or read what there is
+                log.warning("lost the leadership; standing for election again in %s s: %s", pause, error)
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+async def _act(
+    registry: Registry,
+    mirror: Mirror,
+    acting: Sequence[Controller],
+    keep_history: timedelta,
+    keep_secrets: timedelta,
+    lost: asyncio.Event,
+    term: Epoch,
+) -> None:
+    feed = registry.store.feed
+    feed.lost_touch.clear()
+    runners = [Runner(registry, mirror, each, term) for each in acting]
+    await registry.store.fill(mirror)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(runner.run()) for runner in runners]
+            pool = registry.store.pool
+            for compacting, every in (
+                (partial(compact, pool, keep_history), COMPACT_SECONDS),
+                (partial(compact_secrets, pool, keep_secrets), COMPACT_SECRETS_SECONDS),
+            ):
+                tasks.append(group.create_task(_compact(compacting, every)))
+            ends = [group.create_task(event.wait()) for event in (lost, feed.lost_touch, term.over)]
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            for task in (*tasks, *ends):
+                task.cancel()
+    finally:
+        feed.leave(mirror.apply)
+
+
+def new_mirror() -> Mirror:
+    """An empty copy of all that controllers look at: of most kinds only what belongs to what. Events are too many.
+
+    Of pods that are counted it keeps no more than of most kinds.
+    """
+    whole = [kind for each in _MIRRORED if (kind := by_resource(*each))]
+    others = [kind for kind in KINDS if kind.stored_as is None and kind not in whole and kind is not EVENTS]
+    types = {kind.resource: kind.type for kind in whole} | {kind.resource: Outline for kind in others}
+    return Mirror(types, {PODS.resource: Counted().shortened}, {PODS.resource: Shared().shared})
+
+
+def controllers(
+    registry: Registry,
+    mirror: Mirror,
+    node_grace: timedelta,
+    keeping: Keeping = Keeping(),
+    certificate: str = "",
+    scheduling: Settings = DEFAULT,
+) -> list[Controller]:
+    publishing = [CertificateController(mirror, registry.store, certificate)] if certificate else []
+    return [
+        JobController(mirror, registry.admission.turns, registry.features),
+        CronJobController(mirror, registry.admission.turns),
+        QuotaController(mirror, registry.store, registry.admission.turns),
+        Scheduler(mirror, scheduling),
+        NodeController(mirror, registry.clock, registry.elapsed, node_grace),
+        GarbageController(mirror, registry.store),
+        NamespaceController(mirror, registry.store),
+        ServiceAccountController(mirror),
+        ClusterRoleController(mirror),
+        DisruptionController(mirror),
+        EventController(registry.store, keeping.events),
+        LogController(registry.store, keeping.logs, keeping.log_cap),
+        *publishing,
+    ]
+
+
+async def _compact(compacting: Callable[[], Awaitable[int]], every: float) -> None:
+    while True:
+        await asyncio.sleep(every)
+        try:
+            if count := await compacting():
+                log.info("compacted the history: deleted %s old versions", count)
+        except Exception as error:
+            log.warning("could not compact the history: %s", error)

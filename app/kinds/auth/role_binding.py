@@ -1,0 +1,44 @@
+"""The RoleBinding kind: grants a role in one namespace."""
+
+from app.kinds.auth import rbac
+from app.machinery.base import Kind
+from app.machinery.errors import Cause
+
+
+class RoleBinding(rbac.Binding):
+    """Grants a Role, or what a ClusterRole says, in one namespace."""
+
+
+def validate(binding: RoleBinding) -> list[Cause]:
+    return rbac.faults_in_binding(binding, namespaced=True)
+
+
+KIND = Kind(
+    type=RoleBinding,
+    group=rbac.GROUP,
+    version="v1",
+    plural="rolebindings",
+    prepare=rbac.prepare_binding,
+    validate=validate,
+    validate_update=rbac.changed_role,
+    columns=rbac.BINDING_COLUMNS,
+    row=rbac.binding_row,
+    name_format="path",
+    example="""\
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: physicists-edit
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: edit
+subjects:
+- kind: Group
+  apiGroup: rbac.authorization.k8s.io
+  name: physicists
+- kind: ServiceAccount
+  name: builder
+  namespace: default
+""",
+)

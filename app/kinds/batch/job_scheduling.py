@@ -1,0 +1,129 @@
+"""`spec.scheduling` of a Job: how its pods are to be scheduled, if not one by one. Alpha, behind WorkloadWithJob.
+
+`job_schema` has it in the spec, `job_validation` checks it by this module, and `app.plans.jobs.workloads` makes a Workload of
+it.
+"""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from app.kinds.scheduling.pod_group_schema import (
+    BasicSchedulingPolicy,
+    PodGroupResourceClaim,
+    PodGroupSchedulingConstraints,
+)
+from app.kinds.scheduling.pod_group_validation import POSITIVE, exactly_one, validate_claims, validate_constraints
+from app.machinery.base import Int32, Struct, at
+from app.machinery.errors import Cause, invalid
+from app.machinery.metadata_validation import IMMUTABLE
+
+_SET, _CLEARED = "field cannot be set once created", "field cannot be cleared once set"
+
+
+class WorkloadPodGroupGangSchedulingPolicy(Struct):
+    """All or nothing."""
+
+    min_count: Annotated[
+        Int32 | None,
+        at(1, "So many pods must find a place at the same time, or none is given one. As many as may run if unset."),
+    ] = None
+
+
+class WorkloadPodGroupSchedulingPolicy(Struct):
+    """How the Job's pods find their places. Exactly one must be set."""
+
+    basic: Annotated[BasicSchedulingPolicy | None, at(1, "Pod by pod.")] = None
+    gang: Annotated[WorkloadPodGroupGangSchedulingPolicy | None, at(2, "All or nothing.")] = None
+
+
+class WorkloadPodGroupSingleDisruptionMode(Struct):
+    """Each by itself. There is nothing to say about it."""
+
+
+class WorkloadPodGroupAllDisruptionMode(Struct):
+    """All or none. There is nothing to say about it."""
+
+
+class WorkloadPodGroupDisruptionMode(Struct):
+    """How the Job's pods may be disrupted. Exactly one must be set."""
+
+    single: Annotated[WorkloadPodGroupSingleDisruptionMode | None, at(1, "Each by itself.")] = None
+    all: Annotated[WorkloadPodGroupAllDisruptionMode | None, at(2, "All or none.")] = None
+
+
+class JobSchedulingConfiguration(Struct):
+    """How the pods of a Job are to be scheduled with regard to each other."""
+
+    scheduling_policy: Annotated[
+        WorkloadPodGroupSchedulingPolicy | None, at(1, "How the pods find their places. Only gang.minCount can change.")
+    ] = None
+    scheduling_constraints: Annotated[
+        PodGroupSchedulingConstraints | None, at(2, "Where the pods may go, all together. Cannot change.")
+    ] = None
+    disruption_mode: Annotated[
+        WorkloadPodGroupDisruptionMode | None, at(3, "How the pods may be disrupted. Cannot change.")
+    ] = None
+    resource_claims: Annotated[
+        tuple[PodGroupResourceClaim, ...],
+        at(4, "Claims that the pods share; at most 4. Cannot change.", patch_key="name", patch="merge"),
+    ] = ()
+
+
+def validate_scheduling(wanted: JobSchedulingConfiguration | None, parallelism: int, path: str) -> Iterator[Cause]:
+    if wanted is None:
+        return
+    policy, mode = wanted.scheduling_policy, wanted.disruption_mode
+    if policy is not None:
+        yield from _policy(policy, parallelism, f"{path}.schedulingPolicy")
+    yield from validate_constraints(wanted.scheduling_constraints, f"{path}.schedulingConstraints")
+    if mode is not None:
+        yield from exactly_one({"single": mode.single, "all": mode.all}, f"{path}.disruptionMode")
+        if mode.all is not None and (policy is None or policy.gang is None):
+            detail = "the disruptionMode `all` is not supported with the Basic scheduling policy"
+            yield invalid(f"{path}.disruptionMode", "", detail)
+    yield from validate_claims(wanted.resource_claims, f"{path}.resourceClaims")
+
+
+def _policy(policy: WorkloadPodGroupSchedulingPolicy, parallelism: int, path: str) -> Iterator[Cause]:
+    yield from exactly_one({"basic": policy.basic, "gang": policy.gang}, path)
+    count = policy.gang.min_count if policy.gang is not None else None
+    if count is None:
+        return
+    if count < 1:
+        yield invalid(f"{path}.gang.minCount", count, POSITIVE)
+    elif count > parallelism:
+        yield invalid(
+            f"{path}.gang.minCount", count, f"must be less than or equal to `spec.parallelism` ({parallelism})"
+        )
+
+
+def validate_scheduling_update(
+    new: JobSchedulingConfiguration | None, old: JobSchedulingConfiguration | None, path: str
+) -> Iterator[Cause]:
+    """Whether there is one, and all of it but gang.minCount, stays as it is."""
+    if new is None or old is None:
+        yield from _presence(new, old, path)
+        return
+    yield from _policy_update(new.scheduling_policy, old.scheduling_policy, f"{path}.schedulingPolicy")
+    kept = {
+        "schedulingConstraints": (new.scheduling_constraints, old.scheduling_constraints),
+        "disruptionMode": (new.disruption_mode, old.disruption_mode),
+        "resourceClaims": (new.resource_claims, old.resource_claims),
+    }
+    for wire, (now, was) in kept.items():
+        if now != was:
+            yield invalid(f"{path}.{wire}", None, IMMUTABLE)
+
+
+def _policy_update(
+    new: WorkloadPodGroupSchedulingPolicy | None, old: WorkloadPodGroupSchedulingPolicy | None, path: str
+) -> Iterator[Cause]:
+    if new is None or old is None:
+        yield from _presence(new, old, path)
+    elif (new.basic is None, new.gang is None) != (old.basic is None, old.gang is None):
+        yield invalid(path, new, IMMUTABLE)
+
+
+def _presence(new: Struct | None, old: Struct | None, path: str) -> Iterator[Cause]:
+    if (new is None) != (old is None):
+        yield invalid(path, None, _SET if old is None else _CLEARED)

@@ -1,0 +1,209 @@
+"""The Event kind of core/v1, which both versions of events are stored as."""
+
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from operator import attrgetter
+from typing import Annotated, Any
+
+from app.machinery import name_validation
+from app.machinery.base import (
+    Column,
+    Int32,
+    Kind,
+    MicroTime,
+    Object,
+    ObjectReference,
+    Struct,
+    Time,
+    at,
+    wire_name,
+)
+from app.machinery.durations import age
+from app.machinery.errors import Cause, invalid, required
+
+
+class EventSource(Struct):
+    """Who reported an event, in the older way of saying it."""
+
+    component: Annotated[str, at(1, "The component that reported it.")] = ""
+    host: Annotated[str, at(2, "The node that the component runs on.")] = ""
+
+
+class EventSeries(Struct):
+    """That the same thing happens over and over."""
+
+    count: Annotated[Int32, at(1, "How often it has happened, up to the last observation.")] = 0
+    last_observed_time: Annotated[MicroTime | None, at(2, "When it last happened.")] = None
+
+
+class Event(Object):
+    """Something that happened to an object, told for people to read."""
+
+    involved_object: Annotated[ObjectReference | None, at(2, "The object that it happened to.", required=True)] = None
+    reason: Annotated[str, at(3, "One word for what happened.")] = ""
+    message: Annotated[str, at(4, "A sentence for people.")] = ""
+    source: Annotated[EventSource | None, at(5, "Who reported it, in the older way.")] = None
+    first_timestamp: Annotated[Time | None, at(6, "When it first happened.")] = None
+    last_timestamp: Annotated[Time | None, at(7, "When it last happened.")] = None
+    count: Annotated[Int32, at(8, "How often it has happened.")] = 0
+    type: Annotated[str, at(9, "Normal or Warning.")] = ""
+    event_time: Annotated[MicroTime | None, at(10, "When it happened, to the microsecond.")] = None
+    series: Annotated[EventSeries | None, at(11, "How it repeats; nothing for a single event.")] = None
+    action: Annotated[str, at(12, "What was done, or failed, about the object.")] = ""
+    related: Annotated[ObjectReference | None, at(13, "A second object that the action was about.")] = None
+    reporting_component: Annotated[str, at(14, "The controller that reports it, as domain/name.")] = ""
+    reporting_instance: Annotated[str, at(15, "Which instance of that controller.")] = ""
+
+
+NO_REFERENCE, NO_SOURCE = ObjectReference(), EventSource()
+LONGEST = 128  # of reason, action and reporting instance, where they are checked
+LONGEST_MESSAGE = 1024
+
+
+def involved(event: Event) -> ObjectReference:
+    return event.involved_object or NO_REFERENCE
+
+
+def validate(event: Event) -> list[Cause]:
+    """Strict about events that give a time to the microsecond, as only clients of the newer API do."""
+    return faults(event, "reportingComponent")
+
+
+def faults(event: Event, reporter: str) -> list[Cause]:
+    """Of an event of either version. `reporter` is what that version calls who reports it."""
+    causes = list(_faults_in_namespace(event))
+    return causes + list(_faults_in_new_style(event, reporter)) if event.event_time else causes
+
+
+def _faults_in_namespace(event: Event) -> Iterator[Cause]:
+    """Events live where their object does; those about objects without a namespace live in default."""
+    home, other = event.metadata.namespace, involved(event).namespace
+    homeless = {"", "default"} | ({"kube-system"} if event.event_time else set())
+    wrong = home not in homeless if not other else home != other and not event.event_time
+    if wrong:
+        yield invalid("involvedObject.namespace", other, "does not match event.namespace")
+
+
+def _faults_in_new_style(event: Event, reporter: str) -> Iterator[Cause]:
+    if not event.reporting_component:
+        yield required(reporter)
+    for fault in name_validation.qualified_name(event.reporting_component):
+        yield invalid(reporter, event.reporting_component, fault)
+    for field, text in (
+        ("reportingInstance", event.reporting_instance),
+        ("action", event.action),
+        ("reason", event.reason),
+    ):
+        if not text:
+            yield required(field)
+        yield from _too_long(field, text, LONGEST)
+    yield from _too_long("message", event.message, LONGEST_MESSAGE)
+
+
+def _too_long(field: str, text: str, limit: int) -> Iterator[Cause]:
+    if len(text.encode()) > limit:
+        yield invalid(field, "", f"can have at most {limit} characters")
+
+
+def row(event: Event, now: datetime) -> list[Any]:
+    first = age(event.first_timestamp or _moment(event.event_time), now)
+    about = involved(event)
+    return [
+        _last_seen(event, now, first),
+        event.type,
+        event.reason,
+        f"{about.kind.lower()}/{about.name}" if about.name else about.kind.lower(),
+        about.field_path,
+        _reporter(event),
+        event.message.strip(),
+        first,
+        event.series.count if event.series else event.count or 1,
+        event.metadata.name,
+    ]
+
+
+def _last_seen(event: Event, now: datetime, first: str) -> str:
+    if event.series:
+        return age(_moment(event.series.last_observed_time), now)
+    return age(event.last_timestamp, now) if event.last_timestamp else first
+
+
+def _moment(text: MicroTime | None) -> datetime | None:
+    return datetime.fromisoformat(text) if text else None
+
+
+def _reporter(event: Event) -> str:
+    source = event.source or NO_SOURCE
+    who, where = source.component or event.reporting_component, source.host or event.reporting_instance
+    return f"{who}, {where}" if where else who
+
+
+def _source(event: Event) -> str:
+    return (event.source or NO_SOURCE).component or event.reporting_component
+
+
+def _of_involved(name: str) -> Callable[[Event], str]:
+    """Read for every event that is stored, fourteen times: without a call in between."""
+    read: Callable[[ObjectReference], str] = attrgetter(name)
+    return lambda event: read(event.involved_object or NO_REFERENCE)
+
+
+_REFERENCE = ("kind", "namespace", "name", "uid", "api_version", "resource_version", "field_path")
+
+# Each object has the names of both versions: a selector of either is matched against what is stored.
+FIELDS: dict[str, Callable[[Event], str]] = {
+    **{f"involvedObject.{wire_name(name)}": _of_involved(name) for name in _REFERENCE},
+    **{f"regarding.{wire_name(name)}": _of_involved(name) for name in _REFERENCE},
+    "reason": attrgetter("reason"),
+    "reportingComponent": attrgetter("reporting_component"),
+    "reportingController": attrgetter("reporting_component"),
+    "source": _source,
+    "type": attrgetter("type"),
+}
+
+
+KIND = Kind(
+    type=Event,
+    group="",
+    version="v1",
+    plural="events",
+    short_names=("ev",),
+    validate=validate,
+    tracked=False,
+    columns=(
+        Column(name="Last Seen", description="Time since it last happened."),
+        Column(name="Type", description="Normal or Warning."),
+        Column(name="Reason", description="One word for what happened."),
+        Column(name="Object", description="The object that it happened to."),
+        Column(name="Subobject", priority=1, description="The part of the object."),
+        Column(name="Source", priority=1, description="Who reported it."),
+        Column(name="Message", description="What happened."),
+        Column(name="First Seen", priority=1, description="Time since it first happened."),
+        Column(name="Count", priority=1, description="How often it has happened."),
+        Column(name="Name", priority=1, format="name", description="Name of the event."),
+    ),
+    row=row,
+    fields=FIELDS,
+    name_format="path",
+    example="""\
+apiVersion: v1
+kind: Event
+metadata:
+  name: pi.17c4d5e6f7a8b9c0
+  namespace: default
+involvedObject:
+  apiVersion: batch/v1
+  kind: Job
+  namespace: default
+  name: pi
+  uid: 2f0c4d3e-7a5b-4c1d-9e8f-001122334455
+reason: SuccessfulCreate
+message: "Created pod: pi-x7k2p"
+type: Normal
+source:
+  component: job-controller
+firstTimestamp: "2025-01-02T03:04:05Z"
+lastTimestamp: "2025-01-02T03:04:05Z"
+count: 1
+""",
+)

@@ -1,0 +1,263 @@
+"""The ResourceQuota kind: how much a namespace may hold and ask for.
+
+What is charged, and what to, is decided in `app.plans.admission.resource_quota`.
+"""
+
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec.structs import replace
+
+from app.machinery.base import Column, Kind, Object, Quantity, Struct, at
+from app.machinery.durations import age
+from app.machinery.errors import Cause, invalid, required
+from app.machinery.metadata_validation import IMMUTABLE, NEGATIVE
+from app.machinery.quantity import canonical, compare, fault, parse
+from app.machinery.resource_names import COMPUTE, LIMITS, REQUESTS, is_of_quotas, is_whole, validate_quota_name
+
+TERMINATING, NOT_TERMINATING = "Terminating", "NotTerminating"
+BEST_EFFORT, NOT_BEST_EFFORT = "BestEffort", "NotBestEffort"
+PRIORITY_CLASS, CROSS_NAMESPACE = "PriorityClass", "CrossNamespacePodAffinity"
+
+Hard = dict[str, Quantity]
+
+
+class ScopedResourceSelectorRequirement(Struct):
+    """One demand on the pods that are charged."""
+
+    scope_name: Annotated[
+        str,
+        at(
+            1,
+            "The scope, such as PriorityClass or BestEffort.",
+            required=True,
+            enum=(
+                "BestEffort",
+                "CrossNamespacePodAffinity",
+                "NotBestEffort",
+                "NotTerminating",
+                "PriorityClass",
+                "Terminating",
+                "VolumeAttributesClass",
+            ),
+        ),
+    ] = ""
+    operator: Annotated[
+        str, at(2, "In, NotIn, Exists or DoesNotExist.", required=True, enum=("DoesNotExist", "Exists", "In", "NotIn"))
+    ] = ""
+    values: Annotated[tuple[str, ...], at(3, "The values that In and NotIn compare with.")] = ()
+
+
+class ScopeSelector(Struct):
+    """Selects the pods that are charged; all demands must hold."""
+
+    match_expressions: Annotated[tuple[ScopedResourceSelectorRequirement, ...], at(1, "The demands.")] = ()
+
+
+class ResourceQuotaSpec(Struct):
+    """The limits, and what they are about."""
+
+    hard: Annotated[Hard, at(1, "The most that there may be, by resource.")] = msgspec.field(default_factory=dict)
+    scopes: Annotated[
+        tuple[str, ...],
+        at(
+            2,
+            "Charge only pods that are in all of these scopes. Cannot change.",
+            enum=(
+                "BestEffort",
+                "CrossNamespacePodAffinity",
+                "NotBestEffort",
+                "NotTerminating",
+                "PriorityClass",
+                "Terminating",
+                "VolumeAttributesClass",
+            ),
+        ),
+    ] = ()
+    scope_selector: Annotated[ScopeSelector | None, at(3, "Charge only pods that this selects.")] = None
+
+
+class ResourceQuotaStatus(Struct):
+    """What is enforced, and how much of it is used."""
+
+    hard: Annotated[Hard, at(1, "The limits in force.")] = msgspec.field(default_factory=dict)
+    used: Annotated[Hard, at(2, "What there is, by resource.")] = msgspec.field(default_factory=dict)
+
+
+class ResourceQuota(Object):
+    """Limits what a namespace may hold and ask for, all in all."""
+
+    spec: Annotated[ResourceQuotaSpec, at(2, "The limits that are wanted.")] = msgspec.field(
+        default_factory=ResourceQuotaSpec
+    )
+    status: Annotated[ResourceQuotaStatus, at(3, "The limits in force and their use. Set by the server.")] = (
+        msgspec.field(default_factory=ResourceQuotaStatus)
+    )
+
+
+def prepare(quota: ResourceQuota) -> ResourceQuota:
+    status = ResourceQuotaStatus(hard=_canonical(quota.status.hard), used=_canonical(quota.status.used))
+    return replace(quota, spec=replace(quota.spec, hard=_canonical(quota.spec.hard)), status=status)
+
+
+def _canonical(amounts: Hard) -> Hard:
+    return {name: each if fault(each) else canonical(each) for name, each in amounts.items()}
+
+
+def on_create(quota: ResourceQuota, _: datetime) -> ResourceQuota:
+    return replace(quota, status=ResourceQuotaStatus())
+
+
+def on_update(new: ResourceQuota, old: ResourceQuota) -> ResourceQuota:
+    return replace(new, status=old.status)
+
+
+def validate(quota: ResourceQuota) -> list[Cause]:
+    spec = quota.spec
+    return [
+        *_amounts(spec.hard, "spec.hard"),
+        *_scopes(spec),
+        *(_selector(spec, spec.scope_selector.match_expressions) if spec.scope_selector else ()),
+    ]
+
+
+def validate_update(new: ResourceQuota, old: ResourceQuota) -> list[Cause]:
+    same = set(new.spec.scopes) == set(old.spec.scopes)
+    return [] if same else [invalid("spec.scopes", new.spec.scopes, IMMUTABLE)]
+
+
+def validate_status(new: ResourceQuota, _: ResourceQuota) -> list[Cause]:
+    return [*_amounts(new.status.hard, "status.hard"), *_amounts(new.status.used, "status.used")]
+
+
+def _amounts(amounts: Hard, path: str) -> Iterator[Cause]:
+    for name, amount in amounts.items():
+        at_name = f"{path}[{name}]"
+        yield from validate_quota_name(name, at_name)
+        if text := fault(amount):
+            yield invalid(at_name, amount, text)
+        elif compare(amount, 0) < 0:
+            yield invalid(at_name, canonical(amount), NEGATIVE)
+        elif is_whole(name) and parse(amount).denominator != 1:
+            yield invalid(at_name, canonical(amount), "must be an integer")
+
+
+_ONLY_COUNTS = frozenset({"pods"})
+_OF_PODS = _ONLY_COUNTS | {
+    prefix + name for prefix in ("", REQUESTS, LIMITS) for name in COMPUTE if name != "ephemeral-storage"
+}
+_VALID = {
+    TERMINATING: _OF_PODS,
+    NOT_TERMINATING: _OF_PODS,
+    BEST_EFFORT: _ONLY_COUNTS,
+    NOT_BEST_EFFORT: _OF_PODS,
+    PRIORITY_CLASS: _OF_PODS,
+    CROSS_NAMESPACE: _OF_PODS,
+}
+_EXCLUSIVE = ({BEST_EFFORT, NOT_BEST_EFFORT}, {TERMINATING, NOT_TERMINATING})
+
+
+def _scopes(spec: ResourceQuotaSpec) -> Iterator[Cause]:
+    path = "spec.scopes"
+    for scope in spec.scopes:
+        if scope not in _VALID:
+            yield invalid(path, spec.scopes, "unsupported scope")
+        for _ in _beyond(scope, spec.hard):
+            yield invalid(path, spec.scopes, "unsupported scope applied to resource")
+    yield from _conflicts(spec, spec.scopes)
+
+
+def _beyond(scope: str, hard: Hard) -> list[str]:
+    """The limits that a scope cannot be about."""
+    valid = _VALID.get(scope)
+    return [] if valid is None else [name for name in hard if is_of_quotas(name) and name not in valid]
+
+
+def _conflicts(spec: ResourceQuotaSpec, scopes: Iterable[str]) -> Iterator[Cause]:
+    present = set(scopes)
+    for pair in _EXCLUSIVE:
+        if pair <= present:
+            yield invalid("spec.scopes", spec.scopes, "conflicting scopes")
+
+
+_ONLY_EXISTS = (
+    "must be 'Exist' when scope is any of ResourceQuotaScopeTerminating, ResourceQuotaScopeNotTerminating, "
+    "ResourceQuotaScopeBestEffort, ResourceQuotaScopeNotBestEffort or ResourceQuotaScopeCrossNamespacePodAffinity"
+)
+
+
+def _selector(spec: ResourceQuotaSpec, demands: tuple[ScopedResourceSelectorRequirement, ...]) -> Iterator[Cause]:
+    path = "spec.scopeSelector.matchExpressions"
+    for each in demands:
+        if each.scope_name not in _VALID:
+            yield invalid(f"{path}.scopeName", each.scope_name, "unsupported scope")
+        for _ in _beyond(each.scope_name, spec.hard):
+            yield invalid(path, spec.scope_selector, "unsupported scope applied to resource")
+        if each.scope_name in _VALID and each.scope_name != PRIORITY_CLASS and each.operator != "Exists":
+            yield invalid(f"{path}.operator", each.operator, _ONLY_EXISTS)
+        yield from _operator(each, path)
+    yield from _conflicts(spec, [each.scope_name for each in demands])
+
+
+def _operator(demand: ScopedResourceSelectorRequirement, path: str) -> Iterator[Cause]:
+    if demand.operator in ("In", "NotIn"):
+        if not demand.values:
+            text = "must be at least one value when `operator` is 'In' or 'NotIn' for scope selector"
+            yield required(f"{path}.values", text)
+    elif demand.operator in ("Exists", "DoesNotExist"):
+        if demand.values:
+            text = "must be no value when `operator` is 'Exist' or 'DoesNotExist' for scope selector"
+            yield invalid(f"{path}.values", demand.values, text)
+    else:
+        yield invalid(f"{path}.operator", demand.operator, "not a valid selector operator")
+
+
+def row(quota: ResourceQuota, now: datetime) -> list[Any]:
+    meta, status = quota.metadata, quota.status
+    shares = {name: f"{name}: {status.used.get(name, '0')}/{hard}" for name, hard in sorted(status.hard.items())}
+    requests = ", ".join(text for name, text in shares.items() if not name.startswith(LIMITS))
+    limits = ", ".join(text for name, text in shares.items() if name.startswith(LIMITS))
+    return [meta.name, requests, limits, age(meta.creation_timestamp, now)]
+
+
+KIND = Kind(
+    type=ResourceQuota,
+    group="",
+    version="v1",
+    plural="resourcequotas",
+    short_names=("quota",),
+    has_status=True,
+    prepare=prepare,
+    on_create=on_create,
+    on_update=on_update,
+    validate=validate,
+    validate_update=validate_update,
+    validate_status=validate_status,
+    columns=(
+        Column(name="Name", format="name", description="Name of the quota."),
+        Column(name="Request", description="Use and limit of all but what starts with limits."),
+        Column(name="Limit", description="Use and limit of what starts with limits."),
+        Column(name="Age", description="Time since the quota was created."),
+    ),
+    row=row,
+    returns_deleted=True,
+    example="""\
+apiVersion: v1
+kind: ResourceQuota
+metadata:
+  name: team
+spec:
+  hard:
+    pods: "10"
+    requests.cpu: "4"
+    requests.memory: 8Gi
+    limits.cpu: "8"
+  scopeSelector:
+    matchExpressions:
+    - scopeName: PriorityClass
+      operator: NotIn
+      values: [system-cluster-critical]
+""",
+)

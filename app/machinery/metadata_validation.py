@@ -1,0 +1,155 @@
+"""Validation of the metadata that every object has. The registry calls it on each create and update, for every kind."""
+
+from collections.abc import Iterator
+from itertools import islice
+from typing import Literal
+
+from app.machinery import name_validation
+from app.machinery.base import ObjectMeta, OwnerReference
+from app.machinery.errors import Cause, forbidden, invalid, required, too_long
+from app.machinery.name_validation import NameFormat
+
+IMMUTABLE = "field is immutable"
+NEGATIVE = "must be greater than or equal to 0"
+ANNOTATIONS_LIMIT = 256 * 1024
+MANAGER_LIMIT = 128  # bytes
+SUBRESOURCE_LIMIT = 256  # bytes
+UID_LIMIT = 253  # bytes; dependents are found by it in an index
+MOST_CAUSES = 500  # told, of hundreds of thousands that a hostile object could have
+
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"  # finalizers that carry a deletion's policy
+Propagation = Literal["Orphan", "Background", "Foreground"]  # what becomes of what a deleted object controls
+_STANDARD_FINALIZERS = ("kubernetes", ORPHAN, FOREGROUND)
+_NO_OWNER = ("v1", "Event")
+
+
+def validate_metadata(meta: ObjectMeta, *, namespaced: bool, name_format: NameFormat) -> list[Cause]:
+    """Expects that a name was generated already if one was to be."""
+    return list(islice(_causes(meta, namespaced, name_format), MOST_CAUSES))
+
+
+def _causes(meta: ObjectMeta, namespaced: bool, name_format: NameFormat) -> Iterator[Cause]:
+    yield from _names(meta, name_format)
+    yield from _namespace(meta, namespaced)
+    if meta.generation < 0:
+        yield invalid("metadata.generation", meta.generation, NEGATIVE)
+    yield from validate_labels(meta.labels, "metadata.labels")
+    yield from validate_annotations(meta.annotations, "metadata.annotations")
+    yield from _owners(meta.owner_references)
+    yield from _finalizers(meta.finalizers)
+    for index, entry in enumerate(meta.managed_fields or ()):
+        path = f"metadata.managedFields[{index}]"
+        yield from validate_manager(entry.manager, f"{path}.manager")
+        if len(entry.subresource.encode()) > SUBRESOURCE_LIMIT:
+            yield too_long(f"{path}.subresource", SUBRESOURCE_LIMIT)
+
+
+def validate_manager(manager: str, path: str) -> Iterator[Cause]:
+    """The name under which a write is on record."""
+    if len(manager.encode()) > MANAGER_LIMIT:
+        yield too_long(path, MANAGER_LIMIT)
+    if manager.isprintable():
+        return
+    at = 0
+    for character in manager:
+        if not character.isprintable():
+            yield invalid(path, manager, f"invalid character U+{ord(character):04X} (at position {at})")
+        at += len(character.encode())
+
+
+def validate_metadata_update(new: ObjectMeta, old: ObjectMeta) -> list[Cause]:
+    """What an update may not change. What the client left out counts as unchanged: the registry fills it in."""
+    causes = [
+        invalid(f"metadata.{wire}", after, IMMUTABLE)
+        for wire, after, before in (
+            ("name", new.name, old.name),
+            ("namespace", new.namespace, old.namespace),
+            ("uid", new.uid, old.uid),
+            ("creationTimestamp", new.creation_timestamp, old.creation_timestamp),
+            ("deletionTimestamp", new.deletion_timestamp, old.deletion_timestamp),
+            ("deletionGracePeriodSeconds", new.deletion_grace_period_seconds, old.deletion_grace_period_seconds),
+        )
+        if after not in ("", None) and after != before
+    ]
+    added = sorted(set(new.finalizers) - set(old.finalizers))
+    if old.deletion_timestamp and added:
+        listed = ", ".join(f'"{finalizer}"' for finalizer in added)
+        text = "no new finalizers can be added if the object is being deleted, found new finalizers"
+        causes.append(forbidden("metadata.finalizers", f"{text} []string{{{listed}}}"))
+    return causes
+
+
+def validate_labels(labels: dict[str, str], path: str) -> Iterator[Cause]:
+    """Labels, and everything shaped like them: matchLabels, nodeSelector."""
+    for key, value in labels.items():
+        for fault in name_validation.qualified_name(key):
+            yield invalid(path, key, fault)
+        for fault in name_validation.label_value(value):
+            yield invalid(path, value, fault)
+
+
+def validate_annotations(annotations: dict[str, str], path: str) -> Iterator[Cause]:
+    for key in annotations:
+        for fault in name_validation.qualified_name(key.lower()):
+            yield invalid(path, key, fault)
+    if sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items()) > ANNOTATIONS_LIMIT:
+        yield too_long(path, ANNOTATIONS_LIMIT)
+
+
+def _names(meta: ObjectMeta, name_format: NameFormat) -> Iterator[Cause]:
+    if meta.generate_name:
+        for fault in name_validation.object_name(meta.generate_name, name_format, prefix=True):
+            yield invalid("metadata.generateName", meta.generate_name, fault)
+    if not meta.name:
+        yield required("metadata.name", "name or generateName is required")
+        return
+    for fault in name_validation.object_name(meta.name, name_format):
+        yield invalid("metadata.name", meta.name, fault)
+
+
+def _namespace(meta: ObjectMeta, namespaced: bool) -> Iterator[Cause]:
+    if not namespaced:
+        if meta.namespace:
+            yield forbidden("metadata.namespace", "not allowed on this type")
+    elif not meta.namespace:
+        yield required("metadata.namespace")
+    else:
+        for fault in name_validation.dns_label(meta.namespace):
+            yield invalid("metadata.namespace", meta.namespace, fault)
+
+
+def _owners(owners: tuple[OwnerReference, ...]) -> Iterator[Cause]:
+    controllers = []
+    for index, owner in enumerate(owners):
+        yield from _owner(owner, f"metadata.ownerReferences[{index}]")
+        if owner.controller:
+            controllers.append(f"{owner.kind}/{owner.name}")
+    if len(controllers) > 1:
+        text = 'Only one reference can have Controller set to true. Found "true" in references for'
+        yield invalid("metadata.ownerReferences", owners, f"{text} {controllers[0]} and {controllers[1]}")
+
+
+def _owner(owner: OwnerReference, path: str) -> Iterator[Cause]:
+    version = owner.api_version
+    if version.count("/") > 1 or version.endswith("/"):
+        yield invalid(f"{path}.apiVersion", version, "must be <group>/<version> or <version>")
+    for wire, value in (("apiVersion", version), ("kind", owner.kind), ("name", owner.name), ("uid", owner.uid)):
+        if not value:
+            yield required(f"{path}.{wire}", "must not be empty")
+    if len(owner.uid.encode()) > UID_LIMIT:
+        yield too_long(f"{path}.uid", UID_LIMIT)
+    if (version, owner.kind) == _NO_OWNER:
+        yield invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
+
+
+def _finalizers(finalizers: tuple[str, ...]) -> Iterator[Cause]:
+    path = "metadata.finalizers"
+    for finalizer in finalizers:
+        for fault in name_validation.qualified_name(finalizer):
+            yield invalid(path, finalizer, fault)
+    if ORPHAN in finalizers and FOREGROUND in finalizers:
+        yield invalid(path, finalizers, f"finalizer {ORPHAN} and {FOREGROUND} cannot be both set")
+    for index, finalizer in enumerate(finalizers):
+        if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
+            text = "name is neither a standard finalizer name nor is it fully qualified"
+            yield invalid(f"{path}[{index}]", finalizer, text)

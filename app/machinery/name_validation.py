@@ -1,0 +1,208 @@
+"""Validation of names: objects, labels, ports, environment variables.
+
+Each function returns what is wrong with a value, in Kubernetes' words; an empty list if nothing is. Validation of every
+kind uses them. Lengths are in bytes, though Kubernetes calls them characters in some of its messages.
+"""
+
+import ipaddress
+import re
+from functools import lru_cache
+from typing import Literal
+
+LONGEST_SEGMENT = 1024
+NameFormat = Literal["subdomain", "label", "path"]
+
+_LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
+_SUBDOMAIN = _LABEL + r"(\." + _LABEL + ")*"
+_KEY = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]"
+_VALUE = f"({_KEY})?"
+_CONFIG_KEY = "[-._a-zA-Z0-9]+"
+_HEADER = "[-A-Za-z0-9]+"
+
+_LABEL_RE = re.compile(_LABEL)
+_SUBDOMAIN_RE = re.compile(_SUBDOMAIN)
+_KEY_RE = re.compile(_KEY)
+_VALUE_RE = re.compile(_VALUE)
+_CONFIG_KEY_RE = re.compile(_CONFIG_KEY)
+_HEADER_RE = re.compile(_HEADER)
+_ENV_RE = re.compile("[ -<>-~]*")  # printable ASCII without "="
+
+_LABEL_TEXT = (
+    "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', "
+    "and must start and end with an alphanumeric character"
+)
+_SUBDOMAIN_TEXT = (
+    "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', "
+    "and must start and end with an alphanumeric character"
+)
+_KEY_TEXT = (
+    "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character"
+)
+_VALUE_TEXT = (
+    "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', "
+    "and must start and end with an alphanumeric character"
+)
+_ENV_TEXT = "a valid environment variable name must consist only of printable ASCII characters other than '='"
+_CONFIG_KEY_TEXT = "a valid config key must consist of alphanumeric characters, '-', '_' or '.'"
+_HEADER_TEXT = "a valid HTTP header must consist of alphanumeric characters or '-'"
+
+
+_REMEMBERED = 320  # characters of the longest key that is remembered, so that memory stays bounded
+
+
+def _pattern(text: str, pattern: str, *examples: str) -> str:
+    shown = " or ".join(f"'{example}', " for example in examples)  # two spaces before "or", as upstream has it
+    return f"{text} (e.g. {shown}regex used for validation is '{pattern}')"
+
+
+def _matches(pattern: re.Pattern[str], value: str) -> bool:
+    """A megabyte is too long to be a name, and to be looked at letter by letter."""
+    return len(value) <= 4096 and pattern.fullmatch(value) is not None
+
+
+def _size(value: str) -> int:
+    return len(value) if value.isascii() else len(value.encode())
+
+
+def dns_label(value: str) -> list[str]:
+    """Names of containers, volumes, namespaces, host names."""
+    return [] if len(value) <= _REMEMBERED and _is_label(value) else _dns_label(value)
+
+
+@lru_cache(4096)
+def _is_label(value: str) -> bool:
+    return not _dns_label(value)
+
+
+def _dns_label(value: str) -> list[str]:
+    faults = ["must be no more than 63 characters"] if _size(value) > 63 else []
+    if not _matches(_LABEL_RE, value):
+        dotted = _matches(_SUBDOMAIN_RE, value)
+        faults.append("must not contain dots" if dotted else _pattern(_LABEL_TEXT, _LABEL, "my-name", "123-abc"))
+    return faults
+
+
+def dns_subdomain(value: str, *, unit: str = "characters") -> list[str]:
+    """Names of most objects."""
+    faults = [f"must be no more than 253 {unit}"] if _size(value) > 253 else []
+    if not _matches(_SUBDOMAIN_RE, value):
+        faults.append(_pattern(_SUBDOMAIN_TEXT, _SUBDOMAIN, "example.com"))
+    return faults
+
+
+def path_segment(value: str) -> list[str]:
+    """Names that only have to fit in a URL, and in the database's index."""
+    if value in (".", ".."):
+        return [f"may not be '{value}'"]
+    if _size(value) > LONGEST_SEGMENT:
+        return [f"must be no more than {LONGEST_SEGMENT} bytes"]
+    return [f"may not contain '{each}'" for each in "/%" if each in value]
+
+
+def object_name(value: str, name_format: NameFormat, *, prefix: bool = False) -> list[str]:
+    """The name of an object; a `prefix` is a generateName, and may end in a dash."""
+    if name_format == "path":
+        return [f"may not contain '{each}'" for each in "/%" if each in value] if prefix else path_segment(value)
+    if prefix and len(value) > 1 and value.endswith("-"):
+        value = value[:-2] + "a"
+    return dns_label(value) if name_format == "label" else dns_subdomain(value)
+
+
+def qualified_name(value: str) -> list[str]:
+    """Keys of labels and annotations, finalizers, condition types, resources: `name` or `domain/name`."""
+    return [] if len(value) <= _REMEMBERED and _is_qualified(value) else _qualified_name(value)
+
+
+@lru_cache(4096)
+def _is_qualified(value: str) -> bool:
+    """The same few keys come with every object."""
+    return not _qualified_name(value)
+
+
+def _qualified_name(value: str) -> list[str]:
+    prefix, slash, name = value.rpartition("/")
+    text = _pattern(_KEY_TEXT, _KEY, "MyName", "my.name", "123-abc")
+    if "/" in prefix:
+        return [f"a valid label key {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
+    faults = ["prefix part must be non-empty"] if slash and not prefix else []
+    if prefix:
+        faults += [f"prefix part {fault}" for fault in dns_subdomain(prefix, unit="bytes")]
+    if not name:
+        faults.append("name part must be non-empty")
+    elif _size(name) > 63:
+        faults.append("name part must be no more than 63 bytes")
+    if not _matches(_KEY_RE, name):
+        faults.append(f"name part {text}")
+    return faults
+
+
+def label_value(value: str) -> list[str]:
+    return [] if len(value) <= _REMEMBERED and _is_label_value(value) else _label_value(value)
+
+
+@lru_cache(4096)
+def _is_label_value(value: str) -> bool:
+    return not _label_value(value)
+
+
+def _label_value(value: str) -> list[str]:
+    faults = ["must be no more than 63 bytes"] if _size(value) > 63 else []
+    if not _matches(_VALUE_RE, value):
+        faults.append(_pattern(_VALUE_TEXT, _VALUE, "MyValue", "my_value", "12345"))
+    return faults
+
+
+def env_name(value: str) -> list[str]:
+    if not value:
+        return ["environment variable name must be non-empty"]
+    return [] if _ENV_RE.fullmatch(value) else [_ENV_TEXT]
+
+
+def config_key(value: str) -> list[str]:
+    """Keys of ConfigMaps and Secrets."""
+    faults = ["must be no more than 253 characters"] if _size(value) > 253 else []
+    if not _matches(_CONFIG_KEY_RE, value):
+        faults.append(_pattern(_CONFIG_KEY_TEXT, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
+    if value in (".", ".."):
+        faults.append(f"must not be '{value}'")
+    elif value.startswith(".."):
+        faults.append("must not start with '..'")
+    return faults
+
+
+def http_header(value: str) -> list[str]:
+    return [] if _HEADER_RE.fullmatch(value) else [_pattern(_HEADER_TEXT, _HEADER, "X-Header-Name")]
+
+
+def port_number(value: int) -> list[str]:
+    return [] if 1 <= value <= 65535 else ["must be between 1 and 65535, inclusive"]
+
+
+def port_name(value: str) -> list[str]:
+    faults = {
+        "must be no more than 15 characters": _size(value) > 15,
+        "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)": not _is_lower_word(value),
+        "must contain at least one letter (a-z)": not re.search("[a-z]", value),
+        "must not contain consecutive hyphens": "--" in value,
+        "must not begin or end with a hyphen": value.startswith("-") or value.endswith("-"),
+    }
+    return [text for text, wrong in faults.items() if wrong]
+
+
+def _is_lower_word(value: str) -> bool:
+    return re.fullmatch("[-a-z0-9]+", value) is not None
+
+
+def ip_address(value: str) -> list[str]:
+    try:
+        if "%" not in value:
+            ipaddress.ip_address(value)
+            return []
+    except ValueError:
+        pass
+    return ["must be a valid IP address, (e.g. 10.9.8.7 or 2001:db8::ffff)"]
+
+
+def user_id(value: int) -> list[str]:
+    """UIDs and GIDs."""
+    return [] if 0 <= value <= 2**31 - 1 else [f"must be between 0 and {2**31 - 1}, inclusive"]

@@ -1,0 +1,329 @@
+"""The command line: the only place that reads settings and wires the parts together."""
+
+import asyncio
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from app.main.cli_agent import agent
+from app.main.cli_certificates import certificates
+from app.main.cli_database import dsn_of, opened
+from app.main.cli_errors import CommandError, ConfigError, ended, text_of
+from app.main.cli_kubeconfig import kubeconfig
+from app.main.cli_logs import logs
+from app.main.cli_nodes import nodes, span
+from app.main.cli_options import (
+    CaFile,
+    DatabaseUrl,
+    DataDir,
+    Devices,
+    FeatureGates,
+    Host,
+    NodeName,
+    Nodes,
+    Port,
+    Runtime,
+    RuntimeEndpoint,
+    Scoring,
+    Tls,
+    TlsSan,
+    more_settings,
+    option,
+    settings,
+)
+from app.main.cli_process import appears, follow_parent, now, run_fast, until_told
+from app.main.cli_tokens import create, listed, revoke, rotate
+from app.settings import Settings
+
+HELP = "Kubernetes Jobs without running Kubernetes: serve the API, run Jobs on your machines. Begin with `jobplane up`."
+# Without rich, which takes what stands in brackets for markup: defaults.
+app = typer.Typer(
+    no_args_is_help=True, add_completion=False, help=HELP, pretty_exceptions_enable=False, rich_markup_mode=None
+)
+app.command(epilog=more_settings("agent"))(agent)
+app.command()(logs)
+app.command()(kubeconfig)
+app.add_typer(nodes, name="node")
+app.add_typer(certificates, name="certificates")
+tokens = typer.Typer(invoke_without_command=True)
+app.add_typer(tokens, name="token")
+tokens.command("create")(create)
+tokens.command("list")(listed)
+tokens.command("revoke")(revoke)
+tokens.command("rotate")(rotate)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from app.api.resources.version import MAJOR, MINOR, jobplane
+
+        typer.echo(f"jobplane {jobplane()} (Kubernetes API v{MAJOR}.{MINOR})")
+        raise typer.Exit
+
+
+@app.callback()
+def program(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog=more_settings("api", "controllers", "agent"))
+def up(
+    data_dir: DataDir = None,
+    host: Host = None,
+    port: Port = None,
+    tls: Tls = None,
+    database_url: DatabaseUrl = None,
+    runtime: Runtime = None,
+    runtime_endpoint: RuntimeEndpoint = None,
+    nodes: Nodes = None,
+    node_name: NodeName = None,
+    devices: Devices = None,
+    scoring_strategy: Scoring = None,
+    feature_gates: FeatureGates = None,
+    tls_san: TlsSan = None,
+) -> None:
+    """Run everything on this machine: Postgres, API, controllers and one agent. Ctrl-C stops it; run it again to go on.
+
+    Writes DATA_DIR/kubeconfig: `kubectl --kubeconfig DATA_DIR/kubeconfig get nodes`.
+    """
+    from app.main.supervisor import Supervisor
+    from app.store.postgres_binaries import SetupError
+
+    made = settings(
+        data_dir=data_dir,
+        host=host,
+        port=port,
+        tls=tls,
+        database_url=database_url,
+        runtime=runtime,
+        runtime_endpoint=runtime_endpoint,
+        nodes=nodes,
+        node_name=node_name,
+        devices=devices,
+        scoring_strategy=scoring_strategy,
+        feature_gates=feature_gates,
+        tls_san=tls_san,
+    )
+    try:
+        asyncio.run(Supervisor(made).run())
+    except SetupError as error:
+        raise CommandError(str(error)) from error
+
+
+@app.command(epilog=more_settings("api"))
+def api(
+    data_dir: DataDir = None,
+    host: Host = None,
+    port: Port = None,
+    tls: Tls = None,
+    database_url: DatabaseUrl = None,
+    feature_gates: FeatureGates = None,
+    tls_san: TlsSan = None,
+    advertise_url: Annotated[str | None, option("advertise_url")] = None,
+    migrate: Annotated[bool, typer.Option(help="Bring the database up to date first.")] = False,
+) -> None:
+    """Run one replica of the API. Any number may share a database."""
+    made = settings(
+        data_dir=data_dir,
+        host=host,
+        port=port,
+        tls=tls,
+        database_url=database_url,
+        feature_gates=feature_gates,
+        tls_san=tls_san,
+        advertise_url=advertise_url,
+    )
+    follow_parent()
+    run_fast(_api(made, migrate))
+
+
+async def _api(made: Settings, migrate: bool) -> None:
+    from app.api.http.listening_sockets import ListenError, bound
+    from app.api.serve import serve
+    from app.registry.objects import Registry
+    from app.store import open_store
+
+    async def work() -> None:
+        async with open_store(dsn, log_cap=made.log_cap) as store:
+            await serve(Registry(store, now, made.features), made, sockets)
+
+    dsn = dsn_of(made)
+    try:
+        sockets = await bound(made.host, made.port)
+    except ListenError as error:
+        raise ConfigError(str(error)) from error
+    if migrate:
+        await _migrate(dsn)
+    await _despite_outages(dsn, work)
+
+
+@app.command(epilog=more_settings("controllers"))
+def controllers(
+    database_url: DatabaseUrl = None,
+    data_dir: DataDir = None,
+    ca_file: CaFile = None,
+    scoring_strategy: Scoring = None,
+    feature_gates: FeatureGates = None,
+) -> None:
+    """Run the controllers and the scheduler. Several may run: one acts, the others stand by.
+
+    With --ca-file, every namespace gets that certificate in a ConfigMap, kube-root-ca.crt.
+    """
+    made = settings(
+        database_url=database_url,
+        data_dir=data_dir,
+        ca_file=ca_file,
+        scoring_strategy=scoring_strategy,
+        feature_gates=feature_gates,
+    )
+    follow_parent()
+    run_fast(until_told(_controllers(made)))
+
+
+async def _controllers(made: Settings) -> None:
+    from app.controllers.manager import Keeping, run
+    from app.registry.objects import Registry
+    from app.scheduler import Settings as Scheduling
+    from app.store import open_store
+
+    async def work() -> None:
+        async with open_store(dsn, ring_bytes=0, pool_size=2) as store:
+            await run(
+                Registry(store, now, made.features, time.monotonic),
+                node_grace=timedelta(seconds=made.node_grace_seconds),
+                keep_history=timedelta(hours=made.history_hours),
+                keeping=Keeping(
+                    events=timedelta(seconds=made.event_ttl_seconds),
+                    secrets=timedelta(minutes=made.secret_history_minutes),
+                    logs=timedelta(hours=made.log_ttl_hours),
+                    log_cap=made.log_cap,
+                ),
+                certificate=f"{text_of(made.ca_file)}\n" if made.ca_file else "",
+                scheduling=Scheduling(strategy=made.scoring_strategy),
+            )
+
+    dsn = dsn_of(made)
+    await appears(made.ca_file)
+    await _despite_outages(dsn, work)
+
+
+@app.command()
+def migrate(database_url: DatabaseUrl = None) -> None:
+    """Bring the schema of the database to this version."""
+    made = settings(database_url=database_url)
+    asyncio.run(_migrate(dsn_of(made)))
+
+
+async def _migrate(dsn: str) -> None:
+    from app.store.migrate import migrate as upgrade
+
+    await _despite_outages(dsn, lambda: upgrade(dsn), migrated=False)
+
+
+async def _despite_outages(dsn: str, work: Callable[[], Awaitable[None]], *, migrated: bool = True) -> None:
+    from app.store import UrlError, despite_outages
+
+    try:
+        await despite_outages(dsn, work, migrated=migrated)
+    except UrlError as error:
+        raise ConfigError(f"--database-url or JOBPLANE_DATABASE_URL: {error}") from error
+
+
+@tokens.callback()
+def token(
+    context: typer.Context,
+    user: Annotated[str | None, typer.Option(help="Who holds it, such as alice. [default: admin]")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="May be repeated. [default: system:masters, if no --user is given]")
+    ] = None,
+    service_account: Annotated[
+        str | None, typer.Option(help="NAMESPACE/NAME of the service account that holds it; it ends with the account.")
+    ] = None,
+    node: Annotated[list[str] | None, typer.Option(help="A node that the holder speaks for; * ends a prefix.")] = None,
+    duration: Annotated[
+        str | None, typer.Option(help="How long it is good for, such as 8h or 1d12h; for ever if not given.")
+    ] = None,
+    database_url: DatabaseUrl = None,
+) -> None:
+    """Make a token and print it, once: only its digest is kept. With a command: list, revoke and rotate tokens.
+
+    For a person: jobplane token --user alice --group physicists (and bind a role to either)
+    For an agent: jobplane token create; or, with a --database-url, jobplane token --node worker-1
+    """
+    if context.invoked_subcommand:
+        return
+    made = settings(database_url=database_url)
+    expires = now() + span(duration) if duration else None
+    if service_account:
+        if user or group or node:
+            raise typer.BadParameter(
+                "a service account has its own user name and groups", param_hint="--service-account"
+            )
+        typer.echo(asyncio.run(_account_token(made, service_account, expires)))
+        return
+    groups = tuple(group or (["system:nodes"] if node else [] if user else ["system:masters"]))
+    name = user or (f"system:node:{node[0].rstrip('*-')}" if node else "admin")
+    typer.echo(asyncio.run(_token(made, name, groups, tuple(node or ()), expires)))
+
+
+async def _token(
+    made: Settings, user: str, groups: tuple[str, ...], nodes: tuple[str, ...], expires_at: datetime | None
+) -> str:
+    from app.api.auth.authenticator import User
+    from app.api.auth.tokens import issue
+    from app.registry.objects import Registry
+
+    async with opened(made) as store:
+        return await issue(Registry(store, now), User(name=user, groups=groups, nodes=nodes), expires_at)
+
+
+async def _account_token(made: Settings, account: str, expires_at: datetime | None) -> str:
+    from app.api.auth.tokens import issue_for_account
+    from app.machinery.errors import ApiError
+    from app.registry.objects import Registry
+
+    namespace, _, name = account.rpartition("/")
+    async with opened(made) as store:
+        try:
+            return await issue_for_account(Registry(store, now), namespace or "default", name, expires_at)
+        except ApiError as error:
+            typer.echo(error.message, err=True)
+            raise typer.Exit(1) from None
+
+
+@app.command()
+def demo(
+    manifest: Annotated[
+        Path | None,
+        typer.Argument(help="File of the Job to run.", show_default="a Job that computes pi"),
+    ] = None,
+    data_dir: Annotated[Path | None, option("data_dir", default="build/demo")] = None,
+) -> None:
+    """Start everything, run a Job, print its log, stop. Needs nothing but this program."""
+    from app.main.demo import PI, run
+
+    made = settings(data_dir=data_dir or Path("build/demo"), log_level="warning")
+    _exit(asyncio.run(run(manifest or PI, made.data_dir)))
+
+
+def _exit(code: int) -> None:
+    if code:
+        raise typer.Exit(code)
+
+
+def main() -> None:
+    """The entry point of the `jobplane` script."""
+    sys.exit(ended(app))
+
+
+if __name__ == "__main__":
+    main()

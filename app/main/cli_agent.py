@@ -1,0 +1,91 @@
+"""`jobplane agent`: makes the machine that it runs on a node. Settings become what the agent is told."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Annotated
+
+from app.main.agent_process import Orders, become
+from app.main.cli_nodes import span
+from app.main.cli_options import (
+    CaFile,
+    DataDir,
+    Devices,
+    NodeName,
+    Nodes,
+    Runtime,
+    RuntimeEndpoint,
+    Server,
+    TokenFile,
+    option,
+    settings,
+)
+
+
+def agent(
+    server: Server = None,
+    token_file: TokenFile = None,
+    join_token: Annotated[str | None, option("join_token")] = None,
+    join_token_file: Annotated[Path | None, option("join_token_file")] = None,
+    ca_file: CaFile = None,
+    ca_hash: Annotated[str | None, option("ca_hash")] = None,
+    data_dir: DataDir = None,
+    runtime: Runtime = None,
+    runtime_endpoint: RuntimeEndpoint = None,
+    nodes: Nodes = None,
+    node_name: NodeName = None,
+    devices: Devices = None,
+    eviction_hard: Annotated[str | None, option("eviction_hard")] = None,
+    shutdown_grace_period: Annotated[str | None, option("shutdown_grace_period")] = None,
+    shutdown_grace_period_critical_pods: Annotated[str | None, option("shutdown_grace_period_critical_pods")] = None,
+    tls_name: Annotated[str | None, option("tls_name")] = None,
+) -> None:
+    """Make this machine a node. It only dials out; its pods go on when the agent ends.
+
+    The first time, pass a join token: the agent exchanges it for a credential of its own, which it keeps in DATA_DIR/agent.
+    """
+    made = settings(
+        server=server,
+        token_file=token_file,
+        join_token=join_token,
+        join_token_file=join_token_file,
+        ca_file=ca_file,
+        ca_hash=ca_hash,
+        data_dir=data_dir,
+        runtime=runtime,
+        runtime_endpoint=runtime_endpoint,
+        nodes=nodes,
+        node_name=node_name,
+        devices=devices,
+        eviction_hard=eviction_hard,
+        shutdown_grace_period=shutdown_grace_period,
+        shutdown_grace_period_critical_pods=shutdown_grace_period_critical_pods,
+        tls_name=tls_name,
+    )
+    become(
+        Orders(
+            server=made.server or made.url(),
+            token_file=_text(made.token_file),
+            join_token=made.join_token.get_secret_value(),
+            join_token_file=_text(made.join_token_file),
+            ca_file=_text(made.ca_file),
+            ca_hash=made.ca_hash,
+            tls_name=made.tls_name,
+            data_dir=str(made.data_dir),
+            runtime=made.runtime,
+            runtime_endpoint=made.runtime_endpoint,
+            cgroup=made.cgroup,
+            pids_limit=made.pids_limit,
+            nodes=made.nodes,
+            node_name=made.node_name,
+            devices=made.devices,
+            eviction_hard=made.eviction_hard,
+            shutdown=span(made.shutdown_grace_period, "--shutdown-grace-period"),
+            shutdown_critical=span(made.shutdown_grace_period_critical_pods, "--shutdown-grace-period-critical-pods"),
+            lease=timedelta(seconds=made.lease_seconds),
+            log_level=made.log_level,
+        )
+    )
+
+
+def _text(path: Path | None) -> str | None:
+    return str(path) if path else None

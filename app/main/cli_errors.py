@@ -1,0 +1,152 @@
+"""Errors that end a program: an exit code and one line that says what to do. Called by `cli` and `agent_process`.
+
+No traceback reaches a user: that of an error that nobody foresaw goes to a file, which the line names. Imports nothing that
+an agent would have to keep in memory.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from app.machinery.errors import ApiError
+
+FAILED = 1
+USAGE = 2
+CONFIG = 78  # EX_CONFIG of sysexits.h
+INTERRUPTED = 130
+PERMANENT = frozenset({USAGE, CONFIG})  # codes of programs that would end the same way if they were started again
+LAST_WORDS = "JOBPLANE_LAST_WORDS"  # the descriptor on which `up` reads the line of a child
+TRACEBACK = "traceback.txt"  # in the data folder: that of the last error that nobody foresaw
+
+
+class CommandError(Exception):
+    """A command fails; the text is for its user."""
+
+    code = FAILED
+
+
+class ConfigError(CommandError):
+    """A program cannot run until a setting, a file or the machine is changed; the text says which, and how."""
+
+    code = CONFIG
+
+
+class Ending(NamedTuple):
+    """`line` is empty if nothing needs to be said."""
+
+    code: int
+    line: str
+    foreseen: bool = True
+
+
+def ending(error: BaseException) -> Ending:
+    """Decides: 78 for what waiting cannot mend, 1 for what may pass or was not foreseen."""
+    error = _leaf(error)
+    match error:
+        case CommandError():
+            return Ending(error.code, str(error))
+        case ApiError():
+            return Ending(FAILED, error.message)
+        case KeyboardInterrupt():
+            return Ending(INTERRUPTED, "")
+        case BrokenPipeError():
+            return Ending(FAILED, "")
+        case PermissionError() | NotADirectoryError() | IsADirectoryError() | FileExistsError() if error.filename:
+            return Ending(
+                CONFIG, f"user {os.geteuid()} cannot use {error.filename}: {_reason(error)}: pass another path"
+            )
+        case FileNotFoundError() if error.filename:
+            return Ending(FAILED, f"{error.filename} is not there: pass another path")
+        case OSError():
+            return Ending(FAILED, f"{error.filename}: {_reason(error)}" if error.filename else _reason(error))
+    return Ending(FAILED, f"unexpected error: {type(error).__name__}: {error}", foreseen=False)
+
+
+def _leaf(error: BaseException) -> BaseException:
+    """The first error of a task group's."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
+
+
+def _reason(error: OSError) -> str:
+    return (error.strerror or str(error) or type(error).__name__).rstrip(".")
+
+
+class _Traceback:
+    folder: Path | None = None
+
+
+def keep_tracebacks_in(folder: Path) -> None:
+    """From now on."""
+    _Traceback.folder = folder
+
+
+def ended(program: Callable[[], None]) -> int:
+    """Run it; the code to exit with. The line is printed, or handed to `up`."""
+    try:
+        program()
+    except Exception as error:
+        return _told(error)
+    except KeyboardInterrupt as error:
+        return _told(error)
+    return 0
+
+
+def _told(error: BaseException) -> int:
+    code, line, foreseen = ending(error)
+    if logging.getLogger().isEnabledFor(logging.DEBUG):
+        traceback.print_exception(error)
+    if not foreseen:
+        line = f"{line} ({_kept(error)})"
+    line = " ".join(line.split())
+    if line and not (code in PERMANENT and _handed_over(line)):
+        print(line, file=sys.stderr, flush=True)
+    return code
+
+
+def _kept(error: BaseException) -> str:
+    """Keep the traceback in its file; words that say where it is."""
+    if _Traceback.folder:
+        path = _Traceback.folder / TRACEBACK
+        with contextlib.suppress(OSError):
+            path.unlink(missing_ok=True)
+            with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                file.writelines(traceback.format_exception(error))
+            return f"its traceback is in {path}"
+    return f"its traceback could not be kept; it was raised at {_place(error)}"
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown place"
+
+
+def _handed_over(line: str) -> bool:
+    """To `up`, which prints it last of all."""
+    try:
+        os.write(int(os.environ[LAST_WORDS]), line.encode())
+    except (KeyError, ValueError, OSError):
+        return False
+    return True
+
+
+def keep_last_words() -> None:
+    """From now on, no program that this process starts inherits the descriptor on which `up` reads."""
+    with contextlib.suppress(KeyError, ValueError, OSError):
+        os.set_inheritable(int(os.environ[LAST_WORDS]), False)
+
+
+def text_of(path: Path) -> str:
+    """Read a file that a setting names, such as a token, without the space around it. Raises ConfigError."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not a text file: pass another path") from None
+    except FileNotFoundError:
+        raise ConfigError(f"{path} is not there: pass another path") from None

@@ -1,0 +1,70 @@
+"""`jobplane kubeconfig`: what kubectl and the client libraries need. Added to the command line by `app.main.cli`."""
+
+import asyncio
+from datetime import datetime
+from typing import Annotated
+
+import typer
+
+from app.main.cli_database import opened
+from app.main.cli_errors import CommandError
+from app.main.cli_nodes import span
+from app.main.cli_options import CaFile, DatabaseUrl, DataDir, Server, settings
+from app.main.cli_process import now
+from app.settings import Settings
+
+
+def kubeconfig(
+    data_dir: DataDir = None,
+    server: Server = None,
+    database_url: DatabaseUrl = None,
+    ca_file: CaFile = None,
+    user: Annotated[str | None, typer.Option(help="Who holds the token. [default: admin]")] = None,
+    group: Annotated[
+        list[str] | None, typer.Option(help="May be repeated. [default: system:masters, if no --user is given]")
+    ] = None,
+    duration: Annotated[
+        str | None, typer.Option(help="How long the token is good for, such as 30d; for ever if not given.")
+    ] = None,
+) -> None:
+    """Print the kubeconfig that `up` wrote; or, with --server, one with a new token, which `jobplane token revoke` ends.
+
+    For an administrator: jobplane kubeconfig --server https://api:6443 --ca-file ca.crt > kubeconfig
+    """
+    made = settings(
+        data_dir=data_dir,
+        server=server,
+        database_url=database_url,
+        ca_file=ca_file,
+        log_level="warning",
+    )
+    if made.server:
+        groups = tuple(group or ([] if user else ["system:masters"]))
+        typer.echo(_new(made, (user or "admin", groups), now() + span(duration) if duration else None), nl=False)
+        return
+    path = made.data_dir / "kubeconfig"
+    if not path.exists():
+        why = (
+            "start `jobplane up` first, or name its --data-dir; for a `jobplane api`, give --server and --database-url"
+        )
+        raise CommandError(f"{path} is not there: {why}")
+    typer.echo(path.read_text(), nl=False)
+
+
+def _new(made: Settings, holder: tuple[str, tuple[str, ...]], expires_at: datetime | None) -> str:
+    from app.api.auth.certificates import kubeconfig as written
+
+    ca_file = made.ca_file or made.data_dir / "tls" / "ca.crt"
+    if not ca_file.exists():
+        why = "copy DATA_DIR/tls/ca.crt from a machine that runs `jobplane api`, and name it by --ca-file"
+        raise CommandError(f"{ca_file} is not there: {why}")
+    return written(made.server, ca_file.read_text(), asyncio.run(_token(made, *holder, expires_at)))
+
+
+async def _token(made: Settings, user: str, groups: tuple[str, ...], expires_at: datetime | None) -> str:
+    from app.api.auth.authenticator import User
+    from app.api.auth.tokens import issue
+    from app.registry.objects import Registry
+
+    async with opened(made) as store:
+        return await issue(Registry(store, now), User(name=user, groups=groups), expires_at)

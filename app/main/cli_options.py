@@ -1,0 +1,139 @@
+"""What the commands share: options, the settings that they become, and a client of the API for those that call it."""
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
+
+import typer
+from pydantic import ValidationError
+
+from app.main.cli_errors import CommandError, keep_tracebacks_in, text_of
+from app.main.cli_process import log_from
+from app.runtimes import RuntimeName
+from app.settings import Program, ScoringStrategy, Settings, read_by, shown_default, variable
+
+if TYPE_CHECKING:
+    from app.client.api import Api
+
+T = TypeVar("T")
+
+
+def option(name: str, *flags: str, default: str = "") -> Any:
+    """The flag of a setting: its help, default and variable are the setting's own. `default`: of a command that has another."""
+    text = Settings.model_fields[name].description
+    shown = f"{default}" if default else f"{shown_default(name)}; {variable(name)}"
+    return typer.Option(*flags, help=f"{text} [default: {shown}]")
+
+
+def more_settings(*programs: Program) -> str:
+    """The end of a command's help: the settings that it reads and has no flag for."""
+    names = [name for name in Settings.model_fields if set(programs) & set(read_by(name))]
+    listed = ", ".join(f"{variable(name)} ({shown_default(name)})" for name in names)
+    return f"By variable only, with their defaults: {listed}. docs/settings.md describes them."
+
+
+DataDir = Annotated[Path | None, option("data_dir")]
+CaFile = Annotated[Path | None, option("ca_file")]
+Server = Annotated[str | None, option("server")]
+TokenFile = Annotated[Path | None, option("token_file")]
+Runtime = Annotated[RuntimeName | None, option("runtime")]
+RuntimeEndpoint = Annotated[str | None, option("runtime_endpoint")]
+Nodes = Annotated[int | None, option("nodes")]
+NodeName = Annotated[str | None, option("node_name")]
+Scoring = Annotated[ScoringStrategy | None, option("scoring_strategy")]
+Devices = Annotated[str | None, option("devices")]
+DatabaseUrl = Annotated[str | None, option("database_url")]
+Host = Annotated[str | None, option("host")]
+Port = Annotated[int | None, option("port")]
+Tls = Annotated[bool | None, option("tls", "--tls/--no-tls")]
+TlsSan = Annotated[str | None, option("tls_san")]
+FeatureGates = Annotated[str | None, option("feature_gates")]
+
+
+def settings(**given: Any) -> Settings:
+    """The settings, with the flags that were given on top. Logging starts here, as nothing may happen before it."""
+    try:
+        made = Settings(**{name: value for name, value in given.items() if value is not None})
+    except ValidationError as error:
+        for each in error.errors():
+            name = "_".join(map(str, each["loc"]))
+            flag = "" if name and read_by(name) else f"--{name.replace('_', '-')} or "
+            where = f"{flag}{variable(name)}: " if name else ""
+            typer.echo(where + each["msg"].removeprefix("Value error, "), err=True)
+        raise typer.Exit(2) from None
+    log_from(made.log_level)
+    keep_tracebacks_in(made.data_dir)
+    return made
+
+
+_WHICH_API: dict[str, Any] = {"server": Server, "token_file": TokenFile, "ca_file": CaFile, "data_dir": DataDir}
+
+
+def of_an_api(command: Callable[..., None]) -> Callable[..., None]:
+    """The command with the options that say which API it calls: it is given, first, the settings that they become."""
+
+    @functools.wraps(command)
+    def whole(**given: Any) -> None:
+        which = {name: given.pop(name) for name in _WHICH_API}
+        command(settings(**which, log_level="warning"), **given)
+
+    own = inspect.signature(command)
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in _WHICH_API.items()
+    ]
+    whole.__dict__["__signature__"] = own.replace(parameters=[*list(own.parameters.values())[1:], *options])
+    whole.__annotations__ = {**command.__annotations__, **_WHICH_API}
+    return whole
+
+
+def calling(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
+    """What `work` finds out from the API that the settings name; a refusal is told in a line and ends the command."""
+    from app.client.api import UnreachableError
+    from app.client.connection_errors import remedy
+    from app.machinery.errors import ApiError
+
+    try:
+        return asyncio.run(_calling(made, work))
+    except ApiError as error:
+        raise CommandError(error.message) from error
+    except UnreachableError as error:
+        raise CommandError(remedy(place(made).server, error) or f"no answer: {error}") from error
+
+
+async def _calling(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
+    from app.client.api import Api
+
+    api = Api(*place(made))
+    try:
+        return await work(api)
+    finally:
+        await api.close()
+
+
+class Place(NamedTuple):
+    """Where the API is, and how to be let in."""
+
+    server: str
+    token: str
+    ca_file: Path | None
+
+
+def place(made: Settings) -> Place:
+    """What the settings say, or the kubeconfig of the Jobplane in the data folder."""
+    if made.server:
+        return Place(made.server, text_of(made.token_file) if made.token_file else "", made.ca_file)
+    import yaml
+
+    path = made.data_dir / "kubeconfig"
+    if not path.exists():
+        raise CommandError(f"{path} is not there: name a --data-dir that `jobplane up` uses, or --server")
+    try:
+        config = yaml.safe_load(text_of(path))
+        server, token = config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"]
+    except (yaml.YAMLError, KeyError, IndexError, TypeError):
+        raise CommandError(f"{path} is no kubeconfig of `jobplane up`: start that again, or name --server") from None
+    return Place(server, token, made.data_dir / "tls" / "ca.crt")

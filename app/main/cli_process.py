@@ -1,0 +1,114 @@
+"""What the commands share that run until they are told to end: signals, the parent to end with, garbage collection."""
+
+import asyncio
+import ctypes
+import gc
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Coroutine
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from app.main.cli_errors import ConfigError
+from app.open_files import raise_limit
+
+LOOK = 1.0  # seconds
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+def log_from(level: str) -> None:
+    """Begin to log, from that level up."""
+    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    for noisy in ("alembic", "httpx", "httpcore"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)
+    # A database that is away is our own store's to tell, in a line.
+    logging.getLogger("asyncpg").setLevel(logging.ERROR)
+
+
+def run_fast(main: Coroutine[Any, Any, None]) -> None:
+    """On uvloop, for processes that serve."""
+    import uvloop
+
+    raise_limit()
+    look_for_cycles_seldom()
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(main)
+
+
+def look_for_cycles_seldom() -> None:
+    """Requests and pods leave hardly any behind, and to look for them costs a tenth of the time."""
+    gc.set_threshold(20_000, 20, 50)
+
+
+async def until_told(work: Coroutine[Any, Any, None], first: Callable[[], Awaitable[None]] | None = None) -> None:
+    """Run until it ends by itself or a signal ends it. On the first SIGTERM `first` is done before that."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    ending: list[asyncio.Task[None]] = []
+
+    async def end() -> None:
+        try:
+            await first() if first else None
+        finally:
+            task.cancel()
+
+    def terminate() -> None:
+        if ending:
+            ending[0].cancel()
+            task.cancel()
+        else:
+            ending.append(loop.create_task(end()))
+
+    loop.add_signal_handler(signal.SIGINT, task.cancel)
+    loop.add_signal_handler(signal.SIGTERM, terminate)
+    left_alone = loop.create_task(_end_when_left_alone(task))
+    try:
+        await task
+    except asyncio.CancelledError:
+        logging.getLogger(__name__).info("stopping")
+    finally:
+        left_alone.cancel()
+
+
+async def _end_when_left_alone(task: "asyncio.Future[None]") -> None:
+    """A part of `up` ends with it, also where no signal tells that it is gone, or one was lost."""
+    if not has_parent():
+        return
+    while os.getppid() == _parent():  # noqa: ASYNC110 - nothing tells
+        await asyncio.sleep(LOOK)
+    while not task.done():
+        task.cancel()
+        await asyncio.sleep(LOOK)
+
+
+def follow_parent() -> None:
+    """End with the supervisor, even if it is killed. Linux tells at once; elsewhere `until_told` looks."""
+    if not has_parent():
+        return
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGTERM, 0, 0, 0)  # PR_SET_PDEATHSIG
+    if os.getppid() != _parent():
+        raise SystemExit(1)
+
+
+def _parent() -> int:
+    return int(os.environ["JOBPLANE_PARENT"])
+
+
+def has_parent() -> bool:
+    """Whether it is a part of `up`."""
+    return bool(os.environ.get("JOBPLANE_PARENT"))
+
+
+async def appears(path: Path | None) -> None:
+    """`up` starts the agent and the controllers before the API has written its files. Without it they must be there."""
+    if path is not None and not has_parent() and not path.exists():
+        raise ConfigError(f"{path} is not there: pass another path")
+    while path is not None and not path.exists():  # noqa: ASYNC110 - a file announces itself to nobody
+        await asyncio.sleep(0.05)

@@ -1,0 +1,211 @@
+"""`jobplane token create|list|revoke|rotate`: who is let in, and until when. Added to the command line by `app.main.cli`.
+
+Tokens are listed and revoked through the API, or, with --database-url and without --server, in the database itself.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from urllib.parse import urlsplit
+
+import typer
+from pydantic import SecretStr
+
+from app.main.cli_database import opened
+from app.main.cli_nodes import span
+from app.main.cli_options import DatabaseUrl, DataDir, Place, calling, of_an_api, place, settings
+from app.main.cli_process import now
+from app.settings import LOOPBACK, Settings
+
+if TYPE_CHECKING:
+    from app.client.api import Api
+    from app.registry.objects import Registry
+
+T = TypeVar("T")
+_BASE = "/apis/agents.jobplane.dev/v1"
+TAKEN_SECONDS = 20.0
+_COLUMNS = ("ID", "TYPE", "HOLDER", "GROUPS", "NODES", "CREATED", "EXPIRES", "USES", "STATE", "FILE")
+
+
+@of_an_api
+def create(
+    made: Settings,
+    ttl: Annotated[
+        str, typer.Option("--ttl", "--duration", help="How long machines may join by it, such as 90m, 24h or 30d.")
+    ] = "24h",
+    uses: Annotated[int, typer.Option(help="How many machines may join by it.")] = 1,
+    node_duration: Annotated[
+        str | None,
+        typer.Option(help="How long the credentials of those nodes are good for, such as 30d; for ever if not given."),
+    ] = None,
+) -> None:
+    """Make a token by which machines join, and print the command that does it."""
+    body = {"ttlSeconds": int(span(ttl, "--ttl").total_seconds()), "uses": uses}
+    if node_duration:
+        body["nodeTtlSeconds"] = int(span(node_duration, "--node-duration").total_seconds())
+
+    async def work(api: "Api") -> tuple[Any, str]:
+        return await api.request_json("POST", f"{_BASE}/jointokens", body), await _hash(api)
+
+    token, ca_hash = calling(made, work)
+    trust = f" --ca-hash {ca_hash}" if ca_hash else ""
+    server = place(made).server
+    typer.echo(f"jobplane agent --server {server} --join-token {token['token']}{trust}")
+    if (urlsplit(server).hostname or "") in LOOPBACK:
+        typer.echo("other machines reach this one by its address: put that into --server there", err=True)
+
+
+async def _hash(api: "Api") -> str:
+    """Hash of the authority, as this machine knows it; empty if a proxy serves TLS."""
+    from app.client.ca_pin import PATH, hash_of
+    from app.machinery.errors import ApiError
+
+    try:
+        return hash_of((await api.request("GET", PATH)).decode())
+    except ApiError as error:
+        if error.code != 404:
+            raise
+        return ""
+
+
+@of_an_api
+def listed(made: Settings, database_url: DatabaseUrl = None) -> None:
+    """List all tokens, of every kind, oldest first. Their secrets cannot be read again."""
+    from app.api.auth.token_list import page
+
+    async def by_api(api: "Api") -> list[dict[str, Any]]:
+        return await _all(lambda place: api.request_json("GET", f"{_BASE}/tokens", params={"continue": place}))
+
+    found = _either(made, database_url, by_api, lambda registry: _all(lambda place: page(registry, place)))
+    rows: list[tuple[str, ...]] = [_COLUMNS, *map(_row, found)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
+    for row in rows:
+        typer.echo("   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+async def _all(page: Callable[[str], Awaitable[dict[str, Any]]]) -> list[dict[str, Any]]:
+    found = await page("")
+    items: list[dict[str, Any]] = found["items"]
+    while continue_ := found["metadata"].get("continue"):
+        found = await page(continue_)
+        items += found["items"]
+    return items
+
+
+def _row(token: dict[str, Any]) -> tuple[str, ...]:
+    meta = token["metadata"]
+    return (
+        meta["name"],
+        token["type"],
+        token["user"],
+        ",".join(token.get("groups", ())) or "-",
+        ",".join(token.get("nodes", ())) or "-",
+        _shown(meta["creationTimestamp"]),
+        _shown(token.get("expiresAt", "never")),
+        str(token.get("uses", "-")),
+        token["state"],
+        token.get("file", "-"),
+    )
+
+
+def _shown(time: Any) -> str:
+    """As JSON has it: from the database it comes as a time."""
+    return time if isinstance(time, str) else f"{time:%Y-%m-%dT%H:%M:%SZ}"
+
+
+@of_an_api
+def revoke(
+    made: Settings,
+    token: Annotated[str, typer.Argument(metavar="ID", help="As `jobplane token list` shows it, or a join token.")],
+    database_url: DatabaseUrl = None,
+) -> None:
+    """End a token of any kind, within seconds. Nodes that have joined by a join token stay."""
+    from app.api.auth.token_list import revoke as end
+
+    id_ = token.partition(".")[0]
+    _either(
+        made,
+        database_url,
+        lambda api: api.request("DELETE", f"{_BASE}/tokens/{id_}"),
+        lambda registry: end(registry, id_),
+    )
+    typer.echo(f"{id_} is revoked")
+
+
+def _either(
+    made: Settings,
+    database_url: str | None,
+    by_api: Callable[["Api"], Awaitable[Any]],
+    by_database: Callable[["Registry"], Awaitable[Any]],
+) -> Any:
+    """Result of one of both ways; a refusal ends the command with one line."""
+    from app.machinery.errors import ApiError
+
+    if database_url:
+        made = made.model_copy(update={"database_url": SecretStr(database_url)})
+    if made.server or not made.database_url.get_secret_value():
+        return calling(made, by_api)
+    try:
+        return asyncio.run(_in_database(made, by_database))
+    except ApiError as error:
+        typer.echo(error.message, err=True)
+        raise typer.Exit(1) from None
+
+
+async def _in_database(made: Settings, work: Callable[["Registry"], Awaitable[Any]]) -> Any:
+    from app.registry.objects import Registry
+
+    async with opened(made) as store:
+        return await work(Registry(store, now))
+
+
+def rotate(data_dir: DataDir = None) -> None:
+    """Replace the tokens in DATA_DIR, which `up` made, and the one in its kubeconfig. The old ones end within seconds.
+
+    The agent of `up` begins anew with its new one; its pods go on.
+    """
+    from app.api.auth.certificates import write_private
+
+    made = settings(data_dir=data_dir, log_level="warning")
+    paths = [path for name in ("admin.token", "agent.token") if (path := made.data_dir / name).exists()]
+    if not paths:
+        typer.echo(f"{made.data_dir} holds no admin.token: name the --data-dir of `jobplane up`", err=True)
+        raise typer.Exit(1)
+    before = place(made) if (made.data_dir / "kubeconfig").exists() else None
+    for path in paths:
+        write_private(path, secrets.token_urlsafe(32).encode())
+    if before and asyncio.run(_serves(made, before)):
+        typer.echo(f"rotated; {made.data_dir / 'kubeconfig'} is written anew")
+    else:
+        typer.echo("rotated; as no API answers here, the old ones end when it starts")
+
+
+async def _serves(made: Settings, before: Place) -> bool:
+    """Whether the API has taken in the new token and refuses the old one; it looks at the files every second."""
+    ends = time.monotonic() + TAKEN_SECONDS
+    while time.monotonic() < ends:
+        old = await _answer(before)
+        if old is None:
+            return False
+        if (old, await _answer(place(made))) == (401, 200):
+            return True
+        await asyncio.sleep(0.1)
+    return False
+
+
+async def _answer(where: Place) -> int | None:
+    from app.client.api import Api
+    from app.machinery.errors import ApiError
+
+    api = Api(*where)
+    try:
+        await api.request("GET", "/version")
+    except ApiError as error:
+        return error.code
+    except OSError:
+        return None
+    finally:
+        await api.close()
+    return 200

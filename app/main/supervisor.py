@@ -1,0 +1,252 @@
+"""`jobplane up`: Postgres and the three processes of Jobplane, each started again when it ends, all ended together.
+
+A child that ends with a code that says that it would do so again ends them all, and its line is the last that is printed.
+
+Kept small on purpose: it imports none of what its children do. The children end with it even if it is killed, because
+they watch their parent; containers go on, as they should.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import signal
+import sys
+import tempfile
+from collections.abc import Coroutine, Sequence
+from pathlib import Path
+from typing import Any
+
+from app.main.cli_errors import LAST_WORDS, PERMANENT, CommandError, ConfigError
+from app.settings import Settings
+from app.store.embedded_postgres import Postgres
+from app.store.postgres_binaries import SetupError
+from app.store.postgres_folder import InUseError
+
+log = logging.getLogger(__name__)
+_PAUSE_SECONDS = 0.2  # before a process that ended is started again; doubled while it keeps ending at once
+_LONGEST_PAUSE = 5.0
+_STEADY_SECONDS = 5.0
+_LOOK_SECONDS = 1.0  # between looks at files that children have read
+_PATIENCE = 12.0  # how long a child may take to end before it is killed
+PARENT = "JOBPLANE_PARENT"
+
+
+class Supervisor:
+    """Owns the children of one `jobplane up`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._stopping = asyncio.Event()
+        self._postgres: Postgres | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._failure = ""
+
+    async def run(self) -> None:
+        """Run until SIGINT or SIGTERM. Raises ConfigError, CommandError and SetupError, with nothing left running."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stopping.set)
+        self._settings.data_dir.mkdir(
+            mode=0o755, parents=True, exist_ok=True
+        )  # whatever the umask: others may not write
+        for name in ("admin.token", "agent.token"):
+            _secret(self._settings.data_dir / name)
+        given = self._settings.database_url.get_secret_value()
+        self._postgres = None if given else Postgres(self._settings.data_dir / "postgres")
+        environment = self._environment(self._postgres.dsn if self._postgres else given)
+        try:
+            await self._run(environment)
+        finally:
+            self._stopping.set()
+            # Postgres last: what ends before it may still have something to write.
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            if self._postgres:
+                await self._postgres.stop()
+        if self._failure:
+            raise ConfigError(self._failure)
+
+    async def _run(self, environment: dict[str, str]) -> None:
+        """The API starts beside Postgres, for most of its start is not the database's; the others when there is one."""
+        first, *others = self._commands()
+        if self._postgres:
+            self._claim(self._postgres)
+        self._begin(self._keep(*first, environment))
+        if self._postgres:
+            await self._postgres.start()
+            self._begin(self._keep_postgres(self._postgres))
+        for name, arguments in others:
+            theirs = _without_database(environment) if name == "agent" else environment
+            self._begin(self._keep(name, arguments, theirs, self._read_by(name)))
+        await self._stopping.wait()
+        log.info("stopping")
+
+    def _claim(self, postgres: Postgres) -> None:
+        """Before an API starts, which would write another kubeconfig."""
+        try:
+            postgres.claim()
+        except InUseError as error:
+            data = self._settings.data_dir
+            raise CommandError(
+                f"`jobplane up`{f' (process {error.pid})' if error.pid else ''} already serves {data}: use it by kubectl "
+                f"--kubeconfig {data / 'kubeconfig'}, stop it, or pass another --data-dir"
+            ) from error
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.ensure_future(work))
+
+    def _environment(self, dsn: str) -> dict[str, str]:
+        """The children's: secrets travel by environment and file, never by command line, which everybody may read."""
+        return {
+            **os.environ,
+            "JOBPLANE_DATABASE_URL": dsn,
+            "JOBPLANE_DATA_DIR": str(self._settings.data_dir),
+            "JOBPLANE_TLS": str(self._settings.tls),
+            "JOBPLANE_SCORING_STRATEGY": self._settings.scoring_strategy,
+            "JOBPLANE_FEATURE_GATES": self._settings.feature_gates,
+            "JOBPLANE_DEVICES": self._settings.devices,
+            "JOBPLANE_AGENT_NODES": ",".join(self._settings.own_nodes),
+            "JOBPLANE_TLS_SAN": self._settings.tls_san,
+            "JOBPLANE_TLS_NAME": "",  # it is our own, on this machine
+            PARENT: str(os.getpid()),
+        }
+
+    def _commands(self) -> list[tuple[str, list[str]]]:
+        settings, data = self._settings, self._settings.data_dir
+        authority = ["--ca-file", str(data / "tls" / "ca.crt")]
+        agent = ["agent", "--server", settings.url(), "--token-file", str(data / "agent.token")]
+        agent += [*authority, "--runtime", settings.runtime, "--nodes", str(settings.nodes)]
+        agent += ["--runtime-endpoint", settings.runtime_endpoint] if settings.runtime_endpoint else []
+        return [
+            ("api", ["api", "--host", settings.host, "--port", str(settings.port), "--migrate"]),
+            ("controllers", ["controllers", *(authority if settings.tls else [])]),
+            ("agent", agent + (["--node-name", settings.node_name] if settings.node_name else [])),
+        ]
+
+    def _read_by(self, name: str) -> list[Path]:
+        """Files that the child reads when it starts: it begins anew when one is replaced."""
+        data = self._settings.data_dir
+        token = [data / "agent.token"] if name == "agent" else []
+        return [*token, *([data / "tls" / "ca.crt"] if self._settings.tls else [])]
+
+    async def _keep_postgres(self, postgres: Postgres) -> None:
+        """Start Postgres again whenever it ends by itself."""
+        while not self._stopping.is_set():
+            ended = asyncio.ensure_future(postgres.wait())
+            stopping = asyncio.ensure_future(self._stopping.wait())
+            await asyncio.wait((ended, stopping), return_when=asyncio.FIRST_COMPLETED)
+            stopping.cancel()
+            if not ended.done():
+                ended.cancel()
+                return
+            log.warning("Postgres ended with %s: starting it again", ended.result())
+            await self._start_again(postgres)
+
+    async def _start_again(self, postgres: Postgres) -> None:
+        while not self._stopping.is_set():
+            try:
+                await postgres.start()
+            except SetupError as error:
+                log.error("Postgres does not start: %s", error)
+                await self._pause(_LONGEST_PAUSE)
+            else:
+                return
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait, but not beyond the moment when we stop."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+
+    async def _keep(
+        self, name: str, arguments: Sequence[str], environment: dict[str, str], files: Sequence[Path] = ()
+    ) -> None:
+        """Run a child, and start it again whenever it ends, until we stop."""
+        pause = _PAUSE_SECONDS
+        loop = asyncio.get_running_loop()
+        while not self._stopping.is_set():
+            started = loop.time()
+            code = await self._run_once(name, arguments, environment, files)
+            if code in PERMANENT:
+                self._stopping.set()
+            if self._stopping.is_set():
+                return
+            pause = _PAUSE_SECONDS if loop.time() - started > _STEADY_SECONDS else min(pause * 2, _LONGEST_PAUSE)
+            if code is not None:
+                log.warning("%s ended with %s: starting it again", name, code)
+            await self._pause(pause)
+
+    async def _run_once(
+        self, name: str, arguments: Sequence[str], environment: dict[str, str], files: Sequence[Path]
+    ) -> int | None:
+        """Run a child until it ends, a file is replaced, or we stop.
+
+        Its exit code; None if a file was replaced, or if the child could not be started. Both are logged here.
+        """
+        try:
+            with tempfile.TemporaryFile() as words:
+                number = words.fileno()
+                child = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-P", "-m", "app.main.cli", *arguments),
+                    env={**environment, LAST_WORDS: str(number)},
+                    pass_fds=(number,),
+                )
+                if replaced := await self._watched(child, files):
+                    log.info("%s is started again with another %s", name, replaced.name)
+                    return None
+                if child.returncode in PERMANENT and not self._stopping.is_set():
+                    words.seek(0)
+                    self._failure = (
+                        words.read().decode() or f"{name} ended with {child.returncode}: its message is above"
+                    )
+                return child.returncode
+        except OSError as error:  # no process, memory or disk left, for now
+            log.error("%s cannot be started: %s", name, error)
+            return None
+
+    async def _watched(self, child: asyncio.subprocess.Process, files: Sequence[Path]) -> Path | None:
+        """Wait for the child to end, or end it when we stop or one of the files is replaced; tell which."""
+        ended = asyncio.ensure_future(child.wait())
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        replaced = asyncio.ensure_future(_replaced(files))
+        await asyncio.wait((ended, stopping, replaced), return_when=asyncio.FIRST_COMPLETED)
+        stopping.cancel()
+        replaced.cancel()
+        if ended.done():
+            return None
+        child.terminate()
+        try:
+            await asyncio.wait_for(ended, _PATIENCE)
+        except TimeoutError:
+            child.kill()
+            await child.wait()
+        return replaced.result() if replaced.done() and not replaced.cancelled() else None
+
+
+async def _replaced(files: Sequence[Path]) -> Path:
+    """The first of the files that is another than it was. One that is not there yet is nobody's loss."""
+    seen: dict[Path, tuple[int, int]] = {}
+    while True:
+        for file in files:
+            with contextlib.suppress(OSError):
+                found = file.stat()
+                stamp = (found.st_ino, found.st_mtime_ns)
+                if seen.setdefault(file, stamp) != stamp:
+                    return file
+        await asyncio.sleep(_LOOK_SECONDS)
+
+
+def _without_database(environment: dict[str, str]) -> dict[str, str]:
+    """The agent's: what it runs may be able to read it."""
+    return {name: value for name, value in environment.items() if name != "JOBPLANE_DATABASE_URL"}
+
+
+def _secret(path: Path) -> None:
+    """A token that stays the same over restarts, readable by its owner only; whole, or not there."""
+    if path.exists() and path.stat().st_size:
+        return
+    fresh = path.with_name(f".{path.name}.new")
+    fresh.unlink(missing_ok=True)
+    with os.fdopen(os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        file.write(secrets.token_urlsafe(32))
+    fresh.replace(path)

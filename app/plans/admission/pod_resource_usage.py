@@ -1,0 +1,81 @@
+"""Resource usage of a pod as quotas and limit ranges count it: requests and limits, exactly.
+
+The scheduler's own figures, in `app.kinds.pod.pod_resources`, are rounded for speed. These are not.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from app.kinds.pod.container import Container, ResourceRequirements
+from app.kinds.pod.pod import Pod
+from app.machinery.base import Quantity
+from app.machinery.quantity import compare, plus
+from app.machinery.resource_names import is_huge
+
+Amounts = dict[str, Quantity]
+_Part = Callable[[ResourceRequirements], Mapping[str, Quantity]]
+_NONE = ResourceRequirements()
+
+
+def requests(pod: Pod, *, overhead: bool = True) -> Amounts:
+    """Containers and sidecars together, or the neediest step of initialisation if that is more; plus overhead."""
+    total = _total(pod, asked)
+    return _plus(total, pod.spec.overhead) if overhead else total
+
+
+def limits(pod: Pod, *, overhead: bool = True) -> Amounts:
+    """Likewise. Overhead only adds to a limit that there is."""
+    total = _total(pod, lambda resources: resources.limits)
+    if not overhead:
+        return total
+    limited = {name: each for name, each in pod.spec.overhead.items() if compare(total.get(name, 0), 0) > 0}
+    return _plus(total, limited)
+
+
+def asked(resources: ResourceRequirements) -> Mapping[str, Quantity]:
+    """Limits stand in for requests that are not given."""
+    return {**resources.limits, **resources.requests} if resources.limits else resources.requests
+
+
+def _total(pod: Pod, part: _Part) -> Amounts:
+    spec = pod.spec
+    total = _sum(part(container.resources or _NONE) for container in spec.containers)
+    if spec.init_containers:
+        peak, sidecars = _initialisation(spec.init_containers, part)
+        total = _most(_plus(total, sidecars), peak)
+    if spec.resources:  # said for the whole pod: wins
+        total |= {name: each for name, each in part(spec.resources).items() if _is_of_whole_pods(name)}
+    return total
+
+
+def _is_of_whole_pods(name: str) -> bool:
+    return name in ("cpu", "memory") or is_huge(name)
+
+
+def _initialisation(containers: Iterable[Container], part: _Part) -> tuple[Amounts, Amounts]:
+    """The most that is needed while init containers run, and what the sidecars among them go on needing."""
+    peak: Amounts = {}
+    sidecars: Amounts = {}
+    for container in containers:
+        running = _plus(sidecars, part(container.resources or _NONE))
+        peak = _most(peak, running)
+        if container.restart_policy == "Always":
+            sidecars = running
+    return peak, sidecars
+
+
+def _sum(parts: Iterable[Mapping[str, Quantity]]) -> Amounts:
+    total: Amounts = {}
+    for part in parts:
+        total = _plus(total, part)
+    return total
+
+
+def _plus(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
+    if not one or not other:
+        return dict(one or other)
+    return {**one, **{name: plus(one.get(name, 0), each) for name, each in other.items()}}
+
+
+def _most(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
+    larger = {name: each for name, each in other.items() if name not in one or compare(each, one[name]) > 0}
+    return {**one, **larger}

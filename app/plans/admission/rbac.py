@@ -1,0 +1,277 @@
+"""RBAC: the rules that a user has, whether they allow an action, and what exceeds them.
+
+Pure. `app.registry.rbac_cache` keeps the outcome for each user until the policy changes; `app.api.auth.authenticator` asks it,
+and `app.api.auth.rbac_escalation` whether somebody grants more than they have. Rights only ever add up: nothing here takes one
+away.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, product
+from math import prod
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from app.kinds.auth.cluster_role import ClusterRole
+from app.kinds.auth.rbac import ALL, GROUP, SERVICE_ACCOUNT, USER, USER_GROUP, Binding, PolicyRule, RoleRef, Subject
+from app.kinds.auth.role import Role
+from app.machinery.errors import shown
+from app.machinery.selectors import EVERY_FIELD, FieldSelector, from_label_selector
+
+ACCOUNT_PREFIX = "system:serviceaccount:"
+EVERYTHING = (
+    PolicyRule(verbs=(ALL,), api_groups=(ALL,), resources=(ALL,)),
+    PolicyRule(verbs=(ALL,), non_resource_urls=(ALL,)),
+)
+
+
+class Action(NamedTuple):
+    """What a request is about to do. For a create of nodes and leases, `name` is the name in the body.
+
+    `fields` is the very selector by which a list or watch will be executed.
+    """
+
+    verb: str
+    group: str
+    resource: str
+    subresource: str = ""
+    namespace: str = ""
+    name: str = ""
+    fields: FieldSelector = EVERY_FIELD
+
+
+class Grant(NamedTuple):
+    """A rule that somebody has, and through what."""
+
+    rule: PolicyRule
+    through: str
+
+
+@dataclass(frozen=True)
+class Access:
+    """All that one user may. `within` is by namespace, `dangling` too: bindings to roles that are not there."""
+
+    everywhere: Sequence[Grant] = ()
+    within: Mapping[str, Sequence[Grant]] = field(default_factory=dict)
+    dangling: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+    def grants(self, namespace: str) -> Iterator[Grant]:
+        return chain(self.everywhere, self.within.get(namespace, ()) if namespace else ())
+
+    def rules(self, namespace: str) -> list[PolicyRule]:
+        return [grant.rule for grant in self.grants(namespace)]
+
+    def allowing(self, action: Action) -> Grant | None:
+        """The first grant that allows the action."""
+        return next((grant for grant in self.grants(action.namespace) if allows(grant.rule, action)), None)
+
+    def allowing_path(self, verb: str, path: str) -> Grant | None:
+        """The first grant that allows `verb` on a path that is no resource."""
+        return next((grant for grant in self.everywhere if allows_path(grant.rule, verb, path)), None)
+
+    def complaint(self, namespace: str) -> str:
+        """What a refusal adds if bindings of the user name roles that do not exist."""
+        missing = [*self.dangling.get("", ()), *(self.dangling.get(namespace, ()) if namespace else ())]
+        if not missing:
+            return ""
+        return f"RBAC: {missing[0] if len(missing) == 1 else '[' + ', '.join(missing) + ']'}"
+
+
+def allows(rule: PolicyRule, action: Action) -> bool:
+    if not (action.verb in rule.verbs or ALL in rule.verbs):
+        return False
+    if not (action.group in rule.api_groups or ALL in rule.api_groups):
+        return False
+    if rule.resource_names and action.name not in rule.resource_names:
+        return False
+    part = action.subresource
+    whole = f"{action.resource}/{part}" if part else action.resource
+    return any(each in (ALL, whole) or bool(part and each == f"*/{part}") for each in rule.resources)
+
+
+def allows_path(rule: PolicyRule, verb: str, path: str) -> bool:
+    if not (verb in rule.verbs or ALL in rule.verbs):
+        return False
+    return any(_url_covers(url, path) for url in rule.non_resource_urls)
+
+
+def _url_covers(url: str, path: str) -> bool:
+    return url == path or (url.endswith(ALL) and path.startswith(url.rstrip(ALL)))
+
+
+# --- who has which rules
+
+
+class Policies:
+    """The RBAC objects of a cluster at one moment, by whom they speak of."""
+
+    def __init__(
+        self, roles: Iterable[Role], cluster_roles: Iterable[ClusterRole], bindings: Iterable[Binding]
+    ) -> None:
+        self._roles = {(role.metadata.namespace, role.metadata.name): role for role in roles}
+        self.cluster_roles = {role.metadata.name: role for role in cluster_roles}
+        self._bindings: dict[tuple[bool, str], list[tuple[Binding, Subject]]] = {}
+        for binding in sorted(bindings, key=lambda each: (each.metadata.namespace, each.metadata.name)):
+            for subject in binding.subjects:
+                self._index(binding, subject)
+
+    def _index(self, binding: Binding, subject: Subject) -> None:
+        name = subject.name
+        if subject.kind == SERVICE_ACCOUNT:
+            namespace = subject.namespace or binding.metadata.namespace
+            name = f"{ACCOUNT_PREFIX}{namespace}:{name}"
+        elif subject.kind not in (USER, USER_GROUP):
+            return
+        self._bindings.setdefault((subject.kind == USER_GROUP, name), []).append((binding, subject))
+
+    def access(self, user: str, groups: Iterable[str]) -> Access:
+        """All that the user may, by name and by groups."""
+        everywhere: list[Grant] = []
+        within: dict[str, list[Grant]] = {}
+        dangling: dict[str, list[str]] = {}
+        for binding, subject in self._of(user, groups):
+            namespace = binding.metadata.namespace
+            rules = self.rules(binding.role_ref, namespace)
+            if rules is None:
+                dangling.setdefault(namespace, []).append(_not_there(binding.role_ref))
+                continue
+            through = _described(binding, subject)
+            grants = within.setdefault(namespace, []) if namespace else everywhere
+            grants += [Grant(rule, through) for rule in rules]
+        return Access(everywhere, within, dangling)
+
+    def _of(self, user: str, groups: Iterable[str]) -> Iterator[tuple[Binding, Subject]]:
+        """Each binding once, however many of its subjects are the user."""
+        seen = set()
+        for key in ((False, user), *((True, group) for group in groups)):
+            for binding, subject in self._bindings.get(key, ()):
+                identity = (binding.metadata.namespace, binding.metadata.name)
+                if identity not in seen:
+                    seen.add(identity)
+                    yield binding, subject
+
+    def rules(self, role_ref: RoleRef, namespace: str) -> Sequence[PolicyRule] | None:
+        """What the role of a binding in `namespace` says; None if it is not there."""
+        if role_ref.kind == "Role":
+            role = self._roles.get((namespace, role_ref.name))
+            return None if role is None else role.rules
+        cluster_role = self.cluster_roles.get(role_ref.name)
+        return None if cluster_role is None else rules_of(cluster_role, self.cluster_roles)
+
+
+def rules_of(role: ClusterRole, cluster_roles: Mapping[str, ClusterRole]) -> tuple[PolicyRule, ...]:
+    """What a cluster role says: its own rules, or those of all that it collects, directly or through others."""
+    if role.aggregation_rule is None:
+        return role.rules
+    found: dict[PolicyRule, None] = {}
+    waiting, seen = [role], {role.metadata.name}
+    while waiting:
+        collected = waiting.pop()
+        if collected.aggregation_rule is None:
+            found.update(dict.fromkeys(collected.rules))
+            continue
+        selectors = [from_label_selector(each) for each in collected.aggregation_rule.cluster_role_selectors]
+        for name, other in sorted(cluster_roles.items(), reverse=True):
+            if name not in seen and any(each.matches(other.metadata.labels) for each in selectors):
+                seen.add(name)
+                waiting.append(other)
+    return tuple(found)
+
+
+def _not_there(role_ref: RoleRef) -> str:
+    return f"{role_ref.kind.lower()}.{GROUP} {shown(role_ref.name)} not found"
+
+
+def _described(binding: Binding, subject: Subject) -> str:
+    meta, role_ref = binding.metadata, binding.role_ref
+    kind, name = (
+        ("RoleBinding", f"{meta.name}/{meta.namespace}") if meta.namespace else ("ClusterRoleBinding", meta.name)
+    )
+    whom = subject.name
+    if subject.kind == SERVICE_ACCOUNT:
+        whom = f"{subject.name}/{subject.namespace or meta.namespace}"
+    return f'{kind} "{name}" of {role_ref.kind} "{role_ref.name}" to {subject.kind} "{whom}"'
+
+
+# --- escalation
+
+
+def cost(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> int:
+    """The steps that `beyond` takes, about: the pieces of `wanted`, each compared with all that is held."""
+    pieces = sum(prod(max(len(each), 1) for each in _lists(rule)) for rule in wanted)
+    return pieces * (_STEPS + sum(len(each) for rule in held for each in _lists(rule)))
+
+
+_STEPS = 100  # to make a piece, in steps of comparing it with one word
+
+
+def _lists(rule: PolicyRule) -> tuple[Sequence[str], ...]:
+    return rule.verbs, rule.api_groups, rule.resources, rule.resource_names, rule.non_resource_urls
+
+
+def beyond(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
+    """What of `wanted` is not covered by what is held, in pieces of one group and resource each."""
+    pieces = (piece for rule in wanted for piece in _pieces(rule))
+    return _joined(piece for piece in pieces if not any(_covers(rule, piece) for rule in held))
+
+
+def _pieces(rule: PolicyRule) -> Iterator[PolicyRule]:
+    """A rule in its smallest parts: any rule covers such a part whole or not at all."""
+    names: list[tuple[str, ...]] = [(name,) for name in rule.resource_names] or [()]
+    for group, resource, verb, name in product(rule.api_groups, rule.resources, rule.verbs, names):
+        yield PolicyRule(verbs=(verb,), api_groups=(group,), resources=(resource,), resource_names=name)
+    for url, verb in product(rule.non_resource_urls, rule.verbs):
+        yield PolicyRule(verbs=(verb,), non_resource_urls=(url,))
+
+
+def _covers(rule: PolicyRule, piece: PolicyRule) -> bool:
+    if not _all_in(piece.verbs, rule.verbs):
+        return False
+    if piece.non_resource_urls:
+        return any(_url_covers(url, piece.non_resource_urls[0]) for url in rule.non_resource_urls)
+    if not (_all_in(piece.api_groups, rule.api_groups) and _covers_resource(rule, piece.resources[0])):
+        return False
+    return not rule.resource_names or (
+        bool(piece.resource_names) and set(piece.resource_names) <= set(rule.resource_names)
+    )
+
+
+def _all_in(wanted: Sequence[str], held: Sequence[str]) -> bool:
+    return ALL in held or set(wanted) <= set(held)
+
+
+def _covers_resource(rule: PolicyRule, resource: str) -> bool:
+    _, slash, part = resource.partition("/")
+    return any(each in (ALL, resource) or bool(slash and each == f"*/{part}") for each in rule.resources)
+
+
+def _joined(pieces: Iterable[PolicyRule]) -> list[PolicyRule]:
+    """Pieces that differ only in their verb, as one."""
+    verbs: dict[PolicyRule, dict[str, None]] = {}
+    for piece in pieces:
+        verbs.setdefault(replace(piece, verbs=()), {}).update(dict.fromkeys(piece.verbs))
+    return [replace(rule, verbs=tuple(each)) for rule, each in verbs.items()]
+
+
+def escalation(user: str, groups: Sequence[str], missing: Sequence[PolicyRule]) -> str:
+    """Why a grant of what the grantor does not have is refused."""
+    listed = "\n".join(sorted({_text(rule) for rule in missing}))
+    who = f"user {shown(user)} (groups={quoted(groups)})"
+    return f"{who} is attempting to grant RBAC permissions not currently held:\n{listed}"
+
+
+def _text(rule: PolicyRule) -> str:
+    parts = {
+        "APIGroups": rule.api_groups,
+        "Resources": rule.resources,
+        "NonResourceURLs": rule.non_resource_urls,
+        "ResourceNames": rule.resource_names,
+        "Verbs": rule.verbs,
+    }
+    return "{" + ", ".join(f"{name}:{quoted(values)}" for name, values in parts.items() if values) + "}"
+
+
+def quoted(values: Iterable[str]) -> str:
+    """A list as Go prints one of quoted strings."""
+    return f"[{' '.join(map(shown, values))}]"

@@ -1,0 +1,310 @@
+"""ResourceQuota admission: what objects cost, which quotas that concerns, and whether it fits. Pure.
+
+Admission charges with it what is created, in the write set of the creation itself; the Job controller asks how many of its
+pods fit; the quota controller counts anew. Sums are exact. Rules and messages follow Kubernetes' quota admission.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+
+import msgspec
+from msgspec.structs import replace
+
+from app.kinds.core.resourcequota import (
+    BEST_EFFORT,
+    CROSS_NAMESPACE,
+    NOT_BEST_EFFORT,
+    NOT_TERMINATING,
+    PRIORITY_CLASS,
+    TERMINATING,
+    ResourceQuota,
+    ScopedResourceSelectorRequirement,
+)
+from app.kinds.pod.affinity import PodAffinity, PodAffinityTerm, PodAntiAffinity
+from app.kinds.pod.container import Container
+from app.kinds.pod.pod import Pod, is_terminal, qos_class
+from app.machinery.base import Object, Quantity
+from app.machinery.errors import ApiError, refused
+from app.machinery.quantity import compare, parse, plus
+from app.machinery.resource_names import COMPUTE, HUGE, LIMITS, REQUESTS, is_extended, is_huge, is_native
+from app.plans.admission import pod_resource_usage
+from app.plans.admission.refusals import EXCEEDED
+
+Amounts = Mapping[str, Quantity]
+
+COUNT = "count/"
+UNCOUNTED = frozenset({"events", "events.events.k8s.io"})
+_ALIASES = frozenset(
+    {"configmaps", "resourcequotas", "replicationcontrollers", "secrets", "services", "persistentvolumeclaims"}
+)
+_OF_PODS = frozenset(
+    ("count/pods", "pods", *COMPUTE, *(REQUESTS + name for name in COMPUTE), *(LIMITS + name for name in COMPUTE))
+)
+_OF_OTHERS = _ALIASES | {"services.nodeports", "services.loadbalancers", "requests.storage"}
+_NEEDED = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
+
+
+class Cost(msgspec.Struct, frozen=True):
+    """What an object costs; equal for all pods that are alike. `scopes` None: not a pod, so of no scope."""
+
+    usage: tuple[tuple[str, Quantity], ...]
+    scopes: frozenset[str] | None = None
+    priority_class: str = ""
+    until: datetime | None = None  # from when on only its existence counts
+
+    def at(self, now: datetime | None) -> Amounts:
+        """What it costs now. None: it was just made."""
+        if self.until is not None and now is not None and now > self.until:
+            return {name: each for name, each in self.usage if name.startswith(COUNT)}
+        return dict(self.usage)
+
+
+# --- what things cost
+
+
+def cost(resource: str, obj: Object) -> Cost:
+    return cost_of_pod(obj) if isinstance(obj, Pod) else Cost(tuple((name, "1") for name in counted_as(resource)))
+
+
+def counted_as(resource: str) -> tuple[str, ...]:
+    """The names under which quotas count the objects of a kind other than pods."""
+    if resource in UNCOUNTED:
+        return ()
+    return (COUNT + resource, resource) if resource in _ALIASES else (COUNT + resource,)
+
+
+def cost_of_pod(pod: Pod) -> Cost:
+    """What has ended only counts as an object. So does what should be gone, if nobody can tell that it is."""
+    usage = {} if is_terminal(pod) else _usage(pod_resource_usage.requests(pod), pod_resource_usage.limits(pod))
+    meta, until = pod.metadata, None
+    if meta.deletion_timestamp is not None and meta.deletion_grace_period_seconds is not None and usage:
+        until = meta.deletion_timestamp + timedelta(seconds=meta.deletion_grace_period_seconds)
+    return Cost((("count/pods", "1"), *usage.items()), frozenset(_scopes(pod)), pod.spec.priority_class_name, until)
+
+
+def _usage(requests: Amounts, limits: Amounts) -> dict[str, Quantity]:
+    usage: dict[str, Quantity] = {"pods": "1"}
+    for name in COMPUTE:
+        if name in requests:
+            usage[name] = usage[REQUESTS + name] = requests[name]
+        if name in limits:
+            usage[LIMITS + name] = limits[name]
+    for name, amount in requests.items():
+        if is_huge(name):
+            usage[name] = amount
+        if is_huge(name) or is_extended(name):
+            usage[REQUESTS + name] = amount
+    return usage
+
+
+def _scopes(pod: Pod) -> Iterator[str]:
+    deadline = pod.spec.active_deadline_seconds
+    yield NOT_TERMINATING if deadline is None or deadline < 0 else TERMINATING
+    yield BEST_EFFORT if qos_class(pod.spec) == "BestEffort" else NOT_BEST_EFFORT
+    if _looks_abroad(pod):
+        yield CROSS_NAMESPACE
+
+
+def _looks_abroad(pod: Pod) -> bool:
+    """Its affinity names pods of other namespaces."""
+    affinity = pod.spec.affinity
+    if affinity is None:
+        return False
+    near = affinity.pod_affinity or PodAffinity()
+    far = affinity.pod_anti_affinity or PodAntiAffinity()
+    terms = (*_terms(near), *_terms(far))
+    return any(term.namespaces or term.namespace_selector is not None for term in terms)
+
+
+def _terms(side: PodAffinity | PodAntiAffinity) -> Iterator[PodAffinityTerm]:
+    yield from side.required_during_scheduling_ignored_during_execution
+    for wish in side.preferred_during_scheduling_ignored_during_execution:
+        if wish.pod_affinity_term:
+            yield wish.pod_affinity_term
+
+
+# --- which quotas that concerns
+
+
+def covers(quota: ResourceQuota, each: Cost) -> bool:
+    """The quota's scopes hold, all of them."""
+    return all(_holds(demand, each) for demand in _demands(quota))
+
+
+def _demands(quota: ResourceQuota) -> Iterator[ScopedResourceSelectorRequirement]:
+    for scope in quota.spec.scopes:
+        yield ScopedResourceSelectorRequirement(scope_name=scope, operator="Exists")
+    if quota.spec.scope_selector:
+        yield from quota.spec.scope_selector.match_expressions
+
+
+def _holds(demand: ScopedResourceSelectorRequirement, each: Cost) -> bool:
+    if each.scopes is None:
+        return False
+    if demand.scope_name != PRIORITY_CLASS:
+        return demand.scope_name in each.scopes
+    named = each.priority_class != ""
+    if demand.operator in ("Exists", "DoesNotExist"):
+        return named is (demand.operator == "Exists")
+    return (named and each.priority_class in demand.values) is (demand.operator == "In")
+
+
+def of_pods(name: str) -> bool:
+    """Whether it is pods that use up this resource."""
+    if name in _OF_PODS or name.startswith((HUGE, REQUESTS + HUGE)):
+        return True
+    return not is_native(name) and name.startswith(REQUESTS)
+
+
+def is_known(name: str) -> bool:
+    """Whether anything that this server can count uses up the resource: the use of any other stays unknown."""
+    return of_pods(name) or name in _OF_OTHERS or name.startswith(COUNT) or ".storageclass.storage.k8s.io/" in name
+
+
+def _limited(quota: ResourceQuota, each: Cost) -> list[str]:
+    """The resources in the quota that objects of this sort use up."""
+    if each.scopes is not None:
+        return sorted(filter(of_pods, quota.status.hard))
+    return sorted(name for name, _ in each.usage if name in quota.status.hard)
+
+
+def concerned(quotas: Iterable[ResourceQuota], each: Cost) -> list[ResourceQuota]:
+    return [quota for quota in quotas if _limited(quota, each) and covers(quota, each)]
+
+
+# --- whether it fits
+
+
+def charged(quotas: Sequence[ResourceQuota], resource: str, obj: Object) -> list[tuple[ResourceQuota, ResourceQuota]]:
+    """The quotas that the object is charged to, each as it is and as it will be; raises the 403 if it does not fit."""
+    each = cost(resource, obj)
+    concerns = concerned(quotas, each)
+    check_fit(concerns, each, resource, obj)
+    if error := exceeded(concerns, each, resource, obj.metadata.name):
+        raise error
+    return raised(concerns, each)
+
+
+def check_fit(quotas: Iterable[ResourceQuota], each: Cost, resource: str, obj: Object) -> None:
+    """Raises the 403 of a quota that cannot judge the object."""
+    for quota in quotas:
+        if fault := _unfit(quota, each, obj):
+            raise refused(resource, obj.metadata.name, fault)
+
+
+def _unfit(quota: ResourceQuota, each: Cost, obj: Object) -> str:
+    """Why a quota cannot judge the object."""
+    limited, name = _limited(quota, each), quota.metadata.name
+    missing = _unspecified(obj, _NEEDED.intersection(limited)) if isinstance(obj, Pod) else ""
+    if missing:
+        return f"failed quota: {name}: must specify {missing}"
+    if any(resource not in quota.status.used for resource in limited):
+        return f"status unknown for quota: {name}, resources: {','.join(limited)}"
+    return ""
+
+
+def _unspecified(pod: Pod, needed: Iterable[str]) -> str:
+    """What a quota on CPU or memory obliges containers to say and they do not: `limits.cpu for: main,side`."""
+    if pod.spec.resources:
+        return ""
+    containers = (*pod.spec.containers, *pod.spec.init_containers)
+    lacking = {name: [each.name for each in containers if name not in _said(each)] for name in sorted(needed)}
+    return "; ".join(f"{name} for: {','.join(sorted(who))}" for name, who in lacking.items() if who)
+
+
+def _said(container: Container) -> Amounts:
+    resources = container.resources
+    return _usage(pod_resource_usage.asked(resources), resources.limits) if resources else {}
+
+
+def exceeded(quotas: Iterable[ResourceQuota], each: Cost, resource: str, name: str) -> ApiError | None:
+    """The refusal by the first quota that has not as much left."""
+    for quota in quotas:
+        hard, used = quota.status.hard, quota.status.used
+        wanted = _masked(each.at(None), hard)
+        over = [key for key, amount in wanted.items() if compare(plus(used.get(key, 0), amount), hard[key]) > 0]
+        if over:
+            requested, taken, limit = (_listed(amounts, over) for amounts in (wanted, used, hard))
+            why = f"{EXCEEDED}{quota.metadata.name}, requested: {requested}, used: {taken}, limited: {limit}"
+            return refused(resource, name, why)
+    return None
+
+
+def room(quotas: Iterable[ResourceQuota], each: Cost, most: int) -> int:
+    """How many of one sort fit, at most so many."""
+    for quota in quotas:
+        for name, amount in _masked(each.at(None), quota.status.hard).items():
+            left = parse(quota.status.hard[name]) - parse(quota.status.used.get(name, 0))
+            most = min(most, max(left // parse(amount), 0))
+    return most
+
+
+def raised(quotas: Iterable[ResourceQuota], each: Cost, times: int = 1) -> list[tuple[ResourceQuota, ResourceQuota]]:
+    """The quotas that so many of one sort are charged to: each as it is, and as it is with them."""
+    pairs = []
+    for quota in quotas:
+        wanted = _masked(each.at(None), quota.status.hard)
+        if wanted and times:
+            before = quota.status.used
+            used = {**before, **{key: plus(before.get(key, 0), amount, times) for key, amount in wanted.items()}}
+            pairs.append((quota, replace(quota, status=replace(quota.status, used=used))))
+    return pairs
+
+
+def _masked(usage: Amounts, hard: Amounts) -> dict[str, Quantity]:
+    return {name: amount for name, amount in usage.items() if name in hard and compare(amount, 0) > 0}
+
+
+def _listed(amounts: Amounts, names: Iterable[str]) -> str:
+    return ",".join(f"{name}={amounts.get(name, '0')}" for name in sorted(names))
+
+
+def may_help(before: Object | None, now: Object | None) -> bool:
+    """Whether what was refused may fit now that a rule has changed so. A quota that is used up further helps nobody."""
+    if not isinstance(before, ResourceQuota) or not isinstance(now, ResourceQuota):
+        return not isinstance(now, ResourceQuota)
+    if before.status.hard != now.status.hard or before.spec != now.spec:
+        return True
+    old, new = before.status.used, now.status.used
+    return any(name not in old or compare(amount, old[name]) < 0 for name, amount in new.items())
+
+
+# --- counting anew
+
+
+def recounted(
+    quota: ResourceQuota, pods: Mapping[Cost, int], counts: Mapping[str, int], now: datetime
+) -> ResourceQuota:
+    """The quota with the limits that are wanted in force, and the use that there really is; the same if nothing differs.
+
+    `pods` are how many pods of each sort there are in its namespace, `counts` how many objects of each other resource.
+    """
+    hard = quota.spec.hard
+    used: dict[str, Quantity] = {name: quota.status.used[name] for name in hard if name in quota.status.used}
+    used |= dict.fromkeys(filter(is_known, hard), "0")
+    for each, number in pods.items():
+        if covers(quota, each):
+            for name, amount in _masked(each.at(now), hard).items():
+                used[name] = plus(used[name], amount, number)
+    if not any(True for _ in _demands(quota)):
+        for resource, number in counts.items():
+            used |= {name: str(number) for name in counted_as(resource) if name in hard}
+    before = quota.status
+    if _same(before.hard, hard) and _same(before.used, used):
+        return quota
+    return replace(quota, status=replace(before, hard=hard, used=used))
+
+
+def _same(one: Amounts, other: Amounts) -> bool:
+    return one.keys() == other.keys() and all(compare(one[name], other[name]) == 0 for name in one)
+
+
+def counted_resources(quota: ResourceQuota) -> set[str]:
+    """The resources, other than pods, of which the quota limits the number."""
+    names = {name.removeprefix(COUNT) for name in quota.spec.hard if name.startswith(COUNT) or name in _ALIASES}
+    return names - {"pods"} - UNCOUNTED
+
+
+def next_expiry(pods: Iterable[Cost], now: datetime) -> datetime | None:
+    """When the next of the pods that are going stops costing anything."""
+    return min((each.until for each in pods if each.until is not None and each.until >= now), default=None)

@@ -1,0 +1,58 @@
+"""Image garbage collection: which images and earlier runs of containers a node removes when its disk fills up. Pure.
+
+The kubelet's rules: from 85 % on, until 80 %; least recently used ones first, none that is in use or has just come.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from app.plans.kubelet.container_history import Run, was_healthy
+
+HIGH, LOW = 0.85, 0.80
+LEAST_AGE = timedelta(minutes=2)
+
+
+class Disk(NamedTuple):
+    """Bytes."""
+
+    size: int
+    free: int
+
+
+class Stored(NamedTuple):
+    """An image, its bytes, when it was last used (if it was), and when it was first seen here."""
+
+    id: str
+    size: int
+    used_at: datetime | None
+    seen_at: datetime
+
+
+def too_much(disk: Disk, *, now: bool = False) -> int:
+    """Bytes that have to go; 0 below the high mark. `now`: something else says that it is time."""
+    used = disk.size - disk.free
+    return max(0, used - int(disk.size * LOW)) if now or used >= disk.size * HIGH else 0
+
+
+def unneeded(images: Iterable[Stored], in_use: Collection[str], now: datetime) -> Iterator[Stored]:
+    """What may go, the first first."""
+    may_go = [each for each in images if each.id not in in_use and now - each.seen_at >= LEAST_AGE]
+    return iter(sorted(may_go, key=lambda each: (each.used_at or each.seen_at, each.seen_at, each.id)))
+
+
+def dead(runs: Iterable[Run]) -> Iterator[Run]:
+    """Ended runs that nothing more is wanted of: of each container one stays, and the last that was well, for its back-off."""
+    kept: set[tuple[str, bool]] = set()
+    for run in sorted(runs, key=lambda each: -each.attempt):
+        if run.state != "exited":
+            continue
+        marks = {(run.name, False), (run.name, was_healthy(run))}
+        if marks <= kept:
+            yield run
+        kept |= marks
+
+
+def seen(before: Mapping[str, datetime], images: Collection[str], now: datetime) -> dict[str, datetime]:
+    """When each was first seen, brought up to date."""
+    return {each: before.get(each, now) for each in images}

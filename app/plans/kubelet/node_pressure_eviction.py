@@ -1,0 +1,151 @@
+"""Node-pressure eviction: which pods go first, which are not admitted, and what is reported. Pure.
+
+The kubelet's eviction: what is short goes by thresholds, pods by what they use beyond their requests, their priority, and
+how much they use; whoever uses more disk than it may is evicted at once. The agent's `eviction` measures and acts.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from app.kinds.core.node import Taint
+from app.kinds.pod.container import Container, ResourceRequirements
+from app.kinds.pod.pod import Pod
+from app.kinds.pod.pod_resources import amount, qos_class, requests
+from app.machinery import quantity
+from app.plans.admission import pod_resource_usage
+from app.plans.nodes.tolerations import tolerates
+
+MEMORY, DISK, PIDS = "MemoryPressure", "DiskPressure", "PIDPressure"
+STORAGE = "ephemeral-storage"
+CRITICAL = 2_000_000_000  # the priority from which on a pod is the node's own
+MEMORY_TAINT = Taint(key="node.kubernetes.io/memory-pressure", effect="NoSchedule")
+_NONE = ResourceRequirements()
+
+
+class Shortage(NamedTuple):
+    """A threshold that is crossed: a signal such as nodefs.available, and its amounts as they are written."""
+
+    signal: str
+    threshold: str
+    available: str
+
+
+# By signal: the condition that it leads to, and the resource that pods are asked for.
+SIGNALS: Mapping[str, tuple[str, str]] = {
+    "memory.available": (MEMORY, "memory"),
+    "nodefs.available": (DISK, STORAGE),
+    "nodefs.inodesFree": (DISK, "inodes"),
+    "pid.available": (PIDS, "pids"),
+}
+
+
+class Volume(NamedTuple):
+    """An emptyDir on disk or in memory: bytes in it, and its limit as it was given, or ""."""
+
+    name: str
+    used: int
+    limit: str
+    in_memory: bool = False
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A pod with what it uses, in bytes: by container of memory and of disk, and its volumes."""
+
+    pod: Pod
+    memory: Mapping[str, int] = field(default_factory=dict)
+    disk: Mapping[str, int] = field(default_factory=dict)
+    volumes: tuple[Volume, ...] = ()
+
+    def used(self, resource: str) -> int:
+        if resource == "memory":
+            return sum(self.memory.values())
+        return sum(self.disk.values()) + sum(each.used for each in self.volumes if not each.in_memory)
+
+
+# What is short
+
+
+def first_to_go(pods: Iterable[Measured], shortage: Shortage) -> Measured | None:
+    """None if none may."""
+    resource = SIGNALS[shortage.signal][1]
+    return min((each for each in pods if not is_critical(each.pod)), key=lambda one: _rank(one, resource), default=None)
+
+
+def _rank(measured: Measured, resource: str) -> tuple[bool, int, int, str]:
+    pod, beyond = measured.pod, 0
+    if resource != "pids":  # nobody asks for processes
+        beyond = measured.used(resource) - requests(pod).get(resource, 0)
+    return beyond <= 0, pod.spec.priority or 0, -beyond, pod.metadata.uid
+
+
+def is_critical(pod: Pod) -> bool:
+    return (pod.spec.priority or 0) >= CRITICAL
+
+
+def why_evicted(measured: Measured, shortage: Shortage) -> str:
+    resource = SIGNALS[shortage.signal][1]
+    low = f"The node was low on resource: {resource}. "
+    amounts = f"Threshold quantity: {shortage.threshold}, available: {shortage.available}. "
+    return low + amounts + "".join(_excesses(measured, resource))
+
+
+def _excesses(measured: Measured, resource: str) -> Iterator[str]:
+    used = {"memory": measured.memory, STORAGE: measured.disk}.get(resource, {})
+    for container in _containers(measured.pod):
+        asked = (container.resources or _NONE).requests.get(resource, "0")
+        if (has := used.get(container.name, 0)) > amount(resource, asked):
+            yield (
+                f"Container {container.name} was using {in_binary(has)}, request is {quantity.canonical(asked)}, "
+                f"has larger consumption of {resource}. "
+            )
+
+
+def in_binary(units: int) -> str:
+    """An amount of bytes as Kubernetes writes it."""
+    return quantity.canonical(f"{units // 1024}Ki")
+
+
+def _containers(pod: Pod) -> tuple[Container, ...]:
+    return (*pod.spec.init_containers, *pod.spec.containers)
+
+
+# What is more than a pod may have
+
+
+def limits_storage(pod: Pod) -> bool:
+    return any(STORAGE in (each.resources or _NONE).limits for each in _containers(pod))
+
+
+def over_limit(measured: Measured) -> str:
+    """Why the pod has to go, in the kubelet's words; empty if it keeps to its limits."""
+    return next(_over_limits(measured), "")
+
+
+def _over_limits(measured: Measured) -> Iterator[str]:
+    pod = measured.pod
+    for volume in measured.volumes:
+        if volume.limit and volume.used > quantity.whole(volume.limit) > 0:
+            yield f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{volume.limit}". '
+    whole = pod_resource_usage.limits(pod).get(STORAGE)
+    if whole is not None and measured.used(STORAGE) > amount(STORAGE, whole):
+        yield f"Pod ephemeral local storage usage exceeds the total limit of containers {quantity.canonical(whole)}. "
+    for container in _containers(pod):
+        limit = (container.resources or _NONE).limits.get(STORAGE)
+        if limit is not None and measured.disk.get(container.name, 0) > amount(STORAGE, limit):
+            yield f'Container {container.name} exceeded its local ephemeral storage limit "{quantity.canonical(limit)}". '
+
+
+# Who comes
+
+
+def refusal(pod: Pod, conditions: Collection[str]) -> str:
+    """Why a node under this pressure does not take the pod; empty if it does."""
+    if not conditions or is_critical(pod):
+        return ""
+    if set(conditions) == {MEMORY} and (
+        qos_class(pod.spec) != "BestEffort" or any(tolerates(each, MEMORY_TAINT) for each in pod.spec.tolerations)
+    ):
+        return ""
+    return f"The node had condition: [{' '.join(sorted(conditions))}]. "

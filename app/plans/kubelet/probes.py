@@ -1,0 +1,92 @@
+"""Probe results: what they say of a container, and when. Pure; `app.agent.pods.probes` asks, `sync_pod` acts on it."""
+
+from datetime import datetime, timedelta
+from typing import Literal, NamedTuple
+
+from app.kinds.pod.container import Container, ContainerStatus
+from app.kinds.pod.probe import Probe
+from app.machinery.durations import after, span
+
+Sort = Literal["startup", "liveness", "readiness"]
+SORTS: tuple[Sort, ...] = ("startup", "liveness", "readiness")
+
+
+class Unwell(NamedTuple):
+    """Why a run has to be stopped although it goes on, and within what grace if not the pod's."""
+
+    why: str
+    grace: timedelta | None = None
+
+
+class Health(NamedTuple):
+    """How a run is. `started`: it got past its startup probe."""
+
+    started: bool = True
+    ready: bool = True
+    unwell: Unwell | None = None
+
+
+class Tally(NamedTuple):
+    """The same answer so many times in a row."""
+
+    answer: bool | None = None
+    times: int = 0
+
+    def heard(self, answer: bool) -> "Tally":
+        return Tally(answer, self.times + 1 if answer == self.answer else 1)
+
+
+def verdict(tally: Tally, probe: Probe) -> bool | None:
+    """Whether the container is as asked; None while it has not been said often enough."""
+    enough = probe.success_threshold if tally.answer else probe.failure_threshold
+    return tally.answer if tally.times >= max(enough, 1) else None
+
+
+def probe_of(container: Container, sort: Sort) -> Probe | None:
+    if sort == "startup":
+        return container.startup_probe
+    return container.liveness_probe if sort == "liveness" else container.readiness_probe
+
+
+def has_probes(container: Container) -> bool:
+    return bool(container.startup_probe or container.liveness_probe or container.readiness_probe)
+
+
+def at_first(container: Container, told: ContainerStatus | None, attempt: int) -> Health:
+    """Before any probe has answered: what was told of this run already, by an agent before us, or else the worst."""
+    known = told if told and told.state and told.state.running and told.restart_count == attempt else None
+    return Health(
+        container.startup_probe is None or bool(known and known.started),
+        container.readiness_probe is None or bool(known and known.ready),
+    )
+
+
+def first_at(probe: Probe, started_at: datetime) -> datetime:
+    return after(started_at, probe.initial_delay_seconds)
+
+
+def period(probe: Probe) -> timedelta:
+    return span(max(probe.period_seconds, 1))
+
+
+def timeout(probe: Probe) -> timedelta:
+    return span(max(probe.timeout_seconds, 1))
+
+
+def failed(container: Container, sort: Sort, *, is_init: bool, restarts: bool) -> Unwell:
+    """A container that its probe has given up on, in the kubelet's words."""
+    probe = probe_of(container, sort)
+    grace = probe.termination_grace_period_seconds if probe else None
+    text = f"{'Init container' if is_init else 'Container'} {container.name} failed {sort} probe"
+    # Of init containers the kubelet never says that they come again.
+    return Unwell(
+        f"{text}, will be restarted" if restarts and not is_init else text, None if grace is None else span(grace)
+    )
+
+
+def unhealthy(sort: Sort, output: str) -> str:
+    return f"{sort.capitalize()} probe failed: {output}"
+
+
+def unanswered(sort: Sort, output: str) -> str:
+    return f"{sort.capitalize()} probe errored and resulted in unknown state: {output}"

@@ -1,0 +1,40 @@
+"""Applying to an object that may or may not exist yet. The API's server-side apply goes through here."""
+
+from collections.abc import Awaitable, Callable
+
+from app.machinery import errors
+from app.machinery.base import Kind, Object
+from app.machinery.errors import ApiError
+from app.registry import offload
+from app.registry.objects import Answer, Registry, create, edit
+from app.registry.versions import UpdateOptions
+
+_TRIES = 8
+Change = Callable[[Object | None], Object]
+
+
+async def apply(
+    registry: Registry,
+    kind: Kind,
+    key: tuple[str, str],
+    change: Change,
+    terms: UpdateOptions,
+    may_create: Callable[[Object], Awaitable[None]],
+) -> tuple[Answer, bool]:
+    """What `change` makes of the object at (namespace, name), or of none; and whether it is new."""
+    namespace, name = key
+    for _ in range(_TRIES):
+        try:
+            return await edit(registry, kind, namespace, name, change, terms), False
+        except ApiError as error:
+            if error.reason != "NotFound" or (terms.by and terms.by.subresource):
+                raise
+        made = await offload.run(terms.size, change, None)
+        await may_create(made)
+        try:
+            created = await create(registry, kind, namespace, made, by=terms.by, dry_run=terms.dry_run, size=terms.size)
+            return created, True
+        except ApiError as error:
+            if error.reason != "AlreadyExists":  # else somebody was quicker: it is applied to theirs
+                raise
+    raise errors.conflict(kind.resource, name)

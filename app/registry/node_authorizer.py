@@ -1,0 +1,43 @@
+"""Node authorizer: which ConfigMaps and Secrets the agent of a node may read: those that its pods refer to."""
+
+from collections.abc import Callable, Iterator
+from typing import cast
+
+from app.kinds.pod.pod import KIND as PODS
+from app.kinds.pod.pod import Pod, is_terminal
+from app.registry.codec import decode
+from app.store import Query, Store
+
+Reference = tuple[str, str]  # ("configmaps" or "secrets", name)
+
+
+async def is_needed(store: Store, namespace: str, wanted: Reference, owns: Callable[[str], bool]) -> bool:
+    """Whether a pod that still runs on one of the nodes that `owns` accepts refers to the object."""
+    page = await store.list(Query(kind=PODS.resource, namespace=namespace))
+    mine = (head for head in page.heads if owns(head.marks.fields.get("spec.nodeName", "")))
+    pods = (cast("Pod", decode(PODS, head)) for head in mine)
+    return any(wanted in set(references(pod)) for pod in pods if not is_terminal(pod))
+
+
+def references(pod: Pod) -> Iterator[Reference]:
+    for secret in pod.spec.image_pull_secrets:
+        yield "secrets", secret.name
+    for container in (*pod.spec.init_containers, *pod.spec.containers):
+        for source in container.env_from:
+            yield from _named(source.config_map_ref, source.secret_ref)
+        for variable in container.env:
+            if variable.value_from is not None:
+                yield from _named(variable.value_from.config_map_key_ref, variable.value_from.secret_key_ref)
+    for volume in pod.spec.volumes:
+        yield from _named(volume.config_map, None)
+        if volume.secret is not None:
+            yield "secrets", volume.secret.secret_name
+        for part in volume.projected.sources if volume.projected else ():
+            yield from _named(part.config_map, part.secret)
+
+
+def _named(config_map: object, secret: object) -> Iterator[Reference]:
+    if config_map is not None:
+        yield "configmaps", getattr(config_map, "name", "")
+    if secret is not None:
+        yield "secrets", getattr(secret, "name", "")

@@ -1,0 +1,88 @@
+"""Commands run in containers of an engine, and sessions with containers themselves. The cri runtime asks.
+
+Engines do not end a command whose caller has hung up, so its process is found and killed here.
+"""
+
+import asyncio
+import itertools
+import json
+from collections.abc import Sequence
+from typing import NamedTuple
+from weakref import WeakValueDictionary
+
+from app.runtimes.base import ContainerKey, Session, StartError, Unsupported
+from app.runtimes.cri.containers import Containers
+from app.runtimes.cri.engine import Engine
+from app.runtimes.cri.messages import pb
+from app.runtimes.cri.streams import StreamSession, connect
+from app.runtimes.engine import config as engine_config
+from app.runtimes.engine import exec_processes
+from app.runtimes.engine.attach import DivertedSession
+from app.runtimes.engine.errors import EngineError
+
+KILLED_WITHIN = (0.0, 0.05, 0.1, 0.2, 0.4)  # seconds between looks for a process that is only about to begin
+
+
+class _Begun(NamedTuple):
+    """A command, and which of all it was."""
+
+    key: ContainerKey
+    argv: tuple[str, ...]
+    number: int
+
+
+class Commands:
+    """Sessions, each with one connection to the engine."""
+
+    def __init__(self, engine: Engine, containers: Containers) -> None:
+        self._engine, self._containers = engine, containers
+        self._numbers = itertools.count()
+        self._sessions: WeakValueDictionary[_Begun, StreamSession] = WeakValueDictionary()
+
+    async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool) -> StreamSession:
+        known = await self._containers.find(key)
+        if known is None:
+            raise StartError(f'container "{key.name}" is not there')
+        request = pb.ExecRequest(container_id=known.id, cmd=argv, tty=tty, stdin=True, stdout=True, stderr=not tty)
+        begun = _Begun(key, tuple(argv), next(self._numbers))
+        try:
+            url = (await self._engine.ask(request, pb.ExecResponse)).url
+        except EngineError as error:
+            raise StartError(error.details) from error
+        session = await connect(url, stdin=True, tty=tty)
+        self._sessions[begun] = session
+        session.hang_up = lambda: self._kill(begun, known.id)
+        return session
+
+    async def attach(self, key: ContainerKey) -> Session:
+        known = await self._containers.find(key)
+        if known is None:
+            raise Unsupported(f'container "{key.name}" is not there')
+        try:
+            found = (await self._containers.ask(known.id)).status
+            tty, stdin = (found.annotations.get(name) == "True" for name in (engine_config.TTY, engine_config.STDIN))
+            request = pb.AttachRequest(container_id=known.id, tty=tty, stdin=stdin, stdout=True, stderr=not tty)
+            url = (await self._engine.ask(request, pb.AttachResponse)).url
+        except EngineError as error:
+            raise Unsupported(error.details) from error
+        session = await connect(url, stdin=stdin, tty=tty)
+        session.ended_with = lambda: self._code(key)
+        outputs = self._containers.outputs
+        return DivertedSession(session, outputs.folder(key)) if outputs.is_diverted(key) else session
+
+    async def _code(self, key: ContainerKey) -> int:
+        status = await self._containers.ended(key)
+        return (status.exit_code or 0) if status else 0
+
+    async def _kill(self, begun: _Begun, container_id: str) -> None:
+        try:
+            found = await self._containers.ask(container_id, verbose=True)
+            main = int(json.loads(found.info["info"])["pid"])
+        except (EngineError, ConnectionError, ValueError, KeyError, TypeError):
+            return  # with the container its commands have ended, or there is nobody to ask
+        for pause in KILLED_WITHIN:
+            await asyncio.sleep(pause)
+            older = [each for each in self._sessions if each[:2] == begun[:2] and each.number < begun.number]
+            rank = sum(self._sessions[each].is_open for each in older)
+            if await asyncio.to_thread(exec_processes.kill, main, begun.argv, rank):
+                return

@@ -1,0 +1,140 @@
+"""Calls to a CRI engine (containerd, CRI-O), and the meaning of its answers. The cri runtime makes them all here.
+
+An engine that is away is a ConnectionError, whatever is asked of it; it may be asked again. What it refuses is an
+EngineError with the words that a kubelet would show.
+"""
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any, TypeVar
+
+from google.protobuf.message import Message
+
+from app.runtimes.cri import grpc_channel
+from app.runtimes.cri.grpc_channel import End, Wire
+from app.runtimes.cri.keepalive import Line
+from app.runtimes.cri.messages import pb
+from app.runtimes.engine.errors import EndpointError, EngineError
+
+TIMEOUT = 120.0  # seconds for what should take less than one; an engine under load takes its time
+_SERVICE = "/runtime.v1."
+_OF_IMAGES = frozenset({"ListImages", "ImageStatus", "PullImage", "RemoveImage", "ImageFsInfo"})
+_CODES = (  # by gRPC's numbers, as Go names them
+    "OK",
+    "Canceled",
+    "Unknown",
+    "InvalidArgument",
+    "DeadlineExceeded",
+    "NotFound",
+    "AlreadyExists",
+    "PermissionDenied",
+    "ResourceExhausted",
+    "FailedPrecondition",
+    "Aborted",
+    "OutOfRange",
+    "Unimplemented",
+    "Internal",
+    "Unavailable",
+    "DataLoss",
+    "Unauthenticated",
+)
+_AWAY = frozenset({"Unavailable", "DeadlineExceeded", "Canceled"})
+_LATER = (  # as containerd puts it
+    "server is not initialized yet",  # in its first second
+    "is reserved for",  # an agent that died had asked for the same
+    "in starting state",  # likewise
+)
+M = TypeVar("M", bound=Message)
+logger = logging.getLogger(__name__)
+
+
+class Engine:
+    """One connection to one engine, which may die and come back."""
+
+    def __init__(self, endpoint: str) -> None:
+        """Raises EndpointError."""
+        self.endpoint = endpoint if "://" in endpoint else f"unix://{endpoint}"
+        if not self.endpoint.startswith("unix:///"):
+            raise EndpointError(f"{self.endpoint}: only unix:// is spoken here, with a whole path")
+        self._path = self.endpoint.removeprefix("unix://")
+        self._wires: list[Wire] = []  # the last is asked; one before it may still have something to say
+        self._line, self._opening = Line(), asyncio.Lock()
+
+    async def ask(self, request: Message, answer: type[M], timeout: float | None = TIMEOUT) -> M:  # noqa: ASYNC109 - a deadline that the engine is told
+        """The method is named by the request. Raises ConnectionError, EngineError."""
+        method = type(request).__name__.removesuffix("Request")
+        service = "ImageService" if method in _OF_IMAGES else "RuntimeService"
+        found = b""
+        try:
+            async with asyncio.timeout(timeout):
+                async for each in self.follow(f"{_SERVICE}{service}/{method}", request.SerializeToString(), timeout):
+                    found = each
+        except TimeoutError as error:
+            raise self._away("it takes too long") from error
+        decoded: M = answer.FromString(found)
+        return decoded
+
+    async def follow(self, method: str, request: bytes, seconds: float | None = None) -> AsyncIterator[bytes]:
+        """Undecoded answers of a method that goes on. Raises ConnectionError, EngineError."""
+        end = End(0, "")
+        try:
+            wire = await self._connected()
+            async with aclosing(wire.answers(method, request, seconds)) as answers:
+                async for answer in answers:
+                    if isinstance(answer, End):
+                        end = answer
+                    else:
+                        yield answer
+        except OSError as error:
+            raise self._away(str(error)) from error
+        if end.status:
+            raise self._meaning(_CODES[end.status] if end.status < len(_CODES) else "Unknown", end.details)
+
+    async def config(self) -> Mapping[str, Any]:
+        """The engine's configuration, as far as it tells: containerd does. Raises ConnectionError."""
+        try:
+            told = (await self.ask(pb.StatusRequest(verbose=True), pb.StatusResponse)).info.get("config", "{}")
+            found = json.loads(told)
+        except (EngineError, ValueError) as error:
+            logger.info("the container engine does not tell its configuration: %s", error)
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    async def close(self) -> None:
+        self._line.close()
+        for wire in self._wires:
+            await wire.close()
+
+    @property
+    def process(self) -> tuple[int, str]:
+        """The engine's process, 0 if it is not known, and the path of its socket."""
+        return self._line.peer, self._path
+
+    async def _connected(self) -> Wire:
+        async with self._opening:
+            self._wires = [wire for wire in self._wires if not wire.is_over]
+            if not self._wires or self._wires[-1].is_leaving:
+                self._wires.append(await self._opened())
+            return self._wires[-1]
+
+    async def _opened(self) -> Wire:
+        wire = await grpc_channel.opened(self._path)
+        try:
+            self._line.hold(wire.connection)
+        except OSError:
+            await wire.close()
+            raise
+        return wire
+
+    def _away(self, why: str) -> ConnectionError:
+        return ConnectionError(f"the container engine at {self.endpoint} does not answer: {why}")
+
+    def _meaning(self, code: str, details: str) -> Exception:
+        if code in _AWAY:
+            return self._away(details)
+        if any(text in details for text in _LATER):
+            return ConnectionError(f"the container engine at {self.endpoint} cannot do it yet: {details}")
+        return EngineError(code, details, f"rpc error: code = {code} desc = {details}")

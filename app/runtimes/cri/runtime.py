@@ -1,0 +1,160 @@
+"""Runs containers by an engine that speaks CRI: containerd or CRI-O. The same calls as a kubelet makes, over its socket.
+
+Logs are files that the engine writes in Kubernetes' format; they are read from disk. An engine that a kubelet uses
+cannot be shared with it: it would end our pods as strangers.
+
+CRI-O makes a container's process when it makes the container: what cannot be run is a CreateError there, not a StartError.
+A stop without grace is SIGTERM and at once SIGKILL. Unless it is configured to tell events, ends are polled for.
+"""
+
+import asyncio
+import math
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from app.runtimes.base import (
+    ContainerKey,
+    ContainerSpec,
+    ContainerStatus,
+    ContainerUsage,
+    CreateError,
+    Image,
+    Login,
+    RuntimeInfo,
+    StartError,
+)
+from app.runtimes.cri import config as cri_config
+from app.runtimes.cri import images as cri_images
+from app.runtimes.cri import status
+from app.runtimes.cri.commands import Commands
+from app.runtimes.cri.containers import Containers
+from app.runtimes.cri.engine import TIMEOUT, Engine
+from app.runtimes.cri.messages import pb
+from app.runtimes.cri.orphans import Leftovers
+from app.runtimes.cri.outputs import Diversion
+from app.runtimes.cri.sandboxes import Sandboxes
+from app.runtimes.engine.config import CONTAINER, NODE
+from app.runtimes.engine.containers import Known
+from app.runtimes.engine.errors import EngineError, unless_gone
+from app.runtimes.engine.files import Files
+from app.runtimes.engine.runtime import EngineRuntime
+from app.runtimes.logs import log_files
+
+
+class CutShort(Exception):
+    """A start by an end of the engine."""
+
+
+class CriRuntime(EngineRuntime):
+    """`node`: tells this agent's pods from others' on one engine."""
+
+    def __init__(self, endpoint: str, root: Path, node: str) -> None:
+        self._engine, self._node = Engine(endpoint), node
+        files = Files(root)
+        self._sandboxes = Sandboxes(self._engine, files, node)
+        self._containers = Containers(self._engine, files, node, self._sandboxes.fresh)
+        self._diversion = Diversion(self._engine, self._containers.outputs)
+        self._leftovers = Leftovers(self._engine, self._sandboxes, self._containers)
+        super().__init__(files, self._sandboxes, self._containers, Commands(self._engine, self._containers))
+
+    async def info(self) -> RuntimeInfo:
+        found = await self._engine.ask(pb.VersionRequest(), pb.VersionResponse)
+        return RuntimeInfo(
+            name=found.runtime_name,
+            version=found.runtime_version,
+            survives_agent=True,
+            images=True,
+            pod_network=True,
+            limits=True,
+            security=True,
+            seccomp=True,
+            terminals=True,
+            store=await cri_images.store(self._engine),
+        )
+
+    async def _create(self, spec: ContainerSpec) -> Known:
+        sandbox = await self._sandboxes.of(spec.key.pod_uid)
+        if sandbox is None:
+            raise StartError(f'pod "{spec.key.pod_uid}" has no sandbox')
+        log_path = await asyncio.to_thread(self._files.make, spec.key)
+        config = cri_config.container(spec, sandbox[1], log_path, self._files.message(spec.key))
+        request = pb.CreateContainerRequest(pod_sandbox_id=sandbox[0], config=config, sandbox_config=sandbox[1])
+        fresh = self._sandboxes.fresh & {spec.key.pod_uid}
+        self._sandboxes.fresh -= fresh  # until the engine has answered
+        try:
+            if spec.security.user is None and spec.security.group is not None:
+                await cri_images.add_user(self._engine, request.config.image, request.config.linux.security_context)
+            made = await self._engine.ask(request, pb.CreateContainerResponse)
+        except EngineError as error:
+            raise CreateError(error.details) from error
+        self._sandboxes.fresh |= fresh
+        return self._containers.note(spec.key, made.container_id)
+
+    async def _begin(self, key: ContainerKey, known: Known) -> None:
+        try:
+            if key in self._containers.void:
+                raise CutShort
+            places = await self._diversion.places(known.id)
+            self._files.begin(key)
+            with self._diversion.diverted(key, places):
+                self._containers.follow_log(key)
+                await self._ask_to_start(key, known)
+        except CutShort as error:
+            await self._containers.remove(key, known)
+            raise ConnectionError(
+                "the container engine was killed, and what it was making has to be made anew"
+            ) from error
+
+    async def _ask_to_start(self, key: ContainerKey, known: Known) -> None:
+        try:
+            await self._engine.ask(pb.StartContainerRequest(container_id=known.id), pb.StartContainerResponse)
+        except ConnectionError:  # an agent that died may have asked for it: meanwhile it stays diverted
+            if not await self._containers.begins(key):
+                raise
+        except EngineError as error:
+            if status.never_began(error.details):
+                raise CutShort from error
+            if not status.was_started(error.details):
+                raise
+
+    async def _end(self, known: Known, grace: timedelta) -> None:
+        seconds = max(0, math.ceil(grace.total_seconds()))  # the engine counts whole ones
+        request = pb.StopContainerRequest(container_id=known.id, timeout=seconds)
+        with unless_gone():
+            await self._engine.ask(request, pb.StopContainerResponse, timeout=seconds + TIMEOUT)
+
+    async def list(self) -> list[ContainerStatus]:
+        found = await super().list()
+        await self._leftovers.remove()
+        return found
+
+    async def usage(self) -> Sequence[ContainerUsage]:
+        wanted = pb.ContainerStatsFilter(label_selector={NODE: self._node})
+        found = await self._engine.ask(pb.ListContainerStatsRequest(filter=wanted), pb.ListContainerStatsResponse)
+        return [
+            self._used(each)
+            for each in found.stats
+            if each.cpu.HasField("usage_core_nano_seconds") and CONTAINER in each.attributes.labels
+        ]
+
+    def _used(self, found: pb.ContainerStats) -> ContainerUsage:
+        key = cri_config.key(dict(found.attributes.labels), found.attributes.metadata.attempt)
+        disk = found.writable_layer.used_bytes.value + self._containers.outputs.size(key)
+        return ContainerUsage(key, found.cpu.usage_core_nano_seconds.value, found.memory.working_set_bytes.value, disk)
+
+    async def images(self) -> Sequence[Image]:
+        return await cri_images.images(self._engine)
+
+    async def pull(self, image: str, login: Login | None = None) -> str:
+        return await cri_images.pull(self._engine, image, login)
+
+    async def remove_image(self, image_id: str) -> None:
+        await cri_images.remove(self._engine, image_id)
+
+    async def _read(self, key: ContainerKey, offset: int, limit: int) -> bytes:
+        return log_files.read(self._files.log(key), offset, limit)
+
+    async def close(self) -> None:
+        await super().close()
+        await self._engine.close()

@@ -1,0 +1,127 @@
+"""Commands run in containers of a Docker Engine, and sessions with containers themselves. The docker runtime asks.
+
+The engine does not end a command whose caller has hung up, so its process is killed here.
+"""
+
+import asyncio
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+from app.runtimes.base import ContainerKey, Session, StartError, Unsupported
+from app.runtimes.docker.containers import Containers
+from app.runtimes.docker.engine import Engine
+from app.runtimes.docker.orphan_processes import is_of
+from app.runtimes.docker.streams import StreamSession
+from app.runtimes.engine.attach import DivertedSession
+from app.runtimes.engine.containers import CHASE
+from app.runtimes.engine.errors import EngineError
+from app.runtimes.engine.status import MISSING, NOT_EXECUTABLE, NOT_STARTED, start_code
+from app.runtimes.process import process_table
+
+# What nobody types: else the engine would take Ctrl-P Ctrl-Q for itself.
+DETACH = "ctrl-@,ctrl-_,ctrl-@,ctrl-^,ctrl-@,ctrl-_"
+
+
+class Commands:
+    """Sessions, each with one connection to the engine."""
+
+    def __init__(self, engine: Engine, containers: Containers) -> None:
+        self._engine, self._containers = engine, containers
+
+    async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool) -> StreamSession:
+        known = await self._containers.find(key)
+        if known is None:
+            raise StartError(f'container "{key.name}" is not there')
+        body = {
+            "AttachStdin": True,
+            "AttachStdout": True,
+            "AttachStderr": True,
+            "DetachKeys": DETACH,
+            "Tty": tty,
+            "Cmd": [*argv],
+        }
+        try:
+            made = await self._engine.ask(f"containers/{known.id}/exec", "POST", body)
+            path = f"exec/{made['Id']}"
+            streams = await self._engine.upgraded(f"{path}/start", {"Detach": False, "Tty": tty})
+        except EngineError as error:
+            raise StartError(error.details, start_code(error.details)) from error
+        session = StreamSession(*streams, tty=tty)
+        session.resized = lambda width, height: self._resize(path, width, height)
+        session.ended_with = lambda failure: self._exit_code(path, failure)
+        session.hang_up = lambda: self._kill(path, known.id)
+        return session
+
+    async def attach(self, key: ContainerKey) -> Session:
+        known = await self._containers.find(key)
+        if known is None:
+            raise Unsupported(f'container "{key.name}" is not there')
+        path = f"containers/{known.id}"
+        try:
+            about = (await self._containers.ask(known.id))["Config"]
+            wanted = f"stream=1&stdout=1&stderr=1&stdin={int(about['OpenStdin'])}&detachKeys={DETACH}"
+            streams = await self._engine.upgraded(f"{path}/attach?{wanted}")
+        except EngineError as error:
+            raise Unsupported(error.details) from error
+        session = StreamSession(*streams, tty=about["Tty"])
+        session.resized = lambda width, height: self._resize(path, width, height)
+        session.ended_with = lambda _: self._code(key)
+        outputs = self._containers.outputs
+        return DivertedSession(session, outputs.folder(key)) if outputs.is_diverted(key) else session
+
+    async def _resize(self, path: str, width: int, height: int) -> None:
+        """A command that has only just begun may not have its terminal yet."""
+        for pause in CHASE:
+            await asyncio.sleep(pause)
+            with suppress(EngineError):
+                await self._engine.ask(f"{path}/resize", "POST", w=width, h=height)
+                return
+
+    async def _exit_code(self, path: str, failure: bytes) -> int:
+        found = await self._ended(path)
+        code = int(found.get("ExitCode") or 0)
+        if code in (MISSING, NOT_EXECUTABLE, NOT_STARTED) and failure and not found.get("Pid"):
+            text = failure.decode(errors="replace").strip()
+            raise StartError(text, start_code(text))
+        return code
+
+    async def _ended(self, path: str) -> Mapping[str, Any]:
+        """What the engine tells of a command that has ended, once it knows so itself."""
+        found: Mapping[str, Any] = {}
+        for pause in CHASE:
+            await asyncio.sleep(pause)
+            try:
+                found = await self._engine.ask(f"{path}/json")
+            except EngineError as error:  # with its container, the command was forgotten
+                raise ConnectionError(f"the container engine: {error.details}") from error
+            if not found["Running"] and found.get("ExitCode") is not None:
+                return found
+        raise ConnectionError("the container engine hung up before the command ended")
+
+    async def _code(self, key: ContainerKey) -> int:
+        status = await self._containers.ended(key)
+        return (status.exit_code or 0) if status else 0
+
+    async def _kill(self, path: str, container_id: str) -> None:
+        for pause in CHASE:
+            await asyncio.sleep(pause)
+            try:
+                found = await self._engine.ask(f"{path}/json")
+            except (EngineError, ConnectionError):
+                return  # with the container its commands have ended, or there is nobody to ask
+            if pid := found.get("Pid"):
+                await asyncio.to_thread(_kill, pid, container_id)
+            if pid or not found["Running"]:
+                return
+
+
+def _kill(pid: int, container_id: str) -> None:
+    """Unless the number means another process here: the engine may be in a machine of its own."""
+    process = process_table.look(pid)
+    if not is_of(pid, container_id):
+        return
+    process_table.kill(pid, signal.SIGKILL)
+    if process and process.session == pid:
+        process_table.kill_session(pid)

@@ -1,0 +1,128 @@
+"""Containers at a Docker Engine: calls about them, and waiting for their ends. Called by the docker runtime."""
+
+from collections import deque
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from app.runtimes.base import ContainerKey, ContainerStatus
+from app.runtimes.docker import config
+from app.runtimes.docker import status as docker_status
+from app.runtimes.docker.engine import Engine, filters
+from app.runtimes.docker.logs import Logs
+from app.runtimes.docker.sandboxes import Sandboxes
+from app.runtimes.docker.starts import CutStarts
+from app.runtimes.docker.status import Loss, Told
+from app.runtimes.engine import containers as engine_containers
+from app.runtimes.engine.config import CONTAINER, NODE, POD
+from app.runtimes.engine.containers import Known, Row
+from app.runtimes.engine.errors import GONE, EngineError, unless_gone
+from app.runtimes.engine.files import Files
+
+LOSSES = 20  # of the engine, that are remembered: a container may be asked about after the next one only
+
+
+class Containers(engine_containers.Containers):
+    """Those of one node."""
+
+    def __init__(self, engine: Engine, files: Files, logs: Logs, node: str, sandboxes: Sandboxes) -> None:
+        super().__init__(files.root, sandboxes.fresh)
+        self._bundles = sandboxes.bundles
+        self.cut_starts = CutStarts(files, self.outputs, sandboxes.bundles)
+        self._engine, self._files, self._of_engine, self._node = engine, files, logs, node
+        self._losses: deque[Loss] = deque(maxlen=LOSSES)  # that this agent saw
+        self._is_away = False
+
+    async def rows(self, pod_uid: str = "") -> Sequence[Row]:
+        found = await self._list(pod_uid)
+        self._is_away = False
+        return [Row(config.key(one["Labels"]), one["Id"], one["State"] == "running") for one in found]
+
+    async def running(self) -> list[tuple[ContainerKey, str, int]]:
+        """Key and id of each that runs, and the bytes that it has written: outside of volumes, and as its log."""
+        found = await self._list(sizes=True)
+        return [
+            (key, one["Id"], one.get("SizeRw", 0) + self._of_engine.size(one["Id"]) + self.outputs.size(key))
+            for key, one in ((config.key(one["Labels"]), one) for one in found)
+        ]
+
+    async def _list(self, pod_uid: str = "", *, sizes: bool = False) -> Sequence[Mapping[str, Any]]:
+        """All, or with `sizes` those that run."""
+        wanted = [f"{NODE}={self._node}", CONTAINER, *([f"{POD}={pod_uid}"] if pod_uid else [])]
+        found: Sequence[Mapping[str, Any]] = await self._engine.ask(
+            "containers/json", filters=filters(label=wanted), all=int(not sizes), size=int(sizes)
+        )
+        return found
+
+    async def ask(self, id_: str) -> Mapping[str, Any]:
+        """All that the engine knows of it."""
+        found: Mapping[str, Any] = await self._engine.ask(f"containers/{id_}/json")
+        return found
+
+    async def ask_status(self, key: ContainerKey, id_: str) -> ContainerStatus | None:
+        try:
+            found = await self.ask(id_)
+        except EngineError as error:
+            if error.code != GONE:
+                raise
+            return None
+        if not self.outputs.is_diverted(key):
+            await self._of_engine.find(found)
+        status = docker_status.status_of(key, found, self._files.failure(key), self._files.last_words(key))
+        if status.state == "created" and await self.cut_starts.is_lost(key, found):
+            status = docker_status.unknown(replace(status, state="exited"))
+        if status.state != "exited":
+            return status
+        told = self._told(key)
+        if docker_status.is_lost(status, found["State"], told, self._all_losses()):
+            return docker_status.unknown(status)
+        return docker_status.as_told(status, found["State"], told) if told else status
+
+    def _told(self, key: ContainerKey) -> Told | None:
+        at = self._files.exited_at(key)
+        return Told(datetime.fromtimestamp(at, UTC), self._files.exit_code(key)) if at else None
+
+    def _all_losses(self) -> Sequence[Loss]:
+        began_at = self._engine.began_at()  # there may have been no agent that saw the one before go
+        return [*self._losses, *([docker_status.begun(began_at)] if began_at else ())]
+
+    async def remove(self, key: ContainerKey, known: Known) -> None:
+        with unless_gone():
+            await self._engine.ask(f"containers/{known.id}", "DELETE", v=1)
+        await self._bundles.remove(known.id)
+        self._files.forget_start(key)
+        self.forget(key)
+
+    async def ends(self) -> AsyncIterator[str]:
+        """What is told is kept at once: an engine that is killed soon after forgets it."""
+        wanted = filters(type=["container"], event=["die", "died"], label=[f"{NODE}={self._node}", CONTAINER])
+        try:
+            async for event in self._engine.hear_events(filters=wanted):
+                self._keep(event)
+                yield event["Actor"]["ID"]
+        except ConnectionError:
+            if not self._is_away:
+                self._is_away = True
+                self._losses.append(Loss(datetime.now(UTC)))
+            raise
+
+    def _keep(self, event: Mapping[str, Any]) -> None:
+        """Unless it is of one that was made anew since, or is told again by an engine that is back, and knows less."""
+        key = self._keys.get(event["Actor"]["ID"])
+        if key and not self._files.exited_at(key):
+            told = docker_status.told(event)
+            self._files.exited(key, told.code, told.at.timestamp())
+
+    def log_path(self, key: ContainerKey) -> Path | None:
+        if self.outputs.is_diverted(key):
+            return self.outputs.folder(key).path / "log"
+        known = self._known.get(key)
+        return self._of_engine.path(known.id) if known else None
+
+    def forget(self, key: ContainerKey) -> None:
+        known = self._known.get(key)
+        if known:
+            self._of_engine.forget(known.id)
+        super().forget(key)

@@ -1,0 +1,225 @@
+"""Runs containers by a Docker Engine, or by Podman as far as its socket goes.
+
+A pod is a container that holds its network and other namespaces, and those that join it. Only with `live-restore` on do
+containers outlive a restart of the engine itself; whatever became of them is told when it is back. What a pod mounts is
+on the engine's machine, so the agent is there, too.
+
+Podman does not tell OOMKilled before its version 5, and ends standard input with the first who attached; its containers
+never depend on its service. Where it wants to be told something else than Docker, `docker_config.adapt_to_podman` does.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from app.runtimes.base import (
+    ContainerKey,
+    ContainerSpec,
+    ContainerStatus,
+    ContainerUsage,
+    CreateError,
+    Image,
+    Login,
+    RuntimeInfo,
+    StartError,
+)
+from app.runtimes.docker import config as docker_config
+from app.runtimes.docker import images as docker_images
+from app.runtimes.docker import orphan_processes, orphans, starts
+from app.runtimes.docker.commands import Commands
+from app.runtimes.docker.containers import Containers
+from app.runtimes.docker.engine import Engine
+from app.runtimes.docker.images import Images
+from app.runtimes.docker.logs import Logs
+from app.runtimes.docker.orphans import Leftovers
+from app.runtimes.docker.outputs import Diversion
+from app.runtimes.docker.sandboxes import Sandboxes
+from app.runtimes.engine.containers import Known, answers
+from app.runtimes.engine.errors import GONE, EngineError, unless_gone
+from app.runtimes.engine.files import Files
+from app.runtimes.engine.runtime import EngineRuntime
+
+SOCKET = "unix:///var/run/docker.sock"
+
+logger = logging.getLogger(__name__)
+
+
+def usual_endpoint() -> str:
+    return os.environ.get("DOCKER_HOST") or SOCKET
+
+
+class DockerRuntime(EngineRuntime):
+    """`node`: tells this agent's pods from others' on one engine."""
+
+    def __init__(self, endpoint: str, root: Path, node: str) -> None:
+        self._engine, self._node = Engine(endpoint), node
+        files = Files(root)
+        self._logs, self._images = Logs(self._engine, files), Images(self._engine)
+        self._sandboxes = Sandboxes(self._engine, node)
+        self._containers = Containers(self._engine, files, self._logs, node, self._sandboxes)
+        self._diversion = Diversion(self._containers.outputs, self._sandboxes.bundles)
+        self._leftovers = Leftovers(self._engine, self._sandboxes.bundles, node)
+        super().__init__(files, self._sandboxes, self._containers, Commands(self._engine, self._containers))
+
+    async def info(self) -> RuntimeInfo:
+        found = await self._engine.ask("version")
+        podman = await self._engine.is_podman()
+        if not podman and not (await self._engine.ask("info")).get("LiveRestoreEnabled"):
+            logger.warning("Docker is without live-restore: it kills all containers when it is restarted itself")
+        return RuntimeInfo(
+            name="podman" if podman else "docker",
+            version=found["Version"],
+            store=str(await self._logs.root()),
+            survives_agent=True,
+            images=True,
+            pod_network=True,
+            limits=True,
+            security=True,
+            seccomp=True,
+            terminals=True,
+        )
+
+    async def _create(self, spec: ContainerSpec) -> Known:
+        sandbox = await self._sandboxes.of(spec.key.pod_uid)
+        if sandbox is None:
+            raise StartError(f'pod "{spec.key.pod_uid}" has no sandbox')
+        await asyncio.to_thread(self._files.make, spec.key)
+        try:
+            user = ""
+            if spec.security.user is None and spec.security.group is not None:
+                user = await self._images.user(spec.image)
+            log = await self._log(spec, sandbox[0])
+            body = docker_config.container(spec, *sandbox, self._files.message(spec.key), user, log)
+            if await self._engine.is_podman():
+                docker_config.adapt_to_podman(body, spec.security.seccomp)
+            name = docker_config.name(self._node, *spec.key)
+            made = await self._engine.ask("containers/create", "POST", body, name=name)
+        except EngineError as error:
+            raise CreateError(error.details) from error
+        except OSError as error:
+            if isinstance(error, ConnectionError):
+                raise
+            raise CreateError(str(error)) from error  # its seccomp profile cannot be read
+        return self._containers.note(spec.key, made["Id"])
+
+    async def _log(self, spec: ContainerSpec, sandbox_id: str) -> docker_config.Body:
+        """What the engine is told to do with what the container writes."""
+        podman = await self._engine.is_podman()
+        if await self._diversion.decide(spec.key, sandbox_id, is_possible=not (podman or spec.tty)):
+            return docker_config.NO_LOG
+        return docker_config.PODMAN_LOG if podman else docker_config.LOG
+
+    async def _begin(self, key: ContainerKey, known: Known) -> None:
+        if self._files.is_void(key):
+            await self._make_anew(key, known)
+        if self._containers.outputs.is_diverted(key):
+            await self._divert(key, known.id)
+        with self._containers.cut_starts.busy(key):
+            await self._ask_to_start(key, known)
+        await self._containers.look(key)
+
+    async def _ask_to_start(self, key: ContainerKey, known: Known) -> None:
+        config = await self._config(known.id)
+        try:
+            self._files.begin(key)
+            await self._engine.ask(f"containers/{known.id}/start", "POST")
+        except ConnectionError:
+            await self._containers.cut_starts.watch(key, known.id, config)
+            raise
+        except EngineError as error:  # perhaps since it had begun when the engine died, and the engine does not know
+            runs = self._sandboxes.bundles.runs(known.id)
+            await asyncio.to_thread(orphan_processes.kill, known.id)
+            if runs is False and starts.was_cut_short(error.details):
+                await self._make_anew(key, known)
+            raise
+
+    async def _make_anew(self, key: ContainerKey, known: Known) -> None:
+        """The next time: ConnectionError. It goes."""
+        await asyncio.to_thread(orphan_processes.kill, known.id)
+        await self._containers.remove(key, known)
+        raise ConnectionError("the container engine was killed, and what it was starting has to be made anew")
+
+    async def _divert(self, key: ContainerKey, id_: str) -> None:
+        if sandbox := await self._sandboxes.of(key.pod_uid):
+            await self._sandboxes.bundles.find(sandbox[0])
+        self._diversion.divert(key, id_)
+
+    async def _config(self, id_: str) -> Path:
+        return await self._logs.root() / "containers" / id_ / orphans.CONFIG
+
+    async def list(self) -> list[ContainerStatus]:
+        found = await super().list()
+        try:
+            await self._leftovers.remove(await self._logs.root())
+        except (EngineError, OSError) as error:
+            logger.info("what the container engine has lost track of is looked for later: %s", error)
+        return found
+
+    async def _end(self, known: Known, grace: timedelta) -> None:
+        seconds = max(0.0, grace.total_seconds())
+        with unless_gone():
+            if seconds:
+                about = await self._containers.ask(known.id)
+                await self._signal(known, about["Config"].get("StopSignal") or "SIGTERM")
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(seconds):
+                        await self._containers.until_over(known.key)
+                        return
+            await self._signal(known, "SIGKILL")
+            await self._containers.until_over(known.key)
+
+    async def _signal(self, known: Known, signal: str) -> None:
+        """Fine if it does not run any more; Podman has no code of its own for that."""
+        try:
+            await self._engine.ask(f"containers/{known.id}/kill", "POST", signal=signal)
+        except EngineError as error:
+            if error.code == GONE or (await self._containers.ask(known.id))["State"]["Running"]:
+                raise
+
+    async def usage(self) -> Sequence[ContainerUsage]:
+        try:
+            running = await self._containers.running()
+        except EngineError as error:  # of a container that goes at this moment
+            raise ConnectionError(str(error)) from error
+        found = await answers([self._used(*one) for one in running])
+        return [one for one in found if one]
+
+    async def _used(self, key: ContainerKey, id_: str, disk: int) -> ContainerUsage | None:
+        try:
+            found: Mapping[str, Any] = await self._engine.ask(f"containers/{id_}/stats?stream=0&one-shot=1") or {}
+        except EngineError:
+            return None
+        memory = found.get("memory_stats") or {}
+        details = memory.get("stats") or {}
+        idle = details.get("total_inactive_file", details.get("inactive_file", 0))
+        if "usage" not in memory:
+            return None
+        cpu = found["cpu_stats"]["cpu_usage"]["total_usage"]
+        return ContainerUsage(key, cpu, max(0, memory["usage"] - idle), disk)
+
+    async def images(self) -> Sequence[Image]:
+        return await self._images.all()
+
+    async def pull(self, image: str, login: Login | None = None) -> str:
+        return await docker_images.pull(self._engine, image, login)
+
+    async def remove_image(self, image_id: str) -> None:
+        await self._images.remove(image_id)
+
+    async def _read(self, key: ContainerKey, offset: int, limit: int) -> bytes:
+        known = await self._containers.find(key)
+        if known is None:
+            return b""
+        if self._logs.path(known.id) is None:
+            await self._containers.look(key)
+        return self._logs.read(known.id, offset, limit)
+
+    async def close(self) -> None:
+        await super().close()
+        self._logs.close()
+        await self._engine.close()

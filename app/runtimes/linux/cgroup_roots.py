@@ -1,0 +1,207 @@
+"""Cgroup root: where an agent may make cgroups for its containers, found once at the start.
+
+Below the agent's own cgroup, so that what holds for the agent holds for its containers:
+
+version 1  in each hierarchy, next to nothing else.
+version 2  a cgroup that shares out controllers has no processes of its own. So they are made beside the agent's cgroup
+           (with systemd: Delegate=yes and DelegateSubgroup=agent, in that of its unit), or at the top if the agent is
+           there. Where that may not be written and nobody else is in the agent's cgroup, they are made in it, and the
+           agent moves into one called `agent` inside.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
+from typing import NamedTuple
+
+from app.runtimes.linux.cgroups import LIMITING, Cgroups
+
+AUTO, NONE = "auto", "none"
+TURNED_OFF = "they are turned off"
+LEAF = "agent"
+WANTED = ("memory", "cpu", "pids")
+REMEDY = "give it a cgroup of its own (systemd: Delegate=yes and DelegateSubgroup=agent), or run it as root"
+logger = logging.getLogger(__name__)
+
+_OCTAL = re.compile(r"\\([0-7]{3})")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernel:
+    """What the kernel says of this process; tests say something else."""
+
+    mounts: str
+    own: str
+    pid: int
+
+    @classmethod
+    def here(cls) -> "Kernel":
+        return cls(
+            mounts=Path("/proc/self/mountinfo").read_text(encoding="utf-8", errors="surrogateescape"),
+            own=Path("/proc/self/cgroup").read_text(encoding="utf-8", errors="surrogateescape"),
+            pid=os.getpid(),
+        )
+
+
+class Found(NamedTuple):
+    """The cgroups, or why there are none or not all. `why` is empty if limits are kept."""
+
+    cgroups: Cgroups | None
+    why: str
+
+
+class _Hierarchy(NamedTuple):
+    top: Path
+    here: Path
+
+
+def find(state: Path, asked: str = AUTO, pids: int = 0, kernel: Kernel | None = None) -> Found:
+    """`state` tells agents of one machine apart. `asked`: auto, none, or a folder of version 2 to make them in."""
+    if asked == NONE:
+        return Found(None, TURNED_OFF)
+    kernel = kernel or Kernel.here()
+    name = f"jobplane-{sha256(os.fsencode(state.resolve())).hexdigest()[:10]}"
+    reasons: list[str] = []
+    folders = _unified(kernel, asked, name, reasons)
+    if folders:
+        return Found(Cgroups(folders=folders, is_unified=True, pids=pids), "")
+    folders = _separate(kernel, name, reasons) if asked == AUTO else {}
+    if not folders:
+        return Found(None, "; ".join(reasons) or "this host has no cgroups")
+    cgroups = Cgroups(folders=folders, is_unified=False, pids=pids)
+    return Found(cgroups, "" if cgroups.limits else "; ".join(reasons))
+
+
+def announced(found: Found) -> Cgroups | None:
+    """What was found; what is missing is said once, with what to do about it."""
+    if found.why and found.why != TURNED_OFF:
+        logger.warning("limits of containers are not kept: %s. To have them kept by this agent, %s", found.why, REMEDY)
+    return found.cgroups
+
+
+def _unified(kernel: Kernel, asked: str, name: str, reasons: list[str]) -> Mapping[str, Path]:
+    if asked != AUTO:
+        return _shared_out(Path(asked), name, reasons)
+    found = _hierarchy(kernel, "cgroup2", "")
+    if found is None or not _offers_limits(found.top):
+        return {}
+    parent = found.here if found.here == found.top else found.here.parent
+    if folders := _shared_out(parent, name, reasons):
+        return folders
+    if parent != found.here and _members(found.here) == [kernel.pid]:
+        return _moved(found.here, name, kernel.pid, reasons)
+    return {}
+
+
+def _offers_limits(top: Path) -> bool:
+    """In a mixed set-up version 2 is there, but has nothing to offer."""
+    return set(LIMITING) <= set(_words(top / "cgroup.controllers"))
+
+
+def _moved(here: Path, name: str, pid: int, reasons: list[str]) -> Mapping[str, Path]:
+    try:
+        (here / LEAF).mkdir(exist_ok=True)
+        _write(here / LEAF / "cgroup.procs", str(pid))
+    except OSError as error:
+        reasons.append(_said(error, here))
+        return {}
+    return _shared_out(here, name, reasons)
+
+
+def _shared_out(parent: Path, name: str, reasons: list[str]) -> Mapping[str, Path]:
+    """One folder for all controllers; nothing if it cannot have what limits need."""
+    ours = parent / name
+    try:
+        ours.mkdir(exist_ok=True)
+        enabled = [each for each in WANTED if _enable(parent, each, reasons) and _enable(ours, each, reasons)]
+    except OSError as error:
+        reasons.append(_said(error, parent))
+        return {}
+    if set(LIMITING) <= set(enabled):
+        return dict.fromkeys(enabled, ours)
+    with suppress(OSError):
+        ours.rmdir()
+    return {}
+
+
+def _enable(folder: Path, controller: str, reasons: list[str]) -> bool:
+    file = folder / "cgroup.subtree_control"
+    try:
+        if controller not in _words(file):
+            _write(file, f"+{controller}")
+    except OSError as error:
+        reasons.append(_said(error, file))
+        return False
+    return True
+
+
+def _separate(kernel: Kernel, name: str, reasons: list[str]) -> dict[str, Path]:
+    folders = {}
+    for controller in (*WANTED, "freezer"):
+        found = _hierarchy(kernel, "cgroup", controller)
+        if found is None:
+            continue
+        ours = found.here / name
+        try:
+            ours.mkdir(exist_ok=True)
+        except OSError as error:
+            reasons.append(_said(error, ours))
+        else:
+            folders[controller] = ours
+    if not folders.keys() & set(WANTED):
+        reasons.append("no cgroup hierarchy that may be written")
+    return folders
+
+
+def _hierarchy(kernel: Kernel, kind: str, controller: str) -> _Hierarchy | None:
+    """Where a hierarchy is mounted, and this process in it; None if it is not, or is outside of what is mounted."""
+    own = next((path for names, path in _own(kernel.own) if controller in names), None)
+    for root, top, options in _mounts(kernel.mounts, kind):
+        if own is None or (controller and controller not in options):
+            continue
+        inside = os.path.relpath(own, root)
+        if not inside.startswith("..") and not any(letter.isspace() for letter in f"{top}{inside}"):
+            return _Hierarchy(top, top / inside)
+    return None
+
+
+def _mounts(text: str, kind: str) -> Iterator[tuple[str, Path, Sequence[str]]]:
+    """The root that is shown, the mount point, and the options that name controllers."""
+    for line in text.splitlines():
+        before, _, after = line.partition(" - ")
+        fields, rest = before.split(" "), after.split(" ")
+        if len(fields) > 4 and len(rest) > 2 and rest[0] == kind:
+            root, top = (_OCTAL.sub(lambda found: chr(int(found[1], 8)), each) for each in fields[3:5])
+            yield root, Path(top), rest[2].split(",")
+
+
+def _own(text: str) -> Iterator[tuple[Sequence[str], str]]:
+    """Of lines such as `4:memory:/path`; version 2 has no name."""
+    for line in text.splitlines():
+        _, _, rest = line.partition(":")
+        names, _, path = rest.partition(":")
+        yield names.split(","), path
+
+
+def _members(folder: Path) -> list[int]:
+    return [int(word) for word in _words(folder / "cgroup.procs") if word.isdigit()]
+
+
+def _words(file: Path) -> list[str]:
+    try:
+        return file.read_text(encoding="ascii").split()
+    except OSError:
+        return []
+
+
+def _write(file: Path, value: str) -> None:
+    file.write_text(value, encoding="ascii")
+
+
+def _said(error: OSError, file: Path) -> str:
+    return f"{error.filename or file}: {error.strerror}"

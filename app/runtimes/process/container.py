@@ -1,0 +1,98 @@
+"""One run of a container of the process runtime: its processes, and how they are ended."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+
+from app.runtimes.base import ContainerStatus
+from app.runtimes.process import process_table
+from app.runtimes.process.files import Folder
+from app.runtimes.process.logs import Log
+from app.runtimes.process.process_table import Identity, Process
+from app.runtimes.process.sessions import Command
+
+KILL_AGAIN = 1.0  # seconds between one SIGKILL and the next
+NOT_YET = 0.005  # seconds between looks for the first signs of a process that was just started
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(eq=False, kw_only=True, slots=True)
+class Container:
+    """`ended` is set by the runtime, once it has read how."""
+
+    folder: Folder
+    log: Log
+    status: ContainerStatus
+    shim: Identity | None = None
+    pidfd: int = -1
+    ended: asyncio.Event = field(default_factory=asyncio.Event)
+    process: Process | None = None
+    cgroups: Sequence[Path] = ()
+    commands: set[Command] = field(default_factory=set)
+
+    def first(self) -> Process | None:
+        """The container's first process, once it has said who it is; looked up once."""
+        self.process = self.process or self.folder.main()
+        return self.process
+
+    async def main(self) -> Process | None:
+        """The container's process, once it has said who it is; None if it has ended."""
+        while not self.ended.is_set():
+            if main := self.folder.main():
+                now = process_table.look(main.pid)
+                return main if now and now.start == main.start else None
+            await self.ends(NOT_YET)
+        return None
+
+    async def target(self, main: Process | None) -> int | None:
+        """The process that a signal is meant for: the command itself, not bubblewrap around it."""
+        while main and not self.ended.is_set():
+            inside = self.folder.inside()
+            if inside is None:
+                return main.pid
+            process = process_table.look(inside) if inside else None
+            if process and process.parent == main.pid:
+                return inside
+            await self.ends(NOT_YET)
+        return None
+
+    async def stop(self, grace: timedelta) -> None:
+        """SIGTERM, and SIGKILL when the grace is over."""
+        if grace > timedelta():
+            main = await self.main()
+            target = await self.target(main)
+            if target:
+                process_table.kill(target, signal.SIGTERM)
+            if await self.ends(grace.total_seconds()):
+                if main:
+                    process_table.kill_session(main.pid)
+                return
+        await self.kill()
+
+    async def kill(self) -> None:
+        """SIGKILL to the whole session, until it has ended."""
+        session = 0
+        while not self.ended.is_set():
+            main = await self.main()
+            if main:
+                session = main.pid
+                process_table.kill(main.pid, signal.SIGKILL)
+                process_table.kill_group(main.pid)
+            if not await self.ends(KILL_AGAIN) and main is None and self.shim:
+                logger.warning("the shim of %s hangs and is killed", self.folder.path)
+                process_table.kill(self.shim.pid, signal.SIGKILL)
+        if session:
+            process_table.kill_session(session)
+
+    async def ends(self, seconds: float) -> bool:
+        """Whether it has ended by then."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self.ended.wait()
+        return self.ended.is_set()

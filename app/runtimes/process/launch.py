@@ -1,0 +1,240 @@
+"""Launch of a container as a process of this host: command, environment, folder; and its start.
+
+The process runtime calls `resolve`, which looks but starts nothing, then `spawn`. Never Popen or uvloop: posix_spawn is
+the cheapest start that Python has.
+"""
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from app.open_files import limit_restored
+from app.runtimes.base import ContainerSpec, Mount, StartError
+from app.runtimes.process import home as process_home
+from app.runtimes.process import mounts as process_mounts
+from app.runtimes.process import programs, security_context
+from app.runtimes.process.files import Folder, open_ordinary
+from app.runtimes.process.home import Home
+from app.runtimes.process.security_context import Agent
+
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+DEFAULT_MESSAGE_PATH = "/dev/termination-log"
+MESSAGE_VARIABLE = "JOBPLANE_TERMINATION_LOG"
+NO_MOUNTS = "this host cannot mount volumes for the process runtime (bubblewrap is not usable)"
+SHIM = Path(__file__).with_name("shim.sh")
+_SHELL = "/bin/sh"
+RESET = frozenset(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
+_THEIRS, _KEPT = 5, 6  # descriptors of the container's input or terminal, and of its other end
+_INSIDE = 4  # the descriptor on which bubblewrap tells the pid of the command
+_SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_ODD_VARIABLE = "JOBPLANE_ODD_ENVIRONMENT"
+_WITH_ODD_NAMES = (
+    "import json, os, sys\n"
+    f"env = dict(os.environ); env.update(json.loads(env.pop('{_ODD_VARIABLE}')))\n"
+    "os.execvpe(sys.argv[1], sys.argv[1:], env)"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Launch:
+    """All that a start needs."""
+
+    command: list[str]
+    env: dict[str, str]
+    working_dir: str
+    keeps: Literal["", "open", "once", "tty"] = ""  # see keeper.py
+    wrapped: bool = False  # in bubblewrap, so the command is a child of the container's first process
+    cgroups: Sequence[Path] = ()
+    owner: tuple[int, int] | None = None  # whose the container's streams are, if not the agent's
+    directory: str = ""  # where the command begins, as it sees it
+
+
+def resolve(spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callable[[], str], agent: Agent) -> Launch:
+    """What to execute. `bubblewrap` gives the program, or "" where it cannot be used. Raises StartError, OSError."""
+    if not spec.argv:
+        raise StartError(f'the process runtime runs no images, so the command of image "{spec.image}" is not known')
+    rights = security_context.resolve(spec.security, agent)
+    read_only = spec.security.read_only_root and bool(bubblewrap())
+    own = _home(folder, home, rights.owner, read_only=read_only)
+    process_home.check_mountable(own, rights.owner, bubblewrap() if own.mounts else "")
+    env = {"PATH": PATH, "HOME": own.path, **spec.env}
+    mounts = [*spec.mounts, *own.mounts]
+    if spec.termination_message_path == DEFAULT_MESSAGE_PATH:
+        env[MESSAGE_VARIABLE] = own.message
+    elif spec.termination_message_path:
+        folder.write("message", b"")
+        mounts.append(Mount(source=folder.path / "message", target=spec.termination_message_path))
+    working_dir = _working_dir(spec.working_dir or own.path, mounts)
+    programs.check(spec.argv[0], env["PATH"], working_dir, lambda path: process_mounts.seen(path, mounts))
+    if spec.tty:
+        env.setdefault("TERM", "xterm")
+    launch = Launch(
+        command=[*rights.arguments, *spec.argv],
+        env=env,
+        working_dir=working_dir,
+        keeps=keeps(spec),
+        owner=rights.owner,
+        directory=working_dir,
+    )
+    if mounts or read_only:
+        program = bubblewrap()
+        if not program:
+            raise StartError(NO_MOUNTS)
+        devices = spec.devices if read_only else ()
+        launch = _wrapped(launch, program, process_mounts.arguments(mounts, devices, read_only=read_only))
+    return _without_odd_names(launch)
+
+
+def _home(folder: Folder, home: Path, owner: tuple[int, int] | None, *, read_only: bool) -> Home:
+    if owner is None:
+        return process_home.of_agent(folder, home, read_only=read_only)
+    return process_home.of_user(folder, home, owner, read_only=read_only)
+
+
+def keeps(spec: ContainerSpec) -> Literal["", "open", "once", "tty"]:
+    """What outlives the agent for those who attach."""
+    if spec.tty:
+        return "tty"
+    return ("once" if spec.stdin_once else "open") if spec.stdin else ""
+
+
+def spawn(folder: Folder, launch: Launch, setsid: str, known: Callable[[int], None]) -> None:
+    """Starts the shim, which runs nothing before `known` has written its pid down. Raises OSError, ValueError."""
+    reading, writing = os.pipe()
+    try:
+        pid = _spawn(folder, launch, setsid, reading)
+    except BaseException:
+        os.close(writing)
+        raise
+    finally:
+        os.close(reading)
+    try:
+        known(pid)
+        os.write(writing, b"go\n")
+    except BaseException:
+        os.close(writing)  # the shim sees that and ends
+        os.waitpid(pid, 0)
+        raise
+    os.close(writing)
+
+
+def _spawn(folder: Folder, launch: Launch, setsid: str, stdin: int) -> int:
+    opened = []
+    targets = {stdin: 0}
+    try:
+        with folder.opened() as inner:
+            for name, number in (("out", 1), ("err", 2), ("inside", _INSIDE))[: 3 if launch.wrapped else 2]:
+                fd = open_ordinary(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, inner)
+                opened.append(fd)
+                targets[fd] = number
+        if launch.keeps:
+            theirs, kept = _pair(launch.keeps)
+            opened += [theirs, kept]
+            targets |= {theirs: _THEIRS, kept: _KEPT}
+        if launch.owner is not None:
+            for fd in [fd for fd, number in targets.items() if number in (1, 2, _THEIRS)]:
+                os.fchown(fd, *launch.owner)  # else it could not open /dev/stdout and the like
+        with limit_restored():
+            return os.posix_spawn(
+                _SHELL,
+                [_SHELL, str(SHIM), str(folder.path), *_shim_arguments(launch, setsid), "--", *launch.command],
+                launch.env,
+                file_actions=[(os.POSIX_SPAWN_DUP2, source, target) for source, target in targets.items()],
+                setsid=True,
+                setsigmask=[],
+                setsigdef=RESET,
+            )
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+def _shim_arguments(launch: Launch, setsid: str) -> list[str]:
+    return [launch.working_dir, " ".join(map(str, launch.cgroups)), setsid, launch.keeps, sys.executable]
+
+
+def _pair(keeps: str) -> list[int]:
+    """Both ends of the container's input or terminal, out of the way of the descriptors that they will have."""
+    opened = os.openpty()[::-1] if keeps == "tty" else os.pipe()
+    try:
+        return [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _KEPT + 1) for fd in opened]
+    finally:
+        for fd in opened:
+            os.close(fd)
+
+
+def recorded(spec: ContainerSpec, launch: Launch) -> dict[str, object]:
+    """What `spec.json` keeps of it."""
+    return {
+        "key": spec.key._asdict(),
+        "image": spec.image,
+        "command": spec.argv,
+        "workingDir": launch.directory,
+        "keeps": launch.keeps,
+        "cgroups": [str(each) for each in launch.cgroups],
+        "mounts": [{"source": str(mount.source), "target": mount.target} for mount in spec.mounts],
+    }
+
+
+def program(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
+        raise RuntimeError(f"the process runtime needs the program {name} (package util-linux or busybox)")
+    return path
+
+
+def keep_files_private() -> None:
+    """No container may inherit what the agent itself inherited; what Python opens later is private anyway."""
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2:
+            with suppress(OSError):  # the one that lists the folder is closed by now
+                os.set_inheritable(int(name), False)
+
+
+def reap(pidfd: int) -> None:
+    """Takes a dead child's status; fine if it was an earlier agent's child."""
+    with suppress(ChildProcessError):
+        os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+
+
+def _working_dir(path: str, mounts: list[Mount]) -> str:
+    if not os.path.isabs(path):
+        raise StartError(f'working directory "{path}" is not an absolute path')
+    if not os.path.isdir(process_mounts.seen(path, mounts)):
+        raise StartError(f'chdir to working directory "{path}": no such directory on this host')
+    return path
+
+
+def _wrapped(launch: Launch, program: str, mounts: list[str]) -> Launch:
+    chdir = ["--chdir", launch.working_dir]
+    command = [program, "--info-fd", str(_INSIDE), *mounts, *chdir, "--", *launch.command]
+    return replace(launch, command=command, working_dir="/", wrapped=True)
+
+
+def with_odd_names(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
+    """A further command in an environment that was made by `resolve`."""
+    return [sys.executable, "-ISc", _WITH_ODD_NAMES, *argv] if _ODD_VARIABLE in env else list(argv)
+
+
+def _without_odd_names(launch: Launch) -> Launch:
+    """Kubernetes allows names such as `my.name`, which a shell drops: then Python sets them."""
+    odd = {name: value for name, value in launch.env.items() if not _SHELL_NAME.fullmatch(name)}
+    if not odd:
+        return launch
+    if wrong := [name for name, value in odd.items() if not name or "=" in name or "\0" in name + value]:
+        raise StartError(f'environment variable "{wrong[0]}" has an impossible name or value')
+    plain: Mapping[str, str] = {name: value for name, value in launch.env.items() if name not in odd}
+    return replace(
+        launch,
+        command=[sys.executable, "-ISc", _WITH_ODD_NAMES, *launch.command],
+        env={**plain, _ODD_VARIABLE: json.dumps(odd)},
+    )

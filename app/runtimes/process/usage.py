@@ -1,0 +1,114 @@
+"""Container usage, summed over processes from one look at /proc. Called by the process runtime.
+
+A container's processes are those in the session of its first one, and their descendants in sessions of their own. What
+ended children have used counts with the parent that took note of their end; one that nobody did is lost.
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from app.runtimes.base import ContainerKey, ContainerUsage
+from app.runtimes.linux import cgroups as cgroup
+
+
+class Used(NamedTuple):
+    """CPU time in nanoseconds, and bytes of memory."""
+
+    cpu: int
+    memory: int
+
+
+class Process(NamedTuple):
+    """What counts of a line of /proc/PID/stat: clock ticks and pages of memory, and who is responsible."""
+
+    parent: int
+    session: int
+    ticks: int
+    pages: int
+
+
+class Running(NamedTuple):
+    """A container, the pid of its first process, its cgroups, and the folder with its output."""
+
+    key: ContainerKey
+    pid: int
+    cgroups: Sequence[Path]
+    folder: Path
+
+
+def of_containers(running: Sequence[Running]) -> Sequence[ContainerUsage]:
+    """Where there are cgroups that count, they are believed."""
+    found = of_sessions(each.pid for each in running)
+    used = []
+    for key, pid, cgroups, folder in running:
+        if pid in found:
+            cpu, memory = cgroup.usage(cgroups)
+            each = found[pid]
+            used.append(ContainerUsage(key, cpu or each.cpu, memory or each.memory, _disk(folder)))
+    return used
+
+
+def _disk(folder: Path) -> int:
+    """Of the files in it; containers have no folders there."""
+    try:
+        with os.scandir(folder) as entries:
+            return sum(each.stat(follow_symlinks=False).st_blocks * 512 for each in entries)
+    except OSError:  # it has just gone
+        return 0
+
+
+def of_sessions(sessions: Iterable[int]) -> dict[int, Used]:
+    """What each of these sessions and its offspring use; those of which nothing lives are left out."""
+    wanted = set(sessions)
+    return added(wanted, _processes()) if wanted else {}
+
+
+def added(wanted: AbstractSet[int], processes: Mapping[int, Process]) -> dict[int, Used]:
+    belongs: dict[int, int] = {}  # a process's pid, and the wanted session that it counts for, or 0
+
+    def session_of(pid: int) -> int:
+        passed: list[int] = []
+        while pid in processes and pid not in belongs and processes[pid].session not in wanted:
+            belongs[pid] = 0  # should a process seem to be its own ancestor
+            passed.append(pid)
+            pid = processes[pid].parent
+        process = processes.get(pid)
+        found = belongs.get(pid, process.session if process else 0)
+        belongs.update(dict.fromkeys(passed, found))
+        return found
+
+    ticks, pages = dict.fromkeys(wanted, 0), dict.fromkeys(wanted, 0)
+    alive = set()
+    for pid, process in processes.items():
+        session = session_of(pid)
+        if session:
+            alive.add(session)
+            ticks[session] += process.ticks
+            pages[session] += process.pages
+    return {each: Used(ticks[each] * _tick(), pages[each] * os.sysconf("SC_PAGE_SIZE")) for each in alive}
+
+
+@cache
+def _tick() -> int:
+    return 1_000_000_000 // os.sysconf("SC_CLK_TCK")
+
+
+def _processes() -> dict[int, Process]:
+    """All that live, by pid. One that ends meanwhile may be missing."""
+    found = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb", buffering=0) as file:
+                found[int(name)] = _parsed(file.read(1024))
+    return found
+
+
+def _parsed(line: bytes) -> Process:
+    """Of a stat line: parent, session, the times in user and kernel mode, its own and its ended children's, memory."""
+    fields = line.rpartition(b") ")[2].split()
+    return Process(int(fields[1]), int(fields[3]), sum(map(int, fields[11:15])), int(fields[21]))

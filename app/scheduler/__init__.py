@@ -1,0 +1,31 @@
+"""The scheduler: which node each pending pod goes to. Pure: the same nodes, pods and order give the same bindings.
+
+What belongs here: the cache of nodes, filters and scores, affinity and spreading, the scheduling queue, gangs, preemption,
+quotas of LocalQueues. `PodInfos` makes classes of alike pods, `Cluster` knows what is where, `schedule` places a list of pods.
+
+May import: `app.plans`, `app.kinds`, `app.machinery`. Called by: `app.controllers.scheduler`.
+Start reading: `scheduling_round`, `priority_bands`, `cache`, `filters`, `scores`, `scheduling_queue`, `preemption`.
+"""
+
+from app.scheduler.cache import Cluster, Trial
+from app.scheduler.fit_error import Refusal
+from app.scheduler.node_info import NodeInfo, Placed
+from app.scheduler.pod_info import PodInfo, PodInfos, pod_info_of
+from app.scheduler.scheduling_round import Outcome, Pending, schedule
+from app.scheduler.scores import DEFAULT, Settings
+
+__all__ = [
+    "DEFAULT",
+    "Cluster",
+    "NodeInfo",
+    "Outcome",
+    "Pending",
+    "Placed",
+    "PodInfo",
+    "PodInfos",
+    "Refusal",
+    "Settings",
+    "Trial",
+    "pod_info_of",
+    "schedule",
+]

@@ -1,0 +1,57 @@
+"""Reads of single objects share queries: those that come while others are on their way go out together in the next.
+
+As with commits, a lone read waits for nothing, and under load the cost of a round trip is divided among many. A read
+never joins a query that was sent before it came, so it sees all that was committed until then.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from app.store.errors import Key
+from app.store.reader import StoredObject
+
+AT_ONCE = 2  # queries on their way: while one is answered, the next one fills
+MOST = 256  # objects of one query
+
+Read = Callable[[Sequence[Key]], Awaitable[dict[Key, StoredObject]]]
+
+
+class Together:
+    """`read` is asked for many objects at once; what it raises reaches all who asked."""
+
+    def __init__(self, read: Read) -> None:
+        self._read = read
+        self._waiting: dict[Key, asyncio.Future[StoredObject | None]] = {}
+        self._running: set[asyncio.Task[None]] = set()
+
+    async def get(self, key: Key) -> StoredObject | None:
+        future = self._waiting.get(key)
+        if future is None:
+            future = self._waiting[key] = asyncio.get_running_loop().create_future()
+            future.add_done_callback(_heard)
+        if len(self._running) < AT_ONCE:
+            task = asyncio.create_task(self._run())
+            self._running.add(task)
+            task.add_done_callback(self._running.discard)
+        return await asyncio.shield(future)  # others may wait for it, too
+
+    async def _run(self) -> None:
+        while self._waiting:
+            keys = list(self._waiting)[:MOST]
+            asked = {key: self._waiting.pop(key) for key in keys}
+            try:
+                found = await self._read(keys)
+            except BaseException as error:
+                for future in asked.values():
+                    future.set_exception(error)
+                if not isinstance(error, Exception):
+                    raise
+            else:
+                for key, future in asked.items():
+                    future.set_result(found.get(key))
+
+
+def _heard(future: "asyncio.Future[StoredObject | None]") -> None:
+    """That nobody waits any more is no reason to complain."""
+    if not future.cancelled():
+        future.exception()

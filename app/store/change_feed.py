@@ -1,0 +1,442 @@
+"""The change feed of one process: every committed change, once and in order, with a bounded memory of the newest.
+
+The writer hands over this process's own changes after each commit; what other processes commit is read from history,
+woken by one LISTEN and, behind it, by a poll. Watchers hold a cursor, never a queue. Mirrors are called synchronously, so
+they are as new as the feed's cursor.
+"""
+
+import asyncio
+import logging
+from collections import defaultdict, deque
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from app.machinery.base import Object
+from app.store.errors import Compacted, Key, NewTimeline, Unavailable
+
+log = logging.getLogger(__name__)
+POLL_SECONDS = 1.0
+LOSSES = 16  # that wait to be reported
+
+
+class Marks(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What selectors look at: an object's labels, and its kind's selectable fields."""
+
+    labels: dict[str, str] = {}
+    fields: dict[str, str] = {}
+
+
+_MARKS = msgspec.json.Decoder(Marks)
+decode_marks = _MARKS.decode
+
+
+class Change:
+    """One version of one object. `body` is its JSON without resourceVersion; `old_marks` those of the version before,
+    unless they are the same; `previous` is that version's revision, 0 for the first, None if it is not known.
+
+    Marks that come from history are decoded when somebody looks: mirrors never do. The writer sets `object` to
+    what was written, for mirrors in this process; it is still without its resourceVersion. `body_before` is what
+    somebody has read of the version before, kept for others who need it.
+    """
+
+    __slots__ = (
+        "_marks",
+        "_old_marks",
+        "_wire",
+        "body",
+        "body_before",
+        "change",
+        "key",
+        "object",
+        "previous",
+        "revision",
+        "uid",
+    )
+
+    def __init__(
+        self,
+        revision: int,
+        key: Key,
+        uid: str,
+        change: str,
+        body: bytes,
+        marks: Marks | str,
+        old_marks: Marks | str | None,
+    ) -> None:
+        self.revision = revision
+        self.key = key
+        self.uid = uid
+        self.change = change
+        self.body = body
+        self._marks = marks
+        self._old_marks = old_marks
+        self.previous: int | None = None
+        self.body_before: bytes | None = None
+        self.object: Object | None = None
+        self._wire: bytes | None = None
+
+    @property
+    def marks(self) -> Marks:
+        if isinstance(self._marks, str):
+            self._marks = decode_marks(self._marks)
+        return self._marks
+
+    @property
+    def old_marks(self) -> Marks | None:
+        if isinstance(self._old_marks, str):
+            self._old_marks = decode_marks(self._old_marks)
+        return self._old_marks
+
+    @property
+    def wire(self) -> bytes:
+        """The object as clients see it, made once for all watchers."""
+        if self._wire is None:
+            self._wire = versioned(self.body, self.revision)
+        return self._wire
+
+
+_METADATA = b'"metadata":{'
+
+
+def versioned(body: bytes, revision: int) -> bytes:
+    """The stored bytes with the resourceVersion put in, as the first entry of metadata. Nothing is parsed."""
+    cut = body.index(_METADATA) + len(_METADATA)
+    return b'%b"resourceVersion":"%d",%b' % (body[:cut], revision, body[cut:])
+
+
+def topic_of(kind: str, node: str | None = None) -> str:
+    """What a watcher can wait for: all changes of a kind, or those of the pods of one node."""
+    return f"{kind}@{node}" if node else kind
+
+
+def topics(change: Change) -> set[str]:
+    """The topics that a change belongs to: a fleet of agents must not wake for every pod."""
+    kind, marks, old = change.key.kind, change.marks, change.old_marks
+    found = {kind, topic_of(kind, marks.fields.get("spec.nodeName"))}
+    if old is not None:
+        found.add(topic_of(kind, old.fields.get("spec.nodeName")))
+    return found
+
+
+class ChangeBuffer:
+    """The newest changes, by topic, at most `limit` bytes in all. Holds every change after `floor`."""
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self.start_at(0)
+
+    def start_at(self, revision: int) -> None:
+        """Empty, and holding nothing at or before `revision`."""
+        self._size = 0
+        self._order: deque[tuple[Change, set[str]]] = deque()
+        self._topics: dict[str, deque[Change]] = {}
+        self.floor = revision
+
+    @property
+    def knows_topics(self) -> bool:
+        return self._limit > 0
+
+    def add(self, change: Change) -> set[str]:
+        """Take in a change; its topics, for whoever wakes watchers. Without room for any, only its kind."""
+        if not self.knows_topics:
+            self.floor = change.revision
+            return {change.key.kind}
+        belongs = topics(change)
+        self._order.append((change, belongs))
+        for topic in belongs:
+            self._topics.setdefault(topic, deque()).append(change)
+        self._size += len(change.body)
+        while self._size > self._limit and self._order:
+            self._forget_oldest()
+        return belongs
+
+    def count_after(self, revision: int) -> int:
+        return sum(change.revision > revision for change, _ in self._order)
+
+    def _forget_oldest(self) -> None:
+        oldest, belonged = self._order.popleft()
+        for topic in belonged:
+            self._topics[topic].popleft()
+            if not self._topics[topic]:
+                del self._topics[topic]
+        self._size -= len(oldest.body)
+        self.floor = max(self.floor, oldest.revision)  # which is above what came before a new timeline
+
+    def after(self, topic: str, revision: int) -> list[Change] | None:
+        """The topic's changes after a revision, or None when the ring does not reach back that far."""
+        if revision < self.floor:
+            return None
+        changes = self._topics.get(topic)
+        if not changes or changes[-1].revision <= revision:
+            return []
+        newest: list[Change] = []
+        for change in reversed(changes):
+            if change.revision <= revision:
+                break
+            newest.append(change)
+        newest.reverse()
+        return newest
+
+
+class Loss(NamedTuple):
+    """Revisions that a process knows and the database no longer has: those after `after`, up to `up_to`.
+
+    timeline: the one that took their place. held: how many of the changes this process still held.
+    """
+
+    timeline: int
+    after: int
+    up_to: int
+    held: int
+
+    def __str__(self) -> str:
+        return (
+            f"the database went back in time: revisions {self.after + 1} to {self.up_to} are lost (this process held "
+            f"{self.held} of their changes); revisions go on from {self.timeline}, and clients are told to list anew"
+        )
+
+
+Read = Callable[[int, int | None], Awaitable[tuple[Sequence[Change], int, bool]]]
+"""(after, up to) -> changes of history in order, the revision up to which they are complete, and whether there are more.
+
+Raises NewTimeline if they do not follow what the feed has delivered.
+"""
+Settle = Callable[[], Awaitable[None]]
+"""Compares the feed with the database: `follow` or `start_anew` is called if it must be."""
+
+
+async def _nothing_to_settle() -> None:
+    """Default of a feed that follows no database."""
+
+
+class Feed:
+    """The process's cursor in the history; see the module's text."""
+
+    def __init__(self, read: Read, ring_bytes: int, settle: Settle = _nothing_to_settle) -> None:
+        self._read = read
+        self._settle = settle
+        self._ring = ChangeBuffer(ring_bytes)
+        self._lock = asyncio.Lock()
+        self._waiters: defaultdict[str, set[asyncio.Future[int]]] = defaultdict(set)  # by topic; "" for any
+        self._listeners: list[Callable[[Sequence[Change]], None]] = []
+        self._wake = asyncio.Event()
+        self.unbroken_since = 0  # differs after each start
+        self.cursor = 0
+        self.timeline = 0
+        self._committed = 0
+        self.broken: BaseException | None = None
+        self.lost_touch = asyncio.Event()  # changes were missed: who fills a mirror anew clears it first
+        self.losses: asyncio.Queue[Loss] = asyncio.Queue(LOSSES)
+
+    def start_at(self, revision: int, timeline: int = 0) -> None:
+        self._ring.start_at(revision)
+        self.cursor = self.unbroken_since = self._committed = revision
+        self.timeline = timeline
+
+    def start_anew(self, revision: int, timeline: int, loss: Loss | None = None) -> None:
+        """Changes were missed, or delivered that are lost: wake all watchers, whose revisions are too old now."""
+        self.start_at(revision, timeline)
+        self.lost_touch.set()
+        if loss is not None and not self.losses.full():
+            self.losses.put_nowait(loss)
+        for topic in list(self._waiters):
+            for waiter in self._waiters.pop(topic):
+                if not waiter.done():
+                    waiter.set_result(revision)
+
+    def follow(self, timeline: int) -> None:
+        """Go on to a timeline that continues what was delivered. Which revisions lie before it, only the database knows."""
+        if timeline != self.timeline:
+            self.timeline = timeline
+            self._ring.start_at(max(timeline, self.cursor))
+            self.wake()  # until the cursor is there, each watch reads history again and again
+
+    @property
+    def has_started(self) -> bool:
+        return self.unbroken_since > 0
+
+    @property
+    def known(self) -> int:
+        """The last revision that this process has delivered or committed."""
+        return max(self.cursor, self._committed)
+
+    def knows(self, revision: int) -> None:
+        """This process has committed a revision, which is delivered in a moment."""
+        self._committed = max(self._committed, revision)
+
+    def held_after(self, revision: int) -> int:
+        """Count the changes after a revision that are in memory."""
+        return self._ring.count_after(revision)
+
+    async def listen(self, listener: Callable[[Sequence[Change]], None], since: int) -> None:
+        """Call `listener` with each batch of changes after `since`, in order, before anybody who waits is woken.
+
+        Those up to the cursor come from history; the cursor stands still meanwhile, so that none falls in between.
+        """
+        async with self._lock:
+            more = since < self.cursor
+            while more:
+                part = await self._part(since, self.cursor)
+                if part is None:
+                    raise Unavailable("the database went back in time: read it anew")
+                changes, since, more = part
+                listener(changes)
+            self._listeners.append(listener)
+
+    def leave(self, listener: Callable[[Sequence[Change]], None]) -> None:
+        """Stop calling `listener`."""
+        self._listeners.remove(listener)
+
+    def wake(self, *_: Any) -> None:
+        """Another process may have committed: look soon."""
+        self._wake.set()
+
+    async def committed(self, previous: int, changes: Sequence[Change], last: int) -> None:
+        """This process committed revisions previous + 1 to last: read what lies before, then deliver."""
+        async with self._lock:
+            if self.cursor < previous:
+                await self._read_up_to(previous)
+            if last > self.cursor:
+                # A page of history may have ended in the midst of them.
+                self._deliver([change for change in changes if change.revision > self.cursor], last)
+
+    async def catch_up(self) -> None:
+        """Read whatever others have committed since. Away for longer than history is kept, the feed starts anew."""
+        async with self._lock:
+            try:
+                await self._read_up_to(None)
+            except Compacted:
+                await self._settle()
+
+    async def _read_up_to(self, limit: int | None) -> None:
+        more = True
+        while more:
+            part = await self._part(self.cursor, limit)
+            if part is not None:
+                changes, complete, more = part
+                self._deliver(changes, complete)
+
+    async def _part(self, after: int, limit: int | None) -> tuple[Sequence[Change], int, bool] | None:
+        """Read history; None if the feed has started anew meanwhile, so that `after` means nothing any more.
+
+        Unavailable if the database contradicts itself, as two servers behind one address do during a failover.
+        """
+        since = self.unbroken_since
+        while self.unbroken_since == since:
+            followed = self.timeline
+            try:
+                part = await self._read(after, limit)
+            except NewTimeline:
+                await self._settle()
+                if (self.unbroken_since, self.timeline) == (since, followed):
+                    raise Unavailable("the database shows two timelines at once: try again") from None
+                continue
+            return part if self.unbroken_since == since else None
+        return None
+
+    def _deliver(self, changes: Sequence[Change], cursor: int) -> None:
+        if cursor <= self.cursor:
+            return
+        woken = {""}
+        for change in changes:
+            woken |= self._ring.add(change)
+        before, self.cursor = self.cursor, cursor
+        for listener in self._listeners:
+            listener(changes)
+        for change in changes:
+            change.object = None  # the ring keeps bytes: objects are ten times as large
+        for topic in woken:
+            for waiter in self._waiters.pop(topic, ()):
+                if not waiter.done():
+                    waiter.set_result(before)
+
+    def after(self, topic: str, revision: int) -> list[Change] | None:
+        """Changes of a topic after a revision, up to the cursor; None when only history has them."""
+        return self._ring.after(topic, revision)
+
+    async def changed(self, topic: str = "") -> None:
+        """Return at the next delivery of changes of a topic, or at any."""
+        waiter = self._waiter(topic)
+        try:
+            await waiter
+        finally:
+            self._no_longer_waits(topic, waiter)
+
+    async def quiet_until(self, topic: str, revision: int, seconds: float) -> int:
+        """Wait for a change of a topic, but only so long; up to where there was none after `revision`.
+
+        So who waited for a rare one need not read in history what all others did meanwhile.
+        """
+        waiter = self._waiter(topic)
+        # Not asyncio.timeout, which costs a watcher as much as all else together.
+        end = asyncio.get_running_loop().call_later(seconds, self._give_up, waiter)
+        try:
+            quiet = await waiter
+        finally:
+            end.cancel()
+            self._no_longer_waits(topic, waiter)
+        if revision < max(self.unbroken_since, self.timeline) or not self._ring.knows_topics:
+            return revision
+        return max(revision, quiet)
+
+    def _give_up(self, waiter: "asyncio.Future[int]") -> None:
+        """Its time is over, and nothing came so far. What comes before it wakes is not to be counted as quiet."""
+        if not waiter.done():
+            waiter.set_result(self.cursor)
+
+    def _waiter(self, topic: str) -> asyncio.Future[int]:
+        """Done at the next delivery, with what the cursor was before it."""
+        waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._waiters[topic].add(waiter)
+        return waiter
+
+    def _no_longer_waits(self, topic: str, waiter: asyncio.Future[int]) -> None:
+        waiters = self._waiters.get(topic)
+        if waiters is not None:
+            waiters.discard(waiter)
+            if not waiters:
+                del self._waiters[topic]
+
+    async def reach(self, revision: int) -> None:
+        """Return when everything up to `revision` has been delivered here."""
+        while self.cursor < revision:
+            self.wake()
+            await self.changed_within(POLL_SECONDS)
+
+    async def reach_within(self, revision: int, seconds: float) -> bool:
+        """Whether everything up to `revision` is delivered here within a time."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.reach(revision)
+        except TimeoutError:
+            return False
+        return True
+
+    async def changed_within(self, seconds: float, topic: str = "") -> bool:
+        """Return at the next delivery (of a topic, or any) or after a time; tell which."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self.changed(topic)
+        except TimeoutError:
+            return False
+        return True
+
+    async def run(self) -> None:
+        """Follow other processes' commits until cancelled. A database that is away is waited for."""
+        while True:
+            try:
+                async with asyncio.timeout(POLL_SECONDS):
+                    await self._wake.wait()
+            except TimeoutError:
+                pass
+            self._wake.clear()
+            try:
+                await self.catch_up()
+                self.broken = None
+            except Exception as error:
+                if self.broken is None:
+                    log.warning("the change feed waits for the database: %s", error)
+                self.broken = error
+                await asyncio.sleep(POLL_SECONDS / 4)

@@ -1,0 +1,56 @@
+"""Compaction: deletes history that nobody can need any more, in slices so that writers never wait long.
+
+What was there at the floor stays readable: a version goes when the one after it is at or below the floor, too. So a list at
+any revision from the floor on is whole. Secrets have a floor of their own, because what was in one that was deleted or
+replaced is to be gone within minutes; every read of theirs, and of all kinds together, goes by the higher of the two.
+"""
+
+from datetime import timedelta
+
+import asyncpg
+
+from app.store import timeline
+
+SLICE = 2_000
+
+# The floor rises first, in the same statement: a watcher that asks below it is told 410 rather than given a gap.
+_FLOOR = """update counter set floor = greatest(floor, coalesce(
+    (select max(revision) from history where recorded_at < now() - $1::interval), 0))"""
+_SECRETS_FLOOR = """update counter set secrets_floor = greatest(secrets_floor, coalesce(
+    (select max(revision) from history where kind = 'secrets' and recorded_at < now() - $1::interval), 0))"""
+# In the order of revisions, or the two compactions could lock each other out of a Secret's versions.
+# Each version that is old enough takes the one that it replaced with it; a deletion leaves nothing, and goes as well.
+_DELETE = """with old as (
+        select revision, previous, change from history
+        where revision > $1 and {which} order by revision limit $2
+    ), gone as (
+        delete from history where revision in (
+            select revision from history
+            where revision in (select previous from old union all select revision from old where change = 'D')
+            order by revision for update
+        ) returning 1
+    ) select (select max(revision) from old) as last, (select count(*) from gone) as gone"""
+_DELETE_ALL = _DELETE.format(which="revision <= (select floor from counter)")
+_DELETE_SECRETS = _DELETE.format(which="kind = 'secrets' and revision <= (select secrets_floor from counter)")
+
+
+async def compact(pool: asyncpg.Pool, keep: timedelta) -> int:
+    """Delete versions that were replaced or deleted before `keep` began; how many went."""
+    await pool.execute(_FLOOR, keep)
+    return await _delete(pool, _DELETE_ALL)
+
+
+async def compact_secrets(pool: asyncpg.Pool, keep: timedelta) -> int:
+    """Delete versions of Secrets that were replaced or deleted before `keep` began; how many went."""
+    await pool.execute(_SECRETS_FLOOR, keep)
+    return await _delete(pool, _DELETE_SECRETS)
+
+
+async def _delete(pool: asyncpg.Pool, sql: str) -> int:
+    total, after = 0, 0
+    while True:
+        (row,) = await pool.fetch(sql, after, SLICE)
+        if row["last"] is None:
+            await timeline.forget(pool)
+            return total
+        total, after = total + row["gone"], row["last"]

@@ -1,0 +1,317 @@
+"""Reading what is stored: one object, many, lists with their revision, and the history. All from one pool."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
+
+import asyncpg
+
+from app.store.change_feed import Change, Marks, decode_marks, versioned
+from app.store.errors import Compacted, Key, NewTimeline
+from app.store.timeline import BEGINNING
+
+HISTORY_ROWS = 2_000  # rows of one read of history
+KEPT_SHORT = frozenset({"secrets"})  # kinds whose old versions are kept for minutes
+_MOST = 2**62  # a limit may be any number, and one more must still fit a bigint
+
+
+class StoredObject:
+    """One version of an object: the newest, or the one that a list at an older revision shows.
+
+    Its marks are decoded when somebody looks; what was read without them (`Query.marked`) has none to look at.
+    """
+
+    __slots__ = ("_marks", "body", "key", "revision", "uid")
+
+    def __init__(self, key: Key, uid: str, revision: int, body: bytes, marks: Marks | str | None) -> None:
+        self.key = key
+        self.uid = uid
+        self.revision = revision
+        self.body = body
+        self._marks = marks
+
+    @property
+    def marks(self) -> Marks:
+        if isinstance(self._marks, str):
+            self._marks = decode_marks(self._marks)
+        if self._marks is None:
+            raise LookupError("it was read without its marks")
+        return self._marks
+
+    def take(self, marks: str | None, body: bytes) -> None:
+        """Contents that were left out when the page was read."""
+        self._marks, self.body = marks, body
+
+    @property
+    def wire(self) -> bytes:
+        """The object as clients see it."""
+        return versioned(self.body, self.revision)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Part of a list, as all was at `revision`: a watch from there misses nothing, and further pages can be read there."""
+
+    heads: list[StoredObject]
+    revision: int
+    more: bool
+    remaining: int | None = None  # how many come after it, where that was asked for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Query:
+    """What to list. `node` and `name` are selectors that an index serves; `after` is the last key of the page before.
+
+    deleting: True for those that are on their way out, False for those that are not.
+    at: as it was at this revision, which the store must have given out; None for now.
+    marked: whether the marks are read, too: lists without a selector can do without.
+    size: bytes at which a page ends, with the object that reaches them; None for no such limit.
+    """
+
+    kind: str
+    namespace: str | None = None
+    name: str | None = None
+    node: str | None = None
+    deleting: bool | None = None
+    after: tuple[str, str] | None = None
+    limit: int | None = None
+    at: int | None = None
+    marked: bool = True
+    size: int | None = None
+
+
+def _head(columns: Iterable[Any]) -> StoredObject:
+    """From `_COLUMNS`, by their places: there may be many thousands."""
+    kind, namespace, name, uid, revision, marks, body = columns
+    return StoredObject(Key(kind, namespace, name), uid, revision, body, marks)
+
+
+def _floor(kind: str, revision: str) -> str:
+    """SQL: history of a kind at or below this may be gone, or was lost with `revision`."""
+    compacted = "greatest(c.floor, c.secrets_floor)" if kind in KEPT_SHORT else "c.floor"
+    return f"coalesce({BEGINNING.format(revision)}, {compacted}) as floor"
+
+
+_NO_MARKS = "null::text as marks"
+_COLUMNS = "h.kind, h.namespace, h.name, h.uid, h.revision, h.marks, s.body"
+
+
+class Reader:
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+
+    async def get_many(self, keys: Iterable[Key]) -> dict[Key, StoredObject]:
+        """Those of the objects that exist, in one query."""
+        kinds, namespaces, names = zip(*keys, strict=True) if (keys := list(keys)) else ((), (), ())
+        sql = f"""select {_COLUMNS} from unnest($1::text[], $2::text[], $3::text[]) as k(kind, namespace, name)
+            join heads h on (h.kind, h.namespace, h.name) = (k.kind, k.namespace, k.name)
+            join history s on s.revision = h.revision"""
+        rows = await self._pool.fetch(sql, kinds, namespaces, names)
+        return {(head := _head(row)).key: head for row in rows}
+
+    async def page(self, query: Query) -> Page:
+        """One page in key order, and the revision that it shows, from one statement. Compacted if that is forgotten."""
+        sql, values = _page(query) if query.at is None else _page_at(query)
+        rows = await self._pool.fetch(sql, *values)
+        if query.at is not None and (query.at < rows[0]["floor"] or any(map(_is_forgotten, rows))):
+            raise Compacted(query.at, rows[0]["floor"])
+        before = 1 if query.at is None else 2
+        heads = [_head(row[before : before + 7]) for row in rows] if rows[0]["revision"] is not None else []
+        revision = rows[0]["store_revision"] if query.at is None else query.at
+        limit = query.limit
+        if query.size is not None and None in [head.body for head in heads]:
+            sizes = [row["size"] or len(head.body) for row, head in zip(rows, heads, strict=True)]
+            limit = min(limit or len(heads), _fitting(sizes, query.size))
+            await self._complete(heads[:limit], query)
+        more = limit is not None and len(heads) > limit
+        return Page(heads[:limit], revision, more)
+
+    async def _complete(self, heads: Iterable[StoredObject], query: Query) -> None:
+        """Read what was left out of large objects; versions do not change. Compacted if one is forgotten meanwhile."""
+        large = {head.revision: head for head in heads if head.body is None}
+        sql = f"select revision, {'marks' if query.marked else _NO_MARKS}, body from history where revision = any($1)"
+        for revision, marks, body in await self._pool.fetch(sql, list(large)):
+            large.pop(revision).take(marks, body)
+        if large:
+            raise Compacted(min(large), max(large))
+
+    async def remaining(self, query: Query) -> int:
+        """How many objects came after a place at a revision: what comes now, but for those that have come or gone since.
+
+        Counted so, an index alone tells almost all of it.
+        """
+        values = _Values()
+        key = _of_key(query, values)
+        since = _changed_since(key, values.add(query.at))
+        is_there = (
+            "exists (select from heads l where (l.kind, l.namespace, l.name) = ($1, first.namespace, first.name))"
+        )
+        sql = f"""select (select count(*) from heads h where {key.format("h")}) + coalesce((
+            select sum((change <> 'A')::int - ({is_there})::int) from ({since}) first), 0)"""
+        found: int = await self._pool.fetchval(sql, *values)
+        return found
+
+    async def versions(self, revisions: Sequence[int]) -> dict[int, bytes]:
+        """The bodies of these versions, as far as they are still kept."""
+        rows = await self._pool.fetch("select revision, body from history where revision = any($1)", revisions)
+        return {row["revision"]: row["body"] for row in rows}
+
+    async def count(self, kinds: Sequence[str], namespace: str) -> dict[str, int]:
+        """How many objects of these kinds are in a namespace; kinds without any are left out."""
+        sql = "select kind, count(*) as many from heads where kind = any($1) and namespace = $2 group by kind"
+        return {row["kind"]: row["many"] for row in await self._pool.fetch(sql, kinds, namespace)}
+
+    async def revision(self) -> int:
+        """The last revision given out."""
+        found: int = await self._pool.fetchval("select revision from counter")
+        return found
+
+    async def history(
+        self, after: int, up_to: int | None, timeline: int | None = None
+    ) -> tuple[Sequence[Change], int, bool]:
+        """The changes in (after, up_to] in order, the revision up to which they are complete, and whether there are more.
+
+        Compacted if some of them are gone, be it only of Secrets: whoever follows all kinds would miss a deletion. As in
+        `history_of`, the floor is read in the statement that reads the rows. Given a timeline, NewTimeline if there is a
+        newer one, or if `after` was not given out here.
+        """
+        sql = """select c.revision as store_revision, greatest(c.floor, c.secrets_floor) as floor, c.timeline, x.*
+            from counter c left join lateral (
+            select * from history where revision > $1 and revision <= coalesce($2, c.revision) order by revision limit $3
+            ) x on true"""
+        rows = await self._pool.fetch(sql, after, up_to, HISTORY_ROWS)
+        if timeline is not None and (timeline != rows[0]["timeline"] or rows[0]["store_revision"] < after):
+            raise NewTimeline
+        changes = _changes(rows, after)
+        if len(changes) == HISTORY_ROWS:
+            return changes, changes[-1].revision, True
+        return changes, up_to if up_to is not None else rows[0]["store_revision"], False
+
+    async def history_of(self, kind: str, after: int, up_to: int, limit: int | None = None) -> list[Change]:
+        """The first of one kind's changes in (after, up_to]; Compacted if some of them are gone."""
+        sql = f"""select {_floor(kind, "$2")}, x.* from counter c left join lateral (
+            select * from history where kind = $1 and revision > $2 and revision <= $3 order by revision limit $4
+            ) x on true"""
+        return _changes(await self._pool.fetch(sql, kind, after, up_to, limit), after)
+
+
+def _changes(rows: Sequence[asyncpg.Record], after: int) -> list[Change]:
+    if after < rows[0]["floor"]:
+        raise Compacted(after, rows[0]["floor"])
+    return [_change(row) for row in rows if row["revision"] is not None]
+
+
+def _change(row: asyncpg.Record) -> Change:
+    key = Key(row["kind"], row["namespace"], row["name"])
+    change = Change(row["revision"], key, row["uid"], row["change"], row["body"], row["marks"], row["old_marks"])
+    change.previous = row["previous"]
+    return change
+
+
+class _Values(list[object]):
+    """The parameters of a statement."""
+
+    def add(self, value: object) -> str:
+        """How the statement names it."""
+        self.append(value)
+        return f"${len(self)}"
+
+
+def _of_key(query: Query, values: _Values) -> str:
+    """What a query demands of kind, namespace and name, of a table to be filled in."""
+    where = [f"{{0}}.kind = {values.add(query.kind)}"]
+    for column in ("namespace", "name"):
+        value = getattr(query, column)
+        if value is not None:
+            where.append(f"{{0}}.{column} = {values.add(value)}")
+    if query.after:
+        namespace, name = query.after
+        where.append(f"({{0}}.namespace, {{0}}.name) > ({values.add(namespace)}, {values.add(name)})")
+    return " and ".join(where)
+
+
+def _page(query: Query) -> tuple[str, _Values]:
+    values = _Values()
+    where = [_of_key(query, values).format("h")]
+    if query.node is not None:
+        where.append(f"h.node = {values.add(query.node)}")
+    if query.deleting is not None:
+        where.append(f"h.deleting = {values.add(query.deleting)}")
+    page = f"""select h.kind, h.namespace, h.name, h.uid, h.revision, {_content(query, "h", "s", values)}
+        from heads h join history s using (revision) where {" and ".join(where)}
+        order by h.namespace, h.name {_limit(query, values)}"""
+    return f"select c.revision as store_revision, x.* from counter c left join lateral ({page}) x on true", values
+
+
+def _content(query: Query, head: str, version: str, values: _Values) -> str:
+    """Marks and body. In a page that is limited in bytes, those of objects beyond their share are left out, and sizes told.
+
+    Postgres knows sizes without reading what it stores apart from a row.
+    """
+    marks = f"{head}.marks" if query.marked else _NO_MARKS
+    if query.size is None:
+        return f"{marks}, {version}.body"
+    size = f"octet_length({version}.body)" + (f" + octet_length({head}.marks)" if query.marked else "")
+    fits = f"{size} <= {values.add(_share(query))}"
+    marks = f"case when {fits} then {head}.marks end as marks" if query.marked else marks
+    return f"{marks}, case when {fits} then {version}.body end as body, case when not ({fits}) then {size} end as size"
+
+
+def _share(query: Query) -> int:
+    """Bytes of an object that is read with the rest of its page: as many of them as fill two pages."""
+    return 2 * (query.size or 0) // (min(query.limit or 1, _MOST) + 1)
+
+
+def _page_at(query: Query) -> tuple[str, _Values]:
+    """What has not changed since, and of what has, the version that its first change replaced.
+
+    Bodies come by a subquery that the planner cannot join in its own way: a hash of the whole history, say.
+    """
+    if query.deleting is not None:
+        raise ValueError("only what is there now can be asked whether it is being deleted")
+    values = _Values()
+    key = _of_key(query, values)
+    at, limit = values.add(query.at), _limit(query, values)
+    head, then = f"{key.format('h')} and h.revision <= {at}", "first.change <> 'A'"
+    if query.node is not None:
+        node = values.add(query.node)
+        head += f" and h.node = {node}"
+        then += f""" and coalesce((select coalesce(v.marks::json #>> '{{fields,spec.nodeName}}', '') = {node} from history v
+            where v.revision = first.previous), true)"""
+    content = _content(query, "v", "v", values)
+    return (
+        f"""select c.revision as store_revision, {_floor(query.kind, at)}, x.* from counter c left join lateral (
+            select {values.add(query.kind)}::text as kind, k.namespace, k.name, v.uid, k.revision, {content} from (
+                (select h.namespace, h.name, h.revision from heads h where {head} order by h.namespace, h.name {limit})
+                union all
+                select first.namespace, first.name, coalesce(first.previous, 0)
+                from ({_changed_since(key, at)}) first where {then}
+                order by namespace, name {limit}
+            ) k left join lateral (
+                select uid, marks, body from history where revision = k.revision offset 0
+            ) v on true order by k.namespace, k.name
+        ) x on true""",
+        values,
+    )
+
+
+def _changed_since(key: str, at: str) -> str:
+    """The first change of each object after a revision."""
+    return f"""select distinct on (s.namespace, s.name) s.namespace, s.name, s.change, s.previous from history s
+        where {key.format("s")} and s.revision > {at} order by s.namespace, s.name, s.revision"""
+
+
+def _limit(query: Query, values: _Values) -> str:
+    """One row more than asked for tells whether there are more."""
+    return "" if query.limit is None else f"limit {values.add(min(query.limit, _MOST) + 1)}"
+
+
+def _fitting(sizes: Sequence[int], size: int) -> int:
+    """Count the first rows that fit into so many bytes together."""
+    return next((number for number, sum_ in enumerate(accumulate(sizes), 1) if sum_ >= size), len(sizes))
+
+
+def _is_forgotten(row: asyncpg.Record) -> bool:
+    """Something was there, and nobody remembers what."""
+    return row["revision"] is not None and row["uid"] is None

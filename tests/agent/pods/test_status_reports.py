@@ -1,0 +1,85 @@
+"""Reports: batched, newest word only, and one that is refused holds up nothing."""
+
+import asyncio
+import json
+from contextlib import suppress
+
+import httpx
+
+from app.agent.pods.status_reports import Report, Reports
+from app.client.api import Api
+from app.kinds.pod.pod import PodStatus
+from tests.agent.fake_clock import FakeClock
+
+
+class Server(httpx.AsyncBaseTransport):
+    """Takes reports once it is let; refuses any request with the pod `bad` in it."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[str]] = []
+        self.open = asyncio.Event()
+        self.got = asyncio.Event()
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        items = json.loads(request.content)["items"]
+        self.batches.append([f"{each['name']} {each['status']['phase']}" for each in items])
+        self.got.set()
+        await self.open.wait()
+        if any(each["name"] == "bad" for each in items):
+            return httpx.Response(422, json={"message": "no"})
+        return httpx.Response(200, json={"items": [{"uid": each["uid"], "code": 200} for each in items]})
+
+
+def report(name: str, phase: str = "Running") -> Report:
+    return Report(f"u-{name}", "default", name, PodStatus(phase=phase))
+
+
+class HastyClock(FakeClock):
+    """Nobody waits for it."""
+
+    async def sleep(self, seconds: float) -> None:
+        self.advance(seconds)
+
+
+class Scene:
+    def __init__(self) -> None:
+        self.server, self.heard, self.enough = Server(), [], asyncio.Event()
+        self.reports = Reports(Api("http://api", transport=self.server), ["n1"], HastyClock())
+
+    def put(self, *reports: Report) -> None:
+        for each in reports:
+            self.reports.put(each)
+
+    async def until_heard(self, count: int, *meanwhile: Report) -> None:
+        """`meanwhile`: what is put while the first request is under way."""
+
+        def hear(report: Report, code: int) -> None:
+            self.heard.append((report.name, code))
+            if len(self.heard) == count:
+                self.enough.set()
+
+        task = asyncio.create_task(self.reports.run(hear))
+        async with asyncio.timeout(60):
+            await self.server.got.wait()
+            self.put(*meanwhile)
+            self.server.open.set()
+            await self.enough.wait()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_what_changes_during_a_request_goes_together_in_the_next() -> None:
+    scene = Scene()
+    scene.put(report("a"))
+    await scene.until_heard(3, report("b"), report("c"), report("b", "Succeeded"))
+
+    assert scene.server.batches == [["a Running"], ["b Succeeded", "c Running"]]
+
+
+async def test_a_refused_report_does_not_hold_up_the_others() -> None:
+    scene = Scene()
+    scene.put(report("a"), report("b"), report("bad"), report("c"))
+    await scene.until_heard(3)
+
+    assert sorted(name for name, _ in scene.heard) == ["a", "b", "c"]

@@ -1,0 +1,85 @@
+"""Which slot of a schedule is due: the latest that was missed, however many were."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from app.kinds.batch.cron_schedule import ScheduleError, parse
+from app.plans.jobs.missed_starts import Due, due
+
+NOON = datetime(2026, 7, 24, 12, 0, tzinfo=UTC)  # a Friday
+
+
+def at(text: str) -> datetime:
+    return datetime.fromisoformat(f"{text}+00:00")
+
+
+def found(schedule: str, since: datetime, now: datetime, deadline: int | None = None) -> Due:
+    return due(parse(schedule), UTC, since, now, None if deadline is None else timedelta(seconds=deadline))
+
+
+DAY = "2026-07-24T"
+
+
+@pytest.mark.parametrize(
+    ("schedule", "since", "now", "slot", "missed", "next_at"),
+    [
+        pytest.param("0 * * * *", DAY + "11:30", DAY + "11:59", "", 0, DAY + "12:00", id="none yet"),
+        pytest.param("0 * * * *", DAY + "11:30", DAY + "12:00", DAY + "12:00", 1, DAY + "13:00", id="this second"),
+        pytest.param("0 * * * *", DAY + "11:00", DAY + "12:30", DAY + "12:00", 1, DAY + "13:00", id="one"),
+        pytest.param("0 * * * *", DAY + "01:00", DAY + "12:30", DAY + "12:00", 11, DAY + "13:00", id="the last of many"),
+        pytest.param("* * * * *", "2026-07-20T00:00", DAY + "12:00", DAY + "12:00", 6480, DAY + "12:01", id="of very many"),
+        pytest.param("@every 7m", DAY + "11:00", DAY + "12:00", DAY + "11:56", 8, DAY + "12:03", id="in the last start's rhythm"),
+        pytest.param(
+            "0,1 9 * * 1", "2026-07-20T08:00", "2026-07-26T12:00", "2026-07-20T09:01", 8820, "2026-07-27T09:00", id="no rhythm"
+        ),
+        pytest.param("0 9-17 * * *", "2026-07-21T16:30", DAY + "12:30", DAY + "12:00", 5, DAY + "13:00", id="after a night"),
+    ],
+)  # fmt: skip
+def test_the_latest_missed_slot_is_due(
+    schedule: str, since: str, now: str, slot: str, missed: int, next_at: str
+) -> None:
+    answer = found(schedule, at(since), at(now))
+
+    assert (answer.slot, answer.next_at) == (at(slot) if slot else None, at(next_at))
+    assert answer.missed == pytest.approx(missed, rel=0.1)
+
+
+def test_what_is_older_than_the_deadline_does_not_count() -> None:
+    assert found("0 * * * *", NOON - timedelta(hours=5), NOON + timedelta(minutes=1), 30).slot is None
+    assert found("0 * * * *", NOON - timedelta(hours=5), NOON + timedelta(seconds=20), 30).slot == NOON
+
+
+def test_when_to_look_again_does_not_depend_on_the_deadline() -> None:
+    since, now = NOON - timedelta(minutes=5), NOON
+    assert found("@every 7m", since, now, 30).next_at == found("@every 7m", since, now).next_at
+
+
+@pytest.mark.parametrize("schedule", ["0 0 31 2 *", ", * * * *"])
+def test_a_schedule_that_never_fires_is_refused(schedule: str) -> None:
+    with pytest.raises(ScheduleError):
+        found(schedule, NOON, NOON + timedelta(days=1))
+
+
+# And how many days are enough to see it through whatever it does differently from one time to the next.
+SCHEDULES = {
+    "*/7 * * * *": 3,
+    "0,1 9 * * 1": 30,
+    "5 4 1 * *": 90,
+    "0 9-17 * * 1-5": 30,
+    "@every 41m": 9,
+    "0 0 13 * 5": 90,
+}
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+@given(part=st.floats(0, 1))
+def test_the_slot_is_the_one_that_stepping_finds(schedule: str, part: float) -> None:
+    now = NOON + timedelta(seconds=int(part * SCHEDULES[schedule] * 86_400))
+    expected, step, parsed = None, NOON, parse(schedule)
+    while (step := parsed.next_after(step, UTC)) <= now:
+        expected = step
+
+    assert found(schedule, NOON, now)[0] == expected

@@ -1,0 +1,74 @@
+"""Deleting what containers have written, also what they have closed."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from app.agent.volumes import volumes
+from app.runtimes.linux.folder_removal import remove
+
+NOBODY = 65534
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder of an ordinary user, as whom the test runs."""
+    folder = Path(tempfile.mkdtemp(prefix="jobplane-test-"))
+    is_root = os.geteuid() == 0
+    if is_root:
+        os.chown(folder, NOBODY, NOBODY)
+        os.seteuid(NOBODY)  # of children too: they hold no capabilities
+    try:
+        yield folder
+    finally:
+        if is_root:
+            os.seteuid(0)
+        subprocess.run(["chmod", "-R", "u+rwX", folder], check=True)
+        shutil.rmtree(folder)
+
+
+def closed(folder: Path) -> Path:
+    """Holds a folder of mode 0 with a folder of mode 0 in it."""
+    inner = folder / "outer" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "file").write_text("x")
+    for each in (inner, inner.parent):
+        each.chmod(0)
+    return folder
+
+
+def test_an_ordinary_user_deletes_what_a_container_has_closed(place: Path) -> None:
+    remove([closed(place / "one"), closed(place / "two")])
+    assert list(place.iterdir()) == []
+
+
+def test_an_ordinary_user_deletes_volumes_that_a_container_has_closed(place: Path) -> None:
+    volumes._delete(closed(place / "volume"))
+    assert list(place.iterdir()) == []
+
+
+def test_what_links_lead_to_is_neither_opened_nor_deleted(place: Path) -> None:
+    kept = place / "kept"
+    kept.mkdir()
+    (kept / "file").write_text("x")
+    (kept / "file").chmod(0)
+    folder = place / "pod"
+    folder.mkdir()
+    (folder / "link").symlink_to(kept)
+    remove([closed(folder)])
+    assert list(place.iterdir()) == [kept]
+    assert (kept / "file").stat().st_mode & 0o777 == 0
+
+
+def test_what_cannot_be_deleted_is_named(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder = place / "held" / "pod"
+    folder.mkdir(parents=True)
+    folder.parent.chmod(0o500)
+    remove([folder])
+    assert "cannot delete folders of pods: rm: " in caplog.text
+    assert str(folder) in caplog.text

@@ -1,0 +1,175 @@
+"""Namespaces with queues for tests of scheduling, and a scheduler for them: rounds, pods that end, evictions that happen."""
+
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from app.kinds.core.node import Node
+from app.kinds.core.poddisruptionbudget import PodDisruptionBudget
+from app.kinds.pod.pod import Pod
+from app.kinds.scheduling.localqueue import LocalQueue, LocalQueuePreemption, LocalQueueSpec, prepare
+from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup
+from app.machinery.base import ObjectMeta
+from app.machinery.meta_condition import Condition
+from app.scheduler import Cluster, PodInfos
+from app.scheduler.disruption_budgets import Budgets
+from app.scheduler.fair_sharing import FairSharing
+from app.scheduler.gangs import Attempt, Groups, Whole
+from app.scheduler.preemption import Search
+from app.scheduler.preemption_context import Lowest
+from app.scheduler.priority_bands import Tiered, in_tiers
+from app.scheduler.quota_admission import QuotaAdmission
+from app.scheduler.quota_queue import places, told
+from app.scheduler.scheduling_queue import Queue
+from tests.scheduler.cluster import a_cluster, a_node, a_pod
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+def a_queue(
+    name: str = "default", *, reclaims: bool = False, borrows: dict[str, str] | None = None, **spec: Any
+) -> LocalQueue:
+    """`quota` and `borrows` by resource; weight and cohort as they are."""
+    quota = spec.pop("quota", {})
+    preemption = LocalQueuePreemption(reclaim_within_cohort="Any" if reclaims else "Never")
+    given = LocalQueueSpec(nominal_quota=quota, borrowing_limit=borrows or {}, preemption=preemption, **spec)
+    return prepare(LocalQueue(metadata=ObjectMeta(name=name, uid=f"uid-of-{name}"), spec=given))
+
+
+class Town:
+    """A scheduler and its cluster; time is moved by hand."""
+
+    def __init__(self, nodes: Iterable[Node] = (), **queues: LocalQueue) -> None:
+        self.cluster: Cluster = a_cluster(list(nodes) or [a_node(cpu="1000", memory="1000Gi", pods="1000")])
+        self.fair = FairSharing(self.cluster)
+        self.groups = Groups()
+        self.queue = Queue(self.cluster, self.groups, self.fair)
+        self.infos = PodInfos()
+        self.lowest = Lowest(self.cluster)
+        self.now = NOW
+        self.going: dict[str, Pod] = {}
+        self.budgets: list[PodDisruptionBudget] = []
+        self.why: dict[str, str] = {}
+        self._born = 0
+        for namespace, queue in queues.items():
+            self.set(namespace, queue)
+
+    def set(self, namespace: str, queue: LocalQueue | None) -> None:
+        if self.fair.set(namespace, queue):
+            self.queue.again([self.queue._pods[uid][0] for uid in list(self.queue._pods)])
+
+    def group(self, group: PodGroup) -> None:
+        self.groups.set((group.metadata.namespace, group.metadata.name), group)
+
+    def comes(
+        self,
+        namespace: str,
+        name: str,
+        spec: dict[str, Any] | None = None,
+        labels: dict[str, str] | None = None,
+        **needs: str,
+    ) -> Pod:
+        """Each a second after the one before it; a CPU if nothing is said."""
+        self._born += 1
+        pod = a_pod(name, spec, labels, namespace, **(needs or {"cpu": "1"}))
+        pod = replace(pod, metadata=replace(pod.metadata, creation_timestamp=NOW + timedelta(seconds=self._born)))
+        pending = pod, self.infos.of(pod)
+        if pod.spec.scheduling_group is not None:
+            self.queue.again(self.groups.note(pod, pod, pending))
+        self.queue.put(*pending)
+        return pod
+
+    def many(self, namespace: str, count: int, start: str = "p", **more: Any) -> list[Pod]:
+        return [self.comes(namespace, f"{start}{number}", **more) for number in range(count)]
+
+    def turns(self) -> list[str]:
+        """One round; who found a place, in order."""
+        self.now += timedelta(seconds=1)
+        pods = self.queue.turn(self.now, 2_000)
+        whole = Whole(self.groups)
+        budgets = Budgets(self.budgets)
+        quota_admission = QuotaAdmission(self.fair, self.groups, whole, budgets)
+        search = Search(self.cluster, self.lowest, budgets, self.groups)
+        outcome: Tiered = in_tiers(
+            pods, self.queue.nominated(), self.cluster, search, quota_admission, quota_admission.may
+        )
+        self._settle(outcome)
+        if quota_admission.is_open:
+            self.queue.ease()
+        for pod, node in outcome.bound:
+            self._is_placed(pod, node)
+        for each in whole.attempts:
+            self._is_said(each)
+        for verdict in outcome.verdicts:
+            self.why[verdict.pod.metadata.name] = verdict.why
+            self._is_nominated(verdict.pod, verdict.node)
+            for victim in verdict.victims:
+                self._goes(victim)
+        return [pod.metadata.name for pod, _ in outcome.bound]
+
+    def _settle(self, outcome: Tiered) -> None:
+        decided = {each.pod.metadata.uid for each in outcome.verdicts}
+        left = [pod for pod, _ in outcome.unbound if pod.metadata.uid not in decided]
+        self.queue.settle([pod for pod, _ in outcome.bound], [each.pod for each in outcome.verdicts], self.now, left)
+
+    def _is_said(self, attempt: Attempt) -> None:
+        group = attempt.group.object
+        if group is not None and attempt.group.min_count and not attempt.group.was_scheduled:
+            said = Condition(type=SCHEDULED, status="True" if attempt.bound else "False")
+            now = replace(group, status=replace(group.status, conditions=(said,)))
+            self.queue.again(self.groups.set(attempt.group.key, now))
+
+    def _is_nominated(self, pod: Pod, node: str) -> None:
+        if pod.status.nominated_node_name == node:
+            return
+        now = replace(pod, status=replace(pod.status, nominated_node_name=node))
+        if pod.spec.scheduling_group is not None:
+            self.queue.again(self.groups.note(pod, now, (now, self.infos.of(pod))))
+        self.queue.renew(now)
+        if pod.status.nominated_node_name:
+            self.queue.ease(pod.status.nominated_node_name)
+
+    def _is_placed(self, pod: Pod, node: str) -> None:
+        info = self.infos.of(pod)
+        self.queue.remove(pod.metadata.uid)
+        self.fair.gone(pod.metadata.uid)
+        there = replace(pod, spec=replace(pod.spec, node_name=node))
+        if pod.spec.scheduling_group is not None:
+            self.queue.again(self.groups.note(pod, there, None))
+        self.cluster.place(there, node, info)
+
+    def _goes(self, pod: Pod) -> None:
+        dying = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=self.now))
+        assert pod.metadata.name not in self.going
+        self.going[pod.metadata.name] = dying
+        if pod.spec.scheduling_group is not None:
+            self.queue.again(self.groups.note(pod, dying, None))
+        self.cluster.place(dying, pod.spec.node_name, self.infos.of(pod))
+
+    def ends(self, namespace: str, *names: str) -> None:
+        for name in names:
+            placed = self.cluster.unplace(f"uid-of-{namespace}-{name}")
+            assert placed is not None
+            self.going.pop(name, None)
+            if placed.pod.spec.scheduling_group is not None:
+                self.queue.again(self.groups.note(placed.pod, None, None))
+            self.queue.ease(placed.node)
+
+    def line(self, namespace: str) -> list[str]:
+        return list(places(self.fair.line(namespace)))
+
+    def told(self, pod: Pod) -> str:
+        one = self.fair.waiting(pod.metadata.uid)
+        assert one is not None
+        return told(one, places(self.fair.line(pod.metadata.namespace)))
+
+    def running(self) -> Counter[str]:
+        return Counter(each.pod.metadata.namespace for each in self.cluster.placed.values())
+
+    def used(self, namespace: str, resource: str = "cpu") -> int:
+        """In whole CPUs."""
+        used = self.fair.ledger.of(namespace).get(resource, 0)
+        return used // 1000 if resource == "cpu" else used

@@ -1,0 +1,217 @@
+"""Shares, quotas and lines of namespaces, on whatever happens: nobody starves, nobody is over their quota, nobody is overtaken,
+everything lent comes back.
+"""
+
+from collections import Counter
+from math import ceil
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.scheduler.cluster import a_node
+from tests.scheduler.queues import Town, a_queue
+
+SPACES = ("a", "b", "c")
+QUOTAS = st.fixed_dictionaries({space: st.integers(0, 4) for space in SPACES})
+LIMITS = st.fixed_dictionaries({space: st.none() | st.integers(0, 2) for space in SPACES})
+STEPS = st.lists(
+    st.tuples(st.sampled_from(("comes", "comes", "ends", "turn")), st.sampled_from(SPACES), st.integers(1, 3)),
+    min_size=1,
+    max_size=40,
+)
+
+
+def a_town(quotas: dict[str, int], limits: dict[str, int | None], reclaims: bool, **node: str) -> Town:
+    queues = {
+        space: a_queue(
+            quota={"cpu": str(quotas[space])},
+            borrows={} if limits[space] is None else {"cpu": str(limits[space])},
+            reclaims=reclaims,
+        )
+        for space in SPACES
+    }
+    return Town([a_node(**({"cpu": "100", "pods": "500"} | node))], **queues)
+
+
+def ends_one(town: Town, space: str, number: int) -> None:
+    there = sorted(
+        each.pod.metadata.name for each in town.cluster.placed.values() if each.pod.metadata.namespace == space
+    )
+    if there:
+        town.ends(space, there[number % len(there)])
+
+
+def happens(town: Town, steps: list[tuple[str, str, int]]) -> None:
+    for number, (what, space, count) in enumerate(steps):
+        if what == "comes":
+            town.comes(space, f"{space}{number:03}", cpu=str(count))
+        elif what == "ends":
+            ends_one(town, space, count)
+        else:
+            town.turns()
+
+
+@settings(max_examples=150, deadline=None)
+@given(QUOTAS, LIMITS, STEPS, st.booleans())
+def test_no_namespace_is_over_its_quota_and_what_it_may_borrow(
+    quotas: dict[str, int], limits: dict[str, int | None], steps: list[tuple[str, str, int]], reclaims: bool
+) -> None:
+    town = a_town(quotas, limits, reclaims)
+    for step in (*steps, ("turn", "a", 1)):
+        happens(town, [(step[0], step[1], step[2])] if step[0] != "comes" else [])
+        if step[0] == "comes":
+            town.comes(step[1], f"{step[1]}{town.now.timestamp()}-{len(town.queue)}-{town._born}", cpu=str(step[2]))
+        for space in SPACES:
+            limit = limits[space]
+            assert limit is None or town.used(space) <= quotas[space] + limit
+        assert sum(map(town.used, SPACES)) <= sum(quotas.values())
+
+
+@settings(max_examples=100, deadline=None)
+@given(QUOTAS, LIMITS, STEPS)
+def test_in_a_namespace_whoever_asks_for_the_same_keeps_the_order(
+    quotas: dict[str, int], limits: dict[str, int | None], steps: list[tuple[str, str, int]]
+) -> None:
+    """Also if some ask for less than those before them. What can never run is passed by."""
+    town = a_town(quotas, limits, reclaims=False)
+    started: dict[str, list[str]] = {space: [] for space in SPACES}
+    for number, (what, space, count) in enumerate(steps):
+        if what == "comes":
+            town.comes(space, f"{space}{number:03}", cpu=str(count))
+        elif what == "ends":
+            ends_one(town, space, count)
+        for name in town.turns():
+            started[name[0]].append(name)
+    assert all(names == sorted(names) for names in started.values())
+
+
+@settings(max_examples=100, deadline=None)
+@given(QUOTAS, STEPS)
+def test_borrowed_quota_comes_back_to_who_reclaims_it(
+    quotas: dict[str, int], steps: list[tuple[str, str, int]]
+) -> None:
+    """As much as is theirs runs in the end, whatever others do; and the evicted come again at once, as a Job's pods do."""
+    town = a_town(quotas, dict.fromkeys(SPACES), reclaims=True)
+    happens(town, [step for step in steps if step[1] != "a"])
+    town.many("a", 6, "own")
+    again = 0
+    for _ in range(40):
+        town.turns()
+        for name in list(town.going):
+            space = town.going[name].metadata.namespace
+            cpu = str(town.going[name].spec.containers[0].resources.requests["cpu"])
+            town.ends(space, name)
+            again += 1
+            town.comes(space, f"{space}again{again}", cpu=cpu)
+
+    assert town.used("a") >= min(6, quotas["a"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(QUOTAS, STEPS, st.booleans())
+def test_when_pods_end_everybody_who_can_ever_run_does(
+    quotas: dict[str, int], steps: list[tuple[str, str, int]], reclaims: bool
+) -> None:
+    town = a_town(quotas, dict.fromkeys(SPACES), reclaims, cpu="5")
+    happens(town, [step for step in steps if step[0] != "ends"])
+    for _ in range(60):
+        town.turns()
+        for each in list(town.cluster.placed.values())[:2]:
+            town.ends(each.pod.metadata.namespace, each.pod.metadata.name)
+
+    pool = min(5, sum(quotas.values()))
+    left = [pod for (pod, _), _, _ in town.queue._pods.values()]
+    assert all(int(str(pod.spec.containers[0].resources.requests["cpu"])) > pool for pod in left)
+
+
+# Nobody starves. Places become free one at a time, in any order, and others ask for more without end.
+
+WEIGHTS = st.fixed_dictionaries({space: st.integers(1, 4) for space in SPACES})
+ENDINGS = st.lists(st.integers(0, 99), min_size=60, max_size=60)
+PRIORITIES = st.fixed_dictionaries({space: st.integers(0, 3) for space in SPACES[1:]})
+
+
+class Rush:
+    """Namespaces b and c always have more pods in line than there are places, older than those of a."""
+
+    def __init__(self, town: Town, priorities: dict[str, int] | None = None, **needs: str) -> None:
+        self.town = town
+        self._priorities = priorities or {}
+        self._count = 0
+        self._lived: Counter[str] = Counter()  # so many endings, by UID
+        for _ in range(12):
+            self.more()
+        town.turns()
+
+    def more(self) -> None:
+        for space in SPACES[1:]:
+            self._count += 1
+            self.town.comes(space, f"{space}{self._count:04}", {"priority": self._priorities.get(space, 0)}, cpu="1")
+
+    def goes_on(self, ending: int) -> None:
+        """A pod ends, whichever, unless one has run long enough; one of each namespace that asks for more joins the line."""
+        if there := sorted(self.town.cluster.placed):
+            self._lived.update(there)
+            oldest = max(there, key=lambda uid: self._lived[uid])
+            uid = oldest if self._lived[oldest] > 2 * len(there) else there[ending % len(there)]
+            gone = self.town.cluster.placed[uid].pod.metadata
+            self.town.ends(gone.namespace, gone.name)
+        self.more()
+        self.town.turns()
+
+
+@settings(max_examples=40, deadline=None)
+@given(WEIGHTS, st.integers(3, 8), st.integers(1, 5), ENDINGS)
+def test_among_equals_each_gets_its_share_of_what_becomes_free_whoever_asked_before(
+    weights: dict[str, int], places: int, pods: int, endings: list[int]
+) -> None:
+    """So a pod waits no longer than for the endings in which its namespace's turn comes as often as it stands in line."""
+    queues = {space: a_queue(weight=weight) for space, weight in weights.items()}
+    town = Town([a_node(cpu=str(places), pods="500")], **queues)
+    rush = Rush(town)
+    own = {pod.metadata.uid for pod in town.many("a", pods, "own")}
+    turns_of_all = ceil((pods + 1) * sum(weights.values()) / weights["a"])
+    for ending in endings[: 2 * places + turns_of_all + 2]:
+        rush.goes_on(ending)
+
+    assert not own & town.queue._pods.keys()
+
+
+@settings(max_examples=40, deadline=None)
+@given(WEIGHTS, st.integers(6, 12), ENDINGS)
+def test_in_the_long_run_shares_follow_weights_in_whatever_order_pods_end(
+    weights: dict[str, int], places: int, endings: list[int]
+) -> None:
+    queues = {space: a_queue(weight=weight) for space, weight in weights.items()}
+    town = Town([a_node(cpu=str(places), pods="500")], **queues)
+    rush = Rush(town)
+    town.many("a", 80, "own")
+    for ending in endings[: 5 * places]:
+        rush.goes_on(ending)
+
+    for space, weight in weights.items():
+        assert town.running()[space] >= int(places * weight / sum(weights.values())) - 1
+
+
+@settings(max_examples=40, deadline=None)
+@given(QUOTAS, PRIORITIES, st.booleans(), ENDINGS)
+def test_what_is_a_namespaces_by_quota_it_gets_whatever_priority_others_have(
+    quotas: dict[str, int], priorities: dict[str, int], reclaims: bool, endings: list[int]
+) -> None:
+    """If quotas add up to no more than there is: others may borrow it, and do, but not keep it, nor have its pods go."""
+    total = sum(quotas.values())
+    town = a_town(quotas, dict.fromkeys(SPACES), reclaims, cpu=str(total + 1))
+    rush = Rush(town, priorities)
+    assert sum(town.running().values()) == total
+    town.many("a", 30, "own")
+    town.turns()
+    for ending in endings[: 5 * total] if total else ():
+        assert reclaims or not town.going
+        assert all(each.metadata.namespace != "a" for each in town.going.values())
+        for name in list(town.going):
+            town.ends(town.going[name].metadata.namespace, name)
+        if quotas["a"] <= town.used("a"):
+            break
+        rush.goes_on(ending)
+
+    assert town.used("a") >= quotas["a"]

@@ -1,0 +1,113 @@
+"""Whatever happens in whatever order: nobody waits who would fit, no gang has a part of its places, no node is overfull."""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from app.kinds.pod.pod import Pod
+from app.scheduler.gangs import attempt
+from tests.scheduler.cluster import a_node, a_pod, apart, near, term
+from tests.scheduler.gangs import a_group, members, on_a_node
+from tests.scheduler.test_scheduling_queue import Line, born
+
+Step = tuple[str, int, int, str]
+SPECS = [{}, {"priority": 5}, near(term(app="a")), apart(term(app="b"))]
+LONER = some.tuples(some.just("loner"), some.integers(1, 4), some.integers(0, 3), some.sampled_from(["a", "b", "c"]))
+GANG = some.tuples(some.just("gang"), some.integers(1, 5), some.integers(0, 1), some.just(""))
+ENDS = some.tuples(some.just("ends"), some.integers(0, 9), some.just(0), some.just(""))
+NODE = some.tuples(some.just("node"), some.integers(1, 6), some.just(0), some.just(""))
+TURN = some.tuples(some.just("turn"), some.integers(1, 9), some.integers(0, 4), some.just(""))
+# Mostly what comes of something is seen before the next happens: only those who were looked at in vain have to be woken.
+HAPPENING = some.one_of(LONER, GANG, ENDS, NODE, TURN).flatmap(
+    lambda step: some.sampled_from([(step, True), (step, False)])
+)
+
+
+class World(Line):
+    """What the controller does between turns."""
+
+    def __init__(self) -> None:
+        super().__init__(a_node("n0", cpu="4"))
+        self.count = 0
+        self.least: dict[str, int] = {}
+
+    def loner(self, cpu: int, sort: int, app: str) -> None:
+        self.put(born(a_pod(f"p{self.count}", SPECS[sort], {"app": app}, cpu=str(cpu)), self.count))
+
+    def gang(self, size: int, spare: int, _: str) -> None:
+        name = f"g{self.count}"
+        self.least[name] = size
+        self.queue.again(self.groups.set(("default", name), a_group(name, size)))
+        self.put(*members(size + spare, name))
+
+    def ends(self, which: int, _: int, __: str) -> None:
+        there = sorted(self.cluster.placed)
+        if there:
+            pod = self.cluster.placed[there[which % len(there)]].pod
+            self.frees(pod)
+            if pod.spec.scheduling_group is not None:
+                self.queue.again(self.groups.note(pod, on_a_node(pod, phase="Succeeded"), None))
+
+    def node(self, cpu: int, _: int, __: str) -> None:
+        self.cluster.set_node(a_node(f"n{self.count % 3}", cpu=str(cpu)))
+        self.queue.ease(f"n{self.count % 3}")
+
+    def turn_of(self, most: int, seconds: int) -> None:
+        self.later(seconds=seconds)
+        before = set(self.cluster.placed)
+        self.turn(most)
+        new = [each for uid, each in self.cluster.placed.items() if uid not in before]
+        for each in new:
+            self.queue.move()
+            self.sees(each.pod, each.node)
+        self.whole(each.pod for each in new)
+
+    def sees(self, pod: Pod, node: str) -> None:
+        if pod.spec.scheduling_group is not None:
+            self.queue.again(self.groups.note(pod, on_a_node(pod, node), None))
+
+    def whole(self, new: Iterable[Pod]) -> None:
+        """What this turn placed of a gang was enough, for none of it was placed before."""
+        names = [pod.spec.scheduling_group.pod_group_name for pod in new if pod.spec.scheduling_group]
+        for name, count in Counter(names).items():
+            group = self.groups._groups["default", name]
+            assert len(group.bound) + len(group.ended) >= self.least[name], (name, count)
+            scheduled = a_group(name, self.least[name], scheduled="True")
+            self.queue.again(self.groups.set(("default", name), scheduled))
+
+    def rests(self) -> None:
+        """Turns until nothing comes of them any more, with all back-off over."""
+        for _ in range(50):
+            there = len(self.cluster.placed)
+            self.turn_of(100, 20)
+            if len(self.cluster.placed) == there and not self.queue.has_more:
+                return
+        raise AssertionError("it does not come to rest")
+
+    def nobody_waits_in_vain(self) -> None:
+        for (pod, info), _, _ in self.queue._pods.values():
+            if self.groups.whole(pod) is None:
+                assert self.cluster.ranking(pod, info).best() is None, pod.metadata.name
+        for group in self.groups._groups.values():
+            if group.waiting and group.is_whole:
+                with self.cluster.trial():
+                    assert not attempt(group, self.cluster).bound, group.key
+
+
+@settings(max_examples=100, deadline=None)
+@given(some.lists(HAPPENING, min_size=6, max_size=25))
+def test_it_comes_to_rest_and_nobody_waits_who_would_fit(happening: list[tuple[Step, bool]]) -> None:
+    world = World()
+    for (what, one, two, three), is_seen in happening:
+        world.count += 1
+        if what == "turn":
+            world.turn_of(one, two)
+        else:
+            getattr(world, what)(one, two, three)
+        if is_seen:
+            world.turn_of(100, 0)
+    world.rests()
+
+    world.nobody_waits_in_vain()

@@ -1,0 +1,239 @@
+"""The queue: whose turn it is, in order; and who need not be looked at, because nothing happened that could help."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec.structs import replace
+
+from app.kinds.core.node import Node
+from app.kinds.pod.pod import Pod
+from app.scheduler import Cluster, Outcome, PodInfos
+from app.scheduler.gangs import Groups, Whole
+from app.scheduler.scheduling_queue import FOREMOST, Queue
+from tests.scheduler.cluster import a_cluster, a_node, a_pod, many, near, term
+from tests.scheduler.gangs import a_group, members
+
+NOW = datetime(2026, 11, 1, tzinfo=UTC)
+
+
+class Line:
+    """A queue on a cluster, and a clock."""
+
+    def __init__(self, *nodes: Node) -> None:
+        self.cluster: Cluster = a_cluster(nodes)
+        self.groups = Groups()
+        self.queue = Queue(self.cluster, self.groups)
+        self.infos = PodInfos()
+        self.now = NOW
+
+    def put(self, *pods: Pod) -> None:
+        for pod in pods:
+            pending = pod, self.infos.of(pod)
+            self.queue.again(self.groups.note(pod, pod, pending) if pod.spec.scheduling_group else [])
+            self.queue.put(*pending)
+
+    def turn(self, most: int = 100) -> list[str]:
+        """The names of those that were looked at; who finds a place is on its node afterwards."""
+        pending = self.queue.turn(self.now, most)
+        outcome: Outcome = Whole(self.groups)(pending, self.cluster)
+        bound = [pod for pod, _ in outcome.bound]
+        self.queue.settle(bound, [pod for pod, _ in outcome.unbound], self.now)
+        for pod in bound:
+            self.queue.remove(pod.metadata.uid)
+        return [pod.metadata.name for pod, _ in pending]
+
+    def frees(self, pod: Pod) -> None:
+        placed = self.cluster.unplace(pod.metadata.uid)
+        assert placed is not None
+        self.queue.ease(placed.node)
+
+    def later(self, **span: float) -> None:
+        self.now += timedelta(**span)
+
+
+def born(pod: Pod, seconds: int) -> Pod:
+    return replace(pod, metadata=replace(pod.metadata, creation_timestamp=NOW + timedelta(seconds=seconds)))
+
+
+def test_the_more_important_come_first_then_the_older() -> None:
+    line = Line()
+    pods: list[tuple[str, int, int]] = [("young", 0, 9), ("old", 0, 1), ("great", 5, 9), ("twin", 0, 9)]
+    line.put(*(born(a_pod(name, {"priority": priority}), age) for name, priority, age in pods))
+
+    assert line.turn() == ["great", "old", "twin", "young"]
+
+
+def test_without_an_event_nobody_is_looked_at_twice() -> None:
+    line = Line(a_node(cpu="1"))
+    line.put(*many(3, cpu="2"))
+
+    assert line.turn() == ["p0", "p1", "p2"]
+    line.later(minutes=4)
+    assert line.turn() == []
+
+
+def test_after_five_minutes_all_are_looked_at() -> None:
+    line = Line(a_node(cpu="1"))
+    line.put(*many(3, cpu="2"))
+    line.turn()
+    assert line.queue.again_at(line.now) == NOW + timedelta(minutes=5)
+
+    line.later(minutes=5)
+
+    assert line.turn() == ["p0", "p1", "p2"]
+
+
+def test_of_many_alike_only_as_many_are_looked_at_as_may_fit_and_one_more() -> None:
+    line = Line(a_node(cpu="2"))
+    there = many(2, "there", cpu="1")
+    line.put(*there)
+    line.turn()
+    line.put(*many(50, cpu="1"))
+    assert len(line.turn()) == 50
+
+    line.frees(there[0])
+
+    assert line.turn() == ["p0", "p1"]
+    assert line.turn() == []
+
+
+def test_a_turn_takes_so_many_and_says_that_there_are_more() -> None:
+    line = Line()
+    line.put(*many(5))
+
+    assert line.turn(2) == ["p0", "p1"]
+    assert line.queue.again_at(line.now) == line.now
+    assert line.turn(2) == ["p2", "p3"]
+    assert line.turn(2) == ["p4"]
+    assert not line.queue.has_more
+
+
+def test_who_was_looked_at_in_vain_is_not_forgotten_when_a_node_comes_for_more_than_a_turn_takes() -> None:
+    line = Line()
+    line.put(*many(9, cpu="1"))
+    assert len(line.turn()) == 9
+    line.cluster.set_node(a_node(cpu="9"))
+    line.queue.ease("n1")
+
+    assert [len(line.turn(most=4)) for _ in range(4)] == [4, 4, 1, 0]
+
+
+def test_whose_turn_did_not_come_is_not_forgotten() -> None:
+    """A turn that took only some of those that an event has woken."""
+    line = Line(a_node(cpu="2"))
+    there = many(1, "there", cpu="2")
+    line.put(*there)
+    line.turn()
+    line.put(*(born(a_pod(f"p{number}", cpu="1", memory=f"{number + 1}Mi"), number) for number in range(2)))
+    line.turn()
+
+    line.frees(there[0])
+
+    assert line.turn(1) == ["p0"]
+    assert line.turn(1) == ["p1"]
+
+
+def test_who_wants_to_be_near_others_is_looked_at_when_any_come() -> None:
+    line = Line(a_node())
+    line.put(a_pod("p", near(term(app="db"))), *many(1, "large", cpu="50"))
+    line.turn()
+
+    line.queue.move()
+
+    assert line.turn() == ["p"]
+
+
+def test_a_refused_binding_is_tried_again() -> None:
+    line = Line(a_node())
+    line.put(a_pod("p"))
+    (pending,) = line.queue.turn(line.now, 9)
+    line.queue.settle([pending[0]], [], line.now)
+
+    assert line.turn() == ["p"]
+
+
+def test_a_pod_with_room_of_its_own_is_looked_at_wherever_it_is_in_line() -> None:
+    line = Line(a_node(cpu="1"))
+    line.put(*many(9, cpu="2"))
+    line.turn()
+    last = many(9, cpu="2")[8]
+    line.queue.renew(replace(last, status=replace(last.status, nominated_node_name="n1")))
+    assert [pod.metadata.name for pod, _ in line.queue.nominated()] == ["p8"]
+
+    line.queue.ease("n1")
+
+    assert line.turn() == ["p0", "p8"]
+
+
+def test_each_look_in_vain_makes_the_next_wait_longer() -> None:
+    line = Line(a_node(cpu="1"))
+    line.put(a_pod("p", cpu="2"))
+    line.turn()
+    waits = []
+    for _ in range(6):
+        line.queue.ease("n1")
+        assert line.turn() == ["p"]
+        line.queue.ease("n1")
+        assert line.turn() == []
+        waits.append((line.queue.again_at(line.now) or line.now) - line.now)
+        line.now += waits[-1]
+
+    assert [wait.total_seconds() for wait in waits] == [1, 2, 4, 8, 10, 10]
+
+
+def test_who_is_next_and_would_fit_waits_for_no_back_off() -> None:
+    line = Line(a_node(cpu="2"))
+    there = many(2, "there", cpu="1")
+    line.put(*there)
+    line.turn()
+    line.put(
+        *(born(a_pod(f"p{number:03}", cpu="2", memory=f"{number + 1}Mi"), number) for number in range(FOREMOST + 9))
+    )
+    line.turn()
+    line.frees(there[0])
+    assert len(line.turn()) == FOREMOST + 9
+    assert line.turn() == []
+
+    line.frees(there[1])
+
+    assert line.turn() == [f"p{number:03}" for number in range(FOREMOST)]
+
+
+def a_gang_of(count: int, **more: Any) -> list[Pod]:
+    return [born(pod, 0) for pod in members(count, **more)]
+
+
+def test_a_gang_is_looked_at_as_a_whole() -> None:
+    line = Line(a_node())
+    line.queue.again(line.groups.set(("default", "g"), a_group(least=3)))
+    line.put(*a_gang_of(3), born(a_pod("p"), 5))
+    line.later(seconds=1)
+
+    assert line.turn(2) == ["g-000", "g-001", "g-002"]
+    assert line.turn(2) == ["p"]
+
+
+def test_a_gang_that_is_still_being_made_is_not_looked_at_for_a_moment() -> None:
+    line = Line(a_node())
+    line.groups.set(("default", "g"), a_group(least=3))
+    line.put(*a_gang_of(2))
+
+    assert line.turn() == []
+    assert line.queue.again_at(line.now) == NOW + timedelta(seconds=2)
+    line.later(seconds=2)
+    assert line.turn() == ["g-000", "g-001"]
+    line.put(*a_gang_of(1, start=2))
+    assert line.turn() == ["g-000", "g-001", "g-002"]
+
+
+def test_pods_wait_for_their_group() -> None:
+    line = Line(a_node())
+    line.put(*a_gang_of(2))
+    line.later(seconds=2)
+    line.turn()
+    assert line.turn() == []
+
+    line.queue.again(line.groups.set(("default", "g"), a_group(least=2)))
+
+    assert line.turn() == ["g-000", "g-001"]
+    assert len(line.cluster.placed) == 2
