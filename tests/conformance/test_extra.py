@@ -17,7 +17,7 @@ from app.plans.jobs.cronjob import SCHEDULED_AT
 from app.plans.jobs.finalizers import TRACKING
 from app.registry import objects
 from app.registry.objects import Registry
-from app.registry.versions import Terms
+from app.registry.versions import UpdateOptions
 from tests.conformance.played import COMPLETE, FAILED, Play, Running
 from tests.controllers.running import events, every, running, settled, until
 from tests.registry.examples import JOBS, create, get
@@ -151,7 +151,7 @@ async def says(play: Play, **status: Any) -> None:
     def change(job: Any) -> Any:
         return replace(job, status=JobStatus(**status))
 
-    await objects.edit(play.registry, JOBS, "default", "pi", change, Terms(status=True))
+    await objects.edit(play.registry, JOBS, "default", "pi", change, UpdateOptions(status=True))
 
 
 @pytest.mark.scenario("X7", "DELETE that says nothing about pods: they live on")
@@ -321,7 +321,9 @@ async def completes(registry: Registry, name: str) -> None:
     now = registry.now()
     ends = tuple(Condition(type=each, status="True", last_transition_time=now) for each in COMPLETE)
     status = JobStatus(start_time=now - timedelta(seconds=90), completion_time=now, conditions=ends, succeeded=1)
-    await objects.edit(registry, JOBS, "default", name, lambda job: replace(job, status=status), Terms(status=True))
+    await objects.edit(
+        registry, JOBS, "default", name, lambda job: replace(job, status=status), UpdateOptions(status=True)
+    )
 
 
 @pytest.mark.scenario("X14", "the name of a CronJob has at most 52 characters")

@@ -14,7 +14,7 @@ from app.plans.jobs.finalizers import TRACKING
 from app.plans.jobs.pod_template import owner_reference
 from app.registry import objects
 from app.registry.objects import Registry
-from app.registry.versions import Terms
+from app.registry.versions import UpdateOptions
 from tests.conformance.played import FAILED, Play
 from tests.controllers.running import every, held_copy, until
 from tests.registry.examples import JOBS, PODS, a_pod, create
@@ -94,7 +94,7 @@ async def says(play: Play, *conditions: str, **status: Any) -> None:
     true = tuple(Condition(type=each, status="True") for each in conditions)
     written = JobStatus(**{"start_time": play.registry.now(), "conditions": true, **status})
     await objects.edit(
-        play.registry, JOBS, "default", "pi", lambda job: replace(job, status=written), Terms(status=True)
+        play.registry, JOBS, "default", "pi", lambda job: replace(job, status=written), UpdateOptions(status=True)
     )
 
 
