@@ -17,8 +17,7 @@ from app.kinds.batch.job import KIND as JOBS
 from app.kinds.scheduling.localqueue import ACTIVE, LocalQueue, LocalQueueStatus
 from app.machinery.meta_condition import Condition, with_condition
 from app.plans.plan import Emit, Plan, SetStatus
-from app.scheduler import quota_queue
-from app.scheduler.fair_sharing import FairSharing
+from app.scheduler.fair_sharing import FairSharing, queue_message, queue_positions
 from app.scheduler.preemption import Verdict
 from app.scheduler.queue_config import queue_config_of
 from app.scheduler.scheduling_queue import Queue
@@ -97,12 +96,12 @@ class Queueing:
         """With the place of those who wait for quota: it is known at the end of a round."""
         if not self._fair.is_active:
             return [*verdicts]
-        standing = {namespace: quota_queue.places(each) for namespace, each in self._fair.lines().items()}
+        standing = {namespace: queue_positions(each) for namespace, each in self._fair.lines().items()}
         return [self._with_place(verdict, standing) for verdict in verdicts]
 
     def _with_place(self, verdict: Verdict, standing: Mapping[str, dict[str, int]]) -> Verdict:
         one = self._fair.waiting(verdict.pod.metadata.uid)
-        return verdict if one is None else changed(verdict, why=quota_queue.told(one, standing[one.asking.namespace]))
+        return verdict if one is None else changed(verdict, why=queue_message(one, standing[one.asking.namespace]))
 
     def news(self, verdicts: Iterable[Verdict], now: datetime) -> Iterable[PlannedWrite]:
         """To Jobs that join the line, that have come a good deal nearer to its head, and that leave it.
@@ -115,9 +114,9 @@ class Queueing:
         present: set[tuple[str, str]] = set()
         nearer: set[tuple[str, str]] = set()
         for namespace, waiting in self._fair.lines().items():
-            standing = quota_queue.places(waiting)
+            standing = queue_positions(waiting)
             for one in waiting:
-                who, text = (namespace, one.asking.who), quota_queue.told(one, standing)
+                who, text = (namespace, one.asking.who), queue_message(one, standing)
                 if who not in present:
                     present.add(who)
                     nearer |= {who} if who in self._told else set()

@@ -8,7 +8,7 @@ Start reading: `scheduling_round`, `priority_bands`, `cache`, `filters`, `scores
 """
 
 from app.scheduler.cache import Cluster, Trial
-from app.scheduler.fit_error import Refusal
+from app.scheduler.filters import Refusal
 from app.scheduler.node_info import NodeInfo, Placed
 from app.scheduler.pod_info import PodInfo, PodInfos, pod_info_of
 from app.scheduler.scheduling_round import Outcome, Pending, schedule

@@ -19,13 +19,12 @@ from weakref import WeakValueDictionary
 from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.pod_resources import amount
-from app.scheduler.filter_cache import Suits
-from app.scheduler.fit_error import Refusal
-from app.scheduler.namespace_usage import NamespaceUsage
+from app.scheduler.filters import FilterCache, Refusal
 from app.scheduler.node_info import NodeInfo, Placed
 from app.scheduler.node_ranking import Ranking
 from app.scheduler.pod_counts import Choices, PodCounts, Tallies
 from app.scheduler.pod_info import PodInfo
+from app.scheduler.queue_config import NamespaceUsage
 from app.scheduler.scores import DEFAULT, Settings, image_name
 
 _ENTRIES = 200_000  # nodes in all rankings together: more are forgotten between two rounds
@@ -54,7 +53,7 @@ class Cluster:
         self.tallies = Tallies(self._spaces)
         self.ledger: NamespaceUsage | None = None
         self._rankings: OrderedDict[object, Ranking] = OrderedDict()
-        self._suits: WeakValueDictionary[object, Suits] = WeakValueDictionary()
+        self._suits: WeakValueDictionary[object, FilterCache] = WeakValueDictionary()
         self.eased_at = 0  # when a node last grew, came, went or changed
         self._trial: Trial | None = None
         self._log: list[str] = []
@@ -233,10 +232,10 @@ class Cluster:
             self._rankings.move_to_end(key)
         return found
 
-    def _suits_of(self, pod: Pod, info: PodInfo, images: frozenset[str]) -> Suits:
+    def _suits_of(self, pod: Pod, info: PodInfo, images: frozenset[str]) -> FilterCache:
         found = self._suits.get((info.where, images))
         if found is None:
-            found = self._suits[info.where, images] = Suits(pod, images)
+            found = self._suits[info.where, images] = FilterCache(pod, images)
         return found
 
     def _images_of(self, pod: Pod) -> frozenset[str]:

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from app.kinds.pod.pod_resources import Amounts
 from app.kinds.scheduling.localqueue import LocalQueue
 from app.scheduler.cache import Cluster
-from app.scheduler.namespace_usage import NamespaceUsage
-from app.scheduler.queue_config import QueueConfig, limited, queue_config_of
-from app.scheduler.queue_sort import Order
+from app.scheduler.pod_info import Order
+from app.scheduler.queue_config import NamespaceUsage, QueueConfig, limited, queue_config_of
 
 _NOBODY = NamespaceUsage()
 
@@ -137,7 +136,7 @@ class FairSharing:
         parts = (count / size[name] for name, count in used.items() if size.get(name))
         return max(parts, default=0.0) / (terms.weight if terms is not None else 1)
 
-    def slots(self, namespace: str, needs: Amounts) -> int:
+    def fit_count(self, namespace: str, needs: Amounts) -> int:
         """How many pods of a class may get quota now, or may have it given back to them, at most."""
         terms = self.terms.get(namespace)
         if terms is None:
@@ -174,3 +173,22 @@ class FairSharing:
 
 def _order(one: Waiting) -> Order:
     return one.order
+
+
+def queue_positions(line: Sequence[Waiting]) -> dict[str, int]:
+    """Who stands where, from 1. A Job has the place of its first pod."""
+    found: dict[str, int] = {}
+    for each in line:
+        found.setdefault(each.asking.who, len(found) + 1)
+    return found
+
+
+def queue_message(one: Waiting, standing: dict[str, int]) -> str:
+    """`queue default: over its quota of cpu (10 of 10 used); job train-7 is 3rd of 7 in line`."""
+    who = one.asking.who
+    return f"{one.why}; {who} is {ordinal(standing[who])} of {len(standing)} in line"
+
+
+def ordinal(number: int) -> str:
+    suffix = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{suffix}"

@@ -1,11 +1,13 @@
 """Filters: which nodes a pod may run on, as far as only the two of them matter: the node, and what is left on it.
 
-What other pods have to do with it is in `affinity` and `topology_spread`. A pod that names its node is not scheduled at
+What other pods have to do with it is in `pod_affinity` and `topology_spread`. A pod that names its node is not scheduled at
 all, so there is no filter for that. Of volumes only claims keep a pod from every node: there are no PersistentVolumeClaims.
 The texts are Kubernetes'.
 """
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
 
 from app.kinds.core.node import UNSCHEDULABLE, Node, Taint
 from app.kinds.pod.affinity import NodeSelector
@@ -13,7 +15,9 @@ from app.kinds.pod.pod import Pod
 from app.kinds.pod.pod_resources import Amounts
 from app.plans.nodes.node_selector import selects
 from app.plans.nodes.tolerations import is_tolerated
-from app.scheduler.pod_info import HostPort, missing_claim
+from app.scheduler import scores
+from app.scheduler.node_info import NodeInfo
+from app.scheduler.pod_info import PodInfo, missing_claim
 
 CORDONED = "node(s) were unschedulable"
 UNSELECTED = "node(s) didn't match Pod's node affinity/selector"
@@ -25,9 +29,6 @@ TOO_MANY = "Too many pods"
 
 _CORDON = Taint(key=UNSCHEDULABLE, effect="NoSchedule")
 _NAME = "metadata.name"
-
-Ports = dict[tuple[str, int], dict[str, int]]
-"""Taken host ports: by protocol and number, how many pods have it at which address."""
 
 
 def barred(pod: Pod, node: Node) -> str:
@@ -94,20 +95,79 @@ def insufficient(resource: str) -> str:
     return TOO_MANY if resource == "pods" else f"Insufficient {resource}"
 
 
-def are_taken(ports: tuple[HostPort, ...], taken: Ports) -> bool:
-    """A port is taken at every address if somebody has it at all of them, and the other way round."""
-    for protocol, port, ip in ports:
-        there = taken.get((protocol, port))
-        if there and (not ip or ip in there or "" in there):
-            return True
-    return False
+class FilterCache:
+    """`pod`: any of those. `images`: of theirs, those that are on some node."""
+
+    __slots__ = ("__weakref__", "_images", "_pod", "_shaped_at", "barred", "points")
+
+    def __init__(self, pod: Pod, images: frozenset[str]) -> None:
+        self._pod, self._images = pod, images
+        self._shaped_at: dict[str, int] = {}  # the node that was looked at, by name
+        self.barred: dict[str, str] = {}  # why not
+        self.points: dict[str, float] = {}  # of those that are not barred; load does not change them
+
+    def learn(self, name: str, node_info: NodeInfo) -> None:
+        """A node is new, or may not be what it was."""
+        if self._shaped_at.get(name) == node_info.shaped_at:
+            return
+        self.forget(name)
+        self._shaped_at[name] = node_info.shaped_at
+        if why := barred(self._pod, node_info.node):
+            self.barred[name] = why
+        else:
+            self.points[name] = scores.of_node(self._pod, node_info.node, self._images)
+
+    def forget(self, name: str) -> None:
+        self._shaped_at.pop(name, None)
+        self.barred.pop(name, None)
+        self.points.pop(name, None)
+
+    def keep(self, names: Container[str]) -> None:
+        """Forget all others."""
+        for name in [each for each in self._shaped_at if each not in names]:
+            self.forget(name)
 
 
-def take_ports(ports: tuple[HostPort, ...], taken: Ports, sign: int) -> None:
-    for protocol, port, ip in ports:
-        there = taken.setdefault((protocol, port), {})
-        there[ip] = there.get(ip, 0) + sign
-        if not there[ip]:
-            del there[ip]
-        if not there:
-            del taken[protocol, port]
+def fit_count(node_info: NodeInfo, info: PodInfo, free: Amounts | None = None) -> int:
+    """By what is left, or would be; of pods that take a port of the node, one."""
+    left = node_info.free if free is None else free
+    least = min(max(0, left.get(name, 0)) // count for name, count in info.needs.items())
+    return min(1, least) if info.ports else least
+
+
+def most_fit_count(node_info: NodeInfo, infos: Iterable[PodInfo], free: Amounts | None = None) -> int:
+    """For pods of several classes: no more of them than this."""
+    return max((fit_count(node_info, each, free) for each in infos if not barred(each.pod, node_info.node)), default=0)
+
+
+NO_NODES = "no nodes available to schedule pods"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Refusal:
+    """Why no node takes the pods of a class."""
+
+    reasons: Mapping[str, tuple[str, ...]]  # by node
+    hopeless: frozenset[str]  # nodes that would not take one either if other pods went (UnschedulableAndUnresolvable)
+
+    @property
+    def victims(self) -> tuple[Pod, ...] | None:
+        """Who goes so that it need not be refused any longer; None if that is to be found out."""
+        return None
+
+    def text(self, preemption: str = "") -> str:
+        """`0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable. preemption: 0/3 nodes ...`"""
+        if not self.reasons:
+            return NO_NODES
+        counted = Counter(reason for reasons in self.reasons.values() for reason in reasons)
+        told = summed(len(self.reasons), counted)
+        return f"{told} preemption: {preemption}" if preemption else told
+
+
+def summed(nodes: int, counted: Mapping[str, int]) -> str:
+    """`0/3 nodes are available: ` and how many nodes have which reason."""
+    return f"0/{nodes} nodes are available: {', '.join(sorted(map(_counted, counted, counted.values())))}."
+
+
+def _counted(reason: str, count: int) -> str:
+    return reason if is_of_the_pod(reason) else f"{count} {reason}"

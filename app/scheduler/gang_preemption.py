@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from app.kinds.pod.pod import Pod
 from app.scheduler import topology_packing
 from app.scheduler.eviction_units import Unit, priority_of
-from app.scheduler.fit_count import most_slots
+from app.scheduler.filters import most_fit_count
 from app.scheduler.gangs import Group, in_order
 from app.scheduler.node_info import Placed
 from app.scheduler.node_ranking import Ranking
@@ -71,8 +71,8 @@ def _where(group: Group, context: PreemptionContext) -> Iterable[Place]:
     for node_info in node_infos.values():
         value = node_info.node.metadata.labels.get(label, "") if label else label
         if not label or (value and (not taken or value in taken)):
-            now[value] += most_slots(node_info, infos)
-            then[value] += most_slots(
+            now[value] += most_fit_count(node_info, infos)
+            then[value] += most_fit_count(
                 node_info, infos, without(node_info, context.units.below(least, node_info.pods.values()))
             )
     enough = [value for value in then if then[value] >= max(group.needed, 1)]

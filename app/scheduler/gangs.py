@@ -14,8 +14,8 @@ from app.machinery.meta_condition import condition
 from app.plans.jobs.indexes import COMPLETION_INDEX
 from app.scheduler import topology_packing
 from app.scheduler.cache import Cluster
-from app.scheduler.fit_error import Refusal
-from app.scheduler.queue_sort import order_of
+from app.scheduler.filters import Refusal
+from app.scheduler.pod_info import order_of
 from app.scheduler.scheduling_round import Outcome, Pending, schedule
 
 TOO_FEW = "waiting for minCount pods from a gang to appear in scheduling queue"

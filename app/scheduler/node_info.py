@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.pod_resources import Amounts
-from app.scheduler.filters import Ports, take_ports
-from app.scheduler.pod_info import PodInfo
+from app.scheduler.pod_info import HostPort, PodInfo
+
+Ports = dict[tuple[str, int], dict[str, int]]
+"""Taken host ports: by protocol and number, how many pods have it at which address."""
 
 
 @dataclass(slots=True, eq=False)
@@ -69,3 +71,22 @@ class NodeInfo:
         self.spare_memory -= sign * info.memory
         if info.ports:
             take_ports(info.ports, self.ports, sign)
+
+
+def are_taken(ports: tuple[HostPort, ...], taken: Ports) -> bool:
+    """A port is taken at every address if somebody has it at all of them, and the other way round."""
+    for protocol, port, ip in ports:
+        there = taken.get((protocol, port))
+        if there and (not ip or ip in there or "" in there):
+            return True
+    return False
+
+
+def take_ports(ports: tuple[HostPort, ...], taken: Ports, sign: int) -> None:
+    for protocol, port, ip in ports:
+        there = taken.setdefault((protocol, port), {})
+        there[ip] = there.get(ip, 0) + sign
+        if not there[ip]:
+            del there[ip]
+        if not there:
+            del taken[protocol, port]

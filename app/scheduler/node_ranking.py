@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 
 from app.kinds.pod.pod import Pod
 from app.scheduler import filters, scores
-from app.scheduler.filter_cache import Suits
-from app.scheduler.fit_error import Refusal
-from app.scheduler.node_info import NodeInfo
+from app.scheduler.filters import FilterCache, Refusal
+from app.scheduler.node_info import NodeInfo, are_taken
 from app.scheduler.pod_affinity import NOT_NEAR
 from app.scheduler.pod_constraints import Place, Rules, Values
 from app.scheduler.pod_counts import Bond, PodCounts
@@ -49,7 +48,7 @@ class Ranking:
         pod: Pod,
         info: PodInfo,
         concerning: Collection[tuple[Bond, PodCounts]],
-        suits: Suits,
+        suits: FilterCache,
     ) -> None:
         self.info = info
         self._cluster = cluster
@@ -101,7 +100,7 @@ class Ranking:
         node_info = self._cluster.node_infos[name]
         if why := self._suits.barred.get(name):
             return (why,)
-        if self.info.ports and filters.are_taken(self.info.ports, node_info.ports):
+        if self.info.ports and are_taken(self.info.ports, node_info.ports):
             return (filters.NO_PORTS,)
         if short := filters.lacking(node_info.free, self.info.needs):
             return tuple(map(filters.insufficient, short))
@@ -205,7 +204,7 @@ class Ranking:
         for resource, count in self._needs:
             if free.get(resource, 0) < count:
                 return None
-        if self._ports and filters.are_taken(self._ports, node_info.ports):
+        if self._ports and are_taken(self._ports, node_info.ports):
             return None
         return -self._suits.points[name] - scores.of_room(node_info, self.info, likes_load=self._likes_load)
 

@@ -5,6 +5,7 @@ The scheduler's controller makes a info when a pod comes, and keeps it as long a
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from typing import NamedTuple
 
 import msgspec
@@ -229,3 +230,16 @@ def _narrowed(pod: Pod, selector: LabelSelector | None, same: Iterable[str], oth
     more = [Requirement(key, frozenset((labels[key],)), among=True) for key in same if key in labels]
     more += [Requirement(key, frozenset((labels[key],)), among=False) for key in other if key in labels]
     return Selector((*found.requirements, *more), found.bounds) if more else found
+
+
+Order = tuple[int, float, bytes, str, str]
+"""Priority, the highest first; then time of creation, class, namespace and name."""
+
+
+def order_of(pod: Pod, info: PodInfo) -> Order:
+    meta = pod.metadata
+    return -(pod.spec.priority or 0), _seconds(meta.creation_timestamp), info.key, meta.namespace, meta.name
+
+
+def _seconds(moment: datetime | None) -> float:
+    return moment.timestamp() if moment is not None else 0.0

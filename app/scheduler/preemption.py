@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from app.kinds.pod.pod import Pod
 from app.kinds.scheduling.podgroup import PodGroup
 from app.scheduler.cache import Cluster
-from app.scheduler.disruption_budgets import Budgets
 from app.scheduler.eviction_units import Units, is_going, priority_of
-from app.scheduler.fit_error import Refusal
+from app.scheduler.filters import Refusal
 from app.scheduler.gang_preemption import GangPreemption, clearing, kept, priority
 from app.scheduler.gangs import Group, GroupKey, Groups
 from app.scheduler.pod_info import PodInfo
 from app.scheduler.preemption_candidates import Options
-from app.scheduler.preemption_context import Lowest, PreemptionContext
+from app.scheduler.preemption_context import Budgets, Lowest, PreemptionContext
 from app.scheduler.topology_packing import Wanted
 from app.scheduler.victims import Victims
 

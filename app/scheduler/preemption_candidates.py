@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from app.kinds.pod.pod import Pod
 from app.scheduler.eviction_units import priority_of
-from app.scheduler.fit_error import Refusal, summed
+from app.scheduler.filters import Refusal, summed
 from app.scheduler.node_ranking import Ranking
 from app.scheduler.pod_info import PodInfo
 from app.scheduler.preemption_context import PreemptionContext

@@ -14,7 +14,7 @@ from msgspec.structs import replace as changed
 from app.kinds.pod.pod import Pod
 from app.scheduler.cache import Cluster
 from app.scheduler.eviction_units import priority_of
-from app.scheduler.fit_error import Refusal
+from app.scheduler.filters import Refusal
 from app.scheduler.pod_info import PodInfo
 from app.scheduler.preemption import Search, Verdict
 from app.scheduler.scheduling_round import Outcome, Pending, schedule

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 from app.scheduler.gangs import Group
-from app.scheduler.pod_info import PodInfo
-from app.scheduler.queue_sort import Order
+from app.scheduler.pod_info import Order, PodInfo
 
 _FEW = 16  # that are moved one by one; more cost less together
 Entry = tuple[Order, str]

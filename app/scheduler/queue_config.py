@@ -45,3 +45,19 @@ def queue_config_of(queue: LocalQueue) -> QueueConfig:
 def limited(terms: QueueConfig, needs: Amounts) -> Iterator[str]:
     """What is limited, and asked for."""
     return (name for name in terms.nominal if needs.get(name))
+
+
+_NOTHING: Mapping[str, int] = {}
+
+
+class NamespaceUsage:
+    def __init__(self) -> None:
+        self._used: dict[str, Amounts] = {}
+
+    def count(self, namespace: str, needs: Amounts, sign: int) -> None:
+        used = self._used.setdefault(namespace, {})
+        for name, count in needs.items():
+            used[name] = used.get(name, 0) + sign * count
+
+    def of(self, namespace: str) -> Mapping[str, int]:
+        return self._used.get(namespace, _NOTHING)

@@ -11,13 +11,12 @@ from dataclasses import dataclass
 from app.kinds.pod.pod import Pod
 from app.machinery.owner_references import controller_of
 from app.scheduler.cache import Cluster
-from app.scheduler.disruption_budgets import Budgets
 from app.scheduler.eviction_units import Units
 from app.scheduler.fair_sharing import Asking, FairSharing
-from app.scheduler.fit_error import Refusal
+from app.scheduler.filters import Refusal
 from app.scheduler.gangs import Group, Groups, Whole, stretches
-from app.scheduler.pod_info import PodInfo
-from app.scheduler.queue_sort import order_of
+from app.scheduler.pod_info import PodInfo, order_of
+from app.scheduler.preemption_context import Budgets
 from app.scheduler.quota_snapshot import QuotaSnapshot, Shortage
 from app.scheduler.reclaim import victims
 from app.scheduler.scheduling_round import Outcome, Pending

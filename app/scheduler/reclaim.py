@@ -8,10 +8,10 @@ from collections.abc import Collection, Iterable, Iterator
 
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.pod_resources import Amounts
-from app.scheduler.disruption_budgets import Budgets
 from app.scheduler.eviction_units import Unit, Units, priority_of
 from app.scheduler.fair_sharing import FairSharing
 from app.scheduler.node_info import Placed
+from app.scheduler.preemption_context import Budgets
 from app.scheduler.quota_snapshot import QuotaSnapshot
 from app.scheduler.victims import total
 

@@ -18,11 +18,10 @@ from app.kinds.pod.pod import Pod
 from app.plans.plan import earliest
 from app.scheduler.cache import Cluster
 from app.scheduler.fair_sharing import FairSharing
-from app.scheduler.fit_count import slots
+from app.scheduler.filters import fit_count
 from app.scheduler.gangs import Groups
-from app.scheduler.pod_info import PodInfo
+from app.scheduler.pod_info import Order, PodInfo, order_of
 from app.scheduler.queue_buckets import Bucket, Entry, drop, is_choosy, is_in, moved
-from app.scheduler.queue_sort import Order, order_of
 from app.scheduler.scheduling_round import Pending
 
 BACK_OFF = timedelta(seconds=1), timedelta(seconds=10)  # doubling; of kube-scheduler
@@ -282,7 +281,7 @@ class Queue:
         first = self._first_in_line(bucket)
         if first is not None:  # quota that was given back is good for any node
             space = self._pods[bucket.vain[first][1]][0][0].metadata.namespace
-            count = max(count, first + 1 + self._fair.slots(space, bucket.info.needs))
+            count = max(count, first + 1 + self._fair.fit_count(space, bucket.info.needs))
         return min(most, count)
 
     def _slots(self, info: PodInfo, names: Iterable[str | None], enough: int) -> int:
@@ -291,7 +290,7 @@ class Queue:
         for node_info in map(self._cluster.node_infos.get, filter(None, names)):
             if count >= enough:
                 break
-            count += slots(node_info, info) if node_info is not None else 0
+            count += fit_count(node_info, info) if node_info is not None else 0
         return count
 
     def _first_in_line(self, bucket: Bucket) -> int | None:

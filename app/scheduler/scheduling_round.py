@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from app.kinds.pod.pod import Pod
 from app.scheduler.cache import Cluster
-from app.scheduler.fit_error import Refusal
+from app.scheduler.filters import Refusal
 from app.scheduler.node_ranking import Ranking
 from app.scheduler.pod_info import PodInfo
 

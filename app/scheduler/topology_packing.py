@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from app.kinds.pod.pod import Pod
 from app.scheduler.cache import Cluster
-from app.scheduler.fit_count import most_slots
+from app.scheduler.filters import most_fit_count
 from app.scheduler.pod_info import PodInfo, pod_info_of
 from app.scheduler.scheduling_round import Pending
 
@@ -78,7 +78,7 @@ def _room(label: str, infos: Collection[PodInfo], cluster: Cluster) -> Counter[s
     for node_info in cluster.node_infos.values():
         value = node_info.node.metadata.labels.get(label)
         if value:
-            found[value] += most_slots(node_info, infos)
+            found[value] += most_fit_count(node_info, infos)
     return found
 
 

@@ -15,14 +15,12 @@ from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup
 from app.machinery.base import ObjectMeta
 from app.machinery.meta_condition import Condition
 from app.scheduler import Cluster, PodInfos
-from app.scheduler.disruption_budgets import Budgets
-from app.scheduler.fair_sharing import FairSharing
+from app.scheduler.fair_sharing import FairSharing, queue_message, queue_positions
 from app.scheduler.gangs import Attempt, Groups, Whole
 from app.scheduler.preemption import Search
-from app.scheduler.preemption_context import Lowest
+from app.scheduler.preemption_context import Budgets, Lowest
 from app.scheduler.priority_bands import Tiered, in_tiers
 from app.scheduler.quota_admission import QuotaAdmission
-from app.scheduler.quota_queue import places, told
 from app.scheduler.scheduling_queue import Queue
 from tests.scheduler.cluster import a_cluster, a_node, a_pod
 
@@ -159,12 +157,12 @@ class Town:
             self.queue.ease(placed.node)
 
     def line(self, namespace: str) -> list[str]:
-        return list(places(self.fair.line(namespace)))
+        return list(queue_positions(self.fair.line(namespace)))
 
     def told(self, pod: Pod) -> str:
         one = self.fair.waiting(pod.metadata.uid)
         assert one is not None
-        return told(one, places(self.fair.line(pod.metadata.namespace)))
+        return queue_message(one, queue_positions(self.fair.line(pod.metadata.namespace)))
 
     def running(self) -> Counter[str]:
         return Counter(each.pod.metadata.namespace for each in self.cluster.placed.values())

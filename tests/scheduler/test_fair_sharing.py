@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from app.kinds.core.poddisruptionbudget import PodDisruptionBudget
 from app.kinds.pod.pod import PodSchedulingGroup
-from app.scheduler.quota_queue import ordinal
+from app.scheduler.fair_sharing import ordinal
 from tests.scheduler.cluster import a_node
 from tests.scheduler.gangs import a_group
 from tests.scheduler.queues import Town, a_queue

@@ -16,11 +16,10 @@ from app.kinds.pod.container import ContainerPort
 from app.kinds.pod.pod import Pod
 from app.machinery.base import LabelSelector, ObjectMeta
 from app.scheduler import Cluster, PodInfos
-from app.scheduler.disruption_budgets import Budgets
 from app.scheduler.eviction_units import Units
 from app.scheduler.gangs import Groups
 from app.scheduler.preemption import MOST, Search
-from app.scheduler.preemption_context import Lowest, PreemptionContext
+from app.scheduler.preemption_context import Budgets, Lowest, PreemptionContext
 from app.scheduler.priority_bands import Tiered, in_tiers
 from app.scheduler.victims import victims_on
 from tests.scheduler.cluster import a_cluster, a_node, a_pod, apart, even, near, spread, term
