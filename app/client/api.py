@@ -4,6 +4,7 @@ What the server refuses raises the `ApiError` that it answered with; no answer a
 """
 
 import asyncio
+import errno
 import socket
 import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
@@ -17,10 +18,47 @@ import msgspec
 
 from app.client.connection_errors import described
 from app.client.connections import Connections
-from app.client.tls import context
 from app.client.watch import Event, follow
 from app.machinery.base import O
 from app.machinery.errors import ApiError
+
+
+def context(ca_file: Path | None, name: str = "") -> ssl.SSLContext:
+    """With `ca_file` only that authority is trusted, else the machine's. Raises OSError, which names the file."""
+    try:
+        return _context(str(ca_file) if ca_file else None, name)
+    except OSError as error:  # OpenSSL does not say which file
+        reason = (errno.EINVAL, "holds no certificate") if isinstance(error, ssl.SSLError) else error.args
+        raise OSError(*reason, str(ca_file)) from error
+
+
+def _context(cafile: str | None, name: str) -> ssl.SSLContext:
+    if not name:
+        return ssl.create_default_context(cafile=cafile)
+    made = _Named(ssl.PROTOCOL_TLS_CLIENT)
+    made.name = name
+    if cafile:
+        made.load_verify_locations(cafile)
+    else:
+        made.load_default_certs()
+    return made
+
+
+class _Named(ssl.SSLContext):
+    """Asks for this name, whatever host it is that answers. Event loops make their connections by `wrap_bio`."""
+
+    name = ""
+
+    def wrap_bio(
+        self,
+        incoming: ssl.MemoryBIO,
+        outgoing: ssl.MemoryBIO,
+        server_side: bool = False,
+        server_hostname: str | bytes | None = None,  # noqa: ARG002 - this is what is replaced
+        session: ssl.SSLSession | None = None,
+    ) -> ssl.SSLObject:
+        return super().wrap_bio(incoming, outgoing, server_side, self.name, session)
+
 
 if TYPE_CHECKING:
     from app.client.websocket import Socket

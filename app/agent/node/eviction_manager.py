@@ -6,13 +6,15 @@ that one is gone or half a minute is over. `app.plans.kubelet.node_pressure_evic
 
 import asyncio
 import logging
+import os
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Protocol
 
 from app.agent.clock import Clock
-from app.agent.node import disk_usage
 from app.agent.node.pressure import Pressures
 from app.agent.volumes.volumes import Volumes
 from app.kinds.pod.pod import Pod
@@ -22,6 +24,31 @@ from app.plans.kubelet.node_pressure_eviction import DISK, SIGNALS, Measured, Sh
 from app.plans.kubelet.pod_events import Note
 from app.plans.kubelet.pod_status import Evicted
 from app.runtimes.base import ContainerUsage
+
+BLOCK = 512  # bytes, what st_blocks counts
+
+
+def folder_size(folder: Path) -> int:
+    """Bytes of disk or memory; a file with several names counts once. What vanishes meanwhile counts for nothing."""
+    total, waiting = 0, [str(folder)]
+    seen: set[int] = set()
+    while waiting:
+        for entry in _entries(waiting.pop()):
+            with suppress(OSError):
+                found = entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    waiting.append(entry.path)
+                elif found.st_nlink > 1 and found.st_ino in seen:
+                    continue
+                seen.update({found.st_ino} if found.st_nlink > 1 else ())
+                total += found.st_blocks * BLOCK
+    return total
+
+
+def _entries(folder: str) -> Iterator["os.DirEntry[str]"]:
+    with suppress(OSError), os.scandir(folder) as entries:
+        yield from entries
+
 
 PERIOD = 10.0
 SHARE = 0.1  # of the time that is spent looking at sizes, at most
@@ -117,7 +144,7 @@ class Eviction:
         if not pod.spec.volumes:
             return ()
         wanted = [each for each in self._volumes.empty_dirs(pod) if all_of_them or each.limit]
-        sizes = [await asyncio.to_thread(disk_usage.size, each.folder) for each in wanted]
+        sizes = [await asyncio.to_thread(folder_size, each.folder) for each in wanted]
         return tuple(
             Volume(each.name, size, each.limit, each.in_memory) for each, size in zip(wanted, sizes, strict=True)
         )

@@ -4,6 +4,7 @@ Nothing is raised: what cannot be asked is an answer, too. Answers are worded as
 """
 
 import asyncio
+import errno
 import ssl
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,11 +14,33 @@ from typing import NamedTuple
 import httpx
 
 from app.agent.clock import Clock
-from app.agent.pods.dial_errors import refused
 from app.kinds.pod.container import Container
 from app.kinds.pod.probe import GRPCAction, HTTPGetAction, LifecycleHandler, Probe, TCPSocketAction
 from app.machinery.base import IntOrString
 from app.runtimes.base import ContainerKey, Runtime, Session, StartError, Unsupported
+
+_WORDS = {
+    errno.ECONNREFUSED: "connect: connection refused",
+    errno.EHOSTUNREACH: "connect: no route to host",
+    errno.ENETUNREACH: "connect: network is unreachable",
+    errno.ETIMEDOUT: "connect: connection timed out",
+    errno.ECONNRESET: "read: connection reset by peer",
+}
+
+
+def refused(error: BaseException, host: str, port: int) -> str:
+    """Looks for the operating system's word behind what a library made of it."""
+    cause: BaseException | None = error
+    seen = 0
+    while cause is not None and seen < 10:
+        if isinstance(cause, OSError) and cause.errno in _WORDS:
+            return f"dial tcp {host}:{port}: {_WORDS[cause.errno]}"
+        cause = cause.__cause__ or cause.__context__
+        seen += 1
+    if "connection attempts failed" in str(error):
+        return f"dial tcp {host}:{port}: connect: connection refused"
+    return str(error) or "EOF"
+
 
 MOST_OUTPUT = 10 * 1024
 MOST_REDIRECTS = 10

@@ -6,7 +6,6 @@ short.
 """
 
 import asyncio
-import base64
 import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
@@ -15,7 +14,6 @@ from datetime import datetime
 from functools import partial
 from typing import Any
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Send
@@ -26,9 +24,10 @@ from app.api.http.compression import Body
 from app.api.http.content import Shape
 from app.api.http.query import ListOptions
 from app.api.http.response_streams import Sender, Stuck, attended
+from app.api.resources import continue_token
 from app.api.resources.routes import Target
 from app.api.resources.selection import Selection, scope_of
-from app.machinery.errors import ApiError, bad_request, gone
+from app.machinery.errors import ApiError, gone
 from app.registry.lists import PAGE_BYTES, Place, Scope, TooLarge, list_page, opened, pages, place_of
 from app.registry.objects import Registry
 from app.store import Compacted, Page, Store, StoredObject, Unavailable
@@ -44,8 +43,6 @@ INCONSISTENT = (
     "Continuing with the provided token results in an inconsistent list - objects that were created, modified, or "
     "deleted between the time the first chunk was returned and now may show up in the list."
 )
-_ENCODING = "meta.k8s.io/v1"
-_NEWEST = -1  # as a token's revision: wherever the store is
 
 
 async def answer(registry: Registry, request: Request, target: Target, selection: Selection) -> Response:
@@ -134,7 +131,7 @@ async def _wanted(store: Store, target: Target, selection: Selection) -> _Wanted
     kind, options = content.stored_kind(target.kind), selection.options
     scope = scope_of(kind, target.namespace, selection)
     if options.continue_:
-        at, after = _continued(options.continue_, target.namespace)
+        at, after = continue_token.decode(options.continue_, target.namespace)
     else:
         at, after = options.exact_revision, None
     if at is None:  # what is lost cannot be shown either, and a page says how the list goes on nevertheless
@@ -143,58 +140,17 @@ async def _wanted(store: Store, target: Target, selection: Selection) -> _Wanted
     return _Wanted(scope, after, at)
 
 
-# --- tokens and metadata
+# --- metadata
 
 
 def _meta(page: Page, namespace: str | None, *, counted: bool = True) -> dict[str, Any]:
     """What a page of a namespace, or of all, says about itself."""
     meta: dict[str, Any] = {"resourceVersion": str(page.revision)}
     if page.more:
-        meta["continue"] = _token(page.revision, place_of(page.heads[-1]), namespace)
+        meta["continue"] = continue_token.encode(page.revision, place_of(page.heads[-1]), namespace)
         if counted and page.remaining is not None:
             meta["remainingItemCount"] = page.remaining
     return meta
-
-
-class _Token(msgspec.Struct):
-    """Kubernetes' own form: where the next page starts, relative to the collection, and at which revision."""
-
-    v: str = ""
-    rv: int = 0
-    start: str = ""
-
-
-def _token(revision: int, after: Place, namespace: str | None) -> str:
-    """To go on after an object: at the first key that could follow."""
-    start = f"{after[1]}\0" if namespace is not None or not after[0] else f"{after[0]}/{after[1]}\0"
-    token = msgspec.json.encode(_Token(_ENCODING, revision, start))
-    return base64.urlsafe_b64encode(token).decode().rstrip("=")
-
-
-def _continued(token: str, namespace: str | None) -> tuple[int | None, Place]:
-    try:
-        read = msgspec.json.decode(_unwrapped(token), type=_Token)
-    except (ValueError, msgspec.MsgspecError, RecursionError) as error:
-        raise _no_token("continue key is not valid") from error
-    if read.v != _ENCODING:
-        raise _no_token(f"continue key is not valid: server does not recognize this encoded version {read.v}")
-    if read.rv == 0 or read.rv < _NEWEST or read.rv >= 1 << 63:
-        raise _no_token(f"continue key is not valid: incorrect encoded start resourceVersion (version {_ENCODING})")
-    if not read.start:
-        raise _no_token(f"continue key is not valid: encoded start key empty (version {_ENCODING})")
-    space, slash, name = read.start.removesuffix("\0").rpartition("/")
-    if "\0" in space + name:
-        raise _no_token(f"continue key is not valid: {read.start}")
-    after = (space, name) if slash else (namespace or "", name)
-    return (None if read.rv == _NEWEST else read.rv), after
-
-
-def _unwrapped(token: str) -> bytes:
-    return base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
-
-
-def _no_token(why: str) -> ApiError:
-    return bad_request(f"invalid continue token: {why}")
 
 
 class _Inconsistent(ApiError):
@@ -211,7 +167,7 @@ class _Inconsistent(ApiError):
 def _expired(options: ListOptions, after: Place | None, namespace: str | None) -> ApiError:
     if not options.continue_ or after is None:
         return gone(EXPIRED)
-    return _Inconsistent(_token(_NEWEST, after, namespace))
+    return _Inconsistent(continue_token.encode(continue_token.NEWEST, after, namespace))
 
 
 # --- long lists

@@ -6,20 +6,16 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.auth import rbac_escalation
 from app.api.http import content, errors
-from app.api.http.accept import object_body, patch_body
-from app.api.http.query import DeleteOptions, delete_options, patch_options, update_options
-from app.api.resources import apply
+from app.api.http.accept import object_body
+from app.api.http.query import DeleteOptions, delete_options, update_options
+from app.api.resources import patch
 from app.api.resources.field_manager import terms, writer
 from app.api.resources.routes import Target
 from app.kinds.pod.pod import Pod
 from app.machinery import name_validation
-from app.machinery.base import Kind, Object
-from app.machinery.decode import convert
+from app.machinery.base import Object
 from app.machinery.errors import bad_request, conflict, invalid, unprocessable
-from app.machinery.json_patch import json_patch, merge_patch
-from app.machinery.strategic_merge_patch import strategic_patch
 from app.registry import binding, objects
 from app.registry.deletion import Demand
 from app.registry.objects import Preconditions, Registry
@@ -34,7 +30,7 @@ async def answer(registry: Registry, request: Request, found: Target, verb: str)
     if verb == "update":
         return await _update(registry, request, found)
     if verb == "patch":
-        return await _patch(registry, request, found)
+        return await patch.answer(registry, request, found)
     if verb == "delete" and not found.subresource:
         return await _delete(registry, request, found)
     raise errors.no_such_method()
@@ -49,59 +45,10 @@ async def _update(registry: Registry, request: Request, found: Target) -> Respon
         content.stored_kind(found.kind),
         found.namespace or "",
         found.name,
-        await _checked(registry, request, found, lambda _: sent),
+        await patch.checked(registry, request, found, lambda _: sent),
         terms(request, writer(registry, request, options, found.subresource), options, sent.metadata.uid),
     )
     return content.one(request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings))
-
-
-async def _patch(registry: Registry, request: Request, found: Target) -> Response:
-    form = patch_body(request.headers.get("content-type"))
-    options = patch_options(request.query_params.multi_items(), apply=form == "apply-patch")
-    if form == "apply-patch":
-        return await apply.answer(registry, request, found, options)
-    patch = await content.read_document(request)
-    warnings: list[str] = []
-
-    def change(old: Object) -> Object:
-        patched = _patched(form, found.kind, _document(found.kind, old), patch)
-        decoded = convert(
-            patched, found.kind.type, api_version=found.kind.api_version, validation=content.validation_of(options)
-        )
-        warnings[:] = decoded.warnings
-        return content.inward(found.kind, decoded.object)
-
-    made = await objects.edit(
-        registry,
-        content.stored_kind(found.kind),
-        found.namespace or "",
-        found.name,
-        await _checked(registry, request, found, change),
-        terms(request, writer(registry, request, options, found.subresource), options),
-    )
-    return content.one(request, found.kind, made.body, registry.now(), warnings=(*warnings, *made.warnings))
-
-
-async def _checked(registry: Registry, request: Request, found: Target, change: objects.Edit) -> objects.Edit:
-    """The change, but that it may not grant more than the user has."""
-    kind, namespace = content.stored_kind(found.kind), found.namespace or ""
-    check = await rbac_escalation.check_of(registry, request.state.user, kind, namespace, found.name)
-    return rbac_escalation.checked(check, change)
-
-
-def _document(kind: Kind, old: Object) -> dict[str, Any]:
-    """The object as the client that patches it sees it."""
-    seen = kind.outward(old) if kind.outward else old
-    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(seen))  # lists, which to_builtins leaves tuples
-    return {**document, "apiVersion": kind.api_version, "kind": kind.name}
-
-
-def _patched(form: str, kind: Kind, document: dict[str, Any], patch: Any) -> dict[str, Any]:
-    if form == "json-patch":
-        return json_patch(document, patch)
-    if form == "merge-patch":
-        return merge_patch(document, patch)
-    return strategic_patch(document, patch, kind.type)
 
 
 async def delete_demand(request: Request) -> tuple[Demand, Preconditions, bool]:

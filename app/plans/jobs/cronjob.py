@@ -13,17 +13,31 @@ from msgspec.structs import replace
 
 from app.kinds.batch.cron_schedule import Schedule, ScheduleError, parse, zone_named
 from app.kinds.batch.cronjob import CronJob, CronJobStatus
+from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job, is_finished
 from app.machinery.base import ObjectMeta, ObjectReference, OwnerReference
 from app.machinery.conditions import is_true
-from app.machinery.errors import ApiError
+from app.machinery.errors import ApiError, unprocessable
+from app.machinery.metadata_validation import validate_metadata
 from app.machinery.owner_references import controller_uid
 from app.plans.admission import refusals
-from app.plans.admission.pod_admission import NO_RULES, Rules
+from app.plans.admission.pod_admission import NO_RULES, Rules, judged
 from app.plans.admission.refusals import NONE, Refusal
 from app.plans.jobs import missed_starts
-from app.plans.jobs.cronjob_admission import charged
-from app.plans.plan import Action, Create, Delete, Emit, Plan, SetStatus, earliest
+from app.plans.plan import Action, Create, Delete, Emit, Plan, SetStatus, Update, earliest
+
+
+def charged(job: Job, rules: Rules, now: datetime) -> Sequence[Update]:
+    """The quotas that pay for the Job, as they will be. Raises the refusal that a client would get.
+
+    The template was valid; but with the slot's name, the names of an Indexed Job's pods may be too long.
+    """
+    made = JOBS.on_create(JOBS.prepare(job), now)
+    causes = validate_metadata(made.metadata, namespaced=True, name_format=JOBS.name_format) + JOBS.validate(made)
+    if causes:
+        raise unprocessable(JOBS.name, JOBS.group, job.metadata.name, causes)
+    return judged(JOBS.resource, made, rules)
+
 
 SCHEDULED_AT = "batch.kubernetes.io/cronjob-scheduled-timestamp"
 

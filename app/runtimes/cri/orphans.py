@@ -1,25 +1,88 @@
-"""Removes what containerd has lost track of, for it was killed as it made or removed it. The cri runtime asks, time and again.
+"""Orphans of containerd: what it has lost track of, because it was killed while it made or removed it. Called by the cri runtime.
 
 What is younger than containerd itself is left alone: it may be just about to be made. Of an engine whose process is not seen
 from here, or that does not tell where it keeps what, nothing is removed that this has to be known for.
+
+A shim or network namespace that is older than containerd itself has to be one that containerd found when it started. If none of
+its sandboxes has it, none ever will, and it would stay for ever: it is removed. When a shim is killed, containerd clears away
+what it knows of it. A namespace also must have no process and lead nowhere.
 """
 
 import asyncio
+import ctypes
 import logging
 import os
-from collections.abc import Collection, Mapping
+import signal
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from app.runtimes.base import Unsupported
-from app.runtimes.cri import orphan_networks, orphan_shims
 from app.runtimes.cri.containers import Containers
 from app.runtimes.cri.engine import Engine
 from app.runtimes.cri.sandboxes import Sandboxes
 from app.runtimes.engine.errors import EngineError
 from app.runtimes.engine.orphan_cgroups import Rubbish
-from app.runtimes.engine.shims import started_at
+from app.runtimes.engine.shims import is_older, shims, started_at
+from app.runtimes.linux import network_namespaces
+from app.runtimes.process import process_table
+
+NAMES = "cni-*"  # as containerd calls them
+_USUAL = Path("/run/netns")
+_DETACH = 2
+
+
+def networks_folder(config: Mapping[str, Any]) -> Path:
+    """Where containerd keeps them, by its configuration; nowhere if it is another engine: those there are not its."""
+    if config.get("netnsMountsUnderStateDir"):
+        return Path(config.get("stateDir", ""), "netns")
+    return _USUAL if "stateDir" in config else Path()
+
+
+def older_networks(folder: Path, moment: float) -> set[Path]:
+    """Those that were there before that, as a file's time."""
+    if not folder.is_absolute():
+        return set()
+    found = set()
+    for path in folder.glob(NAMES):
+        with suppress(OSError):
+            found |= {path} if path.stat().st_ctime < moment else set()
+    return found
+
+
+def remove_unused_network(path: Path) -> bool:
+    """Whether it was; blocks."""
+    with suppress(OSError):
+        if path.stat().st_ino in set(_used()) or network_namespaces.interfaces(str(path)) - {"lo"}:
+            return False
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.umount2(os.fsencode(path), _DETACH)
+        path.unlink()
+        return True
+    return False
+
+
+def _used() -> Iterator[int]:
+    """The networks of all processes."""
+    for name in os.listdir("/proc"):
+        if name.isdecimal():
+            with suppress(OSError):
+                yield os.stat(f"/proc/{name}/ns/net").st_ino
+
+
+NAMESPACE = "k8s.io"
+
+
+def end_lost_shims(started: float, address: str, known: Collection[str]) -> int:
+    """How many there were. `started`: when containerd was; `known`: ids of all its sandboxes and containers."""
+    place = (os.path.realpath(address), NAMESPACE)
+    ours = [each for each in shims() if (each.address, each.namespace) == place]
+    lost = [each.pid for each in ours if each.id not in known and is_older(each.pid, started)]
+    for pid in lost:
+        process_table.kill(pid, signal.SIGKILL)
+    return len(lost)
+
 
 _BUNDLES = "io.containerd.runtime.v2.task"  # below containerd's own folder
 _RUNC = "/run/containerd/runc"  # unless it is configured otherwise; whatever containerd's own folder is
@@ -45,21 +108,21 @@ class Leftovers:
         started = started_at(process)
         if started is None:  # what is known is another's answer
             return
-        if lost := await asyncio.to_thread(orphan_shims.end_lost, started, path, known):
+        if lost := await asyncio.to_thread(end_lost_shims, started, path, known):
             logger.warning("ended %d shims that the container engine had lost track of when it was killed", lost)
         if self._config is None:
             self._config = await self._engine.config()
-        await self._remove_networks(started, orphan_networks.folder(self._config))
+        await self._remove_networks(started, networks_folder(self._config))
         await self._remove_rubbish(process, started, known, self._config)
 
     async def _remove_networks(self, started: float, folder: Path) -> None:
-        older = await asyncio.to_thread(orphan_networks.older, folder, started)
+        older = await asyncio.to_thread(older_networks, folder, started)
         unclear = older - self._known_networks
         if not unclear:
             return
         with suppress(Unsupported, EngineError):  # it does not say which it knows, or we may not look into them
             for path in unclear - await self._sandboxes.networks():
-                if await asyncio.to_thread(orphan_networks.remove_unused, path):
+                if await asyncio.to_thread(remove_unused_network, path):
                     logger.warning("removed %s, which the container engine had lost track of when it was killed", path)
             self._known_networks = older
 
@@ -69,7 +132,7 @@ class Leftovers:
         roots = {root for root in runc_roots(config) if is_seen_by(process, root)}
         if not roots:
             return
-        bundles = Path(config["stateDir"]).parent / _BUNDLES / orphan_shims.NAMESPACE
+        bundles = Path(config["stateDir"]).parent / _BUNDLES / NAMESPACE
         if lost := await asyncio.to_thread(self._rubbish.remove, roots, known, started, bundles):
             logger.warning("removed cgroups of %d containers that the container engine had lost track of", len(lost))
 
@@ -87,4 +150,4 @@ def runc_roots(config: Mapping[str, Any]) -> set[Path]:
         return set()
     handlers = (config.get("containerd") or {}).get("runtimes") or {}
     told = [(each.get("options") or {}).get("Root") for each in handlers.values()]
-    return {Path(each or _RUNC, orphan_shims.NAMESPACE) for each in told}
+    return {Path(each or _RUNC, NAMESPACE) for each in told}

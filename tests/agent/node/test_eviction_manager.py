@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.agent.node.disk_usage import size
-from app.agent.node.eviction_manager import Eviction
+from app.agent.node.eviction_manager import Eviction, folder_size
 from app.agent.node.pressure import Pressures, Threshold
 from app.kinds.pod.container import Container, ResourceRequirements
 from app.kinds.pod.volume import EmptyDirVolumeSource, Volume, VolumeMount
@@ -107,13 +106,13 @@ async def test_an_empty_dir_that_is_too_large_ends_its_pod(node: VolumeLab) -> N
 def test_a_file_with_two_names_counts_once_and_what_links_lead_to_not_at_all(tmp_path: Path) -> None:
     folder = tmp_path / "folder"
     (folder / "inner").mkdir(parents=True)
-    empty = size(folder)
+    empty = folder_size(folder)
     (folder / "file").write_bytes(b"x" * 8192)
     (folder / "inner/same").hardlink_to(folder / "file")
     (tmp_path / "large").write_bytes(b"x" * 100_000)
     (folder / "link").symlink_to(tmp_path / "large")
 
-    assert empty < size(folder) < empty + 8192 + 50_000
+    assert empty < folder_size(folder) < empty + 8192 + 50_000
 
 
 # The whole agent

@@ -13,7 +13,7 @@ import pytest
 
 from app.runtimes.base import ContainerSpec
 from app.runtimes.cri import status as cri_status
-from app.runtimes.cri.keepalive import SECONDS
+from app.runtimes.cri.engine import SECONDS
 from app.runtimes.cri.messages import pb
 from app.runtimes.cri.runtime import CriRuntime
 from app.runtimes.cri.sandboxes import RESULTS
@@ -25,7 +25,7 @@ from tests.runtimes.test_conformance_engines import back, ends_lost_shims
 
 ASKS = """
 import socket, sys, time
-from app.runtimes.cri.keepalive import Line
+from app.runtimes.cri.engine import Line
 connection = socket.socket(socket.AF_UNIX)
 connection.connect(sys.argv[1])
 line = Line()

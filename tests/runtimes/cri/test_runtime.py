@@ -11,7 +11,7 @@ import pytest
 from app.runtimes.base import Unsupported
 from app.runtimes.cri import config as cri_config
 from app.runtimes.cri import events as cri_events
-from app.runtimes.cri import orphan_networks as cri_networks
+from app.runtimes.cri import orphans as cri_orphans
 from app.runtimes.cri import status as cri_status
 from app.runtimes.cri.engine import Engine
 from app.runtimes.cri.events import _fields
@@ -80,7 +80,7 @@ def test_an_exit_code_that_the_engine_could_not_read_is_unknown() -> None:
     ],
 )
 def test_lost_networks_are_looked_for_in(config: dict[str, Any], expected: str) -> None:
-    assert cri_networks.folder(config) == Path(expected)
+    assert cri_orphans.networks_folder(config) == Path(expected)
 
 
 @pytest.mark.parametrize(
