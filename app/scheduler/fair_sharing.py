@@ -176,7 +176,7 @@ def _order(one: Waiting) -> Order:
 
 
 def queue_positions(line: Sequence[Waiting]) -> dict[str, int]:
-    """Who stands where, from 1. A Job has the place of its first pod."""
+    """Queue positions, from 1, by who waits. A Job has the position of its first pod."""
     found: dict[str, int] = {}
     for each in line:
         found.setdefault(each.asking.who, len(found) + 1)
@@ -184,7 +184,7 @@ def queue_positions(line: Sequence[Waiting]) -> dict[str, int]:
 
 
 def queue_message(one: Waiting, standing: dict[str, int]) -> str:
-    """`queue default: over its quota of cpu (10 of 10 used); job train-7 is 3rd of 7 in line`."""
+    """Message for who waits: `queue default: over its quota of cpu (10 of 10 used); job train-7 is 3rd of 7 in line`."""
     who = one.asking.who
     return f"{one.why}; {who} is {ordinal(standing[who])} of {len(standing)} in line"
 

@@ -129,14 +129,14 @@ class FilterCache:
 
 
 def fit_count(node_info: NodeInfo, info: PodInfo, free: Amounts | None = None) -> int:
-    """By what is left, or would be; of pods that take a port of the node, one."""
+    """Count the pods of a class that fit by what is left, or would be; of pods that take a port of the node, one."""
     left = node_info.free if free is None else free
     least = min(max(0, left.get(name, 0)) // count for name, count in info.needs.items())
     return min(1, least) if info.ports else least
 
 
 def most_fit_count(node_info: NodeInfo, infos: Iterable[PodInfo], free: Amounts | None = None) -> int:
-    """For pods of several classes: no more of them than this."""
+    """Bound for pods of several classes: no more of them fit."""
     return max((fit_count(node_info, each, free) for each in infos if not barred(each.pod, node_info.node)), default=0)
 
 
@@ -152,7 +152,7 @@ class Refusal:
 
     @property
     def victims(self) -> tuple[Pod, ...] | None:
-        """Who goes so that it need not be refused any longer; None if that is to be found out."""
+        """Victims after whose eviction the pods fit; None if that is to be found out."""
         return None
 
     def text(self, preemption: str = "") -> str:

@@ -1,6 +1,6 @@
 """Pod info: what pods ask for. Pods that ask for the same share one, and what is found out for one holds for all.
 
-The scheduler's controller makes a info when a pod comes, and keeps it as long as the pod. Alike pods share one.
+The scheduler's controller makes a pod info when a pod comes, and keeps it as long as the pod. Alike pods share one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -69,7 +69,7 @@ _Same = tuple[object, ...]
 
 
 class PodInfos:
-    """Makes infos, and hands out the same one for alike pods."""
+    """Makes pod infos, and hands out the same one for alike pods."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[_Same, PodInfo]] = {}  # by owner
@@ -104,7 +104,7 @@ def _looks_at_labels(spec: PodSpec) -> bool:
 
 
 def _looked_at(spec: PodSpec) -> _Same:
-    """All that a info is made of, but for labels."""
+    """All that a pod info is made of, but for labels."""
     return (
         spec.containers,
         spec.init_containers,

@@ -66,13 +66,17 @@ def _of_taints(pod: Pod, node: Node) -> float:
 
 
 def _of_affinity(pod: Pod, node: Node) -> float:
-    """The part, by weight, of the infos that come true."""
+    """Share, by weight, of the preferred node affinity terms that match."""
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
-    infos = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
-    total = sum(each.weight for each in infos) if infos else 0
+    preferences = affinity.preferred_during_scheduling_ignored_during_execution if affinity else ()
+    total = sum(each.weight for each in preferences) if preferences else 0
     if not total:
         return 0.0
-    return 100 * sum(each.weight for each in infos if each.preference and selects_term(each.preference, node)) / total
+    return (
+        100
+        * sum(each.weight for each in preferences if each.preference and selects_term(each.preference, node))
+        / total
+    )
 
 
 def _of_images(images: AbstractSet[str], node: Node) -> float:

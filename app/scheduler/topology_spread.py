@@ -12,7 +12,7 @@ from app.scheduler.topology_domains import Rule
 UNEVEN = "node(s) didn't match pod topology spread constraints"
 NO_PLACE = f"{UNEVEN} (missing required label)"
 
-_EACH = 10.0  # points for each pod fewer, where it is only a info
+_EACH = 10.0  # points for each pod fewer, where it is only a preference
 _NOWHERE = -10_000.0
 
 

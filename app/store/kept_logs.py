@@ -123,7 +123,7 @@ class KeptLogs:
         return [KeptLog(*row) for row in rows]
 
     async def end(self, now: datetime, limit: int) -> Sequence[Stream]:
-        """Note of which logs no more comes; some of those of which that was not known, and none that is just written to."""
+        """Set the end of logs whose containers have ended, at most `limit`; skip those that are just written to."""
         return [Stream(*row) for row in await reaching(self._pool.fetch(_ENDED, now, limit))]
 
     async def pack(self, streams: Sequence[Stream]) -> int:

@@ -19,7 +19,8 @@ from app.kinds.pod.probe import GRPCAction, HTTPGetAction, LifecycleHandler, Pro
 from app.machinery.base import IntOrString
 from app.runtimes.base import ContainerKey, Runtime, Session, StartError, Unsupported
 
-_WORDS = {
+# As Go programs word it, which people search the net for.
+_DIAL_ERRORS = {
     errno.ECONNREFUSED: "connect: connection refused",
     errno.EHOSTUNREACH: "connect: no route to host",
     errno.ENETUNREACH: "connect: network is unreachable",
@@ -28,13 +29,13 @@ _WORDS = {
 }
 
 
-def refused(error: BaseException, host: str, port: int) -> str:
-    """Looks for the operating system's word behind what a library made of it."""
+def dial_error(error: BaseException, host: str, port: int) -> str:
+    """Reason for which a connection failed, by the operating system's error behind what a library made of it."""
     cause: BaseException | None = error
     seen = 0
     while cause is not None and seen < 10:
-        if isinstance(cause, OSError) and cause.errno in _WORDS:
-            return f"dial tcp {host}:{port}: {_WORDS[cause.errno]}"
+        if isinstance(cause, OSError) and cause.errno in _DIAL_ERRORS:
+            return f"dial tcp {host}:{port}: {_DIAL_ERRORS[cause.errno]}"
         cause = cause.__cause__ or cause.__context__
         seen += 1
     if "connection attempts failed" in str(error):
@@ -138,7 +139,7 @@ class Checks:
         except httpx.InvalidURL as error:
             return Answer(None, f'parse "{url}": {error}')
         except (httpx.TransportError, OSError) as error:
-            why = refused(error, *_address(url))
+            why = dial_error(error, *_address(url))
         return Answer(False, f'Get "{url}": {why}')
 
     async def _followed(self, url: httpx.URL, headers: dict[str, str]) -> Answer:
@@ -212,7 +213,7 @@ async def _connect(action: TCPSocketAction, target: Target, patience: timedelta)
     except TimeoutError:
         return Answer(False, f"dial tcp {host}:{port}: i/o timeout")
     except OSError as error:
-        return Answer(False, refused(error, host, port))
+        return Answer(False, dial_error(error, host, port))
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()

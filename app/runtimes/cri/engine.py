@@ -25,12 +25,12 @@ from app.runtimes.cri.messages import pb
 from app.runtimes.engine.errors import EndpointError, EngineError
 from app.runtimes.linux import peer_credentials
 
-SECONDS = 30  # for what had been asked when we were killed
-_SCRIPT = f"cd /; read -r _; exec sleep {SECONDS}"  # nothing is ever written for it to read: it ends with us
-_HELD = 3
+KEEP_SECONDS = 30  # for what had been asked when we were killed
+_SCRIPT = f"cd /; read -r _; exec sleep {KEEP_SECONDS}"  # nothing is ever written for it to read: it ends with us
+_KEPT_DESCRIPTOR = 3
 
 
-class Line:
+class KeepAlive:
     def __init__(self) -> None:
         self.peer = 0  # the engine's process
         self._pid = 0
@@ -47,7 +47,7 @@ class Line:
                 ["/bin/sh", "-c", _SCRIPT],
                 {"PATH": os.environ.get("PATH", os.defpath)},
                 file_actions=[
-                    (os.POSIX_SPAWN_DUP2, connection.fileno(), _HELD),
+                    (os.POSIX_SPAWN_DUP2, connection.fileno(), _KEPT_DESCRIPTOR),
                     (os.POSIX_SPAWN_DUP2, reading, 0),
                     (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
                     (os.POSIX_SPAWN_DUP2, 1, 2),
@@ -112,7 +112,7 @@ class Engine:
             raise EndpointError(f"{self.endpoint}: only unix:// is spoken here, with a whole path")
         self._path = self.endpoint.removeprefix("unix://")
         self._wires: list[Wire] = []  # the last is asked; one before it may still have something to say
-        self._line, self._opening = Line(), asyncio.Lock()
+        self._keep_alive, self._opening = KeepAlive(), asyncio.Lock()
 
     async def ask(self, request: Message, answer: type[M], timeout: float | None = TIMEOUT) -> M:  # noqa: ASYNC109 - a deadline that the engine is told
         """The method is named by the request. Raises ConnectionError, EngineError."""
@@ -155,14 +155,14 @@ class Engine:
         return found if isinstance(found, dict) else {}
 
     async def close(self) -> None:
-        self._line.close()
+        self._keep_alive.close()
         for wire in self._wires:
             await wire.close()
 
     @property
     def process(self) -> tuple[int, str]:
         """The engine's process, 0 if it is not known, and the path of its socket."""
-        return self._line.peer, self._path
+        return self._keep_alive.peer, self._path
 
     async def _connected(self) -> Wire:
         async with self._opening:
@@ -174,7 +174,7 @@ class Engine:
     async def _opened(self) -> Wire:
         wire = await grpc_channel.opened(self._path)
         try:
-            self._line.hold(wire.connection)
+            self._keep_alive.hold(wire.connection)
         except OSError:
             await wire.close()
             raise

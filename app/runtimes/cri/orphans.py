@@ -28,31 +28,31 @@ from app.runtimes.engine.shims import is_older, shims, started_at
 from app.runtimes.linux import network_namespaces
 from app.runtimes.process import process_table
 
-NAMES = "cni-*"  # as containerd calls them
+_NETWORKS = "cni-*"  # as containerd calls network namespaces
 _USUAL = Path("/run/netns")
 _DETACH = 2
 
 
 def networks_folder(config: Mapping[str, Any]) -> Path:
-    """Where containerd keeps them, by its configuration; nowhere if it is another engine: those there are not its."""
+    """Folder of containerd's network namespaces, by its configuration; an empty path for any other engine."""
     if config.get("netnsMountsUnderStateDir"):
         return Path(config.get("stateDir", ""), "netns")
     return _USUAL if "stateDir" in config else Path()
 
 
 def older_networks(folder: Path, moment: float) -> set[Path]:
-    """Those that were there before that, as a file's time."""
+    """Network namespaces that were there before `moment`, in seconds since 1970."""
     if not folder.is_absolute():
         return set()
     found = set()
-    for path in folder.glob(NAMES):
+    for path in folder.glob(_NETWORKS):
         with suppress(OSError):
             found |= {path} if path.stat().st_ctime < moment else set()
     return found
 
 
 def remove_unused_network(path: Path) -> bool:
-    """Whether it was; blocks."""
+    """Remove a network namespace that no process is in and that leads nowhere; True if it was one. Blocks."""
     with suppress(OSError):
         if path.stat().st_ino in set(_used()) or network_namespaces.interfaces(str(path)) - {"lo"}:
             return False
@@ -64,7 +64,7 @@ def remove_unused_network(path: Path) -> bool:
 
 
 def _used() -> Iterator[int]:
-    """The networks of all processes."""
+    """Inodes of the network namespaces of all processes."""
     for name in os.listdir("/proc"):
         if name.isdecimal():
             with suppress(OSError):
@@ -75,7 +75,7 @@ NAMESPACE = "k8s.io"
 
 
 def end_lost_shims(started: float, address: str, known: Collection[str]) -> int:
-    """How many there were. `started`: when containerd was; `known`: ids of all its sandboxes and containers."""
+    """Kill shims that containerd has lost track of; how many. `started`: when containerd was; `known`: ids of all it has."""
     place = (os.path.realpath(address), NAMESPACE)
     ours = [each for each in shims() if (each.address, each.namespace) == place]
     lost = [each.pid for each in ours if each.id not in known and is_older(each.pid, started)]

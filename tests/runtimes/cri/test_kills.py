@@ -13,7 +13,7 @@ import pytest
 
 from app.runtimes.base import ContainerSpec
 from app.runtimes.cri import status as cri_status
-from app.runtimes.cri.engine import SECONDS
+from app.runtimes.cri.engine import KEEP_SECONDS
 from app.runtimes.cri.messages import pb
 from app.runtimes.cri.runtime import CriRuntime
 from app.runtimes.cri.sandboxes import RESULTS
@@ -25,10 +25,10 @@ from tests.runtimes.test_conformance_engines import back, ends_lost_shims
 
 ASKS = """
 import socket, sys, time
-from app.runtimes.cri.engine import Line
+from app.runtimes.cri.engine import KeepAlive
 connection = socket.socket(socket.AF_UNIX)
 connection.connect(sys.argv[1])
-line = Line()
+line = KeepAlive()
 line.hold(connection)
 line.hold(connection)
 connection.send(b"hello")
@@ -137,7 +137,7 @@ async def test_a_connection_outlives_the_agent_that_is_killed(tmp_path: Path) ->
         with pytest.raises(TimeoutError):
             connection.recv(1)
         assert len(holders) == 1
-        assert Path("/proc", str(holders[0]), "cmdline").read_text().split("\0")[:2] == ["sleep", str(SECONDS)]
+        assert Path("/proc", str(holders[0]), "cmdline").read_text().split("\0")[:2] == ["sleep", str(KEEP_SECONDS)]
         os.kill(holders[0], signal.SIGKILL)
         connection.settimeout(PATIENCE)
         assert await asyncio.to_thread(connection.recv, 1) == b""
