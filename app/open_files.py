@@ -5,12 +5,13 @@ a process may have. A connection takes a file, and an agent two or three connect
 and the agent's process, and by whoever starts programs that are not ours.
 """
 
-import logging
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-log = logging.getLogger(__name__)
+from app.structured_logging import Logger
+
+logger = Logger(__name__)
 
 
 def raise_limit() -> None:
@@ -19,7 +20,7 @@ def raise_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     except (ValueError, OSError) as error:  # macOS: its hard limit is infinite, but for files
-        log.warning("the limit of open files stays %d: %s", soft, error)
+        logger.warning("cannot raise the limit of open files", limit=soft, error=error)
         return
     _Limit.started_with = soft
 

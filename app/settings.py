@@ -15,6 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.machinery.feature_gates import Features, parse
 from app.runtimes import RuntimeName
+from app.structured_logging import LogFormat
 
 PREFIX = "JOBPLANE_"
 ScoringStrategy = Literal["LeastAllocated", "MostAllocated"]
@@ -186,6 +187,7 @@ class Settings(BaseSettings):
             "Least level that is logged: debug, info, warning, error or critical.", "", "api", "controllers", "agent"
         ),
     ] = "info"
+    log_format: Annotated[LogFormat, about("Format of log lines: text, or json, one object a line.")] = "text"
 
     @field_validator("data_dir", "token_file", "ca_file", "join_token_file")
     @classmethod

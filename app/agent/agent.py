@@ -4,7 +4,6 @@ Cancelling `run` ends it cleanly and leaves the containers running, for the next
 """
 
 import asyncio
-import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,7 +33,7 @@ from app.agent.pods.lease_expiry import Fences, LeaseExpired
 from app.agent.pods.pods import Pods
 from app.agent.pods.status_reports import Reports
 from app.agent.streams import Streams
-from app.agent.tasks import Complaints
+from app.agent.tasks import level_of
 from app.agent.volumes.volumes import Volumes
 from app.client.api import Api
 from app.kinds.auth.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
@@ -45,6 +44,7 @@ from app.kinds.pod.volume import ServiceAccountTokenProjection
 from app.machinery.base import O, Quantity
 from app.machinery.errors import ApiError
 from app.runtimes.base import Runtime, RuntimeInfo
+from app.structured_logging import Logger, name_pods_by
 
 STARTS_PER_CORE = 2
 AGAIN = 1.0
@@ -53,7 +53,7 @@ FORBIDDEN = (401, 403)
 
 T = TypeVar("T")
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,7 +100,6 @@ class Agent:
         self._settings, self._runtime = settings, runtime
         self._api = api or Api(settings.server, settings.token, settings.ca_file, tls_name=settings.tls_name)
         self._clock = clock or WallClock()
-        self._complaints = Complaints(self._clock)
         self._parts: tuple[Pods, Nodes] | None = None
         self._revoked = asyncio.Event()
 
@@ -136,9 +135,11 @@ class Agent:
         logs = Logs(self._api, self._runtime, self._clock)
         reports = Reports(self._api, names, self._clock)
         host = self._host(info)
-        starts = self._settings.starts or STARTS_PER_CORE * (os.cpu_count() or 1)
         fences = Fences(self._settings.lease, self._clock)
-        pods = Pods(host, names, reports, logs, fences, starts)
+        pods = Pods(
+            host, names, reports, logs, fences, self._settings.starts or STARTS_PER_CORE * (os.cpu_count() or 1)
+        )
+        name_pods_by(pods.log_fields)
         watches = Watches(self._api, pods)
 
         def silent(silence: LeaseExpired) -> None:
@@ -258,14 +259,19 @@ class Agent:
             try:
                 await loop()
             except ConnectionError as error:
-                log.log(self._complaints.level_of(name, error), "%s failed; restarting it: %s", name, error)
+                logger.at(level_of(error), "task failed; restarting it", task=name, error=error)
             except ApiError as error:
                 pause = AGAIN if self._clock.elapsed() - began_at > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
-                log.error("%s failed; restarting it in %.0f s: %s%s", name, pause, error.message, _advice(error))
+                logger.error(
+                    "task failed; restarting it after a pause",
+                    task=name,
+                    seconds=pause,
+                    error=f"{error.message}{_advice(error)}",
+                )
                 await self._clock.sleep(pause)
                 continue
-            except Exception:
-                log.exception("%s failed; restarting it", name)
+            except Exception as error:
+                logger.error("task failed; restarting it", task=name, traceback_of=error)
             await self._clock.sleep(AGAIN)
 
     async def _until_it_works(self, name: str, once: Callable[[], Awaitable[T]]) -> T:
@@ -273,9 +279,9 @@ class Agent:
             try:
                 return await once()
             except ConnectionError as error:
-                log.log(self._complaints.level_of(name, error), "%s cannot be asked yet: %s", name, error)
-            except Exception:
-                log.exception("%s cannot be asked yet", name)
+                logger.at(level_of(error), "task cannot start yet; retrying", task=name, error=error)
+            except Exception as error:
+                logger.error("task cannot start yet; retrying", task=name, traceback_of=error)
             await self._clock.sleep(AGAIN)
 
 

@@ -5,7 +5,6 @@ could not be sent stays where it is, in the runtime, and is read again. `finish`
 """
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from app.agent.clock import Clock
 from app.client.api import Api
 from app.machinery.errors import ApiError
 from app.runtimes.base import ContainerKey, Runtime
+from app.structured_logging import Logger
 
 CHUNK = 64 * 1024  # of one container in one request
 MOST = 1024 * 1024  # of all containers in one request
@@ -25,7 +25,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 REFUSED = (400, 404, 405, 413, 415, 422)  # no log of this request will ever be taken
 PATIENCE = 3  # answers that take nothing, before we give up on a log
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Owner(NamedTuple):
@@ -139,7 +139,7 @@ class Logs:
             try:
                 data = await self._read(key, tail.offset, CHUNK) if tail else b""
             except ConnectionError as error:  # the rest is still there
-                log.warning("log of %s cannot be read yet: %s", key, error)
+                logger.warning("cannot read the log of a container; retrying", **key.log_fields, error=error)
                 self._due[key], away = None, True
                 continue
             if tail and data:
@@ -155,8 +155,10 @@ class Logs:
             return (await self._runtime.read_log(key, offset, limit)).data
         except ConnectionError:
             raise
-        except Exception:  # a log that cannot be read must not hold up the others, nor the pod's status
-            log.exception("log of %s cannot be read", key)
+        except Exception as error:  # a log that cannot be read must not hold up the others, nor the pod's status
+            logger.error(
+                "unexpected error; skipping the log of a container", **key.log_fields, error=error, traceback_of=error
+            )
             return b""
 
     async def _send(self, node: str, pieces: Sequence[_Piece]) -> bool:
@@ -166,7 +168,7 @@ class Logs:
             body = await self._api.request("POST", path, {"items": pieces})
             answers = msgspec.json.decode(body, type=_Answers).items
         except (ApiError, OSError, msgspec.MsgspecError) as error:
-            log.warning("logs of %d containers could not be sent: %s", len(pieces), error)
+            logger.warning("cannot send logs of containers; retrying", node=node, count=len(pieces), error=error)
             if isinstance(error, ApiError) and error.code in REFUSED:
                 self._end_all(keys)
                 return True
@@ -186,7 +188,7 @@ class Logs:
         tail.offset = answer.next
         self._runtime.log_taken(key, answer.next)
         if answer.code not in (200, 409) or tail.refused >= PATIENCE:
-            log.info("the API takes no more of the log of %s", key)
+            logger.info("API takes no more of the log of a container", **key.log_fields)
             self._end(tail)
         else:
             self._due[key] = None  # there may be more

@@ -7,7 +7,6 @@ executed is killed, and what was attached to goes on. Whoever rings again for th
 
 import asyncio
 import json
-import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from app.client.api import Api
 from app.client.watch import lines
 from app.machinery.errors import ApiError
 from app.runtimes.base import ContainerKey, ContainerStatus, Pipe, Runtime, Session, StartError, Unsupported
+from app.structured_logging import Logger
 
 if TYPE_CHECKING:
     from app.client.websocket import Socket
@@ -32,7 +32,7 @@ TRIES = 6  # to reach the process of the API that waits: another may be asked ea
 MOST = 256  # calls at a time
 PIECE = 32 * 1024
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class _Refusal(Exception):
@@ -78,7 +78,7 @@ class Streams:
                             pause = FIRST_PAUSE
                             self._rung(msgspec.json.decode(line, type=Ring))
                 except (ApiError, OSError, msgspec.MsgspecError) as error:
-                    log.info("calls: %s", error)
+                    logger.info("cannot listen for calls; retrying", error=error)
                 await self._clock.sleep(pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
         finally:
@@ -105,9 +105,9 @@ class Streams:
             finally:
                 socket.close()
         except ConnectionError as error:
-            log.info("call %s: %s", ring.id, error)
-        except Exception:
-            log.exception("call %s", ring.id)
+            logger.info("call ended early", node=ring.node, call=ring.id, error=error)
+        except Exception as error:
+            logger.error("unexpected error in a call", node=ring.node, call=ring.id, traceback_of=error)
 
     async def _dialled(self, path: str) -> "Socket | None":
         pause = FIRST_PAUSE
@@ -115,7 +115,7 @@ class Streams:
             try:
                 return await self._api.open_socket(path)
             except (ApiError, OSError) as error:
-                log.info("%s: %s", path, error)
+                logger.info("cannot dial back for a call; retrying", path=path, error=error)
             await self._clock.sleep(pause)
             pause *= 2
         return None
@@ -218,7 +218,7 @@ async def _resize(session: Session, text: bytes) -> None:
         if size:
             await session.resize(int(size["Width"]), int(size["Height"]))
     except (ValueError, KeyError, TypeError, OverflowError):
-        log.info("a terminal's size that makes no sense")
+        logger.info("ignoring a malformed terminal size")
 
 
 async def _session_out(session: Session, answer: _Answer) -> None:
@@ -311,7 +311,7 @@ def _newest(known: Sequence[ContainerStatus], wanted: Wanted) -> ContainerKey:
 
 def _log_unforeseen(error: Exception) -> None:
     if not isinstance(error, StartError | Unsupported | OSError):
-        log.error("what a call asks for cannot be done", exc_info=error)
+        logger.error("unexpected error in what a call asks for", traceback_of=error)
 
 
 def _said(error: Exception) -> str:

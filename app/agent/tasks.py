@@ -5,11 +5,9 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from app.agent.clock import Clock
 from app.machinery.errors import ApiError
 
 T = TypeVar("T")
-REPEATED_EVERY = 60.0  # seconds
 
 
 class Tasks:
@@ -30,22 +28,6 @@ class Tasks:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-
-
-class Complaints:
-    """Log levels for failures that repeat every second: each reason is logged at once, and then once a minute."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._last: dict[str, tuple[str, float]] = {}
-
-    def level_of(self, what: str, error: Exception) -> int:
-        reason, at = str(error), self._clock.elapsed()
-        said, said_at = self._last.get(what, ("", 0.0))
-        if reason == said and at - said_at < REPEATED_EVERY:
-            return logging.DEBUG
-        self._last[what] = reason, at
-        return level_of(error)
 
 
 def level_of(error: Exception) -> int:

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import logging
 import signal
 import socket
 import sys
@@ -23,8 +22,9 @@ from app.registry.bootstrap import bootstrap
 from app.registry.history_loss import reporting
 from app.registry.objects import Registry
 from app.settings import UNSPECIFIED, Settings
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 def _url(registry: Registry, settings: Settings) -> str:
@@ -65,6 +65,7 @@ async def serve(registry: Registry, settings: Settings, sockets: list[socket.soc
         ws="none",  # `Connection` lets them through to the application itself
         lifespan="off",
         access_log=False,
+        log_config=None,  # its lines go where ours go
         log_level="warning",
         server_header=False,
         proxy_headers=False,  # who asks is told by tokens, never by addresses
@@ -80,15 +81,16 @@ async def serve(registry: Registry, settings: Settings, sockets: list[socket.soc
         watching.cancel()
 
 
-def told(settings: Settings, has_kubeconfig: bool) -> tuple[str, str]:
-    """The log lines of a server that is ready: the address that it listens on, and a command for kubectl."""
-    everywhere = " (every address of this machine)" if settings.host in UNSPECIFIED else ""
-    scheme, host = "https" if settings.tls else "http", settings.host or "0.0.0.0"  # noqa: S104 - said, not bound
-    where = f"serving on {scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}{everywhere}"
+def _announce(settings: Settings, has_kubeconfig: bool) -> None:
+    """Log the address that a server listens on, and a command for kubectl."""
+    scheme, host = "https" if settings.tls else "http", settings.host or "0.0.0.0"  # noqa: S104 - logged, not bound
+    logger.info("API is serving", address=f"{scheme}://{f'[{host}]' if ':' in host else host}:{settings.port}")
     if has_kubeconfig:
-        return where, f"try: kubectl --kubeconfig {settings.data_dir / 'kubeconfig'} get nodes"
+        logger.info("try kubectl", command=f"kubectl --kubeconfig {settings.data_dir / 'kubeconfig'} get nodes")
+        return
     trust = f" --ca-file {settings.data_dir / 'tls' / 'ca.crt'}" if settings.tls else ""
-    return where, f"for kubectl: jobplane kubeconfig --server {settings.url()}{trust} --database-url ... > kubeconfig"
+    command = f"jobplane kubeconfig --server {settings.url()}{trust} --database-url ... > kubeconfig"
+    logger.info("make a kubeconfig for kubectl", command=command)
 
 
 class _Server(uvicorn.Server):
@@ -106,8 +108,7 @@ class _Server(uvicorn.Server):
         if self.started:
             context = self.config.ssl
             self._looking = asyncio.create_task(self._upkeep.run(context, self._calls.come_from))
-            for line in told(self._settings, self._upkeep.has_kubeconfig):
-                log.info(line)
+            _announce(self._settings, self._upkeep.has_kubeconfig)
 
     def handle_exit(self, sig: int, _: FrameType | None) -> None:
         self.force_exit = self.should_exit and sig == signal.SIGINT

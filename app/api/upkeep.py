@@ -5,7 +5,6 @@ looked at every second; the certificate's end is looked at every few hours.
 """
 
 import asyncio
-import logging
 import ssl
 import time
 from collections.abc import Callable
@@ -18,11 +17,12 @@ from app.api.streams.agent_calls import Origin
 from app.registry.objects import Registry
 from app.settings import Settings
 from app.store import Unavailable
+from app.structured_logging import Logger
 
 LOOK_SECONDS = 1.0
 RENEW_SECONDS = 6 * 3600.0
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 Stamp = tuple[int, int]
 
 
@@ -66,7 +66,11 @@ class Upkeep:
                     self.renew(datetime.now(UTC))
                 self._look_at_certificates(context, changed)
             except (OSError, Unavailable, ValueError) as error:
-                log.warning("cannot take in what changed in %s: %s; retrying", self._settings.data_dir, error)
+                logger.warning(
+                    "cannot read changed tokens or certificates; retrying",
+                    path=str(self._settings.data_dir),
+                    error=error,
+                )
 
     def renew(self, now: datetime) -> None:
         """Make another server certificate if the one in the folder is due."""
@@ -78,7 +82,7 @@ class Upkeep:
             await keep_files(self._registry, self._settings, AGENT_OVERLAP)
             self.has_kubeconfig = write_kubeconfig(self._settings, self._paths.ca)
             self._tokens = found
-            log.info("tokens in %s were rotated", self._settings.data_dir)
+            logger.info("accepting rotated tokens", path=str(self._settings.data_dir))
 
     def _look_at_certificates(self, context: ssl.SSLContext | None, changed: Callable[[Origin], None]) -> None:
         if self._stamps(self._paths.ca, self._paths.cert) == self._certificates:
@@ -90,7 +94,7 @@ class Upkeep:
         changed(self.origin())
         write_kubeconfig(self._settings, self._paths.ca)
         self._certificates = found
-        log.info("serving a new certificate")
+        logger.info("serving a new certificate")
 
     @staticmethod
     def _stamps(*paths: Path) -> list[Stamp | None]:

@@ -4,7 +4,6 @@ Lines are split here, from raw chunks, and each is decoded once, straight into t
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, aclosing
 from functools import cache
@@ -14,6 +13,7 @@ import msgspec
 
 from app.machinery.base import O
 from app.machinery.errors import ApiError
+from app.structured_logging import Logger
 
 T = TypeVar("T")
 
@@ -22,7 +22,7 @@ WINDOW = 300  # seconds that one watch request lasts
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 LOST = (410, 504)  # the revision is too old, or too new, as when the database was put back or made anew
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Source(Protocol):
@@ -98,11 +98,11 @@ async def follow(source: Source, path: str, kind: type[O], params: Mapping[str, 
         except ApiError as error:
             if error.code in (400, 401, 403, 404, 405):
                 raise
-            log.info("watch of %s: %s", path, error)
+            logger.info("watch failed; watching again", path=path, error=error)
             if error.code in LOST:
                 watch.revision = ""
         except (ConnectionError, msgspec.MsgspecError) as error:
-            log.info("watch of %s: %s", path, error)
+            logger.info("watch failed; watching again", path=path, error=error)
         else:
             pause = FIRST_PAUSE  # it ended in good order, as each does after a while: what happens now must not wait
         await asyncio.sleep(pause)
@@ -170,7 +170,9 @@ class _Watch(Generic[O]):
         self.revision = read.object.metadata.resource_version or self.revision
 
     def _complain(self, read: _Anything, error: Exception) -> None:
-        log.error("%s: %s cannot be read: %s", self._path, read.metadata.name, error)
+        logger.error(
+            "cannot decode an object of a watch; ignoring it", path=self._path, object=read.metadata.name, error=error
+        )
 
 
 @cache

@@ -5,7 +5,6 @@ One of them is that the term has not ended that began with the election, before 
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -38,8 +37,9 @@ from app.scheduler import DEFAULT, Settings
 from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, elected
 from app.store.compaction import compact, compact_secrets
 from app.store.logs import CAP
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 _MIRRORED = (
     ("batch", "v1", "jobs"),
     ("batch", "v1", "cronjobs"),
@@ -83,20 +83,20 @@ async def run(
     scheduling: Settings = DEFAULT,
 ) -> None:
     """Stand for election and act, for ever; returns only when cancelled. `certificate` is the API's authority's, if known."""
-    pause = _PAUSE
+    pause, attempt = _PAUSE, 0
     async with reporting(registry):
         while True:
             try:
                 async with elected(registry.store, NAME) as lost:
                     term = await begin(registry, NAME)
-                    log.info("elected leader: the controllers run")
-                    pause = _PAUSE
+                    pause, attempt = _PAUSE, attempt + 1
+                    logger.info("elected leader; starting the controllers", attempt=attempt)
                     mirror = new_mirror()
                     acting = controllers(registry, mirror, node_grace, keeping, certificate, scheduling)
                     await _act(registry, mirror, acting, keep_history, keeping.secrets, lost, term)
-                log.warning("lost the leadership: standing by")
+                logger.warning("lost leadership; standing for election again")
             except (Unavailable, OutcomeUnknown, Compacted) as error:  # while it began its term, or read what there is
-                log.warning("lost the leadership; standing for election again in %s s: %s", pause, error)
+                logger.warning("lost leadership; standing for election again after a pause", seconds=pause, error=error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
@@ -173,6 +173,6 @@ async def _compact(compacting: Callable[[], Awaitable[int]], every: float) -> No
         await asyncio.sleep(every)
         try:
             if count := await compacting():
-                log.info("compacted the history: deleted %s old versions", count)
+                logger.info("compacted the history; old versions are deleted", count=count)
         except Exception as error:
-            log.warning("could not compact the history: %s", error)
+            logger.warning("cannot compact the history; retrying", error=error)

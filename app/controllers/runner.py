@@ -6,7 +6,6 @@ their write sets share transactions. What was planned from a stale mirror is ref
 
 import asyncio
 import heapq
-import logging
 import time
 from collections.abc import Awaitable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
@@ -21,8 +20,9 @@ from app.registry.leader_election import Epoch
 from app.registry.objects import Registry
 from app.registry.plan_writer import muted, write_set
 from app.store import Conflict, Key, Mirror, OutcomeUnknown, Unavailable, Write
+from app.structured_logging import Logger, object_fields
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 BATCH = 256  # keys planned together
 _RETRY = (timedelta(seconds=1), timedelta(seconds=60))
 _REFUSED = (timedelta(seconds=0.05), timedelta(seconds=5))
@@ -260,8 +260,14 @@ class Runner:
         if failures <= _AT_ONCE:
             self.look_at(key)
             return
-        if failures == 2 * _AT_ONCE:
-            log.warning("%s: %s is refused again and again: %s", self._controller.component, "/".join(key), conflict)
+        if failures >= 2 * _AT_ONCE:
+            logger.warning(
+                "writes of a plan are refused again and again; planning anew after a pause",
+                controller=self._controller.component,
+                **object_fields(*key),
+                attempt=failures,
+                error=conflict,
+            )
         delay = min(_REFUSED[0] * 2 ** min(failures - _AT_ONCE, 10), _REFUSED[1])
         self._look_after(key, delay)
 
@@ -272,9 +278,15 @@ class Runner:
         if away:
             delay = _AWAY
         self._unsure = self._unsure or isinstance(error, OutcomeUnknown)
-        if failures == 1 or not away:
-            log.warning(
-                "%s: %s: %s", self._controller.component, "/".join(key), error, exc_info=None if away else error
+        if away:
+            logger.warning("database is unavailable; retrying", controller=self._controller.component, error=error)
+        else:
+            logger.warning(
+                "cannot reconcile an object; retrying",
+                controller=self._controller.component,
+                **object_fields(*key),
+                attempt=failures,
+                traceback_of=error,
             )
         self._look_after(key, delay)
 

@@ -24,6 +24,7 @@ from app.main.cli_options import (
     Devices,
     FeatureGates,
     Host,
+    Logs,
     NodeName,
     Nodes,
     Port,
@@ -36,7 +37,7 @@ from app.main.cli_options import (
     option,
     settings,
 )
-from app.main.cli_process import appears, follow_parent, now, run_fast, until_told
+from app.main.cli_process import follow_parent, now, run_fast, run_until_signal, wait_for_file
 from app.main.cli_tokens import create, listed, revoke, rotate
 from app.settings import Settings
 
@@ -90,6 +91,7 @@ def up(
     scoring_strategy: Scoring = None,
     feature_gates: FeatureGates = None,
     tls_san: TlsSan = None,
+    log_format: Logs = None,
 ) -> None:
     """Run everything on this machine: Postgres, API, controllers and one agent. Ctrl-C stops it; run it again to go on.
 
@@ -99,6 +101,7 @@ def up(
     from app.store.postgres_binaries import SetupError
 
     made = settings(
+        "up",
         data_dir=data_dir,
         host=host,
         port=port,
@@ -112,6 +115,7 @@ def up(
         scoring_strategy=scoring_strategy,
         feature_gates=feature_gates,
         tls_san=tls_san,
+        log_format=log_format,
     )
     try:
         asyncio.run(Supervisor(made).run())
@@ -129,10 +133,12 @@ def api(
     feature_gates: FeatureGates = None,
     tls_san: TlsSan = None,
     advertise_url: Annotated[str | None, option("advertise_url")] = None,
+    log_format: Logs = None,
     migrate: Annotated[bool, typer.Option(help="Bring the database up to date first.")] = False,
 ) -> None:
     """Run one replica of the API. Any number may share a database."""
     made = settings(
+        "api",
         data_dir=data_dir,
         host=host,
         port=port,
@@ -141,6 +147,7 @@ def api(
         feature_gates=feature_gates,
         tls_san=tls_san,
         advertise_url=advertise_url,
+        log_format=log_format,
     )
     follow_parent()
     run_fast(_api(made, migrate))
@@ -173,20 +180,23 @@ def controllers(
     ca_file: CaFile = None,
     scoring_strategy: Scoring = None,
     feature_gates: FeatureGates = None,
+    log_format: Logs = None,
 ) -> None:
     """Run the controllers and the scheduler. Several may run: one acts, the others stand by.
 
     With --ca-file, every namespace gets that certificate in a ConfigMap, kube-root-ca.crt.
     """
     made = settings(
+        "controllers",
         database_url=database_url,
         data_dir=data_dir,
         ca_file=ca_file,
         scoring_strategy=scoring_strategy,
         feature_gates=feature_gates,
+        log_format=log_format,
     )
     follow_parent()
-    run_fast(until_told(_controllers(made)))
+    run_fast(run_until_signal(_controllers(made)))
 
 
 async def _controllers(made: Settings) -> None:
@@ -212,14 +222,14 @@ async def _controllers(made: Settings) -> None:
             )
 
     dsn = dsn_of(made)
-    await appears(made.ca_file)
+    await wait_for_file(made.ca_file)
     await _despite_outages(dsn, work)
 
 
 @app.command()
-def migrate(database_url: DatabaseUrl = None) -> None:
+def migrate(database_url: DatabaseUrl = None, log_format: Logs = None) -> None:
     """Bring the schema of the database to this version."""
-    made = settings(database_url=database_url)
+    made = settings("migrate", database_url=database_url, log_format=log_format)
     asyncio.run(_migrate(dsn_of(made)))
 
 

@@ -1,15 +1,16 @@
-"""`jobplane agent`: makes the machine that it runs on a node. Settings become what the agent is told."""
+"""`jobplane agent`: makes this machine a node. Reads the settings and executes the agent's process."""
 
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from app.main.agent_process import Orders, become
+from app.main.agent_process import AgentConfig, exec_agent
 from app.main.cli_nodes import span
 from app.main.cli_options import (
     CaFile,
     DataDir,
     Devices,
+    Logs,
     NodeName,
     Nodes,
     Runtime,
@@ -38,12 +39,14 @@ def agent(
     shutdown_grace_period: Annotated[str | None, option("shutdown_grace_period")] = None,
     shutdown_grace_period_critical_pods: Annotated[str | None, option("shutdown_grace_period_critical_pods")] = None,
     tls_name: Annotated[str | None, option("tls_name")] = None,
+    log_format: Logs = None,
 ) -> None:
     """Make this machine a node. It only dials out; its pods go on when the agent ends.
 
     The first time, pass a join token: the agent exchanges it for a credential of its own, which it keeps in DATA_DIR/agent.
     """
     made = settings(
+        "agent",
         server=server,
         token_file=token_file,
         join_token=join_token,
@@ -60,9 +63,10 @@ def agent(
         shutdown_grace_period=shutdown_grace_period,
         shutdown_grace_period_critical_pods=shutdown_grace_period_critical_pods,
         tls_name=tls_name,
+        log_format=log_format,
     )
-    become(
-        Orders(
+    exec_agent(
+        AgentConfig(
             server=made.server or made.url(),
             token_file=_text(made.token_file),
             join_token=made.join_token.get_secret_value(),
@@ -83,6 +87,7 @@ def agent(
             shutdown_critical=span(made.shutdown_grace_period_critical_pods, "--shutdown-grace-period-critical-pods"),
             lease=timedelta(seconds=made.lease_seconds),
             log_level=made.log_level,
+            log_format=made.log_format,
         )
     )
 

@@ -1,7 +1,7 @@
 """Errors that end a program: an exit code and one line that says what to do. Called by `cli` and `agent_process`.
 
-No traceback reaches a user: that of an error that nobody foresaw goes to a file, which the line names. Imports nothing that
-an agent would have to keep in memory.
+The user sees no traceback: that of an unexpected error goes to a file, which the line names. Imports nothing that an agent
+would have to keep in memory.
 """
 
 import contextlib
@@ -14,14 +14,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.machinery.errors import ApiError
+from app.main import log_output
 
 FAILED = 1
 USAGE = 2
 CONFIG = 78  # EX_CONFIG of sysexits.h
 INTERRUPTED = 130
 PERMANENT = frozenset({USAGE, CONFIG})  # codes of programs that would end the same way if they were started again
-LAST_WORDS = "JOBPLANE_LAST_WORDS"  # the descriptor on which `up` reads the line of a child
-TRACEBACK = "traceback.txt"  # in the data folder: that of the last error that nobody foresaw
+LAST_WORDS = "JOBPLANE_LAST_WORDS"  # the descriptor from which `up` reads the last line of a child
+TRACEBACK = "traceback.txt"  # in the data folder: the traceback of the last unexpected error
 
 
 class CommandError(Exception):
@@ -31,13 +32,13 @@ class CommandError(Exception):
 
 
 class ConfigError(CommandError):
-    """A program cannot run until a setting, a file or the machine is changed; the text says which, and how."""
+    """A program cannot run until a setting, a file or the machine is changed; the text names it, and the change."""
 
     code = CONFIG
 
 
 class Ending(NamedTuple):
-    """`line` is empty if nothing needs to be said."""
+    """How a program ends. `line` is empty if there is nothing to say; `foreseen` is false of unexpected errors."""
 
     code: int
     line: str
@@ -45,7 +46,7 @@ class Ending(NamedTuple):
 
 
 def ending(error: BaseException) -> Ending:
-    """Decides: 78 for what waiting cannot mend, 1 for what may pass or was not foreseen."""
+    """Decide how a program ends: with 78 if waiting cannot help, with 1 if it may, or if the error is unexpected."""
     error = _leaf(error)
     match error:
         case CommandError():
@@ -61,14 +62,14 @@ def ending(error: BaseException) -> Ending:
                 CONFIG, f"user {os.geteuid()} cannot use {error.filename}: {_reason(error)}: pass another path"
             )
         case FileNotFoundError() if error.filename:
-            return Ending(FAILED, f"{error.filename} is not there: pass another path")
+            return Ending(FAILED, f"{error.filename} does not exist: pass another path")
         case OSError():
             return Ending(FAILED, f"{error.filename}: {_reason(error)}" if error.filename else _reason(error))
     return Ending(FAILED, f"unexpected error: {type(error).__name__}: {error}", foreseen=False)
 
 
 def _leaf(error: BaseException) -> BaseException:
-    """The first error of a task group's."""
+    """Return the first error of a group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -83,35 +84,44 @@ class _Traceback:
 
 
 def keep_tracebacks_in(folder: Path) -> None:
-    """From now on."""
+    """Set the folder in which tracebacks of unexpected errors are kept."""
     _Traceback.folder = folder
 
 
 def ended(program: Callable[[], None]) -> int:
-    """Run it; the code to exit with. The line is printed, or handed to `up`."""
+    """Run a program. Returns the code to exit with; the line is printed, or handed to `up`."""
     try:
         program()
     except Exception as error:
-        return _told(error)
+        return _report(error)
     except KeyboardInterrupt as error:
-        return _told(error)
+        return _report(error)
     return 0
 
 
-def _told(error: BaseException) -> int:
+def _report(error: BaseException) -> int:
+    """Print the line, or hand it to `up`. Returns the exit code."""
     code, line, foreseen = ending(error)
     if logging.getLogger().isEnabledFor(logging.DEBUG):
-        traceback.print_exception(error)
+        _print("".join(traceback.format_exception(error)).rstrip())
     if not foreseen:
-        line = f"{line} ({_kept(error)})"
+        line = f"{line} ({_keep_traceback(error)})"
     line = " ".join(line.split())
-    if line and not (code in PERMANENT and _handed_over(line)):
-        print(line, file=sys.stderr, flush=True)
+    if line and not (code in PERMANENT and _hand_over(line)):
+        _print(line)
     return code
 
 
-def _kept(error: BaseException) -> str:
-    """Keep the traceback in its file; words that say where it is."""
+def _print(text: str) -> None:
+    """To stderr; where that is JSON, as a log line."""
+    if log_output.is_json():
+        logging.getLogger(__name__).error("%s", text)
+    else:
+        print(text, file=sys.stderr, flush=True)
+
+
+def _keep_traceback(error: BaseException) -> str:
+    """Write the traceback to its file; returns words that say where it is."""
     if _Traceback.folder:
         path = _Traceback.folder / TRACEBACK
         with contextlib.suppress(OSError):
@@ -127,8 +137,8 @@ def _place(error: BaseException) -> str:
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown place"
 
 
-def _handed_over(line: str) -> bool:
-    """To `up`, which prints it last of all."""
+def _hand_over(line: str) -> bool:
+    """Give the line to `up`, which prints it last of all. Returns whether there is an `up`."""
     try:
         os.write(int(os.environ[LAST_WORDS]), line.encode())
     except (KeyError, ValueError, OSError):
@@ -137,16 +147,16 @@ def _handed_over(line: str) -> bool:
 
 
 def keep_last_words() -> None:
-    """From now on, no program that this process starts inherits the descriptor on which `up` reads."""
+    """Keep the descriptor of last words from programs that this process starts: they could write to it."""
     with contextlib.suppress(KeyError, ValueError, OSError):
         os.set_inheritable(int(os.environ[LAST_WORDS]), False)
 
 
 def text_of(path: Path) -> str:
-    """Read a file that a setting names, such as a token, without the space around it. Raises ConfigError."""
+    """Read a file that a setting names, such as a token, without the blanks around it. Raises ConfigError."""
     try:
         return path.read_text(encoding="utf-8").strip()
     except UnicodeDecodeError:
         raise ConfigError(f"{path} is not a text file: pass another path") from None
     except FileNotFoundError:
-        raise ConfigError(f"{path} is not there: pass another path") from None
+        raise ConfigError(f"{path} does not exist: pass another path") from None

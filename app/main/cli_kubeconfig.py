@@ -47,7 +47,7 @@ def kubeconfig(
         why = (
             "start `jobplane up` first, or name its --data-dir; for a `jobplane api`, give --server and --database-url"
         )
-        raise CommandError(f"{path} is not there: {why}")
+        raise CommandError(f"{path} does not exist: {why}")
     typer.echo(path.read_text(), nl=False)
 
 
@@ -57,7 +57,7 @@ def _new(made: Settings, holder: tuple[str, tuple[str, ...]], expires_at: dateti
     ca_file = made.ca_file or made.data_dir / "tls" / "ca.crt"
     if not ca_file.exists():
         why = "copy DATA_DIR/tls/ca.crt from a machine that runs `jobplane api`, and name it by --ca-file"
-        raise CommandError(f"{ca_file} is not there: {why}")
+        raise CommandError(f"{ca_file} does not exist: {why}")
     return written(made.server, ca_file.read_text(), asyncio.run(_token(made, *holder, expires_at)))
 
 

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 import typer
 from pydantic import ValidationError
 
+from app.main import log_output
 from app.main.cli_errors import CommandError, keep_tracebacks_in, text_of
-from app.main.cli_process import log_from
 from app.runtimes import RuntimeName
 from app.settings import Program, ScoringStrategy, Settings, read_by, shown_default, variable
+from app.structured_logging import LogFormat
 
 if TYPE_CHECKING:
     from app.client.api import Api
@@ -51,10 +52,11 @@ Port = Annotated[int | None, option("port")]
 Tls = Annotated[bool | None, option("tls", "--tls/--no-tls")]
 TlsSan = Annotated[str | None, option("tls_san")]
 FeatureGates = Annotated[str | None, option("feature_gates")]
+Logs = Annotated[LogFormat | None, option("log_format")]
 
 
-def settings(**given: Any) -> Settings:
-    """The settings, with the flags that were given on top. Logging starts here, as nothing may happen before it."""
+def settings(component: str = "jobplane", /, **given: Any) -> Settings:
+    """Read the settings, with the flags that were given on top, and start logging; `component` is on every line."""
     try:
         made = Settings(**{name: value for name, value in given.items() if value is not None})
     except ValidationError as error:
@@ -64,7 +66,7 @@ def settings(**given: Any) -> Settings:
             where = f"{flag}{variable(name)}: " if name else ""
             typer.echo(where + each["msg"].removeprefix("Value error, "), err=True)
         raise typer.Exit(2) from None
-    log_from(made.log_level)
+    log_output.start(made.log_level, made.log_format, component)
     keep_tracebacks_in(made.data_dir)
     return made
 
@@ -130,7 +132,7 @@ def place(made: Settings) -> Place:
 
     path = made.data_dir / "kubeconfig"
     if not path.exists():
-        raise CommandError(f"{path} is not there: name a --data-dir that `jobplane up` uses, or --server")
+        raise CommandError(f"{path} does not exist: name a --data-dir that `jobplane up` uses, or --server")
     try:
         config = yaml.safe_load(text_of(path))
         server, token = config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"]

@@ -3,7 +3,6 @@
 import asyncio
 import ctypes
 import gc
-import logging
 import os
 import signal
 import sys
@@ -14,21 +13,14 @@ from typing import Any
 
 from app.main.cli_errors import ConfigError
 from app.open_files import raise_limit
+from app.structured_logging import Logger
 
+logger = Logger(__name__)
 LOOK = 1.0  # seconds
 
 
 def now() -> datetime:
     return datetime.now(UTC)
-
-
-def log_from(level: str) -> None:
-    """Begin to log, from that level up."""
-    logging.basicConfig(level=level.upper(), format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    for noisy in ("alembic", "httpx", "httpcore"):
-        logging.getLogger(noisy).setLevel(logging.WARNING)
-    # A database that is away is our own store's to tell, in a line.
-    logging.getLogger("asyncpg").setLevel(logging.ERROR)
 
 
 def run_fast(main: Coroutine[Any, Any, None]) -> None:
@@ -46,7 +38,7 @@ def look_for_cycles_seldom() -> None:
     gc.set_threshold(20_000, 20, 50)
 
 
-async def until_told(work: Coroutine[Any, Any, None], first: Callable[[], Awaitable[None]] | None = None) -> None:
+async def run_until_signal(work: Coroutine[Any, Any, None], first: Callable[[], Awaitable[None]] | None = None) -> None:
     """Run until it ends by itself or a signal ends it. On the first SIGTERM `first` is done before that."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
@@ -71,7 +63,7 @@ async def until_told(work: Coroutine[Any, Any, None], first: Callable[[], Awaita
     try:
         await task
     except asyncio.CancelledError:
-        logging.getLogger(__name__).info("stopping")
+        logger.info("stopping")
     finally:
         left_alone.cancel()
 
@@ -106,9 +98,9 @@ def has_parent() -> bool:
     return bool(os.environ.get("JOBPLANE_PARENT"))
 
 
-async def appears(path: Path | None) -> None:
+async def wait_for_file(path: Path | None) -> None:
     """`up` starts the agent and the controllers before the API has written its files. Without it they must be there."""
     if path is not None and not has_parent() and not path.exists():
-        raise ConfigError(f"{path} is not there: pass another path")
+        raise ConfigError(f"{path} does not exist: pass another path")
     while path is not None and not path.exists():  # noqa: ASYNC110 - a file announces itself to nobody
         await asyncio.sleep(0.05)

@@ -8,7 +8,6 @@ they watch their parent; containers go on, as they should.
 
 import asyncio
 import contextlib
-import logging
 import os
 import secrets
 import signal
@@ -23,8 +22,9 @@ from app.settings import Settings
 from app.store.embedded_postgres import Postgres
 from app.store.postgres_binaries import SetupError
 from app.store.postgres_folder import InUseError
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 _PAUSE_SECONDS = 0.2  # before a process that ended is started again; doubled while it keeps ending at once
 _LONGEST_PAUSE = 5.0
 _STEADY_SECONDS = 5.0
@@ -80,7 +80,7 @@ class Supervisor:
             theirs = _without_database(environment) if name == "agent" else environment
             self._begin(self._keep(name, arguments, theirs, self._read_by(name)))
         await self._stopping.wait()
-        log.info("stopping")
+        logger.info("stopping")
 
     def _claim(self, postgres: Postgres) -> None:
         """Before an API starts, which would write another kubeconfig."""
@@ -106,6 +106,7 @@ class Supervisor:
             "JOBPLANE_SCORING_STRATEGY": self._settings.scoring_strategy,
             "JOBPLANE_FEATURE_GATES": self._settings.feature_gates,
             "JOBPLANE_DEVICES": self._settings.devices,
+            "JOBPLANE_LOG_FORMAT": self._settings.log_format,
             "JOBPLANE_AGENT_NODES": ",".join(self._settings.own_nodes),
             "JOBPLANE_TLS_SAN": self._settings.tls_san,
             "JOBPLANE_TLS_NAME": "",  # it is our own, on this machine
@@ -140,7 +141,7 @@ class Supervisor:
             if not ended.done():
                 ended.cancel()
                 return
-            log.warning("Postgres ended with %s: starting it again", ended.result())
+            logger.warning("process ended; starting it again", process="postgres", exit_code=ended.result())
             await self._start_again(postgres)
 
     async def _start_again(self, postgres: Postgres) -> None:
@@ -148,7 +149,7 @@ class Supervisor:
             try:
                 await postgres.start()
             except SetupError as error:
-                log.error("Postgres does not start: %s", error)
+                logger.error("cannot start a process; retrying", process="postgres", error=error)
                 await self._pause(_LONGEST_PAUSE)
             else:
                 return
@@ -173,7 +174,7 @@ class Supervisor:
                 return
             pause = _PAUSE_SECONDS if loop.time() - started > _STEADY_SECONDS else min(pause * 2, _LONGEST_PAUSE)
             if code is not None:
-                log.warning("%s ended with %s: starting it again", name, code)
+                logger.warning("process ended; starting it again", process=name, exit_code=code)
             await self._pause(pause)
 
     async def _run_once(
@@ -192,7 +193,9 @@ class Supervisor:
                     pass_fds=(number,),
                 )
                 if replaced := await self._watched(child, files):
-                    log.info("%s is started again with another %s", name, replaced.name)
+                    logger.info(
+                        "file of a process was replaced; restarting the process", process=name, path=str(replaced)
+                    )
                     return None
                 if child.returncode in PERMANENT and not self._stopping.is_set():
                     words.seek(0)
@@ -201,7 +204,7 @@ class Supervisor:
                     )
                 return child.returncode
         except OSError as error:  # no process, memory or disk left, for now
-            log.error("%s cannot be started: %s", name, error)
+            logger.error("cannot start a process; retrying", process=name, error=error)
             return None
 
     async def _watched(self, child: asyncio.subprocess.Process, files: Sequence[Path]) -> Path | None:

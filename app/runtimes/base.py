@@ -11,6 +11,8 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol
 
+from app.structured_logging import ContainerFields
+
 
 class ContainerKey(NamedTuple):
     """Which run of which container: attempt 0 is the first, each restart adds one."""
@@ -18,6 +20,10 @@ class ContainerKey(NamedTuple):
     pod_uid: str
     name: str
     attempt: int
+
+    @property
+    def log_fields(self) -> ContainerFields:
+        return {"pod_uid": self.pod_uid, "container": self.name, "attempt": self.attempt}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,6 @@ they are as new as the feed's cursor.
 """
 
 import asyncio
-import logging
 from collections import defaultdict, deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
@@ -15,8 +14,9 @@ import msgspec
 
 from app.machinery.base import Object
 from app.store.errors import Compacted, Key, NewTimeline, Unavailable
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 POLL_SECONDS = 1.0
 LOSSES = 16  # that wait to be reported
 
@@ -436,7 +436,6 @@ class Feed:
                 await self.catch_up()
                 self.broken = None
             except Exception as error:
-                if self.broken is None:
-                    log.warning("the change feed waits for the database: %s", error)
+                logger.warning("change feed waits for the database", error=error)
                 self.broken = error
                 await asyncio.sleep(POLL_SECONDS / 4)

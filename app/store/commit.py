@@ -8,7 +8,6 @@ Renewals of leases go first: they must not wait behind the thousands of statuses
 """
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -23,8 +22,9 @@ from app.kinds.core.lease import NODE_NAMESPACE
 from app.machinery.base import Object
 from app.store.change_feed import Change, Feed, Marks
 from app.store.errors import Conflict, Key, OutcomeUnknown, Unavailable
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 MUST_NOT_EXIST = 0
 MUST_LIVE = -1  # exist, and not be on its way out
@@ -263,7 +263,7 @@ class Writer:
                 await before
             await self._feed.committed(previous, changes, last)
         except Exception as error:
-            log.warning("the change feed fell behind: %s", error)
+            logger.warning("change feed missed a commit; catching up", error=error)
             self._feed.wake()
         finally:  # it is committed, whatever becomes of the feed, and of us
             for waiting, answer in answers:

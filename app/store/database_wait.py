@@ -1,7 +1,6 @@
 """Waiting for a database that is still starting, not yet migrated or gone again: processes may start in any order."""
 
 import asyncio
-import logging
 import re
 from collections.abc import Awaitable, Callable
 from urllib.parse import parse_qs, urlsplit
@@ -10,11 +9,12 @@ import asyncpg
 
 from app.store.errors import AWAY, OutcomeUnknown, Unavailable
 from app.store.migrate import newest, revision_of
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 _PAUSE = 0.05
 _LONGEST = 1.0
-_TELL_FIRST, _TELL_AGAIN = 2.0, 30.0  # seconds
+_QUIET, _QUIET_STARTING = 2.0, 30.0  # seconds
 _PORT = re.compile(r":\d+$")
 
 
@@ -56,25 +56,21 @@ def place_of(dsn: str) -> str:
     )
 
 
-def is_due(waited: float, told_at: float | None, dsn: str) -> bool:
-    """Tell if it is time to log that the database is waited for, after `waited` seconds: soon, and then every half minute.
+def quiet_seconds(dsn: str) -> float:
+    """Seconds to wait for a database before that is logged.
 
-    Only later if it is at a socket of this machine: it has probably been started just now, as by `jobplane up`.
+    More for one at a socket of this machine: it has probably been started just now, as by `jobplane up`.
     """
-    if told_at is not None:
-        return waited >= told_at + _TELL_AGAIN
-    return waited >= (_TELL_AGAIN if place_of(dsn).startswith("/") else _TELL_FIRST)
+    return _QUIET_STARTING if place_of(dsn).startswith("/") else _QUIET
 
 
 async def reachable(dsn: str, *, migrated: bool = True) -> None:
-    """Return when the database can be used; while it cannot, log why every half minute. Raises UrlError."""
-    pause, told_at, loop = _PAUSE, None, asyncio.get_running_loop()
-    began = loop.time()
+    """Return when the database can be used; log why it cannot, but not at once. Raises UrlError."""
+    pause, loop = _PAUSE, asyncio.get_running_loop()
+    quiet_until = loop.time() + quiet_seconds(dsn)
     while problem := await problem_of(dsn, migrated=migrated):
-        waited = loop.time() - began
-        if is_due(waited, told_at, dsn):
-            log.warning("waiting for the database at %s: %s", place_of(dsn), problem)
-            told_at = waited
+        if loop.time() >= quiet_until:
+            logger.warning("waiting for the database", address=place_of(dsn), error=problem)
         await asyncio.sleep(pause)
         pause = min(pause * 1.5, _LONGEST)
 
@@ -88,5 +84,5 @@ async def despite_outages(
         try:
             return await work()
         except (Unavailable, OutcomeUnknown) as error:
-            log.warning("beginning again: %s", error)
+            logger.warning("lost the database; starting again", error=error)
         await asyncio.sleep(pause)

@@ -7,7 +7,6 @@ while.
 
 import asyncio
 import contextlib
-import logging
 import zlib
 from collections.abc import AsyncIterator
 
@@ -16,8 +15,9 @@ import asyncpg
 from app.store.commit import CONNECT_SECONDS
 from app.store.errors import AWAY
 from app.store.store import READ_ONLY, Store, is_read_only
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _RETRY_SECONDS = 0.5
 _SAY_SECONDS = 1.0
@@ -56,7 +56,6 @@ async def _say(connection: asyncpg.Connection, lost: asyncio.Event) -> None:
 
 async def _win(dsn: str, lock: int) -> asyncpg.Connection:
     """Waiting in the server, not polling: a successor takes over at once. A standby elects nobody until it is promoted."""
-    was_read_only = False
     while True:
         try:
             connection = await asyncpg.connect(dsn, server_settings=_SETTINGS, timeout=CONNECT_SECONDS)
@@ -65,8 +64,7 @@ async def _win(dsn: str, lock: int) -> asyncpg.Connection:
             continue
         try:
             if await is_read_only(connection):
-                log.log(logging.DEBUG if was_read_only else logging.WARNING, "standing by: %s", READ_ONLY)
-                was_read_only = True
+                logger.warning("cannot stand for election; retrying", error=READ_ONLY)
                 raise asyncpg.ReadOnlySQLTransactionError(READ_ONLY)
             if connection.get_server_version().major >= _KNOWS_SILENCE:
                 await connection.execute(f"set idle_session_timeout = '{SILENT_SECONDS}s'")

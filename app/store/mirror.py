@@ -4,7 +4,6 @@ Controllers and the scheduler plan from it. It may be behind the database; what 
 revisions it was planned from, so a stale plan is refused, never applied.
 """
 
-import logging
 from collections import defaultdict
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
@@ -15,8 +14,9 @@ from app.machinery.owner_references import controller_uid
 from app.store.change_feed import Change
 from app.store.errors import Key
 from app.store.reader import StoredObject
+from app.structured_logging import Logger, object_fields
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 Listener = Callable[[Key, Object | None, Object | None], None]
 """(key, before, now): called for every change, in order; None where the object does not exist."""
 Shorten = Callable[[Object], Object | None]
@@ -73,8 +73,13 @@ class Mirror:
     def _follow(self, change: Change) -> None:
         try:
             self._put(change.key, None if change.change == "D" else self._object(change))
-        except Exception:  # one bad object must not end the copy of all others
-            log.exception("what happened to %s is lost on the controllers", "/".join(change.key))
+        except Exception as error:  # one bad object must not end the copy of all others
+            logger.error(
+                "cannot decode an object; controllers ignore this version of it",
+                **object_fields(*change.key),
+                revision=change.revision,
+                traceback_of=error,
+            )
 
     def _decoded(self, kind: str, wire: bytes) -> Object:
         obj, share = self._decoders[kind].decode(wire), self._share.get(kind)

@@ -6,15 +6,15 @@ the counter jumps, and the revisions in between are never given out. A process t
 are lost. It starts anew, and clients that come with such a revision are told 410.
 """
 
-import logging
 from typing import NamedTuple
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from app.store.change_feed import Feed, Loss
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 Connection = asyncpg.Connection | PoolConnectionProxy
 
 _BEGIN = "select begin_timeline($1)"
@@ -63,10 +63,10 @@ async def settle(connection: Connection, feed: Feed) -> None:
     lost_after, known = row["ended"], feed.known  # older connections may have delivered more meanwhile
     if lost_after is not None and lost_after < known:
         loss = Loss(row["timeline"], lost_after, known, feed.held_after(lost_after))
-        log.error("%s", loss)
+        logger.error("lost changes; starting the change feed anew", revision=lost_after, reason=str(loss))
         feed.start_anew(row["revision"], row["timeline"], loss)
     elif row["floor"] > feed.cursor:
-        log.error("the change feed was away for longer than history is kept and starts anew at %s", row["revision"])
+        logger.error("change feed was away for longer than history is kept; starting it anew", revision=row["revision"])
         feed.start_anew(row["revision"], row["timeline"])
     else:
         feed.follow(row["timeline"])

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import logging
 from datetime import timedelta
 
 import pytest
@@ -11,6 +12,7 @@ from app.kinds.pod.container import Container, EnvVar, EnvVarSource, SecretKeySe
 from app.kinds.pod.pod import PodStatus
 from app.runtimes.base import ContainerKey, ContainerStatus, StartError
 from tests.agent.scene import Scene
+from tests.log_lines import lines
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
 NODE = "/api/v1/nodes/n1"
@@ -429,19 +431,21 @@ async def test_a_token_that_is_not_for_the_node_is_told_in_a_line_ever_more_seld
     ends_at = scene.clock.elapsed() + 600
     await scene.api.until(lambda: scene.clock.elapsed() >= ends_at, scene.tick, patience=60)
 
-    lines = [each for each in caplog.records if "pods of n1" in each.getMessage()]
-    assert 3 <= len(lines) <= 600 // 30 + 5
-    assert all(each.exc_info is None for each in lines)
-    assert "jobplane token --node" in lines[0].getMessage()
+    tries = [each for each in caplog.records if each.__dict__.get("fields", {}).get("task") == "pods of n1"]
+    assert 3 <= len(tries) <= 600 // 30 + 5
+    assert all(each.exc_info is None for each in tries)
+    (line,) = [each for each in lines(caplog) if 'task="pods of n1"' in each]
+    assert "jobplane token --node" in line
 
     scene.api.refusals.clear()
     scene.api.bind()
     await scene.api.until(lambda: scene.api.phase() == "Running", scene.tick)
 
 
-async def test_a_lease_that_cannot_be_renewed_is_told_once_until_it_is_renewed(
+async def test_a_lease_that_is_renewed_again_is_logged_each_time(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.INFO)
     scene.start_agent()
     await scene.running()
     for _ in range(2):
@@ -450,5 +454,5 @@ async def test_a_lease_that_cannot_be_renewed_is_told_once_until_it_is_renewed(
         scene.api.refusals.clear()
         await scene.passes(30)
 
-    lines = [each.levelname for each in caplog.records if "could not be renewed" in each.getMessage()]
-    assert lines.count("WARNING") == 2
+    assert [each.getMessage() for each in caplog.records].count("lease is renewed again") == 2
+    assert len([each for each in lines(caplog) if "cannot renew lease" in each]) == 1

@@ -13,7 +13,7 @@ from tests.e2e.cluster import environment, free_port
 
 SECONDS = 120
 HARD = 160
-FULL, AGAIN = b"file descriptors run out", b"there are file descriptors again"
+FULL, AGAIN = b"file descriptors run out", b"file descriptors are free again"
 VERSION = b"GET /version HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
@@ -63,7 +63,7 @@ async def answered(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 async def test_the_api_without_files_says_so_once_serves_those_it_has_and_recovers(dsn: str, tmp_path: Path) -> None:
     port = free_port()
     async with asyncio.timeout(SECONDS), api(dsn, tmp_path, port, HARD, HARD) as part:
-        await said(part, b"serving on")
+        await said(part, b"API is serving")
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2 * HARD)]
         log = await said(part, FULL)
         assert await answered(*held[0])
@@ -84,10 +84,10 @@ async def test_the_api_without_files_says_so_once_serves_those_it_has_and_recove
 
     assert log.count(FULL) == 1
     assert b"LimitNOFILE=" in log
-    assert f"of {HARD} are open".encode() in log
+    assert f"limit={HARD}\n".encode() in log
 
 
 async def test_the_api_takes_as_many_files_as_it_is_allowed_to(dsn: str, tmp_path: Path) -> None:
     async with asyncio.timeout(SECONDS), api(dsn, tmp_path, free_port(), 128, 2048) as part:
-        await said(part, b"serving on")
+        await said(part, b"API is serving")
         assert resource.prlimit(part.pid, resource.RLIMIT_NOFILE) == (2048, 2048)

@@ -45,7 +45,7 @@ WRITTEN = "".join(f"line {number}\n" for number in range(1, LINES + 1))
 
 # What an agent notes down when it hears the engine, if either is new. What ends before, and just before the engine is killed,
 # nobody may know the exit code of.
-HEARS, HEARS_SECONDS = b"what ends from now on is heard of", 30
+HEARS, HEARS_SECONDS = b"container engine answers", 30
 NEAR = timedelta(seconds=5)  # until an end that nobody knows is noticed
 AGENT, ENGINE = "agent", "engine"
 Engine = Containerd | Dockerd

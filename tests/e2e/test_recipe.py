@@ -75,7 +75,7 @@ class Shell:
                 shlex.split(line), cwd=self.folder, env=self._environment, stdout=log, stderr=log
             )
         if service == "api":
-            until(lambda: "serving on" in self.log("api"), SECONDS, "the API serves")
+            until(lambda: "API is serving" in self.log("api"), SECONDS, "the API serves")
 
     def stop(self) -> None:
         for service in reversed(self._services.values()):
@@ -118,8 +118,8 @@ def test_the_recipe_for_several_machines_ends_with_a_kubeconfig_that_works(shell
     assert set(modes.values()) == {0o600}
 
     said = shell.log("api")
-    assert f"serving on https://0.0.0.0:{shell.port} (every address of this machine)" in said
-    assert "try: kubectl --kubeconfig" not in said  # there is none in its folder
+    assert f"API is serving  address=https://0.0.0.0:{shell.port}\n" in said
+    assert "kubectl --kubeconfig" not in said  # there is none in its folder
     assert "jobplane kubeconfig --server" in said
     assert not any(UNEXPECTED.search(shell.log(each)) for each in RUNNING)
 

@@ -16,7 +16,7 @@ SECONDS = 120
 @pytest.mark.parametrize(
     ("command", "begun"),
     [
-        pytest.param(("api", "--no-tls"), b"serving on", id="api"),
+        pytest.param(("api", "--no-tls"), b"API is serving", id="api"),
         pytest.param(("controllers",), b"elected leader", id="controllers"),
     ],
 )

@@ -92,7 +92,7 @@ def test_an_agent_warns_of_a_server_without_tls(tmp_path: Path, server: str, war
     code, text = said(*command, "--eviction-hard", "nonsense")
 
     assert code == 78
-    assert (f"WARNING app.main.agent_process: --server {server} is without TLS" in text) == warned
+    assert ("WARNING agent: --server is plain HTTP" in text and f"address={server}" in text) == warned
 
 
 @pytest.mark.parametrize(

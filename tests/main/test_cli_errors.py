@@ -30,7 +30,7 @@ from app.settings import Settings
         pytest.param(
             FileNotFoundError(errno.ENOENT, "No such file", "pi.yaml"),
             1,
-            "pi.yaml is not there: pass another path",
+            "pi.yaml does not exist: pass another path",
             id="no file",
         ),
         pytest.param(OSError(errno.ENOSPC, "No space left on device"), 1, "No space left on device", id="may pass"),
@@ -76,7 +76,7 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="token is not a text file"):
         text_of(tmp_path / "token")
-    with pytest.raises(ConfigError, match="nothing is not there"):
+    with pytest.raises(ConfigError, match="nothing does not exist"):
         text_of(tmp_path / "nothing")
 
 

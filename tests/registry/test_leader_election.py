@@ -98,7 +98,7 @@ async def test_a_standby_elects_nobody_until_it_is_promoted(
     async with asyncio.timeout(20):
         async with read_only(dsn):
             task = asyncio.create_task(stand())
-            while "standing by: the database is read-only" not in caplog.text:  # noqa: ASYNC110 - a log tells nobody
+            while "cannot stand for election" not in caplog.text:  # noqa: ASYNC110 - a log tells nobody
                 await asyncio.sleep(0.01)
             assert not task.done()
         await task

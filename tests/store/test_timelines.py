@@ -26,6 +26,7 @@ from app.store import (
 )
 from app.store.compaction import compact
 from app.store.timeline import position
+from tests.log_lines import lines
 from tests.store.rewinding import back_up, restore
 from tests.store.writes import KIND, create, key
 
@@ -103,8 +104,8 @@ async def test_whichever_connection_comes_first_notices(
         assert store.feed.cursor > lost[-1] + 1_000_000
         assert store.feed.after(KIND, lost[-1]) is None
         assert (await store.list(Query(kind=KIND, name="lost-1"))).heads == []
-    (record,) = [each for each in caplog.records if each.levelno >= logging.ERROR]
-    assert f"revisions {kept + 1} to {lost[-1]} are lost" in record.getMessage()
+    (line,) = lines(caplog, logging.ERROR)
+    assert f"revisions {kept + 1} to {lost[-1]} are lost" in line
 
 
 async def test_a_process_that_knew_nothing_of_what_is_lost_goes_on(dsn: str, store: Store) -> None:

@@ -4,7 +4,6 @@ Pinned before a pod's first container starts, for all of its containers; let go 
 Used by `starts` and `container_config`; `pods` and `pod_cleanup` let go.
 """
 
-import logging
 import os
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -16,8 +15,9 @@ from app.agent.node.device_sources import EMPTY, GPU, Inventory
 from app.kinds.pod.pod import Pod
 from app.plans.kubelet import device_allocation as device_plan
 from app.plans.kubelet.device_allocation import Pins, TooFewError, wanted
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 # What programs read to find their devices, and what they find where there are none for them.
 _VISIBLE = {GPU: ("NVIDIA_VISIBLE_DEVICES", "void"), "amd.com/gpu": ("AMD_VISIBLE_DEVICES", "none")}
@@ -136,5 +136,5 @@ def _read(record: Path) -> dict[str, Pins]:
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError) as error:
-        log.error("which pods have which devices cannot be read from %s: %s", record, error)
+        logger.error("cannot read which pods have which devices; starting anew", path=str(record), error=error)
         return {}

@@ -5,7 +5,6 @@ that one is gone or half a minute is over. `app.plans.kubelet.node_pressure_evic
 """
 
 import asyncio
-import logging
 import os
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
@@ -24,6 +23,7 @@ from app.plans.kubelet.node_pressure_eviction import DISK, SIGNALS, Measured, Sh
 from app.plans.kubelet.pod_events import Note
 from app.plans.kubelet.pod_status import Evicted
 from app.runtimes.base import ContainerUsage
+from app.structured_logging import Logger
 
 BLOCK = 512  # bytes, what st_blocks counts
 
@@ -55,7 +55,7 @@ SHARE = 0.1  # of the time that is spent looking at sizes, at most
 GRACE = timedelta(seconds=1)
 CLEANUP = timedelta(seconds=30)
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Pods(Protocol):
@@ -108,10 +108,11 @@ class Eviction:
     def _evict(self, pods: Sequence[Measured], shortage: Shortage) -> None:
         victim = node_pressure_eviction.first_to_go(pods, shortage)
         if victim is None:
-            log.warning("the node is short of %s, and no pod can go", SIGNALS[shortage.signal][1])
+            logger.warning("node is under pressure, and no pod can be evicted", resource=SIGNALS[shortage.signal][1])
             return
         why = node_pressure_eviction.why_evicted(victim, shortage)
-        log.warning("pod %s/%s is evicted: %s", victim.pod.metadata.namespace, victim.pod.metadata.name, why)
+        meta = victim.pod.metadata
+        logger.warning("evicting a pod: the node is under pressure", pod=f"{meta.namespace}/{meta.name}", reason=why)
         self._last = victim.pod.metadata.uid, self._clock.now()
         self._oust(victim.pod, why, mark=why)
 

@@ -3,7 +3,6 @@
 The agent runs both loops; whoever evicts pods asks for images to go first. What is in use, the runtime itself keeps.
 """
 
-import logging
 import os
 from collections.abc import Awaitable, Callable, Collection
 from datetime import datetime
@@ -14,11 +13,12 @@ from app.agent.pods.images import Images
 from app.plans.kubelet import image_gc
 from app.plans.kubelet.image_gc import Disk, Stored
 from app.runtimes.base import Runtime
+from app.structured_logging import Logger
 
 IMAGES_PERIOD = 300.0
 RUNS_PERIOD = 60.0
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Garbage:
@@ -61,11 +61,8 @@ class Garbage:
         if freed:
             self._images.forget_all()
         if freed < wanted:
-            log.warning(
-                "Failed to garbage collect required amount of images. Attempted to free %d bytes, "
-                "but only found %d bytes eligible to free.",
-                wanted,
-                freed,
+            logger.warning(
+                "cannot free enough disk: too few images are unused", reason=f"{freed} of {wanted} bytes are freed"
             )
         return freed
 
@@ -82,11 +79,11 @@ class Garbage:
         try:
             await self._runtime.remove_image(image.id)
         except Exception as error:
-            log.warning("image %s stays: %s", image.id, error)
+            logger.warning("cannot remove an image; retrying", image=image.id, error=error)
             return False
         if image.id in {each.id for each in await self._runtime.images()}:
             return False
-        log.info("image %s is removed: the disk is full, and nothing uses it", image.id)
+        logger.info("removed an unused image: the disk is full", image=image.id, bytes=image.size)
         return True
 
 

@@ -6,7 +6,6 @@ to ask again after a lost answer is harmless. Called by the command line before 
 
 import asyncio
 import hashlib
-import logging
 import os
 import re
 import secrets
@@ -17,13 +16,14 @@ from app.client.api import Api
 from app.client.ca_pin import MismatchError, authority
 from app.client.connection_errors import remedy_now
 from app.machinery.errors import ApiError
+from app.structured_logging import Logger
 
 JOIN = "/apis/agents.jobplane.dev/v1/join"
 PAUSE, LONGEST_PAUSE = 0.5, 15.0
 _TOKEN = re.compile(r"[a-z0-9]{6}\.[\w-]{20,}")
 _HASH = re.compile(r"(sha256)?[0-9a-f]{64}")
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class JoinError(Exception):
@@ -85,7 +85,7 @@ async def join(terms: JoinConfig) -> Joined:
     token = _made_up(fresh)
     await _exchange(terms, ca_file, token)
     fresh.replace(kept)
-    log.info("joined as node %s", terms.node)
+    logger.info("joined the cluster", node=terms.node)
     return Joined(token, ca_file)
 
 
@@ -160,6 +160,6 @@ async def _exchange(terms: JoinConfig, ca_file: Path | None, token: str) -> None
 async def _waited(server: str, pause: float, error: Exception) -> float:
     if advice := await remedy_now(server, error):
         raise JoinError(advice) from error
-    log.warning("cannot join yet: %s", error)
+    logger.warning("cannot join yet; retrying", error=error)
     await asyncio.sleep(pause)
     return min(pause * 2, LONGEST_PAUSE)

@@ -6,7 +6,6 @@ sets. How long its leases last it writes into them: the controllers wait for tha
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
@@ -15,13 +14,14 @@ from app.agent.pods.lease_expiry import LeaseExpired
 from app.client.api import MERGE_PATCH, URGENT, Api
 from app.kinds.core.lease import NODE_NAMESPACE
 from app.machinery.errors import ApiError
+from app.structured_logging import Logger
 
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NODE_NAMESPACE}/leases"
 RENEWALS = 4  # in the time that a lease lasts
 TRIES = 20  # in that time, if they fail
 LOOK = 1.0
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Leases:
@@ -42,7 +42,7 @@ class Leases:
         self._renewed_at = dict.fromkeys(nodes, clock.elapsed())
         self._lost: set[str] = set()
         self._refused: set[str] = set()
-        self._complaints: dict[str, str] = {}
+        self._failing: set[str] = set()
         self._turns = asyncio.Semaphore(URGENT)
 
     async def run(self) -> None:
@@ -71,30 +71,31 @@ class Leases:
             async with asyncio.timeout(self._pause):
                 await self._write(node)
         except (ApiError, OSError) as error:
-            self._complain(node, error)
+            self._failed(node, error)
             if isinstance(error, ApiError):
                 (self._refused.add if error.code == 401 else self._refused.discard)(node)
             return False
         self._renewed_at[node] = sent_at
         self._refused.discard(node)
-        if self._complaints.pop(node, None):
-            log.info("lease of node %s is renewed again", node)
+        if node in self._failing:
+            logger.info("lease is renewed again", node=node)
+            self._failing.discard(node)
         if node in self._lost:
-            log.warning("node %s has its lease again", node)
+            logger.warning("lease is held again; pods may start", node=node)
             self._lost.discard(node)
             self._heard(node)
         return True
 
-    def _complain(self, node: str, error: Exception) -> None:
-        """Once for each reason, not with every try."""
-        reason = str(error) or "no answer"
+    def _failed(self, node: str, error: Exception) -> None:
+        self._failing.add(node)
         if isinstance(error, ApiError) and error.code == 401:
-            reason = (
-                f"the API does not know the agent's token ({error}); the node's pods are stopped when the lease expires"
+            logger.warning(
+                "API refuses the agent's token; the node's pods are stopped when its lease expires",
+                node=node,
+                error=error,
             )
-        if self._complaints.get(node) != reason:
-            log.warning("lease of node %s could not be renewed: %s", node, reason)
-        self._complaints[node] = reason
+        else:
+            logger.warning("cannot renew lease; retrying", node=node, error=error)
 
     async def _write(self, node: str) -> None:
         spec = {
@@ -125,7 +126,7 @@ class Leases:
 
     def _tell(self, node: str, renewed_at: float) -> None:
         if node not in self._lost:
-            log.warning("lease of node %s expired; its pods are stopped when their tolerations end", node)
+            logger.warning("lease expired; the node's pods are stopped when their tolerations end", node=node)
             self._lost.add(node)
         self._silent(LeaseExpired(node, renewed_at, for_good=node in self._refused))
 

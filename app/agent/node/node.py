@@ -5,7 +5,6 @@ and the same again every five minutes. So a node that was declared Unknown while
 """
 
 import asyncio
-import logging
 import os
 import platform
 import shutil
@@ -31,8 +30,9 @@ from app.machinery import quantity
 from app.machinery.base import ObjectMeta, Quantity
 from app.machinery.errors import ApiError
 from app.runtimes.base import RuntimeInfo
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 NODES = "/api/v1/nodes"
 CHECK = 10.0
@@ -95,7 +95,7 @@ class Nodes:
                 body = {"status": _change(status, found.status)}
                 await self._api.request("PATCH", f"{NODES}/{name}/status", body, content_type=MERGE_PATCH)
         except (ApiError, OSError) as error:
-            log.log(level_of(error), "status of node %s could not be written: %s", name, error)
+            logger.at(level_of(error), "cannot write the status of a node; retrying", node=name, error=error)
 
     async def _on_node(self, old: NodeStatus) -> tuple[ContainerImage, ...]:
         if self._images is None:
@@ -103,7 +103,7 @@ class Nodes:
         try:
             return await self._images()
         except Exception as error:  # engines come and go
-            log.warning("images cannot be listed: %s", error)
+            logger.warning("cannot list images; the node's status keeps the last ones", error=error)
             return old.images
 
     def _status(self, name: str, old: NodeStatus, now: datetime) -> NodeStatus:

@@ -5,7 +5,6 @@ these have gone. Called by the agent when it is told to end and was given time f
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,12 +15,13 @@ from app.agent.pods.pods import Pods
 from app.kinds.pod.pod import Pod
 from app.plans.kubelet.node_pressure_eviction import is_critical
 from app.plans.kubelet.pod_status import Evicted
+from app.structured_logging import Logger
 
 MESSAGE = "Pod was terminated in response to imminent node shutdown."
 LOOK = 0.1
 TELL = 2.0  # seconds beyond the grace, to report the last ends
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Graces:
 
 async def shut_down(pods: Pods, nodes: Nodes, graces: Graces, clock: Clock) -> None:
     """Returns when nothing runs any more, or time is up."""
-    log.warning("the node shuts down: its pods are ended within %s", graces.whole)
+    logger.warning("node is shutting down; stopping its pods", seconds=graces.whole.total_seconds())
     pods.starts.is_closed = True
     telling = asyncio.create_task(nodes.shut_down())
     try:
@@ -56,6 +56,6 @@ async def _end(pods: Pods, wanted: Callable[[Pod], bool], grace: timedelta, cloc
         for pod in left:
             pods.oust(pod.metadata.uid, Evicted("Terminated", MESSAGE, grace, MESSAGE), None)
         if clock.elapsed() >= ends_at:
-            log.warning("%d pods have not ended in time", len(left))
+            logger.warning("pods have not ended in time; shutting down without them", count=len(left))
             return
         await clock.sleep(LOOK)

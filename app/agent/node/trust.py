@@ -4,17 +4,17 @@ Run by the agent if it has such a file. What the API tells is taken only over a 
 and only if it shares a certificate with them, so that no other authority ever replaces them at once.
 """
 
-import logging
 from pathlib import Path
 
 from app.agent.clock import Clock
 from app.client.api import Api
 from app.client.ca_pin import PATH, certificates_in
 from app.machinery.errors import ApiError
+from app.structured_logging import Logger
 
 EVERY = 600.0  # seconds
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Trust:
@@ -27,7 +27,7 @@ class Trust:
             try:
                 told = (await self._api.request("GET", PATH)).decode()
             except (ApiError, OSError) as error:
-                log.debug("the authority cannot be asked for: %s", error)
+                logger.debug("cannot get the API's authority; retrying", error=error)
             else:
                 self.follow(told)
             await self._clock.sleep(EVERY)
@@ -40,7 +40,7 @@ class Trust:
         fresh.write_text(told)
         fresh.replace(self._path)
         self._api.trust(told)
-        log.info("the API's authority is being rotated: %s is another one", self._path)
+        logger.info("trusting a new authority of the API", path=str(self._path))
 
 
 def follows(kept: str, told: str) -> bool:

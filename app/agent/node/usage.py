@@ -3,7 +3,6 @@
 What cannot be told now is not told again: the next word is better.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -14,13 +13,14 @@ from app.agent.tasks import level_of
 from app.client.api import Api
 from app.machinery.errors import ApiError
 from app.runtimes.base import ContainerKey, ContainerUsage, Runtime, RuntimeInfo
+from app.structured_logging import Logger
 
 EVERY = 15.0
 FIRST = 5.0  # the first word comes sooner
 MOST = 5_000  # containers in one request
 _PRETENDED = 50_000_000, 256 << 20  # what a pretended node uses beside its containers: nanocores, bytes
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Used(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class Usages:
             for batch in batches(reports):
                 await self._api.request("POST", self._path, {"items": batch})
         except (ApiError, OSError) as error:
-            log.log(level_of(error), "usage of %d nodes could not be reported: %s", len(reports), error)
+            logger.at(level_of(error), "cannot report the usage of nodes; retrying", count=len(reports), error=error)
 
 
 def rate(before: int, now: int, seconds: float) -> int:

@@ -5,7 +5,6 @@ same image wait for the same pull. What fails is shown as ErrImagePull, then Ima
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -27,6 +26,7 @@ from app.plans.kubelet.pod_events import Note
 from app.plans.kubelet.pod_status import Held
 from app.plans.kubelet.sync_pod import Key
 from app.runtimes.base import Image, Login, PullError, Runtime
+from app.structured_logging import Logger
 
 AT_ONCE = 4  # pulls at one time
 FRESH = 10.0  # seconds for which a look at what the node has is good
@@ -34,7 +34,7 @@ SHOWN = 2.0  # seconds for which the error itself is shown, before the wait is
 MOST_TOLD, MOST_NAMES = 50, 5  # images in a node's status, and names of one
 RARE = timedelta(seconds=10)
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Images:
@@ -123,7 +123,13 @@ class Images:
         except PullError as error:
             self._failed(worker, container, error.reason, str(error))
         except Exception as error:
-            log.warning("image %s: %s", container.image, error, exc_info=not isinstance(error, ConnectionError))
+            logger.warning(
+                "cannot pull an image; retrying",
+                **worker.log_fields,
+                image=container.image,
+                error=error,
+                traceback_of=None if isinstance(error, ConnectionError) else error,
+            )
             self._failed(worker, container, "ErrImagePull", str(error))
         else:
             took = image_pulls.spelled(timedelta(seconds=self._clock.elapsed() - began))

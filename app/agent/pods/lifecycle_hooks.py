@@ -5,7 +5,6 @@ grace, from which its time is taken.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from datetime import timedelta
 
@@ -21,8 +20,9 @@ from app.plans.kubelet.pod_events import Note
 from app.plans.kubelet.probes import Health, Unwell
 from app.plans.kubelet.sync_pod import LEAST_GRACE, Key
 from app.runtimes.base import ContainerKey
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Hooks:
@@ -54,7 +54,13 @@ class Hooks:
         if answer.ok:
             worker.post_start_pending.discard(key)
         else:
-            log.info("postStart of %s in pod %s: %s", key.name, worker.uid, answer.output)
+            logger.info(
+                "hook of a container failed",
+                **worker.log_fields,
+                container=key.name,
+                handler="postStart",
+                error=answer.output,
+            )
             self._tell(worker, pod_events.hook_failed(worker.pod, key.name, "PostStart"))
             worker.health[key] = Health(unwell=Unwell("FailedPostStartHook"))
         self._wake(worker)
@@ -89,7 +95,13 @@ class Hooks:
     async def _before_stop(self, worker: PodWorker, key: Key, container: Container, handler: LifecycleHandler) -> None:
         answer = await self._run(worker, key, container, handler)
         if not answer.ok:
-            log.info("preStop of %s in pod %s: %s", key.name, worker.uid, answer.output)
+            logger.info(
+                "hook of a container failed",
+                **worker.log_fields,
+                container=key.name,
+                handler="preStop",
+                error=answer.output,
+            )
             self._tell(worker, pod_events.hook_failed(worker.pod, key.name, "PreStop"))
 
     async def _run(self, worker: PodWorker, key: Key, container: Container, handler: LifecycleHandler) -> Answer:
@@ -97,7 +109,9 @@ class Hooks:
         try:
             return await self._checks.hook(handler, target)
         except Exception as error:
-            log.exception("hook of %s", target.key)
+            logger.error(
+                "unexpected error in a hook", **worker.log_fields, container=key.name, error=error, traceback_of=error
+            )
             return Answer(False, str(error))
 
     async def close(self) -> None:

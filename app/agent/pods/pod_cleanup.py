@@ -1,15 +1,15 @@
 """Pod cleanup: removes what pods leave on the node: containers that still run, the sandbox, volumes, files. Called by `pods`."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Collection, Coroutine, Sequence
 from typing import Any
 
 from app.agent.pods.container_config import Host
 from app.plans.kubelet.sync_pod import LEFTOVER_GRACE
 from app.runtimes.base import ContainerKey
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class PodCleanup:
@@ -47,8 +47,8 @@ class PodCleanup:
             await self._host.volumes.remove(uid)
             self._host.hosts.gone(uid)
         except ConnectionError as error:
-            log.warning("pod %s cannot be removed yet: %s", uid, error)
-        except Exception:
-            log.exception("pod %s cannot be removed", uid)
+            logger.warning("cannot remove a pod yet; retrying", pod_uid=uid, error=error)
+        except Exception as error:
+            logger.error("unexpected error; cannot remove a pod yet", pod_uid=uid, traceback_of=error)
         finally:
             self._uids.discard(uid)

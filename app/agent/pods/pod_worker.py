@@ -17,6 +17,9 @@ from app.plans.kubelet.pod_status import Evicted, Held, Place
 from app.plans.kubelet.probes import Health, has_probes
 from app.plans.kubelet.sync_pod import Key
 from app.runtimes.base import ContainerKey
+from app.structured_logging import PodFields
+
+_JOB_NAME = "batch.kubernetes.io/job-name"
 
 
 class PodWorker:
@@ -109,6 +112,14 @@ class PodWorker:
     def owner(self) -> Owner:
         meta = self.pod.metadata
         return Owner(self.node, meta.namespace, meta.name)
+
+    @property
+    def log_fields(self) -> PodFields:
+        meta = self.pod.metadata
+        fields = PodFields(node=self.node, pod=f"{meta.namespace}/{meta.name}", pod_uid=meta.uid)
+        if job := meta.labels.get(_JOB_NAME):
+            fields["job"] = f"{meta.namespace}/{job}"
+        return fields
 
     @property
     def is_live(self) -> bool:

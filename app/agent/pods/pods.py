@@ -10,7 +10,6 @@ pods have been listed.
 """
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -42,6 +41,7 @@ from app.plans.kubelet.pod_events import Note
 from app.plans.kubelet.pod_status import Evicted, is_only_starting
 from app.plans.kubelet.sync_pod import Key, PodPlan
 from app.runtimes.base import ContainerKey, ContainerStatus
+from app.structured_logging import Logger, PodFields
 
 RELIST = 10.0
 STARTING_TOLD_AFTER = timedelta(seconds=1)  # most pods have started by then, and nobody needs to be told twice
@@ -50,7 +50,7 @@ TROUBLE_RETRY = 5.0
 AWAY_RETRY = 1.0  # of a runtime that does not answer
 PLANS = 8  # in one round of the event loop; a plan takes about a millisecond
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Pods:
@@ -169,6 +169,11 @@ class Pods:
         """The pod is over here, so nothing else would say it again."""
         if report.uid not in self._works:
             self._reports.put(report)
+
+    def log_fields(self, uid: str) -> PodFields:
+        """Fields of the log lines about a pod; none if it is not known."""
+        worker = self._works.get(uid)
+        return worker.log_fields if worker else {}
 
     def node_of(self, uid: str) -> str:
         """The node of a pod that is looked after; empty if it is not."""
@@ -298,10 +303,10 @@ class Pods:
                 if worker.is_due:
                     await self._once(worker)
         except ConnectionError as error:
-            log.warning("pod %s/%s: %s", worker.owner.namespace, worker.owner.name, error)
+            logger.warning("cannot sync a pod; retrying", **worker.log_fields, error=error)
             self._wake_later(worker, AWAY_RETRY)
-        except Exception:
-            log.exception("pod %s/%s", worker.owner.namespace, worker.owner.name)
+        except Exception as error:
+            logger.error("unexpected error; cannot sync a pod", **worker.log_fields, traceback_of=error)
             self._wake_later(worker, TROUBLE_RETRY)
         finally:
             worker.task = None

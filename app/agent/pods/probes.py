@@ -5,7 +5,6 @@ its own pace; the pod's next plan is made whenever the answer changes what is kn
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from datetime import datetime
 
@@ -21,11 +20,12 @@ from app.plans.kubelet.pod_events import Note
 from app.plans.kubelet.probes import SORTS, Health, Sort, Tally, Unwell
 from app.plans.kubelet.sync_pod import Key
 from app.runtimes.base import ContainerKey
+from app.structured_logging import Logger
 
 Tell = Callable[[PodWorker, Note], None]
 Wake = Callable[[PodWorker], None]
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class _Asked:
@@ -120,8 +120,14 @@ class Probes:
         target = Target(ContainerKey(worker.uid, *asked.key), asked.container, worker.ip or self._ip)
         try:
             answer = await self._checks.probe(probe, target, probes.timeout(probe))
-        except Exception:
-            log.exception("%s probe of %s", sort, target.key)
+        except Exception as error:
+            logger.error(
+                "unexpected error in a probe",
+                **worker.log_fields,
+                container=name,
+                handler=sort,
+                traceback_of=error,
+            )
             return None
         if answer.warning:
             self._tell(worker, pod_events.probe_warning(worker.pod, name, f"{sort.capitalize()} {answer.warning}"))

@@ -5,7 +5,6 @@ wants started.
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -26,6 +25,7 @@ from app.plans.kubelet.pod_events import Note
 from app.plans.kubelet.pod_status import Evicted, Held
 from app.plans.kubelet.sync_pod import Key
 from app.runtimes.base import ContainerSpec, CreateError, StartError
+from app.structured_logging import Logger
 
 RETRY = timedelta(seconds=10)
 SOON_RETRY = timedelta(seconds=1)
@@ -33,7 +33,7 @@ NO_GRACE = timedelta()
 MOST_OWNERS = 4096  # remembered; the API knows of the others
 UNREACHABLE_RETRY = timedelta(seconds=2)
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class _SandboxError(Exception):
@@ -97,7 +97,7 @@ class Starts:
         except TooFewError as error:
             self._reject(worker, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
         except (SoonError, OSError) as error:
-            log.info("pod %s waits for its devices: %s", worker.uid, error)
+            logger.info("pod waits for its devices", **worker.log_fields, error=error)
             worker.held |= {key.name: Held("", "", self._at(SOON_RETRY)) for key in keys}
         else:
             return True
@@ -142,7 +142,11 @@ class Starts:
             sandbox = await self._host.runtime.run_sandbox(sandbox_config.sandbox(worker.pod))
         except Exception as error:
             if not isinstance(error, CreateError | OSError):
-                log.exception("sandbox of pod %s", worker.uid)
+                logger.error(
+                    "unexpected error; cannot make the sandbox of a pod",
+                    **worker.log_fields,
+                    traceback_of=error,
+                )
             raise _SandboxError(str(error)) from error
         worker.ip, worker.sandbox_ready = sandbox.ip, True
         self._host.hosts.seen(worker.pod, sandbox.ip)
@@ -164,7 +168,12 @@ class Starts:
                 note = pod_events.failed(pod, name, why)
             case _:
                 if not isinstance(error, CreateError):
-                    log.error("container %s of pod %s", name, worker.uid, exc_info=error)
+                    logger.error(
+                        "unexpected error; cannot start a container",
+                        **worker.log_fields,
+                        container=name,
+                        traceback_of=error,
+                    )
                 if self._images is not None:
                     self._images.forget_all()  # it may be that the image has gone
                     worker.fetched.discard(key)

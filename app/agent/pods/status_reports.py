@@ -4,7 +4,6 @@ There is no timer. A lone change goes at once; what changes while a request is u
 """
 
 import asyncio
-import logging
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -14,11 +13,12 @@ from app.agent.pods.kubelet_events import Event
 from app.client.api import Api
 from app.kinds.pod.pod import PodStatus
 from app.machinery.errors import ApiError
+from app.structured_logging import Logger
 
 MOST = 500  # reports in one request
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -93,10 +93,10 @@ class Reports:
 
     def _back(self, batch: dict[str, Report], error: Exception) -> None:
         """Nothing is dropped but a single report that is refused as such: it must not hold up the others for ever."""
-        log.warning("%d pod statuses could not be reported: %s", len(batch), error)
+        logger.warning("cannot report the status of pods; retrying", count=len(batch), error=error)
         if isinstance(error, ApiError) and error.code in (400, 413, 422):
             if len(batch) == 1:
-                log.error("the API refuses the status of pod %s: %s", next(iter(batch)), error)
+                logger.error("API refuses the status of a pod; dropping it", pod_uid=next(iter(batch)), error=error)
                 return
             self._most = max(len(batch) // 2, 1)
         self._keep(batch)

@@ -1,6 +1,5 @@
 """Stops containers: the preStop hook, the signal, and the kill when the grace is over. Called by `pods`."""
 
-import logging
 from collections.abc import Callable, Coroutine
 from datetime import timedelta
 from typing import Any
@@ -12,11 +11,12 @@ from app.plans.kubelet import pod_events
 from app.plans.kubelet.pod_events import Note
 from app.plans.kubelet.sync_pod import Stop
 from app.runtimes.base import ContainerKey, Runtime
+from app.structured_logging import Logger
 
 AGAIN = 5.0  # seconds until a stop that failed is tried again
 SOONER = timedelta(seconds=1)  # a stop is worth another only if it kills sooner by more than that
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Stops:
@@ -52,9 +52,16 @@ class Stops:
             await self._runtime.stop_container(ContainerKey(worker.uid, *stop.key), left)
         except Exception as error:
             if isinstance(error, ConnectionError):
-                log.warning("container %s of pod %s cannot be stopped yet: %s", stop.key.name, worker.uid, error)
+                logger.warning(
+                    "cannot stop a container yet; retrying", **worker.log_fields, container=stop.key.name, error=error
+                )
             else:
-                log.exception("container %s of pod %s cannot be stopped", stop.key.name, worker.uid)
+                logger.error(
+                    "unexpected error; cannot stop a container yet",
+                    **worker.log_fields,
+                    container=stop.key.name,
+                    traceback_of=error,
+                )
             await self._clock.sleep(AGAIN)
             worker.changed = True
         else:

@@ -3,7 +3,6 @@
 A look at one pod that fails is said and tried again at the next.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 
 from app.agent.clock import Clock
@@ -11,10 +10,11 @@ from app.agent.pods.environment import ConfigError
 from app.agent.volumes.volumes import Volumes
 from app.kinds.pod.pod import Pod
 from app.machinery.errors import ApiError
+from app.structured_logging import Logger
 
 FILES_PERIOD = 45.0  # seconds between one look at all files and the next: changes arrive within a minute
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class VolumeUpkeep:
@@ -34,8 +34,8 @@ class VolumeUpkeep:
             try:
                 await self._volumes.refresh(pod, sources)
             except (ConfigError, ApiError, OSError) as error:
-                log.warning("volumes of pod %s/%s stay as they are: %s", *_name(pod), error)
+                logger.warning("cannot refresh the volumes of a pod; retrying", pod=_name(pod), error=error)
 
 
-def _name(pod: Pod) -> tuple[str, str]:
-    return pod.metadata.namespace, pod.metadata.name
+def _name(pod: Pod) -> str:
+    return f"{pod.metadata.namespace}/{pod.metadata.name}"

@@ -4,7 +4,6 @@ Kept by `app.api.upkeep`: when an API starts, and when a file has changed. What 
 folder rotates them by `jobplane token rotate`, or by removing the files while nothing runs.
 """
 
-import logging
 import os
 import secrets
 import tempfile
@@ -17,6 +16,7 @@ from app.api.auth.certificates import kubeconfig, write_private
 from app.api.auth.tokens import holder_of
 from app.registry.objects import Registry
 from app.settings import Settings
+from app.structured_logging import Logger
 
 ADMIN, AGENT = "admin.token", "agent.token"
 ID = "folder.id"
@@ -25,7 +25,7 @@ AGENT_OVERLAP = timedelta(seconds=10)
 # As `up` of 0.1.0 and before let its agent in: with the right to speak for every node.
 _LEGACY_AGENT, _LEGACY_NODES = f"{NODE_PREFIX}local", ("*",)
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 async def keep_files(registry: Registry, settings: Settings, agent_overlap: timedelta | None = None) -> None:
@@ -48,7 +48,7 @@ async def _keep(registry: Registry, path: Path, user: User, overlap: timedelta |
     file = f"{folder_id(path.parent)}/{path.name}"
     until = registry.now() + overlap if overlap else None
     while not await registry.store.tokens.keep_file(bytes.fromhex(digest_of(token)), holder_of(user), file, until):
-        log.warning("the token in %s was revoked; the file gets a new one", path)
+        logger.warning("token in a file was revoked; replacing it", path=str(path))
         token = secrets.token_urlsafe(32)
         write_private(path, token.encode())
     return True

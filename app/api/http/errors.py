@@ -4,8 +4,8 @@ The edge of the API turns every exception into `response`; routes just raise. No
 client: it is logged under a number that the client is given.
 """
 
-import logging
-import secrets
+from traceback import walk_tb
+from zlib import crc32
 
 import msgspec
 from starlette.exceptions import HTTPException
@@ -14,8 +14,9 @@ from starlette.responses import Response
 
 from app.machinery.errors import ApiError
 from app.store.errors import OutcomeUnknown, Unavailable
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _OTHER = {
     400: ("BadRequest", "the server rejected our request"),
@@ -83,7 +84,7 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, OutcomeUnknown):
         return outcome_unknown()
     if isinstance(error, Unavailable | ConnectionError):
-        log.warning("store unavailable: %s", error)
+        logger.warning("database is unavailable; answering 503", error=error)
         return unavailable()
     if isinstance(error, ClientDisconnect):
         return ApiError(400, "BadRequest", "the client went away before it had sent everything")  # nobody hears it
@@ -94,6 +95,12 @@ def as_api_error(error: Exception) -> ApiError:
 
 
 def _unexpected(error: Exception) -> ApiError:
-    number = secrets.token_hex(4)
-    log.error("unexpected error %s", number, exc_info=error)
-    return ApiError(500, "InternalError", f"Internal error occurred: see {number} in the server's log")
+    error_id = f"{_fingerprint(error):08x}"
+    logger.error("unexpected error; answering 500", error_id=error_id, traceback_of=error)
+    return ApiError(500, "InternalError", f"Internal error occurred: see {error_id} in the server's log")
+
+
+def _fingerprint(error: Exception) -> int:
+    """The same for errors of one type from one place, so that the one line a minute that is logged stands for all of them."""
+    places = [(frame.f_code.co_filename, line) for frame, line in walk_tb(error.__traceback__)]
+    return crc32(repr((type(error).__name__, places)).encode())

@@ -1,16 +1,17 @@
 """Logs when the API runs out of file descriptors, as its event loop does not: it hangs up on whoever connects. Run by `serve`."""
 
 import asyncio
-import logging
 import os
 import resource
 from contextlib import ExitStack
 from pathlib import Path
 
+from app.structured_logging import Logger
+
 LOOK_SECONDS = 1.0
 SPARE = 16  # descriptors; with fewer left, connections are refused now, or will be any moment
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 async def watch_files_left() -> None:
@@ -19,13 +20,13 @@ async def watch_files_left() -> None:
     while True:
         are_left = can_open(SPARE)
         if were_left and not are_left:
-            log.error(
-                "file descriptors run out: all but a few of %s are open, and new connections are refused. Raise the hard "
-                "limit: LimitNOFILE= of a systemd unit, or `ulimit -Hn` before the start",
-                resource.getrlimit(resource.RLIMIT_NOFILE)[0],
+            logger.error(
+                "file descriptors run out; new connections are refused. Raise the hard limit: LimitNOFILE= of a systemd "
+                "unit, or `ulimit -Hn` before the start",
+                limit=resource.getrlimit(resource.RLIMIT_NOFILE)[0],
             )
         elif are_left and not were_left:
-            log.warning("there are file descriptors again: new connections are accepted")
+            logger.warning("file descriptors are free again; new connections are accepted")
         were_left = are_left
         await asyncio.sleep(LOOK_SECONDS)
 

@@ -2,16 +2,17 @@
 
 import asyncio
 import errno
-import logging
 import os
 import socket
 from typing import Any
+
+from app.structured_logging import Logger
 
 PATIENCE, PAUSE = 5.0, 0.1  # seconds: the API before may have been told to end a moment ago
 PASSIVE = socket.AI_PASSIVE
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class ListenError(Exception):
@@ -22,16 +23,13 @@ async def bound(host: str, port: int) -> list[socket.socket]:
     """One socket for each address of the host. Waits `PATIENCE` for a port that is in use. Raises ListenError."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + PATIENCE
-    said = False
     while True:
         try:
             return await _bound(host, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or loop.time() >= ends:
                 raise ListenError(refusal(error, host, port)) from error
-        if not said:
-            log.warning("port %s of %s is in use: trying again for %.0f s", port, host, PATIENCE)
-            said = True
+        logger.warning("port is in use; trying again for a while", address=f"{host}:{port}", seconds=PATIENCE)
         await asyncio.sleep(PAUSE)
 
 

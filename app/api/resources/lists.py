@@ -6,7 +6,6 @@ short.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -31,8 +30,9 @@ from app.machinery.errors import ApiError, gone
 from app.registry.lists import PAGE_BYTES, Place, Scope, TooLarge, list_page, opened, pages, place_of
 from app.registry.objects import Registry
 from app.store import Compacted, Page, Store, StoredObject, Unavailable
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 ONE_PIECE = 500  # limits up to this are one page of the store, and one send
 ROWS_AT_ONCE, BYTES_AT_ONCE = 100, 256 << 10  # of a page, that are made into items in one turn of the loop
 CATCH_UP_SECONDS = 3.0  # how long a revision that nobody here knows is waited for
@@ -241,7 +241,7 @@ class LongAnswer(StreamingResponse):
         try:
             await attended(partial(self._send, gzip), receive, send)
         except (Stuck, Unavailable, Compacted) as error:
-            log.warning("a list of %s broke off: %s", self._about, error)
+            logger.warning("list ended early; its client has to list again", resource=self._about, error=error)
 
     async def _send(self, gzip: compression.Gzip | None, send: Sender) -> None:
         async with aclosing(self._pieces) as pieces:

@@ -5,7 +5,6 @@ it fills channels with what comes and sends what is written to them. `Upgrade` i
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from starlette.types import Scope
 from app.api.http.connection import CLOSE_SECONDS, Headers, Wire, take_over
 from app.api.streams.revocation import Refused, refusal
 from app.machinery.errors import ApiError
+from app.structured_logging import Logger
 
 HELD = 64 * 1024  # bytes that a channel takes before its reader does; then the whole connection waits
 PIECE = 32 * 1024  # bytes sent at a time, so that channels take turns
@@ -24,7 +24,7 @@ GOODBYE_SECONDS = 2.0  # for a client to answer the end of the conversation
 STOPPING_SECONDS = 0.5  # the same, when the whole server waits for it
 ALONE_SECONDS = 10.0  # for an application to read what is left, and return, once its client is gone
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Gone(ConnectionError):
@@ -185,4 +185,4 @@ async def _ended(*tasks: asyncio.Task[None]) -> None:
         task.cancel()
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):
         if isinstance(outcome, Exception) and not isinstance(outcome, ConnectionError):
-            log.error("unexpected error on an upgraded connection", exc_info=outcome)
+            logger.error("unexpected error on an upgraded connection", traceback_of=outcome)

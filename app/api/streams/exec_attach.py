@@ -6,7 +6,6 @@ A route authorizes, finds its container, and returns `streaming(request, wanted,
 
 import asyncio
 import json
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from app.api.streams.channels import Channel, Gone, Link, Upgrade
 from app.api.streams.spdy_connection import Refused, SpdyConnection, Stream
 from app.api.streams.websocket_channels import CODECS, ChannelSocket, Codec
 from app.machinery.errors import bad_request
+from app.structured_logging import Logger
 
 STREAMS_SECONDS = 30.0  # for a client to open all the streams that it asked for
 ANSWER_SECONDS = 1.0  # for a WebSocket's client to answer a ping
@@ -41,7 +41,7 @@ _SPDY = {
 _RESIZING = {"v3.channel.k8s.io", "v4.channel.k8s.io"}
 
 Status = dict[str, Any]
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class _OverSpdy:
             async with asyncio.timeout(STREAMS_SECONDS):
                 await self.complete.wait()
         except TimeoutError:
-            log.info("timed out waiting for client to create streams")
+            logger.info("timed out waiting for client to create streams")
             return
         error = self.streams[_ERROR]
         named = {name: stream for name, stream in self.streams.items() if name != _ERROR}

@@ -5,7 +5,6 @@ A route authorizes, finds its pod, and returns `forwarding(request, application)
 """
 
 import asyncio
-import logging
 import struct
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass, field
@@ -22,13 +21,14 @@ from app.api.streams.channels import Channel, Link, Upgrade
 from app.api.streams.spdy_connection import Pipe, Refused, SpdyConnection, Stream, Tunnel
 from app.api.streams.websocket_channels import CODECS, ChannelSocket, Codec
 from app.machinery.errors import bad_request
+from app.structured_logging import Logger
 
 PAIR_SECONDS = 30.0  # between the two streams of one connection
 _PROTOCOL = "portforward.k8s.io"
 _TUNNEL = f"SPDY/3.1+{_PROTOCOL}"
 _CHANNELS = ("", "v4.channel.k8s.io", "v4.base64.channel.k8s.io")
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -162,4 +162,4 @@ async def _run(application: Application, forward: Forward) -> None:
         await forward.error.close()
         await forward.data.close()
     except ConnectionError:
-        log.debug("the client left before the end of a connection to port %d", forward.port)
+        logger.debug("client closed a forwarded connection before its end", address=f":{forward.port}")

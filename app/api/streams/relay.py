@@ -5,7 +5,6 @@ which every process tells the others through the database, so there is no author
 """
 
 import asyncio
-import logging
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -19,13 +18,14 @@ from starlette.types import Receive, Scope, Send
 from app.api.http import errors
 from app.api.http.connection import Wire, take_over
 from app.machinery.errors import ApiError
+from app.structured_logging import Logger
 
 RELAYED = "x-jobplane-relayed"
 DIAL_SECONDS = 5.0
 PIECE = 64 * 1024
 _PASSED_ON = ("authorization", "upgrade", "sec-websocket-key", "sec-websocket-version")
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Relay:
                 wire = take_over(scope, headers)
                 await _pumped(wire, reader, writer, scope["app"].state.streams)
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
-            log.warning("the API process at %s cannot be reached (see --advertise-url): %s", self.url or "?", error)
+            logger.warning("cannot reach another API replica; check its --advertise-url", address=self.url, error=error)
             await errors.response(_unreachable())(scope, receive, send)
         except ApiError as error:
             await errors.response(error)(scope, receive, send)

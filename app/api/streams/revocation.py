@@ -7,7 +7,6 @@ at roles, of which the process has a copy, once for a new stream and then only a
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,11 +14,12 @@ from dataclasses import dataclass
 from starlette.types import Scope
 
 from app.machinery.errors import ApiError
+from app.structured_logging import Logger
 
 SECONDS = 3.0  # between looks
 TOGETHER = 100  # streams that are judged in one go, before others have their turn
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 Refused = asyncio.Future[ApiError]
 """The 401 or 403 by which a stream ends, once there is one."""
 
@@ -79,7 +79,7 @@ class Revocations:
             try:
                 await self.look()
             except Exception as error:  # what cannot be found out ends no stream
-                log.info("cannot check tokens and roles of open streams: %s", error)
+                logger.info("cannot check tokens and roles of open streams; retrying", error=error)
 
     async def look(self) -> None:
         """End the streams whose claims have ended. Raises what the look-up raises; then nothing counts as judged."""
@@ -92,7 +92,7 @@ class Revocations:
             if error is None and claim.judge is not None and is_due:
                 error = await _judged(claim.judge)
             if error is not None and not refused.done():
-                log.info("closing stream: access was revoked (%s)", error.message)
+                logger.info("closing a stream: access was revoked", reason=error.message)
                 refused.set_result(error)
             if place % TOGETHER == 0:
                 await asyncio.sleep(0)

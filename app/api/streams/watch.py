@@ -6,7 +6,6 @@ change is made once.
 """
 
 import asyncio
-import logging
 import random
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
@@ -30,8 +29,9 @@ from app.registry.lists import opened, pages
 from app.registry.objects import Registry
 from app.registry.watch import Event, Watch
 from app.store import Compacted, Page, Unavailable
+from app.structured_logging import Logger
 
-log = logging.getLogger(__name__)
+logger = Logger(__name__)
 BOOKMARK_SECONDS = 60.0
 DEFAULT_SECONDS = (1800, 3600)
 MOST_SECONDS = 86_400
@@ -74,7 +74,7 @@ class Stream:
             with refusal(scope) as refused:
                 await attended(self._send, receive, send, running, refused, error_event)
         except Stuck as error:
-            log.warning("a watch of %s was cut off: %s", self.shape.kind.resource, error)
+            logger.warning("closing a watch whose client does not read", resource=self.shape.kind.resource, error=error)
 
     async def _send(self, send: Sender) -> None:
         await send(b"")  # the headers must leave now

@@ -9,7 +9,6 @@ whether it ever ran. So another process, a shell that does nothing, holds the sa
 
 import asyncio
 import json
-import logging
 import os
 import signal
 import socket
@@ -24,6 +23,7 @@ from app.runtimes.cri.grpc_channel import End, Wire
 from app.runtimes.cri.messages import pb
 from app.runtimes.engine.errors import EndpointError, EngineError
 from app.runtimes.linux import peer_credentials
+from app.structured_logging import Logger
 
 KEEP_SECONDS = 30  # for what had been asked when we were killed
 _SCRIPT = f"cd /; read -r _; exec sleep {KEEP_SECONDS}"  # nothing is ever written for it to read: it ends with us
@@ -99,7 +99,7 @@ _LATER = (  # as containerd puts it
     "in starting state",  # likewise
 )
 M = TypeVar("M", bound=Message)
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Engine:
@@ -150,7 +150,7 @@ class Engine:
             told = (await self.ask(pb.StatusRequest(verbose=True), pb.StatusResponse)).info.get("config", "{}")
             found = json.loads(told)
         except (EngineError, ValueError) as error:
-            logger.info("the container engine does not tell its configuration: %s", error)
+            logger.info("container engine does not report its configuration; assuming the usual one", error=error)
             return {}
         return found if isinstance(found, dict) else {}
 

@@ -10,7 +10,6 @@ what it knows of it. A namespace also must have no process and lead nowhere.
 
 import asyncio
 import ctypes
-import logging
 import os
 import signal
 from collections.abc import Collection, Iterator, Mapping
@@ -27,6 +26,7 @@ from app.runtimes.engine.orphan_cgroups import Rubbish
 from app.runtimes.engine.shims import is_older, shims, started_at
 from app.runtimes.linux import network_namespaces
 from app.runtimes.process import process_table
+from app.structured_logging import Logger
 
 _NETWORKS = "cni-*"  # as containerd calls network namespaces
 _USUAL = Path("/run/netns")
@@ -87,7 +87,7 @@ def end_lost_shims(started: float, address: str, known: Collection[str]) -> int:
 _BUNDLES = "io.containerd.runtime.v2.task"  # below containerd's own folder
 _RUNC = "/run/containerd/runc"  # unless it is configured otherwise; whatever containerd's own folder is
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Leftovers:
@@ -109,7 +109,7 @@ class Leftovers:
         if started is None:  # what is known is another's answer
             return
         if lost := await asyncio.to_thread(end_lost_shims, started, path, known):
-            logger.warning("ended %d shims that the container engine had lost track of when it was killed", lost)
+            logger.warning("ended orphaned shims of the container engine", count=lost)
         if self._config is None:
             self._config = await self._engine.config()
         await self._remove_networks(started, networks_folder(self._config))
@@ -123,7 +123,7 @@ class Leftovers:
         with suppress(Unsupported, EngineError):  # it does not say which it knows, or we may not look into them
             for path in unclear - await self._sandboxes.networks():
                 if await asyncio.to_thread(remove_unused_network, path):
-                    logger.warning("removed %s, which the container engine had lost track of when it was killed", path)
+                    logger.warning("removed an orphaned network namespace of the container engine", path=str(path))
             self._known_networks = older
 
     async def _remove_rubbish(
@@ -134,7 +134,7 @@ class Leftovers:
             return
         bundles = Path(config["stateDir"]).parent / _BUNDLES / NAMESPACE
         if lost := await asyncio.to_thread(self._rubbish.remove, roots, known, started, bundles):
-            logger.warning("removed cgroups of %d containers that the container engine had lost track of", len(lost))
+            logger.warning("removed orphaned cgroups of the container engine", count=len(lost))
 
 
 def is_seen_by(process: int, path: Path) -> bool:

@@ -5,7 +5,6 @@ come in the same order each time they are asked for: a later agent passes over a
 """
 
 import asyncio
-import logging
 import os
 import re
 import struct
@@ -17,6 +16,7 @@ from app.runtimes.docker import config
 from app.runtimes.docker.engine import Engine
 from app.runtimes.engine.errors import EngineError
 from app.runtimes.engine.files import Files
+from app.structured_logging import Logger
 
 COMPLETE_WITHIN = 10.0  # seconds after the container's end
 _HEAD = struct.Struct(">BxxxI")
@@ -25,7 +25,7 @@ _PIECE = 16 * 1024  # Docker's own limit of a message
 _STAMP = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+Z ")
 _CHUNK = 64 * 1024
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Copies:
@@ -73,7 +73,7 @@ class Copies:
                         there = max(0, there - len(records))
                         file.write(b"".join(new))
             except (ConnectionError, EngineError) as error:  # asked for again when the container is looked at next
-                logger.warning("log of container %s: %s", id_, error)
+                logger.warning("cannot copy the log of a container; retrying", container=id_, error=error)
                 raise
 
     def _messages(self, id_: str, *, tty: bool, follow: bool) -> AsyncIterator[list[tuple[bytes, bytes]]]:

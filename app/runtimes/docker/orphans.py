@@ -9,7 +9,6 @@ engine itself is left alone: it may be just about to be made.
 import asyncio
 import ctypes
 import json
-import logging
 import os
 import re
 import shutil
@@ -26,12 +25,13 @@ from app.runtimes.engine.config import NODE
 from app.runtimes.engine.orphan_cgroups import Rubbish
 from app.runtimes.engine.shims import is_older, shims
 from app.runtimes.process import process_table
+from app.structured_logging import Logger
 
 CONFIG = "config.v2.json"
 _DETACH = 2
 _ID = re.compile(r"[0-9a-f]{64}")
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Leftovers:
@@ -52,7 +52,7 @@ class Leftovers:
         await asyncio.to_thread(self._end_shims, known, started)
         await self._remove_rubbish(known, started)
         if links := await asyncio.to_thread(self._links.remove_lost, await self._bridge_name()):
-            logger.warning("removed %s, which the engine had lost track of", ", ".join(links))
+            logger.warning("removed orphaned network interfaces of the container engine", names=", ".join(links))
         if started == self._cleared:
             return
         bundles = self._bundles.path("")
@@ -63,14 +63,14 @@ class Leftovers:
         await asyncio.to_thread(_unmount, root / "overlay2", started)
         self._cleared = started
         if lost:
-            logger.warning("removed what was left of %d containers that the engine had lost track of", len(lost))
+            logger.warning("removed orphaned containers of the container engine", count=len(lost))
 
     async def _remove_rubbish(self, known: Collection[str], started: float) -> None:
         if self._place is None:  # without its shims its processes are not seen, either
             return
         roots = self._bundles.kept_by_runc(self._place[1])
         if lost := await asyncio.to_thread(self._rubbish.remove, roots, known, started):
-            logger.warning("removed cgroups of %d containers that the engine had lost track of", len(lost))
+            logger.warning("removed orphaned cgroups of the container engine", count=len(lost))
 
     async def _bridge_name(self) -> str:
         if not self._bridge:

@@ -9,7 +9,6 @@ never depend on its service. Where it wants to be told something else than Docke
 """
 
 import asyncio
-import logging
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -43,10 +42,11 @@ from app.runtimes.engine.containers import Known, answers
 from app.runtimes.engine.errors import GONE, EngineError, unless_gone
 from app.runtimes.engine.files import Files
 from app.runtimes.engine.runtime import EngineRuntime
+from app.structured_logging import Logger
 
 SOCKET = "unix:///var/run/docker.sock"
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 def usual_endpoint() -> str:
@@ -70,7 +70,9 @@ class DockerRuntime(EngineRuntime):
         found = await self._engine.ask("version")
         podman = await self._engine.is_podman()
         if not podman and not (await self._engine.ask("info")).get("LiveRestoreEnabled"):
-            logger.warning("Docker is without live-restore: it kills all containers when it is restarted itself")
+            logger.warning(
+                "Docker runs without live-restore; it kills all containers when it restarts. Turn live-restore on"
+            )
         return RuntimeInfo(
             name="podman" if podman else "docker",
             version=found["Version"],
@@ -157,7 +159,7 @@ class DockerRuntime(EngineRuntime):
         try:
             await self._leftovers.remove(await self._logs.root())
         except (EngineError, OSError) as error:
-            logger.info("what the container engine has lost track of is looked for later: %s", error)
+            logger.info("cannot look for orphans of the container engine; retrying", error=error)
         return found
 
     async def _end(self, known: Known, grace: timedelta) -> None:

@@ -5,7 +5,6 @@ The engine knows best. What has ended does not change any more, and is not asked
 """
 
 import asyncio
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import suppress
@@ -17,6 +16,7 @@ from app.runtimes.base import ContainerKey, ContainerStatus, Unsupported
 from app.runtimes.engine.errors import EngineError
 from app.runtimes.engine.outputs import Outputs
 from app.runtimes.wakeups import Hints
+from app.structured_logging import Logger
 
 AGAIN = 0.5  # seconds until an engine that went away is asked for events again
 SOON, LATEST = 0.1, 1.0  # seconds between looks at an engine that tells no events, while something ends and else
@@ -35,7 +35,7 @@ CHASE = (
 )  # seconds between looks at what is said to have ended
 
 T = TypeVar("T")
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 async def answers(questions: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
@@ -91,6 +91,7 @@ class Containers(ABC):
         self._known: dict[ContainerKey, Known] = {}
         self._keys: dict[str, ContainerKey] = {}  # by the engine's id
         self._chases: dict[ContainerKey, asyncio.Task[None]] = {}
+        self._connections = 0  # so far, to the engine's events
 
     @abstractmethod
     async def rows(self, pod_uid: str = "") -> Sequence[Row]:
@@ -200,25 +201,23 @@ class Containers(ABC):
 
     async def watch(self) -> None:
         """What the engine tells of ends, for ever. What it may have told while it was not heard is looked up."""
-        away, odd = False, ""
         while True:
             try:
                 await self._hear()
             except Unsupported as error:
-                logger.info("%s; it is asked again and again instead", error)
+                logger.info("container engine reports no events; polling it", error=error)
                 await self._poll()
             except ConnectionError as error:
-                if not away:
-                    logger.warning("%s", error)
-                away = True
-            except Exception as error:  # a refusal or nonsense: whatever it is, it must not be the end of hearing
-                if str(error) != odd:
-                    is_refusal = isinstance(error, EngineError)
-                    logger.warning("the container engine's events: %s", error, exc_info=not is_refusal)
-                odd = str(error)
+                logger.warning("container engine does not answer; retrying", error=error)
+            except Exception as error:  # a refusal or nonsense: neither may end the watch
+                is_refusal = isinstance(error, EngineError)
+                logger.warning(
+                    "cannot watch the container engine's events; retrying",
+                    error=error,
+                    traceback_of=None if is_refusal else error,
+                )
             await asyncio.sleep(AGAIN)
-            has_answered = await self._has_answered()
-            away = away and not has_answered
+            await self._has_answered()
 
     async def _hear(self) -> None:
         # The engine hears of the asking a moment later, and of what has ended by then it tells nobody.
@@ -234,7 +233,8 @@ class Containers(ABC):
         while True:
             await asyncio.sleep(AGAIN)
             if await self._has_answered():
-                logger.info("the container engine answers: what ends from now on is heard of")
+                self._connections += 1
+                logger.info("container engine answers; watching its events", attempt=self._connections)
                 return
 
     async def _has_answered(self) -> bool:
@@ -243,8 +243,8 @@ class Containers(ABC):
             await self.list()
         except (ConnectionError, EngineError):
             return False
-        except Exception:
-            logger.exception("the container engine's list")
+        except Exception as error:
+            logger.error("cannot list the container engine's containers; retrying", traceback_of=error)
             return False
         return True
 
@@ -277,7 +277,9 @@ class Containers(ABC):
         try:
             await self.ended(key)
         except (ConnectionError, EngineError) as error:  # the next list finds it
-            logger.warning("container %s of pod %s: %s", key.name, key.pod_uid, error)
+            logger.warning(
+                "cannot look at a container that ended; the next list shows it", **key.log_fields, error=error
+            )
 
     def _saw(self, key: ContainerKey, known: Known, status: ContainerStatus) -> ContainerStatus:
         before, known.status = known.status, status

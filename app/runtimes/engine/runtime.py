@@ -5,7 +5,6 @@ adopted but what `list` finds. An engine that is away is a ConnectionError every
 """
 
 import asyncio
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
@@ -29,8 +28,9 @@ from app.runtimes.engine.files import Files
 from app.runtimes.engine.status import start_code
 from app.runtimes.linux import network_namespaces
 from app.runtimes.logs import log_files
+from app.structured_logging import Logger
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Sandboxes(Protocol):
@@ -163,7 +163,7 @@ class EngineRuntime(ABC):
         except ConnectionError:
             raise
         except (OSError, ValueError, EngineError) as error:
-            logger.warning("log of container %s of pod %s: %s", key.name, key.pod_uid, error)
+            logger.warning("cannot read the log of a container", **key.log_fields, error=error)
             return LogChunk(offset, b"")
 
     def log_taken(self, key: ContainerKey, offset: int) -> None:

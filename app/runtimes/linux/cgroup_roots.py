@@ -9,7 +9,6 @@ version 2  a cgroup that shares out controllers has no processes of its own. So 
            agent moves into one called `agent` inside.
 """
 
-import logging
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,13 +19,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 from app.runtimes.linux.cgroups import LIMITING, Cgroups
+from app.structured_logging import Logger
 
 AUTO, NONE = "auto", "none"
 TURNED_OFF = "they are turned off"
 LEAF = "agent"
 WANTED = ("memory", "cpu", "pids")
 REMEDY = "give it a cgroup of its own (systemd: Delegate=yes and DelegateSubgroup=agent), or run it as root"
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
 
@@ -80,7 +80,7 @@ def find(state: Path, asked: str = AUTO, pids: int = 0, kernel: Kernel | None = 
 def announced(found: Found) -> Cgroups | None:
     """What was found; what is missing is said once, with what to do about it."""
     if found.why and found.why != TURNED_OFF:
-        logger.warning("limits of containers are not kept: %s. To have them kept by this agent, %s", found.why, REMEDY)
+        logger.warning("limits of containers are not enforced", reason=f"{found.why}. To have them enforced, {REMEDY}")
     return found.cgroups
 
 

@@ -6,7 +6,6 @@ one in each hierarchy that has something to do. The kernel's files are all that 
 """
 
 import asyncio
-import logging
 import os
 import signal
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from app.runtimes.base import ContainerKey, Limits
 from app.runtimes.process.process_table import kill
+from app.structured_logging import Logger
 
 PERIOD = 100_000  # microseconds over which CPU time is shared out
 LEAST_QUOTA, LEAST_SHARES, MOST_SHARES = 1000, 2, 262_144  # what the kernel takes
@@ -23,7 +23,7 @@ LIMITING = ("memory", "cpu")  # without these no limits are kept
 TRIES, PAUSE = 100, 0.005  # seconds: to remove one whose processes were killed
 KILLING = ("pids", "freezer", "cpu", "memory")  # of version 1: the first that is there holds who has no limits
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -205,7 +205,7 @@ async def removed(folders: Sequence[Path]) -> None:
             return
         kill_all(folders)
         await asyncio.sleep(PAUSE)
-    logger.warning("cgroups %s cannot be removed", ", ".join(map(str, folders)))
+    logger.warning("cannot remove cgroups; leaving them", names=", ".join(map(str, folders)))
 
 
 def _removed(folder: Path) -> bool:

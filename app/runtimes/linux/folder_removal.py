@@ -3,12 +3,13 @@
 What a container writes it may also close: an agent that is not root opens folders of mode 0 before it can empty them.
 """
 
-import logging
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-logger = logging.getLogger(__name__)
+from app.structured_logging import Logger
+
+logger = Logger(__name__)
 
 
 def remove(folders: Sequence[str | Path]) -> None:
@@ -18,9 +19,9 @@ def remove(folders: Sequence[str | Path]) -> None:
             _run("chmod", "-R", "u+rwX", "--", *(each for each in folders if Path(each).is_dir()))
             _run("rm", "-rf", "--one-file-system", "--", *folders).check_returncode()
     except subprocess.CalledProcessError as error:
-        logger.warning("cannot delete folders of pods: %s", error.stderr.decode(errors="replace").strip()[:500])
+        logger.warning("cannot delete folders of pods", error=error.stderr.decode(errors="replace").strip()[:500])
     except OSError as error:
-        logger.warning("cannot delete folders of pods: %s", error)
+        logger.warning("cannot delete folders of pods", error=error)
 
 
 def _run(*command: str | Path) -> subprocess.CompletedProcess[bytes]:

@@ -4,7 +4,6 @@ Idle containers cost nothing; one that floods its log is told at most 50 times a
 """
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -13,12 +12,13 @@ from pathlib import Path
 from app.runtimes.base import ContainerKey
 from app.runtimes.logs import punch_hole
 from app.runtimes.logs.inotify import OVERFLOWN, Inotify
+from app.structured_logging import Logger
 
 QUIET = 0.02  # seconds without a look after a look
 KEPT = 1024 * 1024  # bytes that stay, whoever has them
 POLL = 0.1  # seconds between looks at files that the kernel will not watch
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 def read(path: Path, offset: int, limit: int) -> bytes:
@@ -59,7 +59,7 @@ class LogFiles:
         try:
             self._inotify = Inotify()
         except OSError as error:
-            logger.warning("logs are polled, because inotify is not usable: %s", error)
+            logger.warning("inotify is not usable; polling logs of containers", error=error)
         self._listen()
 
     def follow(self, key: ContainerKey, path: Path) -> None:

@@ -1,7 +1,6 @@
 """One run of a container of the process runtime: its processes, and how they are ended."""
 
 import asyncio
-import logging
 import signal
 from collections.abc import Sequence
 from contextlib import suppress
@@ -15,11 +14,12 @@ from app.runtimes.process.files import Folder
 from app.runtimes.process.logs import Log
 from app.runtimes.process.process_table import Identity, Process
 from app.runtimes.process.sessions import Command
+from app.structured_logging import Logger
 
 KILL_AGAIN = 1.0  # seconds between one SIGKILL and the next
 NOT_YET = 0.005  # seconds between looks for the first signs of a process that was just started
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
@@ -85,7 +85,7 @@ class Container:
                 process_table.kill(main.pid, signal.SIGKILL)
                 process_table.kill_group(main.pid)
             if not await self.ends(KILL_AGAIN) and main is None and self.shim:
-                logger.warning("the shim of %s hangs and is killed", self.folder.path)
+                logger.warning("shim of a container hangs; killing it", path=str(self.folder.path))
                 process_table.kill(self.shim.pid, signal.SIGKILL)
         if session:
             process_table.kill_session(session)

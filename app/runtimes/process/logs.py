@@ -10,7 +10,6 @@ writes faster than can be stamped loses what came first: no more than BACKLOG of
 """
 
 import asyncio
-import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,6 +20,7 @@ from app.runtimes.logs import punch_hole
 from app.runtimes.logs.inotify import OVERFLOWN, Inotify
 from app.runtimes.logs.log_format import LINE_LIMIT, STREAMS, Stream, moment, raw_bytes, stamp
 from app.runtimes.process.files import Folder, open_ordinary
+from app.structured_logging import Logger
 
 QUIET = 0.02  # seconds without a look after a look: a flood costs 50 looks a second
 NOTED_EVERY = 256 * 1024  # bytes of log that a restarted agent may have to count again
@@ -31,7 +31,7 @@ KEPT = 1024 * 1024  # raw bytes that stay although they are in the log: more tha
 BACKLOG = 256 * 1024 * 1024  # raw bytes of a stream that may wait to be stamped
 FILES: dict[Stream, str] = {"stdout": "out", "stderr": "err"}
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class Position(NamedTuple):
@@ -227,7 +227,7 @@ class Follower:
         try:
             self._inotify = Inotify()
         except OSError as error:
-            logger.warning("logs are polled, because inotify is not usable: %s", error)
+            logger.warning("inotify is not usable; polling logs of containers", error=error)
         self._listen()
 
     def follow(self, folder: Folder, log: Log) -> None:
@@ -314,7 +314,7 @@ class Follower:
         try:
             used = log.drain(SHARE, last=False)
         except OSError as error:
-            logger.warning("log of container %s of pod %s: %s", key.name, key.pod_uid, error)
+            logger.warning("cannot read the log of a container", **key.log_fields, error=error)
             return 0
         if used:
             self._grown(key)

@@ -13,7 +13,6 @@ PWD to the environment; where /bin/sh is bash, also `_` and SHLVL.
 """
 
 import asyncio
-import logging
 import os
 import shutil
 import signal
@@ -50,11 +49,12 @@ from app.runtimes.process.folder_deletion import Rubbish
 from app.runtimes.process.logs import SHARE, Follower, Log
 from app.runtimes.process.process_table import Identity
 from app.runtimes.wakeups import Hints
+from app.structured_logging import Logger
 
 VERSION = "1.0"
 HOME = ".home"  # a pod's own folder; no container can have a name with a dot in front
 
-logger = logging.getLogger(__name__)
+logger = Logger(__name__)
 
 
 class ProcessRuntime(Imageless):
@@ -207,7 +207,7 @@ class ProcessRuntime(Imageless):
             if not data and container.log.drain(SHARE, last=container.ended.is_set()):
                 data = container.log.read(offset, limit)
         except OSError as error:
-            logger.warning("log of container %s of pod %s: %s", key.name, key.pod_uid, error)
+            logger.warning("cannot read the log of a container", **key.log_fields, error=error)
             data = b""
         return LogChunk(offset, data)
 

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import logging
 from datetime import timedelta
 
 import pytest
@@ -10,6 +11,7 @@ from app.kinds.pod.container import Container
 from app.machinery.base import LocalObjectReference
 from app.runtimes.base import Image, Login, PullError, RuntimeInfo
 from tests.agent.scene import Scene
+from tests.log_lines import lines
 
 BUSYBOX = "docker.io/library/busybox:1"
 HERE = Image("sha256:" + "a" * 64, (BUSYBOX,), 1000)
@@ -102,7 +104,9 @@ async def test_an_engine_that_is_away_is_no_fault_of_ours(scene: Scene, caplog: 
     await scene.api.until(lambda: scene.waits_for() == "ErrImagePull")
 
     assert scene.container().state.waiting.message == "the container engine does not answer"
-    assert [each.exc_info for each in caplog.records if each.name == "app.agent.pods.images"] == [False]
+    logged = [each for each in caplog.records if each.name == "app.agent.pods.images"]
+    assert {each.exc_info for each in logged} == {None}
+    assert len(lines(caplog, logging.WARNING)) == 1
 
 
 async def test_one_pull_serves_all_who_wait_for_it(scene: Scene) -> None:

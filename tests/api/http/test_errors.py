@@ -21,6 +21,7 @@ from app.store import open_store
 from app.store.errors import OutcomeUnknown, Unavailable
 from tests.api.conftest import serving
 from tests.conftest import NO_TLS, Clock
+from tests.log_lines import lines
 from tests.store.rewinding import read_only
 
 
@@ -78,7 +79,23 @@ def test_the_unexpected_is_logged_under_a_number_and_not_shown(caplog: pytest.Lo
     assert (answer.status_code, status["reason"]) == (500, "InternalError")
     assert "hunter2" not in status["message"]
     assert "hunter2" in caplog.text
-    assert caplog.messages[0].split()[-1] in status["message"]
+    assert f"error_id={status['message'].split()[-5]} " in lines(caplog)[0]
+
+
+def test_unexpected_errors_of_one_place_have_one_number() -> None:
+    """One log line a minute stands for all of them, and whoever is given the number must find it."""
+
+    def message(text: str) -> str:
+        try:
+            raise ValueError(text)
+        except ValueError as error:
+            return str(msgspec.json.decode(response(error).body)["message"])
+
+    def elsewhere() -> str:
+        return str(msgspec.json.decode(response(ValueError("raised nowhere")).body)["message"])
+
+    assert message("one") == message("another")
+    assert message("one") != elsewhere()
 
 
 def test_a_watch_can_carry_it() -> None:

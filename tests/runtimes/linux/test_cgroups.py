@@ -11,6 +11,7 @@ from app.runtimes.linux import cgroups as cgroup
 from app.runtimes.linux.cgroup_roots import Kernel, find
 from app.runtimes.linux.cgroups import Cgroups
 from app.runtimes.process.runtime import ProcessRuntime
+from tests.log_lines import lines
 from tests.runtimes.conftest import FOREVER, LEAVES_ITS_SESSION, Lab, a_key, raw, script
 
 MIB = 1 << 20
@@ -135,7 +136,8 @@ def test_there_are_none_if(host: FakeHost, asked: str, why: str, caplog: pytest.
 
     assert found == (None, why)
     assert cgroup_roots.announced(found) is None
-    assert ("Delegate=yes" in caplog.text) == (why in caplog.text) == (asked == "auto")
+    logged = "\n".join(lines(caplog))
+    assert ("Delegate=yes" in logged) == (why in logged) == (asked == "auto")
 
 
 def test_a_folder_of_one_s_choice_is_used(host: FakeHost, tmp_path: Path) -> None:
