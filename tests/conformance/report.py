@@ -32,30 +32,31 @@ SECTIONS = (
         "J",
         29,
         "Jobs, end to end",
-        "What Kubernetes' own end-to-end tests of Jobs demand (test/e2e/apps/job.go). A whole Jobplane runs, and the "
-        "containers are real processes.",
+        "Kubernetes' end-to-end tests of Jobs (test/e2e/apps/job.go). A complete Jobplane runs, with real processes as "
+        "containers.",
     ),
     Section(
         "K",
         11,
         "CronJobs",
-        "What its end-to-end tests of CronJobs demand (test/e2e/apps/cronjob.go). The controllers run on a real "
-        "database; their clock is moved by hand, so that a minute is over at once.",
+        "Kubernetes' end-to-end tests of CronJobs (test/e2e/apps/cronjob.go). The controllers run on a real database; "
+        "the test sets their clock, so that no test waits for a minute.",
     ),
     Section(
         "I",
         30,
         "Jobs, in detail",
-        "What its integration tests of the Job controller demand (test/integration/job). The test says what becomes of "
-        "the pods, and stops and starts controllers.",
+        "Kubernetes' integration tests of the Job controller (test/integration/job). The test sets the pods' statuses, "
+        "and stops and starts controllers.",
     ),
-    Section("X", 15, "More", "What follows from the same rules, and no test of Kubernetes' shows."),
+    Section("X", 15, "Further rules", "Rules of Kubernetes that no test above covers."),
 )
 _ABOUT = f"""\
 # Conformance
 
-Kubernetes' own tests, told again as scenarios and run against Jobplane. `tests/conformance` has a test for each, named
-after its number. A run writes this page with `{WRITE}=1`, and fails if it differs from what is committed.
+Kubernetes' own tests of Jobs and CronJobs as scenarios, with their results on Jobplane. `tests/conformance` has a test for each
+scenario, named after its number. The test run compares its results with this page and fails if they differ. To write the page,
+run the tests with `{WRITE}=1`.
 """
 _ROW = re.compile(r"^\| ([A-Z]\d+) \| (.*) \| (.*) \|$", re.MULTILINE)
 

@@ -97,7 +97,7 @@ async def test_k01_jobs_may_run_beside_each_other(minutes: Minutes) -> None:
     assert await minutes.jobs(finished=False) == await minutes.active()
 
 
-@pytest.mark.scenario("K2", "suspended")
+@pytest.mark.scenario("K2", "suspend")
 async def test_k02_a_suspended_one_starts_nothing(minutes: Minutes) -> None:
     await minutes.create(suspend=True)
 
@@ -144,7 +144,7 @@ async def test_k05_a_job_starts_however_many_were_missed(registry: Registry) -> 
     assert "TooManyMissedTimes" in {reason for reason, _ in await events(registry)}
 
 
-@pytest.mark.scenario("K6", "no warnings without cause")
+@pytest.mark.scenario("K6", "no unexpected warnings")
 async def test_k06_nothing_unexpected_is_told_of_jobs_that_come_and_end(minutes: Minutes) -> None:
     await minutes.create(concurrencyPolicy="Allow")
     await minutes.pass_by()
@@ -156,7 +156,7 @@ async def test_k06_nothing_unexpected_is_told_of_jobs_that_come_and_end(minutes:
     assert await warnings(minutes.registry) == set()
 
 
-@pytest.mark.scenario("K7", "an active Job is deleted")
+@pytest.mark.scenario("K7", "deletion of an active Job")
 async def test_k07_a_deleted_job_leaves_the_active_ones(minutes: Minutes) -> None:
     await minutes.create(concurrencyPolicy="Forbid")
     await minutes.pass_by()
@@ -192,7 +192,7 @@ async def test_k09_failed_jobs_beyond_the_limit_go_with_their_pods(minutes: Minu
     await only_the_last_is_kept(minutes, "Failed")
 
 
-@pytest.mark.scenario("K10", "an unknown time zone")
+@pytest.mark.scenario("K10", "unknown time zone")
 async def test_k10_an_unknown_time_zone_is_invalid(admin: httpx.AsyncClient) -> None:
     answer = await admin.post(CRONJOBS, json=manifest(timeZone="bad-time-zone"))
 

@@ -32,7 +32,7 @@ def play(registry: Registry) -> Play:
     return Play(registry)
 
 
-NOTHING = pytest.mark.scenario("X1", "no completions, no parallelism")
+NOTHING = pytest.mark.scenario("X1", "completions 0, and parallelism 0")
 
 
 @NOTHING
@@ -68,7 +68,7 @@ async def test_x2_a_work_queue_with_a_success_keeps_its_pods(play: Play) -> None
         await play.shows(active=4, succeeded=1, true=())
 
 
-@pytest.mark.scenario("X3", "no retries: one restart of a container is too many")
+@pytest.mark.scenario("X3", "backoffLimit 0: one container restart is too many")
 async def test_x3_without_retries_the_first_restart_fails_the_job(play: Play) -> None:
     await play.submit({"backoffLimit": 0}, pod={"restartPolicy": "OnFailure"})
     async with play.running():
@@ -82,7 +82,7 @@ async def test_x3_without_retries_the_first_restart_fails_the_job(play: Play) ->
         await play.shows(failed=1, true=FAILED, reason="BackoffLimitExceeded")
 
 
-RETRIES = pytest.mark.scenario("X4", "three retries: three restarts in a pod, or four failed pods")
+RETRIES = pytest.mark.scenario("X4", "backoffLimit 3: three restarts in a pod, or four failed pods")
 
 
 @RETRIES
@@ -109,7 +109,7 @@ async def test_x4_a_job_fails_at_the_fourth_failed_pod(play: Play) -> None:
         await play.shows(failed=4, active=0, true=FAILED, reason="BackoffLimitExceeded")
 
 
-@pytest.mark.scenario("X5", "failed too often, and for too long: the first decides")
+@pytest.mark.scenario("X5", "backoffLimit and activeDeadlineSeconds both exceeded: backoffLimit decides")
 async def test_x5_too_many_failures_are_told_before_the_deadline(play: Play) -> None:
     await play.submit({"backoffLimit": 0, "activeDeadlineSeconds": 5})
     async with play.running():
@@ -120,7 +120,7 @@ async def test_x5_too_many_failures_are_told_before_the_deadline(play: Play) -> 
         await play.shows(failed=1, true=FAILED, reason="BackoffLimitExceeded")
 
 
-RESUMED = pytest.mark.scenario("X6", "resumed with a start time from before")
+RESUMED = pytest.mark.scenario("X6", "resume with an old start time")
 
 
 @RESUMED
@@ -154,7 +154,7 @@ async def says(play: Play, **status: Any) -> None:
     await objects.edit(play.registry, JOBS, "default", "pi", change, UpdateOptions(status=True))
 
 
-@pytest.mark.scenario("X7", "DELETE that says nothing about pods: they live on")
+@pytest.mark.scenario("X7", "DELETE without a propagation policy: the pods live on")
 async def test_x7_a_bare_delete_leaves_the_pods(play: Play, admin: httpx.AsyncClient) -> None:
     await play.submit({"parallelism": 2, "completions": 2})
     async with play.running():
@@ -172,7 +172,7 @@ async def is_gone(play: Play) -> bool:
     return await play.job() is None
 
 
-@pytest.mark.scenario("X8", "deleted and made again under its name: the old pods are not counted")
+@pytest.mark.scenario("X8", "Job created again under its name: the old pods are not counted")
 async def test_x8_a_job_does_not_count_the_pods_of_its_namesake(play: Play) -> None:
     await play.submit({"parallelism": 2, "completions": 2})
     async with play.running():
@@ -188,7 +188,7 @@ async def test_x8_a_job_does_not_count_the_pods_of_its_namesake(play: Play) -> N
         await play.shows(active=0, failed=0, succeeded=1, true=COMPLETE)
 
 
-@pytest.mark.scenario("X9", "more pods ready than active: refused")
+@pytest.mark.scenario("X9", "status with more ready than active pods: refused")
 async def test_x9_no_status_has_more_pods_ready_than_active(play: Play, admin: httpx.AsyncClient) -> None:
     await play.submit({"managedBy": "acme.io/jobs"})
     job = (await admin.get(f"{JOBS_PATH}/pi")).json()
@@ -199,7 +199,7 @@ async def test_x9_no_status_has_more_pods_ready_than_active(play: Play, admin: h
     )
 
 
-@pytest.mark.scenario("X10", "ignored failures do not count, and retries wait longer all the same")
+@pytest.mark.scenario("X10", "ignored failures do not count, but lengthen the back-off")
 async def test_x10_ignored_failures_are_retried_after_ever_longer(play: Play) -> None:
     await play.submit({"podFailurePolicy": IGNORE_42, "backoffLimit": 0})
     async with play.running() as controllers:
@@ -220,7 +220,7 @@ async def waits(play: Play, controllers: Running, seconds: int) -> None:
 
 
 # Where Kubernetes writes a status, then frees the pods that it counts, Jobplane does both at once: there is no between.
-@pytest.mark.scenario("X11", "the controller dies at its work, again and again: each pod is counted once")
+@pytest.mark.scenario("X11", "controller killed again and again: each pod is counted once")
 async def test_x11_each_pod_is_counted_once_whenever_the_controller_dies(play: Play) -> None:
     await play.submit({"parallelism": 6, "completions": 6, "backoffLimit": 6})
     await play.crash()
@@ -239,7 +239,7 @@ async def test_x11_each_pod_is_counted_once_whenever_the_controller_dies(play: P
         await play.all_are_free()
 
 
-TTL = pytest.mark.scenario("X12", "a finished Job goes when its time has come, its pods first")
+TTL = pytest.mark.scenario("X12", "TTL: a finished Job is deleted when its TTL ends, its pods first")
 
 
 @TTL
@@ -285,7 +285,7 @@ def a_cron_job(**spec: Any) -> CronJob:
     return msgspec.convert(manifest(**spec), CronJob)
 
 
-@pytest.mark.scenario("X13", "Forbid, every minute, 90 seconds long: the missed slot starts as soon as it may")
+@pytest.mark.scenario("X13", "Forbid, every minute, Jobs of 90 seconds: the missed start follows as soon as possible")
 async def test_x13_a_slot_that_had_to_wait_starts_when_the_job_before_ends(play: Play) -> None:
     registry = play.registry
     await create(registry, CRON_JOBS, a_cron_job(concurrencyPolicy="Forbid"))
@@ -326,7 +326,7 @@ async def completes(registry: Registry, name: str) -> None:
     )
 
 
-@pytest.mark.scenario("X14", "the name of a CronJob has at most 52 characters")
+@pytest.mark.scenario("X14", "CronJob names have at most 52 characters")
 async def test_x14_the_name_of_a_cron_job_leaves_room_for_a_minute(admin: httpx.AsyncClient) -> None:
     fits = await admin.post(CRON_JOBS_PATH, json=manifest(52 * "n"))
     too_long = await admin.post(CRON_JOBS_PATH, json=manifest(53 * "n"))
@@ -338,7 +338,7 @@ async def test_x14_the_name_of_a_cron_job_leaves_room_for_a_minute(admin: httpx.
     )
 
 
-DAYS = pytest.mark.scenario("X15", "days of the week, and of the month")
+DAYS = pytest.mark.scenario("X15", "cron: days of the week, and of the month")
 
 
 @DAYS

@@ -12,7 +12,7 @@ def play(registry: Registry) -> Play:
     return Play(registry)
 
 
-@pytest.mark.scenario("I1", "one pod; the controller restarts, and dies at its work")
+@pytest.mark.scenario("I1", "one pod: the controller restarts, and is killed in a reconcile")
 async def test_i1_one_pod_is_replaced_and_succeeds_across_restarts(play: Play) -> None:
     await play.submit()
     async with play.running():
@@ -34,7 +34,7 @@ async def test_i1_one_pod_is_replaced_and_succeeds_across_restarts(play: Play) -
     assert len(await play.pods()) == 2
 
 
-@pytest.mark.scenario("I2", "a work queue of five: its first success means no more pods")
+@pytest.mark.scenario("I2", "work queue of five: no new pods after the first success")
 async def test_i2_a_work_queue_starts_no_pods_after_a_success(play: Play) -> None:
     await play.submit(of(5, None))
     async with play.running() as controllers:
@@ -59,7 +59,7 @@ async def test_i2_a_work_queue_starts_no_pods_after_a_success(play: Play) -> Non
     await play.all_are_free()
 
 
-@pytest.mark.scenario("I3", "parallelism goes down and up; what that stops is no failure")
+@pytest.mark.scenario("I3", "parallelism decreases and increases: stopped pods are not failures")
 async def test_i3_pods_that_scaling_down_stops_are_not_failures(play: Play) -> None:
     await play.submit(of(5, None, backoffLimit=2))
     async with play.running():
@@ -75,7 +75,7 @@ async def test_i3_pods_that_scaling_down_stops_are_not_failures(play: Play) -> N
     await play.all_are_free()
 
 
-@pytest.mark.scenario("I4", "56 completions, 54 at once, ten pods a step: no count is lost")
+@pytest.mark.scenario("I4", "56 completions, parallelism 54, ten pods a step: every pod is counted")
 async def test_i4_the_limit_of_pods_a_step_loses_no_counts(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scaling, "MOST_PODS", 10)
     await play.submit(of(54, 56))
@@ -95,7 +95,7 @@ async def test_i4_the_limit_of_pods_a_step_loses_no_counts(play: Play, monkeypat
     await play.all_are_free()
 
 
-@pytest.mark.scenario("I5", "indexes are started in order, and again when they fail")
+@pytest.mark.scenario("I5", "Indexed: indexes start in order, and again after a failure")
 async def test_i5_each_index_runs_until_it_has_succeeded(play: Play) -> None:
     await play.submit(of(3, 4, **INDEXED))
     async with play.running() as controllers:
@@ -114,7 +114,7 @@ async def test_i5_each_index_runs_until_it_has_succeeded(play: Play) -> None:
     await play.all_are_free()
 
 
-ELASTIC = pytest.mark.scenario("I6", "an Indexed Job grows and shrinks")
+ELASTIC = pytest.mark.scenario("I6", "elastic Indexed Job: grows and shrinks")
 
 
 @ELASTIC
@@ -167,7 +167,7 @@ async def test_i6_a_job_that_shrinks_to_nothing_is_complete(play: Play) -> None:
         await play.shows(completed_indexes="", succeeded=0, failed=0, active=0, true=COMPLETE)
 
 
-REPLACEMENT = pytest.mark.scenario("I7", "deleted pods are replaced at once, or when they have ended")
+REPLACEMENT = pytest.mark.scenario("I7", "podReplacementPolicy: deleted pods are replaced at once, or after their end")
 MODES = pytest.mark.parametrize("mode", ["NonIndexed", "Indexed"])
 
 
@@ -214,7 +214,7 @@ async def waits(play: Play, controllers: Running, seconds: int, active: int) -> 
     await play.there_are(active + 1)
 
 
-@pytest.mark.scenario("I14", "retries wait twice as long each time")
+@pytest.mark.scenario("I14", "back-off delay: doubles with each retry")
 async def test_i14_each_retry_waits_twice_as_long(play: Play) -> None:
     await play.submit()
     async with play.running() as controllers:
@@ -223,7 +223,7 @@ async def test_i14_each_retry_waits_twice_as_long(play: Play) -> None:
             await waits(play, controllers, seconds, active=0)
 
 
-@pytest.mark.scenario("I15", "retries of an index wait twice as long each time, and do not wait for others")
+@pytest.mark.scenario("I15", "back-off delay of an index: doubles with each retry, and does not delay other indexes")
 async def test_i15_indexes_wait_each_for_itself(play: Play) -> None:
     await play.submit(of(2, backoffLimitPerIndex=9, **INDEXED))
     async with play.running() as controllers:

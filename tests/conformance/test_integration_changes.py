@@ -38,7 +38,7 @@ def with_cpu(cpu: str) -> dict[str, Any]:
     return template(containers=[{"name": "main", "image": "busybox", "resources": {"requests": {"cpu": cpu}}}])
 
 
-MANAGED_BY = pytest.mark.scenario("I16", "managedBy: Jobs that are the server's, and those that are not")
+MANAGED_BY = pytest.mark.scenario("I16", "managedBy: Jobs of this controller, and Jobs of others")
 
 
 @MANAGED_BY
@@ -60,7 +60,7 @@ async def test_i16_a_job_of_another_manager_is_left_alone(play: Play, suspend: b
     assert await play.pods() == []
 
 
-@pytest.mark.scenario("I17", "a Job is made anew for another manager while the old one is about to be looked at")
+@pytest.mark.scenario("I17", "managedBy: a Job is created again for another controller just before a reconcile")
 async def test_i17_what_was_planned_for_the_old_job_does_not_reach_the_new(play: Play) -> None:
     await play.submit()
     copy = await held_copy(play.registry)
@@ -76,7 +76,7 @@ async def test_i17_what_was_planned_for_the_old_job_does_not_reach_the_new(play:
     assert await play.pods() == []
 
 
-@pytest.mark.scenario("I18", "another manager's pods keep the tracking finalizer")
+@pytest.mark.scenario("I18", "managedBy: pods of another controller keep the tracking finalizer")
 async def test_i18_another_managers_pods_keep_their_finalizer(play: Play) -> None:
     job = await play.submit({"managedBy": CUSTOM})
     labels = job.spec.template.metadata.labels
@@ -98,7 +98,7 @@ async def says(play: Play, *conditions: str, **status: Any) -> None:
     )
 
 
-@pytest.mark.scenario("I19", "the pods of a deleted Job lose the finalizer, however it is deleted")
+@pytest.mark.scenario("I19", "finalizer removal: pods of a deleted Job, however it is deleted")
 @pytest.mark.parametrize("propagation", ["Orphan", "Background", "Foreground"])
 async def test_i19_pods_of_a_deleted_job_are_free(play: Play, propagation: str) -> None:
     await play.submit(TWO)
@@ -119,7 +119,7 @@ async def is_gone(play: Play) -> bool:
     return await play.job() is None
 
 
-@pytest.mark.scenario("I20", "a Job is deleted while no controller runs")
+@pytest.mark.scenario("I20", "deletion of a Job while no controller runs")
 async def test_i20_the_next_controller_frees_the_pods(play: Play) -> None:
     await play.submit(TWO)
     async with play.running():
@@ -135,7 +135,7 @@ async def all_end(play: Play) -> bool:
     return len(await play.terminating()) == 2
 
 
-@pytest.mark.scenario("I21", "a hundred pods, fifty a step: a Job that fails frees them all")
+@pytest.mark.scenario("I21", "finalizer removal: a failed Job of a hundred pods, fifty a step")
 async def test_i21_a_job_that_fails_frees_all_of_its_pods(play: Play, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scaling, "MOST_PODS", 50)
     await play.submit({"parallelism": 100, "completions": 100, "backoffLimit": 0})
@@ -149,7 +149,7 @@ async def test_i21_a_job_that_fails_frees_all_of_its_pods(play: Play, monkeypatc
         await play.all_are_free()
 
 
-@pytest.mark.scenario("I22", "one of ten fails while the controller restarts")
+@pytest.mark.scenario("I22", "controller restart while one of ten pods fails")
 async def test_i22_a_failure_among_successes_is_not_lost_in_a_restart(play: Play) -> None:
     await play.submit({"parallelism": 10, "completions": 10, "backoffLimit": 0})
     async with play.running():
@@ -164,7 +164,7 @@ async def test_i22_a_failure_among_successes_is_not_lost_in_a_restart(play: Play
         await play.all_are_free()
 
 
-SUSPEND = pytest.mark.scenario("I23", "suspended and resumed: pods, condition, event")
+SUSPEND = pytest.mark.scenario("I23", "suspend and resume: pods, condition, event")
 
 
 @SUSPEND
@@ -196,7 +196,7 @@ async def told(play: Play, reason: str) -> list[tuple[str, str, str]]:
     return [(each.type, each.message, each.source.component) for each in events]
 
 
-@pytest.mark.scenario("I24", "a suspended Job has no pods, also after a restart")
+@pytest.mark.scenario("I24", "a suspended Job has no pods, also after a controller restart")
 async def test_i24_a_restart_starts_no_pods_of_a_suspended_job(play: Play) -> None:
     await play.submit({**TWO, "suspend": True})
     for _ in range(2):
@@ -206,7 +206,7 @@ async def test_i24_a_restart_starts_no_pods_of_a_suspended_job(play: Play) -> No
     assert await play.pods() == []
 
 
-@pytest.mark.scenario("I25", "resumed with a node selector in one request; later it may not change")
+@pytest.mark.scenario("I25", "resume with a node selector in one request; later the selector is immutable")
 async def test_i25_resuming_may_say_where_and_running_may_not(play: Play) -> None:
     await play.submit({"suspend": True})
     async with play.running():
@@ -224,7 +224,7 @@ async def refusal(play: Play, spec: dict[str, Any]) -> str:
     return refused.value.message
 
 
-@pytest.mark.scenario("I26", "resources may change while a Job is suspended, started before or not")
+@pytest.mark.scenario("I26", "mutable resources of a suspended Job, started before or not")
 async def test_i26_resources_may_change_while_nothing_runs(play: Play) -> None:
     await play.submit({"suspend": True})
     async with play.running():
@@ -247,7 +247,7 @@ def asked(pod: Any) -> str:
     return pod.spec.containers[0].resources.requests["cpu"]
 
 
-@pytest.mark.scenario("I27", "a Job that ran is suspended: where its pods may run can change")
+@pytest.mark.scenario("I27", "mutable scheduling fields of a Job that ran and is suspended")
 async def test_i27_a_job_that_ran_may_go_on_elsewhere(play: Play) -> None:
     await play.submit()
     async with play.running():
@@ -265,7 +265,7 @@ async def test_i27_a_job_that_ran_may_go_on_elsewhere(play: Play) -> None:
     assert "slow" in [each.key for each in pod.spec.tolerations]
 
 
-@pytest.mark.scenario("I28", "resumed with new resources: the new pod waits until the old one has ended")
+@pytest.mark.scenario("I28", "resume with new resources: the new pod waits until the old pod has ended")
 async def test_i28_a_resumed_job_waits_for_its_old_pods(play: Play) -> None:
     await play.submit({"podReplacementPolicy": "Failed"})
     async with play.running():

@@ -19,7 +19,7 @@ def play(registry: Registry) -> Play:
     return Play(registry)
 
 
-FAILURE_POLICY = pytest.mark.scenario("I8", "podFailurePolicy: what fails the Job, and what does not count")
+FAILURE_POLICY = pytest.mark.scenario("I8", "podFailurePolicy: which failures fail the Job, and which do not count")
 
 
 @FAILURE_POLICY
@@ -63,7 +63,7 @@ async def test_i8_a_failure_is(play: Play, rule: dict[str, Any], end: dict[str, 
         await play.shows(failed=failed, succeeded=1, active=0, true=COMPLETE)
 
 
-@pytest.mark.scenario("I9", "the failed pod is deleted while the controller is away: its Job fails all the same")
+@pytest.mark.scenario("I9", "podFailurePolicy: the failed pod is deleted while the controller is down")
 async def test_i9_what_a_failed_pod_has_told_outlives_it(play: Play) -> None:
     await play.submit(of(2, podFailurePolicy={"rules": [FAIL_ON_5]}))
     async with play.running():
@@ -244,7 +244,7 @@ async def test_i12_an_index_is_not_retried_after(play: Play, rule: dict[str, Any
         await play.shows(failed=1, succeeded=1, failed_indexes="0", completed_indexes="1", true=FAILED)
 
 
-@pytest.mark.scenario("I13", "a failed pod that is deleted stays until another carries its failures on")
+@pytest.mark.scenario("I13", "backoffLimitPerIndex: a failed pod stays until its replacement carries its count")
 async def test_i13_a_failed_pod_stays_until_its_failures_are_carried_on(play: Play) -> None:
     await play.submit(of(1, backoffLimitPerIndex=1, **INDEXED))
     async with play.running() as controllers:

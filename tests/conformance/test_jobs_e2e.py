@@ -111,7 +111,7 @@ def test_j04_evicted_pods_do_not_count(ns: Namespace, evicted: list[str]) -> Non
     assert (job["status"]["succeeded"], job["status"].get("failed", 0)) == (3, 0)
 
 
-@pytest.mark.scenario("J5", "created suspended")
+@pytest.mark.scenario("J5", "suspend: created suspended")
 def test_j05_a_suspended_job_has_no_pods_until_it_is_resumed(ns: Namespace) -> None:
     ns.create(a_job("j05", "true", parallelism=2, completions=4, suspend=True))
     job = ns.becomes("j05", lambda job: conditions(job) == ["Suspended"])
@@ -123,7 +123,7 @@ def test_j05_a_suspended_job_has_no_pods_until_it_is_resumed(ns: Namespace) -> N
     assert ns.ended("j05", "Complete")["status"]["succeeded"] == 4
 
 
-@pytest.mark.scenario("J6", "suspended while it runs")
+@pytest.mark.scenario("J6", "suspend: suspended while it runs")
 def test_j06_suspending_a_job_ends_its_pods(ns: Namespace) -> None:
     ns.create(a_job("j06", FOREVER, parallelism=2, completions=4))
     ns.running("j06", 2)
@@ -152,7 +152,7 @@ def test_j07_a_terminating_pod_is_replaced_only_when_it_has_ended(ns: Namespace,
     ns.status_is("j07", active=1, failed=1, terminating=0)
 
 
-@pytest.mark.scenario("J8", "Indexed")
+@pytest.mark.scenario("J8", "Indexed completion mode")
 def test_j08_pods_of_an_indexed_job_have_their_index_and_a_hostname(ns: Namespace) -> None:
     job = ns.ended("j08", "Complete")
 
@@ -164,7 +164,7 @@ def test_j08_pods_of_an_indexed_job_have_their_index_and_a_hostname(ns: Namespac
     assert said == [f"{index} j08-{index}\n" for index in range(4)]
 
 
-@pytest.mark.scenario("J9", "the completion index is a label")
+@pytest.mark.scenario("J9", "completion index as a pod label")
 def test_j09_every_pod_of_an_indexed_job_is_labelled_with_its_index(ns: Namespace) -> None:
     ns.ended("j08", "Complete")
 
@@ -238,7 +238,7 @@ def test_j16_an_exit_code_may_fail_an_index(ns: Namespace) -> None:
     assert indexes_of(job) == ("1", "0", 1, 1)
 
 
-@pytest.mark.scenario("J17", "a deleted Job takes its pods along")
+@pytest.mark.scenario("J17", "cascading deletion: the pods of a deleted Job")
 def test_j17_the_pods_of_a_deleted_job_go(ns: Namespace) -> None:
     ns.create(a_job("j17", FOREVER, parallelism=2, completions=2))
     ns.running("j17", 2)
@@ -272,7 +272,7 @@ def test_j20_a_job_that_takes_too_long_fails(ns: Namespace) -> None:
     assert reasons(job) == [("FailureTarget", "DeadlineExceeded"), ("Failed", "DeadlineExceeded")]
 
 
-@pytest.mark.scenario("J21", "a Job is deleted")
+@pytest.mark.scenario("J21", "deletion of a Job")
 def test_j21_a_deleted_job_is_gone(ns: Namespace) -> None:
     ns.create(a_job("j21", FOREVER, parallelism=2, completions=4))
     ns.status_is("j21", active=2)
@@ -367,7 +367,7 @@ def test_j25_a_jobs_status_can_be_written(ns: Namespace) -> None:
     assert has_condition(got, "CustomConditionUpdated")
 
 
-@pytest.mark.scenario("J26", "the life of a Job, as a client sees it")
+@pytest.mark.scenario("J26", "life cycle of a Job through the API")
 def test_j26_a_job_is_created_patched_resumed_listed_and_deleted_under_a_watch(ns: Namespace) -> None:
     label = {"e2e-job-label": "j26"}
     made = ns.create(a_job("j26", "true", labels=label, parallelism=2, completions=2, suspend=True))
@@ -403,7 +403,7 @@ def test_j26_a_job_is_created_patched_resumed_listed_and_deleted_under_a_watch(n
     assert ns.client.get("/apis/batch/v1/jobs", params=chosen).raise_for_status().json()["items"] == []
 
 
-@pytest.mark.scenario("J27", "the ready field")
+@pytest.mark.scenario("J27", "status.ready")
 def test_j27_ready_pods_are_counted(ns: Namespace) -> None:
     ns.create(a_job("j27", FOREVER, parallelism=2, completions=2, suspend=True))
     assert counts(ns.becomes("j27", lambda job: conditions(job) == ["Suspended"])) == (0, 0, 0)

@@ -70,7 +70,7 @@ def in_groups(pods: list[Any]) -> set[str]:
     return {pod.spec.scheduling_group.pod_group_name if pod.spec.scheduling_group else "" for pod in pods}
 
 
-@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, what others made")
+@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, objects of others")
 async def test_i30_a_gang_gets_its_objects_before_its_pods_and_takes_them_along(play: Play) -> None:
     job = await play.submit(OF_4)
     async with play.running():
@@ -93,7 +93,7 @@ async def test_i30_a_gang_gets_its_objects_before_its_pods_and_takes_them_along(
     assert (told.count("WorkloadCreated"), told.count("PodGroupCreated")) == (1, 1)
 
 
-@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, what others made")
+@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, objects of others")
 @pytest.mark.parametrize("propagation", ["Foreground", "Orphan"])
 async def test_i30_every_way_to_delete_a_job_does_to_them_what_it_does_to_its_pods(
     play: Play, propagation: str
@@ -112,7 +112,7 @@ async def test_i30_every_way_to_delete_a_job_does_to_them_what_it_does_to_its_po
     assert job.metadata.uid not in owners
 
 
-@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, what others made")
+@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, objects of others")
 async def test_i30_suspension_keeps_the_objects(play: Play) -> None:
     await play.submit({**OF_4, "suspend": True})
     async with play.running():
@@ -128,7 +128,7 @@ async def test_i30_suspension_keeps_the_objects(play: Play) -> None:
     assert await both(play.registry) == before
 
 
-@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, what others made")
+@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, objects of others")
 async def test_i30_controllers_that_die_leave_one_of_each(play: Play) -> None:
     await play.submit(OF_4)
     await play.crash()
@@ -146,7 +146,7 @@ async def test_i30_controllers_that_die_leave_one_of_each(play: Play) -> None:
     assert (await both(play.registry))[1] == group
 
 
-@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, what others made")
+@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, objects of others")
 async def test_i30_a_gang_by_its_own_word_is_resized_with_its_job(play: Play) -> None:
     await play.submit({"parallelism": 4, "completions": 8, **GANG})
     async with play.running():
@@ -162,7 +162,7 @@ async def test_i30_a_gang_by_its_own_word_is_resized_with_its_job(play: Play) ->
     assert (await both(play.registry))[1].spec.scheduling_policy.gang.min_count == 1
 
 
-@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, what others made")
+@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, objects of others")
 async def test_i30_a_job_whose_pods_are_in_a_group_already_gets_none(play: Play) -> None:
     await play.submit(OF_4, pod={"schedulingGroup": {"podGroupName": "ours"}})
     async with play.running():
@@ -173,7 +173,7 @@ async def test_i30_a_job_whose_pods_are_in_a_group_already_gets_none(play: Play)
     assert await workloads(play.registry) == await groups(play.registry) == []
 
 
-@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, what others made")
+@pytest.mark.scenario("I30", "gangs: objects before pods, suspension, resizing, deletion, objects of others")
 async def test_i30_what_somebody_else_made_for_the_job_is_not_touched(play: Play) -> None:
     theirs = msgspec.yaml.decode(WORKLOADS.example, type=Workload)
     theirs = replace(theirs, spec=replace(theirs.spec, controller_ref=replace(theirs.spec.controller_ref, name="pi")))
