@@ -1,4 +1,4 @@
-# Everything in one container, or with docker-compose.yml one container a process.
+# Image for all of Jobplane in one container, or, with docker-compose.yml, for one container a process.
 #
 #   docker build --tag jobplane .
 #   docker run --detach --name jobplane --publish 127.0.0.1:6443:6443 --volume jobplane:/data jobplane
@@ -7,7 +7,7 @@ FROM python:3.13-slim AS build
 WORKDIR /src
 RUN python -m venv /opt/jobplane
 ENV PATH=/opt/jobplane/bin:$PATH PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1
-# Before the sources: what changes seldom stays in the cache.
+# Dependencies before the sources, so that a change of the sources keeps them in the build cache.
 COPY requirements.lock ./
 RUN pip install --require-hashes -r requirements.lock
 COPY pyproject.toml README.md LICENSE ./
@@ -16,7 +16,7 @@ COPY migrations migrations
 RUN pip install --no-deps --no-build-isolation --no-index .
 
 FROM python:3.13-slim
-# A named user, because initdb (`jobplane up`) refuses one without a name. /shared: what docker-compose.yml hands the agent.
+# A named user, because initdb (`jobplane up`) refuses a user id without a name. /shared: the agent's files with docker-compose.yml.
 RUN useradd --uid 10001 --create-home jobplane && install -d -o jobplane -g jobplane -m 0700 /data /shared
 COPY --from=build /opt/jobplane /opt/jobplane
 ENV PATH=/opt/jobplane/bin:$PATH JOBPLANE_DATA_DIR=/data PYTHONUNBUFFERED=1
@@ -25,5 +25,5 @@ WORKDIR /data
 VOLUME /data
 EXPOSE 6443
 ENTRYPOINT ["jobplane"]
-# A name for the node, or each new container on the same volume would be a new node.
+# Without a fixed node name, each new container on the same volume would be a new node.
 CMD ["up", "--host", "0.0.0.0", "--node-name", "node-1"]

@@ -1,7 +1,6 @@
-"""Works off a queue in Redis, and ends when nothing is left. Needs nothing but Python.
+"""Worker of a queue in Redis: it processes items and ends when the queue is empty. Needs only Python.
 
-An item that is taken stands in a second list until it is done, with a lease beside it that runs out: if the worker that has
-it dies, another one takes it again.
+A taken item is in a second list until it is done, with a lease that expires: if its worker dies, another worker takes it.
 """
 # ruff: noqa: T201 (what it prints is the pod's log)
 
@@ -30,7 +29,7 @@ return redis.call('LLEN', KEYS[1]) + redis.call('LLEN', KEYS[2])
 
 
 class Redis:
-    """As much of its protocol as a worker needs."""
+    """Client for the part of the Redis protocol that a worker needs."""
 
     def __init__(self, host: str, port: int) -> None:
         self.stream = socket.create_connection((host, port)).makefile("rwb")
@@ -44,7 +43,7 @@ class Redis:
         return self.answer()
 
     def answer(self) -> int | str | None:
-        """A number or a string; None if there is nothing. The others are not asked for here."""
+        """A number or a string, or None for no value. Other types of answers do not occur here."""
         line = self.stream.readline()
         kind, rest = line[:1], line[1:-2].decode()
         if kind == b":":
@@ -62,7 +61,7 @@ class Queue:
         self.keys = (name, f"{name}:processing", f"{name}:leased:")
 
     def is_empty(self) -> bool:
-        """Nothing waits, and nobody works on anything. What was left behind waits again."""
+        """No item waits or is being processed. Items of dead workers are put back first."""
         return self.redis("EVAL", PUT_BACK, 3, *self.keys) == 0
 
     def take(self) -> int | str | None:
