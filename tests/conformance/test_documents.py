@@ -378,6 +378,7 @@ class Queue:
 
 class TestWhatTakesLong:
     def test_a_finished_job_is_deleted_after_its_time(self, space: Namespace) -> None:
+        documents.require_pi()
         path = f"{space.jobs}/pi-with-ttl"
         until(lambda: space.client.get(path).status_code == 404, LONG, "pi-with-ttl is gone")
         until(lambda: space.pods("pi-with-ttl") == [], SECONDS, "and its pod")
