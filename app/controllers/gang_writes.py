@@ -15,7 +15,7 @@ from app.kinds.scheduling.podgroup import DISRUPTED, SCHEDULED, PodGroup
 from app.machinery.meta_condition import Condition, condition, with_condition
 from app.plans.plan import Action, Emit, Plan, Update
 from app.registry.binding import bound
-from app.scheduler.gangs import Attempt
+from app.scheduler.gang_scheduling import Attempt
 
 
 def bindings(pairs: Sequence[tuple[Pod, str]], now: datetime) -> tuple[Action, ...]:

@@ -17,10 +17,9 @@ from app.kinds.batch.job import KIND as JOBS
 from app.kinds.scheduling.localqueue import ACTIVE, LocalQueue, LocalQueueStatus
 from app.machinery.meta_condition import Condition, with_condition
 from app.plans.plan import Emit, Plan, SetStatus
-from app.scheduler.fair_sharing import FairSharing, queue_message, queue_positions
-from app.scheduler.preemption import Verdict
-from app.scheduler.queue_config import queue_config_of
+from app.scheduler.fair_sharing import FairSharing, queue_config_of, queue_message, queue_positions
 from app.scheduler.scheduling_queue import Queue
+from app.scheduler.scheduling_round import Verdict
 from app.store import Key, Mirror
 
 QUEUES = Key("scheduler", "", "queues")

@@ -6,7 +6,7 @@ from datetime import datetime
 from app.controllers.preemption_writes import sayable_at
 from app.kinds.pod.pod import KIND as PODS
 from app.plans.plan import earliest
-from app.scheduler.preemption import Verdict
+from app.scheduler.scheduling_round import Verdict
 from app.store import Key
 
 

@@ -17,8 +17,8 @@ from app.machinery.meta_condition import Condition as GroupCondition
 from app.machinery.meta_condition import with_condition as with_group_condition
 from app.plans.plan import Action, Delete, Emit, Plan, Update
 from app.registry.binding import with_condition
-from app.scheduler.gangs import GroupKey
-from app.scheduler.preemption import Verdict
+from app.scheduler.gang_scheduling import GroupKey
+from app.scheduler.scheduling_round import Verdict
 
 BY_SCHEDULER = "PreemptionByScheduler"  # a reason
 SAY_AGAIN = timedelta(seconds=15)  # how often a pod that stays pending is told a changed reason

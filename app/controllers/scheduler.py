@@ -29,13 +29,13 @@ from app.machinery.base import Object
 from app.plans.plan import Plan, earliest
 from app.registry.codec import NAMESPACES
 from app.scheduler import DEFAULT, Cluster, Pending, PodInfo, PodInfos, Settings
+from app.scheduler.eviction_units import Budgets
 from app.scheduler.fair_sharing import FairSharing
-from app.scheduler.gangs import Groups, Whole
-from app.scheduler.preemption import Search, Verdict
-from app.scheduler.preemption_context import Budgets, Lowest
-from app.scheduler.priority_bands import Tiered, in_tiers
+from app.scheduler.gang_scheduling import Groups, Whole
+from app.scheduler.preemption import Lowest
 from app.scheduler.quota_admission import QuotaAdmission
 from app.scheduler.scheduling_queue import Queue
+from app.scheduler.scheduling_round import Search, Tiered, Verdict, in_tiers
 from app.store import Key, Mirror
 
 TOGETHER = 250  # bindings of one write set

@@ -18,17 +18,32 @@ from weakref import WeakValueDictionary
 
 from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod
-from app.kinds.pod.pod_resources import amount
-from app.scheduler.filters import FilterCache, Refusal
+from app.kinds.pod.pod_resources import Amounts, amount
+from app.scheduler.filters import Refusal
 from app.scheduler.node_info import NodeInfo, Placed
-from app.scheduler.node_ranking import Ranking
+from app.scheduler.node_ranking import FilterCache, Ranking
 from app.scheduler.pod_counts import Choices, PodCounts, Tallies
 from app.scheduler.pod_info import PodInfo
-from app.scheduler.queue_config import NamespaceUsage
 from app.scheduler.scores import DEFAULT, Settings, image_name
 
 _ENTRIES = 200_000  # nodes in all rankings together: more are forgotten between two rounds
 _LOG = 20_000
+
+
+_NOTHING: Mapping[str, int] = {}
+
+
+class NamespaceUsage:
+    def __init__(self) -> None:
+        self._used: dict[str, Amounts] = {}
+
+    def count(self, namespace: str, needs: Amounts, sign: int) -> None:
+        used = self._used.setdefault(namespace, {})
+        for name, count in needs.items():
+            used[name] = used.get(name, 0) + sign * count
+
+    def of(self, namespace: str) -> Mapping[str, int]:
+        return self._used.get(namespace, _NOTHING)
 
 
 class Trial:

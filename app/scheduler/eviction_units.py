@@ -5,12 +5,15 @@ For `victims`, `gang_preemption` and `reclaim`. Groups say so by `disruptionMode
 
 import math
 from collections.abc import Collection, Iterable, Iterator
+from functools import cached_property
 from typing import NamedTuple
 
+from app.kinds.core.poddisruptionbudget import PodDisruptionBudget
 from app.kinds.pod.pod import Pod
 from app.kinds.scheduling.podgroup import PodGroup
+from app.machinery.selectors import Selector, from_label_selector
 from app.scheduler.cache import Cluster
-from app.scheduler.gangs import Group, GroupKey, Groups
+from app.scheduler.gang_scheduling import Group, GroupKey, Groups
 from app.scheduler.node_info import Placed
 
 Rank = tuple[int, bool, int, float, str, float, str]
@@ -120,3 +123,64 @@ def is_going(pod: Pod, going: Collection[str]) -> bool:
     """A pod that is on no node yet was only put there to hold its room."""
     meta = pod.metadata
     return meta.deletion_timestamp is not None or meta.uid in going or not pod.spec.node_name
+
+
+class Budgets:
+    """How many pods the disruption budgets still allow to go. They are weighed, not obeyed, as in Kubernetes.
+
+    One of them serves a round: nothing is read until somebody is to go.
+    """
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget] = ()) -> None:
+        self._given = budgets
+
+    @cached_property
+    def _of(self) -> dict[str, list[tuple[PodDisruptionBudget, Selector]]]:
+        found: dict[str, list[tuple[PodDisruptionBudget, Selector]]] = {}
+        for each in self._given:
+            found.setdefault(each.metadata.namespace, []).append((each, from_label_selector(each.spec.selector)))
+        return found
+
+    @cached_property
+    def _allowed(self) -> dict[str, int]:
+        """By the budget's UID."""
+        return {
+            each.metadata.uid: each.status.disruptions_allowed for budgets in self._of.values() for each, _ in budgets
+        }
+
+    def copy(self) -> "Budgets":
+        """To try something out."""
+        other = Budgets(self._given)
+        other._of, other._allowed = self._of, dict(self._allowed)
+        return other
+
+    def _about(self, pod: Pod) -> Iterable[str]:
+        """What was evicted already has been taken from a budget then."""
+        meta = pod.metadata
+        return (
+            budget.metadata.uid
+            for budget, selector in self._of.get(meta.namespace, ())
+            if selector.matches(meta.labels) and meta.name not in budget.status.disrupted_pods
+        )
+
+    def violating(self, pods: Iterable[Pod]) -> frozenset[str]:
+        """The UIDs of those that may not go, if all go in this order."""
+        if not self._of:
+            return frozenset()
+        left, found = dict(self._allowed), set()
+        for pod in pods:
+            for uid in self._about(pod):
+                left[uid] -= 1
+                if left[uid] < 0:
+                    found.add(pod.metadata.uid)
+        return frozenset(found)
+
+    def allow(self, pods: Iterable[Pod]) -> bool:
+        return not self.violating(pods)
+
+    def take(self, pods: Iterable[Pod]) -> bool:
+        """They go. True if that leaves less for others."""
+        taken = [uid for pod in pods for uid in self._about(pod)]
+        for uid in taken:
+            self._allowed[uid] -= 1
+        return bool(taken)

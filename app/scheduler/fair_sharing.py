@@ -8,16 +8,56 @@ Quota: a namespace uses no more than its nominal quota and borrowing limit, and 
 waits although their own quota would do has a claim on what is idle, that borrowers do not get.
 """
 
+import math
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from app.kinds.pod.pod_resources import Amounts
-from app.kinds.scheduling.localqueue import LocalQueue
-from app.scheduler.cache import Cluster
+from app.kinds.pod.pod_resources import Amounts, amount
+from app.kinds.scheduling.localqueue import ANY, COHORT, LocalQueue
+from app.machinery.quantity import canonical, plus
+from app.scheduler.cache import Cluster, NamespaceUsage
 from app.scheduler.pod_info import Order
-from app.scheduler.queue_config import NamespaceUsage, QueueConfig, limited, queue_config_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QueueConfig:
+    queue: LocalQueue
+    weight: int
+    nominal: Amounts
+    limit: Mapping[str, int]  # of what may be borrowed
+    cohort: str
+    reclaims: bool
+
+    def most(self, resource: str) -> float:
+        """With all that may be borrowed."""
+        return self.nominal[resource] + self.limit.get(resource, math.inf)
+
+    def shown(self, resource: str, count: int) -> str:
+        """An amount, written as the quota is."""
+        unit = "m" if resource == "cpu" else ""
+        if not self.nominal.get(resource):
+            return canonical(f"{count}{unit}")
+        return plus(self.queue.spec.nominal_quota[resource], f"{self.nominal[resource] - count}{unit}", -1)
+
+
+def queue_config_of(queue: LocalQueue) -> QueueConfig:
+    spec = queue.spec
+    return QueueConfig(
+        queue=queue,
+        weight=spec.weight or 1,
+        nominal={name: amount(name, each) for name, each in spec.nominal_quota.items()},
+        limit={name: amount(name, each) for name, each in spec.borrowing_limit.items()},
+        cohort=spec.cohort or COHORT,
+        reclaims=spec.preemption is not None and spec.preemption.reclaim_within_cohort == ANY,
+    )
+
+
+def limited(terms: QueueConfig, needs: Amounts) -> Iterator[str]:
+    """What is limited, and asked for."""
+    return (name for name in terms.nominal if needs.get(name))
+
 
 _NOBODY = NamespaceUsage()
 

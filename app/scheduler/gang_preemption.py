@@ -12,17 +12,14 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from app.kinds.pod.pod import Pod
-from app.scheduler import topology_packing
+from app.scheduler import placement
 from app.scheduler.eviction_units import Unit, priority_of
 from app.scheduler.filters import most_fit_count
-from app.scheduler.gangs import Group, in_order
+from app.scheduler.gang_scheduling import Group, in_order
 from app.scheduler.node_info import Placed
 from app.scheduler.node_ranking import Ranking
-from app.scheduler.preemption_candidates import Options
-from app.scheduler.preemption_context import PreemptionContext
-from app.scheduler.scheduling_round import Pending, schedule
-from app.scheduler.topology_packing import Place, Wanted
-from app.scheduler.victims import Reprieve, Victims, without
+from app.scheduler.placement import Pending, Place, Wanted, schedule
+from app.scheduler.preemption import Options, PreemptionContext, Reprieve, Victims, without
 
 NOBODY = Victims(())
 MOST_PLACES, MOST_TRIED = 16, 4_000  # if the gang is to be in one place: so many are tried, and for so many pods
@@ -45,13 +42,13 @@ def priority(group: Group) -> int:
 def kept(group: Group, context: PreemptionContext) -> GangPreemption | None:
     """What was cleared for it before, if that is still good as soon as those are gone who are going."""
     pods, cluster = in_order(group), context.cluster
-    place = topology_packing.kept(group.topology, pods, group.bound.values(), cluster)
+    place = placement.kept(group.topology, pods, group.bound.values(), cluster)
     if place is False:
         return None
     with cluster.trial():
         for each in context.units.going(priority(group), context.going):
             cluster.unplace(each.pod.metadata.uid)
-        nodes = _nodes(topology_packing.put(topology_packing.nominated(topology_packing.inside(pods, place)), cluster))
+        nodes = _nodes(placement.put(placement.nominated(placement.inside(pods, place)), cluster))
     return GangPreemption(_places(pods, nodes)) if len(nodes) >= max(group.needed, 1) else None
 
 
@@ -84,8 +81,7 @@ def _where(group: Group, context: PreemptionContext) -> Iterable[Place]:
 def _cleared(group: Group, place: Place, context: PreemptionContext) -> GangPreemption | None:
     pods, least = in_order(group), priority(group)
     alike = [
-        each if priority_of(each[0]) == least else _as_if_of(least, each)
-        for each in topology_packing.inside(pods, place)
+        each if priority_of(each[0]) == least else _as_if_of(least, each) for each in placement.inside(pods, place)
     ]
     for is_at_once in (False, True):
         with context.cluster.trial():

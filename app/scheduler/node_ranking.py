@@ -6,15 +6,14 @@ each combination of the places that it cares about, and a heap of groups; a plac
 
 import heapq
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Container, Iterable
 from typing import TYPE_CHECKING
 
 from app.kinds.pod.pod import Pod
 from app.scheduler import filters, scores
-from app.scheduler.filters import FilterCache, Refusal
+from app.scheduler.filters import Refusal, barred
 from app.scheduler.node_info import NodeInfo, are_taken
-from app.scheduler.pod_affinity import NOT_NEAR
-from app.scheduler.pod_constraints import Place, Rules, Values
+from app.scheduler.pod_affinity import NOT_NEAR, Place, Rules, Values
 from app.scheduler.pod_counts import Bond, PodCounts
 from app.scheduler.pod_info import PodInfo
 from app.scheduler.topology_spread import NO_PLACE
@@ -26,6 +25,39 @@ _HOPELESS = frozenset({NOT_NEAR, NO_PLACE})  # what stays so when pods go
 _SPARE = 64  # entries of a heap that are out of date and do not matter
 _Entry = tuple[float, str, int]
 """Points below nothing, so that the best is the least; a node; when it was touched."""
+
+
+class FilterCache:
+    """`pod`: any of those. `images`: of theirs, those that are on some node."""
+
+    __slots__ = ("__weakref__", "_images", "_pod", "_shaped_at", "barred", "points")
+
+    def __init__(self, pod: Pod, images: frozenset[str]) -> None:
+        self._pod, self._images = pod, images
+        self._shaped_at: dict[str, int] = {}  # the node that was looked at, by name
+        self.barred: dict[str, str] = {}  # why not
+        self.points: dict[str, float] = {}  # of those that are not barred; load does not change them
+
+    def learn(self, name: str, node_info: NodeInfo) -> None:
+        """A node is new, or may not be what it was."""
+        if self._shaped_at.get(name) == node_info.shaped_at:
+            return
+        self.forget(name)
+        self._shaped_at[name] = node_info.shaped_at
+        if why := barred(self._pod, node_info.node):
+            self.barred[name] = why
+        else:
+            self.points[name] = scores.of_node(self._pod, node_info.node, self._images)
+
+    def forget(self, name: str) -> None:
+        self._shaped_at.pop(name, None)
+        self.barred.pop(name, None)
+        self.points.pop(name, None)
+
+    def keep(self, names: Container[str]) -> None:
+        """Forget all others."""
+        for name in [each for each in self._shaped_at if each not in names]:
+            self.forget(name)
 
 
 class _Group:

@@ -1,172 +1,287 @@
-"""Preemption: which pods of lower priority go, and from where, so that a pod that fits no node gets a place. As Kubernetes
-does.
+"""Victims: which pods would have to go from one node so that a pod fits there: as few and as unimportant as possible.
 
-A `Search` serves one round of the scheduler. Of a gang all pods get their places so, or nobody goes for it
-(`gang_preemption`). Members of gangs are victims like all others, unless their group is disrupted only as a whole
-(`eviction_units`).
+Pods that are going anyway count as gone: nobody goes in their place.
 """
 
-from collections.abc import Sequence
+import heapq
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from app.kinds.pod.pod import Pod
-from app.kinds.scheduling.podgroup import PodGroup
+from app.kinds.pod.pod_resources import Amounts
+from app.scheduler import filters
 from app.scheduler.cache import Cluster
-from app.scheduler.eviction_units import Units, is_going, priority_of
-from app.scheduler.filters import Refusal
-from app.scheduler.gang_preemption import GangPreemption, clearing, kept, priority
-from app.scheduler.gangs import Group, GroupKey, Groups
+from app.scheduler.eviction_units import Budgets, Unit, Units, began, importance, priority_of
+from app.scheduler.filters import Refusal, summed
+from app.scheduler.node_info import NodeInfo, Placed
+from app.scheduler.node_ranking import Ranking
 from app.scheduler.pod_info import PodInfo
-from app.scheduler.preemption_candidates import Options
-from app.scheduler.preemption_context import Budgets, Lowest, PreemptionContext
-from app.scheduler.topology_packing import Wanted
-from app.scheduler.victims import Victims
 
-NEVER = "not eligible due to preemptionPolicy=Never."
-GOING = "not eligible due to a terminating pod on the nominated node."
-GANG_GOING = "not eligible due to terminating pods on the nominated nodes."
-GANG_IN_VAIN = "no place for enough pods of the group if those of lower priority went."
 
-MOST = 32  # preemptions of one round
-MOST_SOUGHT = 500  # pods of gangs; once room was looked for so many, the next gang has to wait for the next round
+class Lowest:
+    """The lowest priority of the pods on each node. It is kept, and follows the cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._of: dict[str, int] = {}
+        self._seen_at = 0
+
+    def below(self, priority: int) -> list[str]:
+        """The nodes with pods of a lower priority, those with the very lowest first."""
+        then, self._seen_at = self._seen_at, self._cluster.now
+        touched = self._cluster.touched_since(then)
+        if touched is None:
+            self._of.clear()
+        for name in set(self._cluster.node_infos if touched is None else touched):
+            self._look_at(name)
+        return [name for _, name in sorted((least, name) for name, least in self._of.items() if least < priority)]
+
+    def _look_at(self, name: str) -> None:
+        node_info = self._cluster.node_infos.get(name)
+        if node_info is not None and node_info.pods:
+            self._of[name] = min(priority_of(each.pod) for each in node_info.pods.values())
+        else:
+            self._of.pop(name, None)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class PreemptionContext:
+    """For one round. `going`: UIDs of those who go although it does not show; it grows."""
+
+    cluster: Cluster
+    lowest: Lowest
+    budgets: Budgets
+    units: Units
+    going: set[str] = field(default_factory=set)
+
+    def copy(self) -> "PreemptionContext":
+        """To try something out, on the same cluster."""
+        return PreemptionContext(self.cluster, self.lowest, self.budgets.copy(), self.units, set(self.going))
+
+
+NONE_FOUND = "No preemption victims found for incoming pod"
+_EACH = 2**31  # makes every priority count as more than nothing
+
+Cost = tuple[int, float, int, int, int, float]
+"""What is worse is more: budgets violated, the highest priority, gangs that lose members, the sum of all priorities, how many
+they are, how long the highest ran."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What becomes of a pod that no node takes now: it waits. `node` is kept for it from now on, once the victims are gone.
+class Victims:
+    """The most important first. `violations`: how many no disruption budget allows to go; `gangs`: of how many they are."""
 
-    `why` is what it is told; nothing if it is not to be told anything. What is said of the pods of one `gang` is said at
-    once; the first of them has all the victims.
+    pods: tuple[Pod, ...]
+    violations: int = 0
+    gangs: int = 0
+
+    @property
+    def cost(self) -> Cost:
+        if not self.pods:
+            return 0, -math.inf, 0, 0, 0, -math.inf
+        highest = priority_of(self.pods[0])
+        # Those that began last have the least to lose; the first of a node's most important ones stands for it.
+        return (
+            self.violations,
+            highest,
+            self.gangs,
+            sum(priority_of(pod) + _EACH for pod in self.pods),
+            len(self.pods),
+            -min(began(pod) for pod in self.pods if priority_of(pod) == highest),
+        )
+
+
+def victims_on(
+    node: str, pod: Pod, info: PodInfo, context: PreemptionContext, *, is_plain: bool = False
+) -> Victims | tuple[str, ...]:
+    """Who has to go; or why it would not do if all did that may.
+
+    `is_plain`: nothing matters but how much room there is, which is quicker to work out than to try.
     """
+    cluster = context.cluster
+    node_info = cluster.node_infos[node]
+    lower = context.units.below(priority_of(pod), node_info.pods.values())
+    if not lower:
+        return (NONE_FOUND,)
+    free = without(node_info, lower)
+    if short := filters.lacking(free, info.needs):
+        return tuple(map(filters.insufficient, short))
+    there = context.units.of(lower, context.going)
+    if is_plain:
+        return _fewest(there, context, lambda unit: _has_room(unit, free, info))
+    with cluster.trial():
+        for each in lower:
+            cluster.unplace(each.pod.metadata.uid)
+        if why := cluster.fits(pod, info, node):
+            return why
+        return _fewest(there, context, lambda unit: _may_stay(unit, cluster, pod, info))
 
-    pod: Pod
-    why: str
-    node: str = ""
-    victims: tuple[Pod, ...] = ()
-    disrupted: tuple[PodGroup, ...] = ()  # of which all pods go
-    gang: GroupKey | None = None
+
+def _has_room(unit: Unit, free: dict[str, int], wanted: PodInfo) -> bool:
+    """Beside the wanted one; if so it takes its part."""
+    needs = total(unit.here)
+    if any(free.get(name, 0) - count < wanted.needs[name] for name, count in needs.items() if name in wanted.needs):
+        return False
+    for name, count in needs.items():
+        free[name] = free.get(name, 0) - count
+    return True
+
+
+def _may_stay(unit: Unit, cluster: Cluster, pod: Pod, info: PodInfo) -> bool:
+    for one in unit.here:
+        cluster.place(one.pod, one.node, one.info)
+    if not cluster.fits(pod, info, unit.here[0].node):
+        return True
+    for one in unit.here:
+        cluster.unplace(one.pod.metadata.uid)
+    return False
+
+
+def total(placed: Iterable[Placed]) -> Amounts:
+    """What they take up."""
+    needs: Amounts = {}
+    for each in placed:
+        for name, count in each.info.needs.items():
+            needs[name] = needs.get(name, 0) + count
+    return needs
+
+
+def without(node_info: NodeInfo, lower: Iterable[Placed]) -> Amounts:
+    """What would be left without these: a quick look, before all of it is tried."""
+    free = dict(node_info.free)
+    for name, count in total(lower).items():
+        free[name] = free.get(name, 0) + count
+    return free
+
+
+def _fewest(lower: list[Unit], context: PreemptionContext, may_stay: Callable[[Unit], bool]) -> Victims:
+    """Let back whoever can stay."""
+    reprieve = Reprieve(lower, context)
+    return reprieve.victims(unit for unit in reprieve.order if not may_stay(unit))
+
+
+class Reprieve:
+    """The order in which they are let back: first those whose budget would be violated, and of each the most important."""
+
+    def __init__(self, lower: list[Unit], context: PreemptionContext) -> None:
+        self._units = context.units
+        units = sorted(lower, key=self._units.rank)
+        self._violating = context.budgets.violating(pod for unit in units for pod in unit.pods)
+        self.order = sorted(units, key=self._may_go) if self._violating else units
+
+    def _may_go(self, unit: Unit) -> bool:
+        return not any(pod.metadata.uid in self._violating for pod in unit.pods)
+
+    def victims(self, gone: Iterable[Unit]) -> Victims:
+        """What it means that these do not come back."""
+        pods = tuple(sorted((pod for unit in gone for pod in unit.pods), key=importance))
+        violations = sum(pod.metadata.uid in self._violating for pod in pods) if self._violating else 0
+        return Victims(pods, violations, self._units.gangs(pods))
+
+
+UNHELPFUL = "Preemption is not helpful for scheduling"
+
+LEAST = 100  # nodes where it would be possible, of which the best is taken; or
+PART = 10  # one in so many of those that there are, if that is more
 
 
 @dataclass(slots=True)
-class _Gang:
-    """What becomes of a gang."""
+class _Class:
+    """Where pods of one class and priority could have others go."""
 
-    why: str = ""
-    places: Sequence[Wanted] = ()
-    nodes: dict[str, str] = field(default_factory=dict)  # by UID
-    victims: tuple[Pod, ...] = ()  # until they are told
+    why: str = ""  # not, if nowhere
+    is_choosy: bool = False  # cares about pods on other nodes, too
+    is_used: bool = False
+    changed: list[str] = field(default_factory=list)  # nodes to look at again
+    found: list[tuple[Cost, str, int, Victims]] = field(default_factory=list)  # a heap, with when it was found
 
 
-class Search:
-    """For one round. What it answers it takes for done: the victims are going, and their room is the pod's."""
+class Options:
+    """What was answered is taken for done: the victims are going, and their room is the pod's.
 
-    def __init__(
-        self, cluster: Cluster, lowest: Lowest, budgets: Budgets | None = None, groups: Groups | None = None
-    ) -> None:
-        self._cluster = cluster
-        self._groups = groups or Groups()
-        self._units = Units(cluster, self._groups)
-        self._ground = PreemptionContext(cluster, lowest, budgets or Budgets(), self._units)
-        self._options = Options(self._ground)
-        self._gangs: dict[GroupKey, _Gang] = {}
-        self._taken: dict[str, int] = {}  # nodes that were chosen, and the highest priority for which they were
-        self._count = self._sought = 0
-        self._texts: dict[tuple[Refusal, str], str] = {}
+    `for_many`: of pods that care about others, only the node that comes up is looked at again after each answer.
+    """
 
-    def whole(self, pod: Pod) -> Group | None:
-        """The group with which the pod is placed, or not at all: one place more would not help it."""
-        return self._groups.whole(pod) if pod.spec.scheduling_group is not None else None
+    def __init__(self, context: PreemptionContext, *, for_many: bool = False) -> None:
+        self.moves = 0  # rises with each answer; and whoever asks for many counts here what else was placed
+        self._ground = context
+        self._cluster = context.cluster
+        self._for_many = for_many
+        self._classes: dict[tuple[Ranking, int], _Class] = {}
 
-    def places(self, pod: Pod) -> Sequence[Wanted]:
-        """Where all pods of its gang will be; nothing if that is not known, or there is none."""
-        group = self.whole(pod)
-        known = self._gangs.get(group.key) if group is not None else None
-        return known.places if known is not None else ()
+    def best(self, pod: Pod, info: PodInfo, refusal: Callable[[], Refusal]) -> tuple[str, Victims] | str:
+        """A node, and who goes from it; or why that would not help anywhere. `refusal`: why no node takes the pod now.
 
-    def is_outdone(self, pod: Pod) -> bool:
-        """Somebody more important was given the node that was kept for the pod."""
-        taken = self._taken.get(pod.status.nominated_node_name)
-        return taken is not None and taken > priority_of(pod)
-
-    def of(self, pod: Pod, info: PodInfo, refusal: Refusal) -> Verdict | None:
-        """None: there were enough preemptions in this round; ask again in the next.
-
-        Whoever gets an answer with a node is expected to hold the room there before the next question; of a gang, all
-        of its `places`.
+        Whoever gets a node is expected to hold the room there before the next question.
         """
-        if refusal.victims is not None:
-            if refusal.victims:
-                self._options.go(Victims(refusal.victims))
-            return Verdict(pod, refusal.text(), "", refusal.victims, self._units.disrupted(refusal.victims))
-        if (group := self.whole(pod)) is not None:
-            return self._of_gang(group, pod, refusal)
-        if why := self._ineligible(pod, refusal):
-            return Verdict(pod, self._text(refusal, why), pod.status.nominated_node_name)
-        if self._count >= MOST:
-            return None
-        found = self._options.best(pod, info, lambda: refusal)
-        if isinstance(found, str):
-            return Verdict(pod, self._text(refusal, found))
-        node, victims = found
-        self._count += 1
-        self._take(node, priority_of(pod))
-        return Verdict(pod, self._text(refusal), node, victims.pods, self._units.disrupted(victims.pods))
+        known = self._class_of(pod, info, refusal)
+        best = self._best(known, pod, info)
+        if best is None:
+            return known.why
+        node, victims = best
+        known.is_used = True
+        known.changed.append(node)
+        self.go(victims, node)
+        return best
 
-    def _take(self, node: str, importance: int) -> None:
-        self._taken[node] = max(importance, self._taken.get(node, importance))
+    def go(self, victims: Victims, node: str = "") -> None:
+        """They are going. What was found out about other nodes than this one may not be true any more."""
+        self.moves += 1
+        self._ground.going.update(each.metadata.uid for each in victims.pods)
+        is_elsewhere = any(each.spec.node_name != node for each in victims.pods)
+        if self._ground.budgets.take(victims.pods) or is_elsewhere:
+            self._classes.clear()
 
-    def _text(self, refusal: Refusal, preemption: str = "") -> str:
-        """Many pods are told the same of many nodes."""
-        key = refusal, preemption
-        if key not in self._texts:
-            self._texts[key] = refusal.text(preemption)
-        return self._texts[key]
+    def _class_of(self, pod: Pod, info: PodInfo, refusal: Callable[[], Refusal]) -> _Class:
+        key = self._cluster.ranking(pod, info), priority_of(pod)
+        known = self._classes.get(key)
+        if known is not None and known.is_used and known.is_choosy and not self._for_many:
+            known = None
+        if known is not None:
+            for node in known.changed:
+                self._try(known, node, pod, info)
+            known.changed.clear()
+        if known is None or (known.is_used and not known.found):
+            known = self._classes[key] = self._looked(pod, info, refusal())
+        return known
 
-    def _ineligible(self, pod: Pod, refusal: Refusal) -> str:
-        if pod.spec.preemption_policy == "Never":
-            return NEVER
-        node = pod.status.nominated_node_name
-        node_info = self._cluster.node_infos.get(node)
-        if node_info is None or node in refusal.hopeless or self.is_outdone(pod):
-            return ""
-        there = (each.pod for each in node_info.pods.values() if priority_of(each.pod) < priority_of(pod))
-        return GOING if any(is_going(each, self._ground.going) for each in there) else ""
+    def _looked(self, pod: Pod, info: PodInfo, refusal: Refusal) -> _Class:
+        hopeless = refusal.hopeless
+        promising = len(refusal.reasons) - len(hopeless)
+        enough = max(LEAST, promising // PART)
+        is_choosy = info.near or info.apart or info.spreads or self._cluster.tallies.concerning(pod)
+        found = _Class(is_choosy=bool(is_choosy))
+        counted: Counter[str] = Counter()
+        looked_at = 0
+        for node in self._ground.lowest.below(priority_of(pod)):
+            if node in hopeless:
+                continue
+            if len(found.found) >= enough and not found.found[0][-1].violations:
+                break
+            looked_at += 1
+            counted.update(self._try(found, node, pod, info))
+        counted += Counter({UNHELPFUL: len(hopeless), NONE_FOUND: promising - looked_at})
+        found.why = summed(len(refusal.reasons), counted)
+        return found
 
-    # Gangs
+    def _try(self, known: _Class, node: str, pod: Pod, info: PodInfo) -> tuple[str, ...]:
+        """Why it would not help if pods went from this node; nothing if it would."""
+        is_plain = not known.is_choosy and not info.ports
+        victims = victims_on(node, pod, info, self._ground, is_plain=is_plain)
+        if not isinstance(victims, Victims):
+            return victims
+        heapq.heappush(known.found, (victims.cost, node, self._changed_at(known, node), victims))
+        return ()
 
-    def _of_gang(self, group: Group, pod: Pod, refusal: Refusal) -> Verdict | None:
-        known = self._gangs.get(group.key)
-        if known is None:
-            known = self._decided(group) if refusal.reasons else _Gang()  # else it was not even tried
-            if known is None:
-                return None
-            self._gangs[group.key] = known
-        victims, known.victims = known.victims, ()
-        node = known.nodes.get(pod.metadata.uid, "")
-        text, disrupted = self._text(refusal, known.why), self._units.disrupted(victims)
-        return Verdict(pod, text, node, victims, disrupted, group.key if known.places else None)
+    def _changed_at(self, known: _Class, node: str) -> int:
+        return self.moves if known.is_choosy and self._for_many else self._cluster.node_infos[node].touched_at
 
-    def _decided(self, group: Group) -> _Gang | None:
-        """None if there were enough preemptions in this round."""
-        context = self._ground
-        if group.is_kept_room and (known := kept(group, context)) is not None:
-            return self._given(known, GANG_GOING)
-        if any(pod.spec.preemption_policy == "Never" for pod, _ in group.waiting.values()):
-            return _Gang(NEVER)
-        least = priority(group)
-        if not context.lowest.below(least):
-            return _Gang()
-        if self._sought >= MOST_SOUGHT:
-            return None
-        self._sought += len(group.waiting)
-        found = clearing(group, context)
-        if found is None:
-            return _Gang(GANG_IN_VAIN)
-        self._options.go(found.victims)
-        for node in {node for _, _, node in found.places}:
-            self._take(node, least)
-        return self._given(found)
-
-    def _given(self, found: GangPreemption, why: str = "") -> _Gang:
-        nodes = {pod.metadata.uid: node for pod, _, node in found.places}
-        return _Gang(why, found.places, nodes, found.victims.pods)
+    def _best(self, known: _Class, pod: Pod, info: PodInfo) -> tuple[str, Victims] | None:
+        while known.found:
+            _, node, found_at, victims = heapq.heappop(known.found)
+            if self._changed_at(known, node) == found_at:
+                return node, victims
+            self._try(known, node, pod, info)
+        return None

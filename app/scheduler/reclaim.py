@@ -5,21 +5,23 @@ Disruption budgets are weighed: those whom theirs does not let go, go only if th
 
 import math
 from collections.abc import Collection, Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.pod_resources import Amounts
-from app.scheduler.eviction_units import Unit, Units, priority_of
+from app.scheduler.eviction_units import Budgets, Unit, Units, priority_of
 from app.scheduler.fair_sharing import FairSharing
 from app.scheduler.node_info import Placed
-from app.scheduler.preemption_context import Budgets
-from app.scheduler.quota_snapshot import QuotaSnapshot
-from app.scheduler.victims import total
+from app.scheduler.preemption import total
+
+if TYPE_CHECKING:
+    from app.scheduler.quota_admission import QuotaSnapshot
 
 
 class _Cohort:
     """What is missing in a cohort, and what of it is on its way back."""
 
-    def __init__(self, name: str, fair: FairSharing, snapshot: QuotaSnapshot, going: Collection[str]) -> None:
+    def __init__(self, name: str, fair: FairSharing, snapshot: "QuotaSnapshot", going: Collection[str]) -> None:
         self._fair = fair
         self._of = {namespace: terms for namespace, terms in fair.terms.items() if terms.cohort == name}
         self.missing: Amounts = {}
@@ -103,7 +105,7 @@ class _Cohort:
 
 
 def victims(
-    fair: FairSharing, snapshot: QuotaSnapshot, going: Collection[str], units: Units, budgets: Budgets
+    fair: FairSharing, snapshot: "QuotaSnapshot", going: Collection[str], units: Units, budgets: Budgets
 ) -> tuple[dict[str, tuple[Pod, ...]], bool]:
     """By the cohort that they give back to; and whether there may be more, of those who were placed in this round.
 

@@ -20,7 +20,7 @@ from app.machinery.base import ObjectMeta
 from app.machinery.meta_condition import Condition
 from app.plans.jobs.indexes import COMPLETION_INDEX
 from app.scheduler import PodInfos
-from app.scheduler.gangs import Attempt, Group, Groups, attempt
+from app.scheduler.gang_scheduling import Attempt, Group, Groups, attempt
 from tests.scheduler.cluster import a_cluster, a_pod
 
 

@@ -15,13 +15,13 @@ from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup
 from app.machinery.base import ObjectMeta
 from app.machinery.meta_condition import Condition
 from app.scheduler import Cluster, PodInfos
+from app.scheduler.eviction_units import Budgets
 from app.scheduler.fair_sharing import FairSharing, queue_message, queue_positions
-from app.scheduler.gangs import Attempt, Groups, Whole
-from app.scheduler.preemption import Search
-from app.scheduler.preemption_context import Budgets, Lowest
-from app.scheduler.priority_bands import Tiered, in_tiers
+from app.scheduler.gang_scheduling import Attempt, Groups, Whole
+from app.scheduler.preemption import Lowest
 from app.scheduler.quota_admission import QuotaAdmission
 from app.scheduler.scheduling_queue import Queue
+from app.scheduler.scheduling_round import Search, Tiered, in_tiers
 from tests.scheduler.cluster import a_cluster, a_node, a_pod
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

@@ -12,10 +12,10 @@ from app.kinds.pod.container import ContainerPort
 from app.kinds.pod.pod import Pod, PodSchedulingGroup
 from app.kinds.scheduling.podgroup import PodGroup
 from app.scheduler import Cluster, PodInfos
-from app.scheduler.gangs import Groups, Whole
-from app.scheduler.preemption import MOST_SOUGHT, Search
-from app.scheduler.preemption_context import Budgets, Lowest
-from app.scheduler.priority_bands import Tiered, in_tiers
+from app.scheduler.eviction_units import Budgets
+from app.scheduler.gang_scheduling import Groups, Whole
+from app.scheduler.preemption import Lowest
+from app.scheduler.scheduling_round import MOST_SOUGHT, Search, Tiered, in_tiers
 from tests.scheduler.cluster import a_cluster, a_node, apart, near, term
 from tests.scheduler.gangs import a_group
 from tests.scheduler.test_preemption import a_budget, going, kept, of

@@ -16,12 +16,10 @@ from app.kinds.pod.container import ContainerPort
 from app.kinds.pod.pod import Pod
 from app.machinery.base import LabelSelector, ObjectMeta
 from app.scheduler import Cluster, PodInfos
-from app.scheduler.eviction_units import Units
-from app.scheduler.gangs import Groups
-from app.scheduler.preemption import MOST, Search
-from app.scheduler.preemption_context import Budgets, Lowest, PreemptionContext
-from app.scheduler.priority_bands import Tiered, in_tiers
-from app.scheduler.victims import victims_on
+from app.scheduler.eviction_units import Budgets, Units
+from app.scheduler.gang_scheduling import Groups
+from app.scheduler.preemption import Lowest, PreemptionContext, victims_on
+from app.scheduler.scheduling_round import MOST, Search, Tiered, in_tiers
 from tests.scheduler.cluster import a_cluster, a_node, a_pod, apart, even, near, spread, term
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from app.kinds.pod.pod import Pod
-from app.scheduler.gangs import attempt
+from app.scheduler.gang_scheduling import attempt
 from tests.scheduler.cluster import a_node, a_pod, apart, near, term
 from tests.scheduler.gangs import a_group, members, on_a_node
 from tests.scheduler.test_scheduling_queue import Line, born

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod
 from app.scheduler import Cluster, Outcome, PodInfos
-from app.scheduler.gangs import Groups, Whole
+from app.scheduler.gang_scheduling import Groups, Whole
 from app.scheduler.scheduling_queue import FOREMOST, Queue
 from tests.scheduler.cluster import a_cluster, a_node, a_pod, many, near, term
 from tests.scheduler.gangs import a_group, members

@@ -12,11 +12,11 @@ from app.kinds.scheduling.pod_group_schema import POD_GROUP
 from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup
 from app.machinery.meta_condition import condition
 from app.plans.jobs.indexes import COMPLETION_INDEX
-from app.scheduler import topology_packing
+from app.scheduler import placement
 from app.scheduler.cache import Cluster
 from app.scheduler.filters import Refusal
+from app.scheduler.placement import Outcome, Pending, schedule
 from app.scheduler.pod_info import order_of
-from app.scheduler.scheduling_round import Outcome, Pending, schedule
 
 TOO_FEW = "waiting for minCount pods from a gang to appear in scheduling queue"
 
@@ -235,9 +235,9 @@ def attempt(group: Group, cluster: Cluster) -> Attempt:
     if group.is_kept_room and (kept := _where_room_is(group, pods, cluster)) is not None:
         return kept
     best: tuple[int, Refusal] | None = None
-    for place in topology_packing.places(group.topology, pods, needed, group.bound.values(), cluster):
+    for place in placement.places(group.topology, pods, needed, group.bound.values(), cluster):
         with cluster.trial() as trial:
-            outcome = schedule(topology_packing.inside(pods, place), cluster)
+            outcome = schedule(placement.inside(pods, place), cluster)
             count = len(outcome.bound)
             if count >= max(needed, 1):
                 trial.keep()
@@ -245,7 +245,7 @@ def attempt(group: Group, cluster: Cluster) -> Attempt:
         if best is None or count > best[0]:
             best = count, outcome.unbound[0][1]
     if best is None:
-        why = topology_packing.nowhere(group.topology)
+        why = placement.nowhere(group.topology)
         return _refused(group, pods, _Missing({}, frozenset(), why))
     return _refused(group, pods, _explained(group, *best))
 
@@ -257,14 +257,14 @@ def in_order(group: Group) -> list[Pending]:
 
 def _where_room_is(group: Group, pods: Sequence[Pending], cluster: Cluster) -> Attempt | None:
     """Each on the node that is kept for it; the others elsewhere."""
-    place = topology_packing.kept(group.topology, pods, group.bound.values(), cluster)
+    place = placement.kept(group.topology, pods, group.bound.values(), cluster)
     if place is False:
         return None
     with cluster.trial() as trial:
-        bound = topology_packing.put(topology_packing.nominated(pods), cluster)
+        bound = placement.put(placement.nominated(pods), cluster)
         there = {pod.metadata.uid for pod, _ in bound}
         rest = [each for each in pods if each[0].metadata.uid not in there]
-        outcome = schedule(topology_packing.inside(rest, place), cluster)
+        outcome = schedule(placement.inside(rest, place), cluster)
         if len(bound) + len(outcome.bound) < max(group.needed, 1):
             return None
         trial.keep()
@@ -287,7 +287,7 @@ def _given(group: Group, pods: Sequence[Pending], outcome: Outcome, cluster: Clu
 def _explained(group: Group, count: int, refusal: Refusal) -> Refusal:
     if not group.needed:
         return refusal
-    many = f"{group.there + count}/{group.min_count} pods of the group can be placed{topology_packing.told(group.topology)}"
+    many = f"{group.there + count}/{group.min_count} pods of the group can be placed{placement.told(group.topology)}"
     return _Missing(refusal.reasons, refusal.hopeless, many, was_tried=True)
 
 

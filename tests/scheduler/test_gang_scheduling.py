@@ -9,7 +9,7 @@ from hypothesis import strategies as some
 from app.kinds.core.node import Node
 from app.kinds.scheduling.podgroup import PodGroup
 from app.scheduler import PodInfos
-from app.scheduler.gangs import Attempt, Groups, Whole
+from app.scheduler.gang_scheduling import Attempt, Groups, Whole
 from tests.scheduler.cluster import a_cluster, a_node, a_pod
 from tests.scheduler.gangs import a_group, members, on_a_node, the_group, tried
 
