@@ -1,153 +1,159 @@
-"""LocalQueues beside the scheduler's rounds: which of them count, how they fare, and what Jobs in line for quota are told.
+"""LocalQueues beside the scheduler's rounds: which of them are active, their status, and the messages to pods and Jobs that wait.
 
-`app.scheduler.fair_sharing` decides with what is kept here. Of several queues of a namespace the oldest counts.
+`app.scheduler.fair_sharing` decides with what is set here. Of several queues in a namespace the oldest is active.
 """
 
+import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import replace as changed
 from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from app.controllers.planned_write import PlannedWrite
-from app.controllers.preemption_writes import SAY_AGAIN, told
+from app.controllers.preemption_writes import REPORT_INTERVAL, write_result
 from app.kinds.batch.job import KIND as JOBS
 from app.kinds.scheduling.localqueue import ACTIVE, LocalQueue, LocalQueueStatus
 from app.machinery.meta_condition import Condition, with_condition
 from app.plans.plan import Emit, Plan, SetStatus
-from app.scheduler.fair_sharing import FairSharing, queue_config_of, queue_message, queue_positions
-from app.scheduler.scheduling_queue import Queue
-from app.scheduler.scheduling_round import Verdict
+from app.scheduler.fair_sharing import FairSharing, queue_message, queue_positions
+from app.scheduler.scheduling_queue import SchedulingQueue
+from app.scheduler.scheduling_round import PostFilterResult
 from app.store import Key, Mirror
 
 QUEUES = Key("scheduler", "", "queues")
-PACE = timedelta(seconds=1)  # between two writes of how queues fare
+STATUS_INTERVAL = timedelta(seconds=1)  # between two writes of the queues' status
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
+_Owner = tuple[str, str]
+"""Namespace, and owner of pending pods as in messages, such as `job train-7`."""
 
-class _Told(NamedTuple):
-    """What somebody in line was told last."""
 
-    place: int
+class _Report(NamedTuple):
+    """The last event to an owner of pending pods."""
+
+    position: int
     at: datetime
     queue: str
 
 
-class Queueing:
-    def __init__(self, mirror: Mirror, fair: FairSharing, queue: Queue) -> None:
+class LocalQueues:
+    def __init__(self, mirror: Mirror, fair: FairSharing, scheduling_queue: SchedulingQueue) -> None:
         self._mirror = mirror
         self._fair = fair
-        self._queue = queue
-        self._queues: defaultdict[str, dict[str, LocalQueue]] = defaultdict(dict)
-        self._told: dict[tuple[str, str], _Told] = {}  # by namespace and who
-        self._said_at = _LONG_AGO
+        self._scheduling_queue = scheduling_queue
+        self._queues: defaultdict[str, dict[str, LocalQueue]] = defaultdict(dict)  # by namespace and name
+        self._reports: dict[_Owner, _Report] = {}
+        self._status_written_at = _LONG_AGO
 
     def set(self, key: Key, now: LocalQueue | None) -> bool:
-        """A queue has changed; true if that matters to who is waiting."""
-        known = self._queues[key.namespace]
+        """Add, update or, with None, remove a queue. Returns whether all pending pods have to be admitted anew."""
+        queues = self._queues[key.namespace]
         if now is None:
-            known.pop(key.name, None)
+            queues.pop(key.name, None)
         else:
-            known[key.name] = now
-        return self._fair.set(key.namespace, min(known.values(), key=_age, default=None))
+            queues[key.name] = now
+        return self._fair.set(key.namespace, min(queues.values(), key=_age, default=None))
 
-    # How queues fare
+    # Status
 
-    def statuses(self, now: datetime) -> Iterable[PlannedWrite]:
-        if now - self._said_at < PACE:
-            yield PlannedWrite(Plan(again_at=self._said_at + PACE))
+    def write_statuses(self, now: datetime) -> Iterable[PlannedWrite]:
+        if now - self._status_written_at < STATUS_INTERVAL:
+            yield PlannedWrite(Plan(again_at=self._status_written_at + STATUS_INTERVAL))
             return
-        self._said_at = now
-        waiting = self._queue.counts()
+        self._status_written_at = now
+        pending = self._scheduling_queue.count_by_namespace()
         for namespace, queues in self._queues.items():
             for queue in queues.values():
-                status = self._status(namespace, queue, waiting.get(namespace, 0), now.replace(microsecond=0))
+                status = self._build_status(namespace, queue, pending.get(namespace, 0), now.replace(microsecond=0))
                 if status != queue.status:
                     yield PlannedWrite(Plan((SetStatus(replace(queue, status=status)),)), [queue])
 
-    def _status(self, namespace: str, queue: LocalQueue, waiting: int, now: datetime) -> LocalQueueStatus:
-        first = self._fair.terms[namespace].queue
-        is_first = first.metadata.name == queue.metadata.name
-        active = Condition(
+    def _build_status(self, namespace: str, queue: LocalQueue, pending: int, now: datetime) -> LocalQueueStatus:
+        config = self._fair.configs[namespace]
+        active_name = config.queue.metadata.name
+        is_active = active_name == queue.metadata.name
+        condition = Condition(
             type=ACTIVE,
-            status="True" if is_first else "False",
+            status="True" if is_active else "False",
             observed_generation=queue.metadata.generation,
             last_transition_time=now,
-            reason="Ready" if is_first else "Superseded",
-            message="" if is_first else f"The namespace has an older queue, which counts: {first.metadata.name}",
+            reason="Ready" if is_active else "Superseded",
+            message="" if is_active else f"The namespace has an older queue, which counts: {active_name}",
         )
-        conditions = with_condition(queue.status.conditions, active)
-        if not is_first:
+        conditions = with_condition(queue.status.conditions, condition)
+        if not is_active:
             return LocalQueueStatus(conditions=conditions)
-        terms, used = queue_config_of(queue), self._fair.ledger.of(namespace)
+        used = self._fair.usage.get(namespace)
         return LocalQueueStatus(
             conditions=conditions,
-            pending_pods=waiting,
+            pending_pods=pending,
             running_pods=used.get("pods", 0),
-            usage={name: terms.shown(name, used.get(name, 0)) for name in terms.nominal},
+            usage={name: config.format_amount(name, used.get(name, 0)) for name in config.nominal},
         )
 
-    # What those in line are told
+    # Messages
 
-    def worded(self, verdicts: Iterable[Verdict]) -> list[Verdict]:
-        """With the place of those who wait for quota: it is known at the end of a round."""
+    def add_positions(self, results: Iterable[PostFilterResult]) -> list[PostFilterResult]:
+        """Add the positions of pods that are pending for quota to their messages: they are known at the end of a round."""
         if not self._fair.is_active:
-            return [*verdicts]
-        standing = {namespace: queue_positions(each) for namespace, each in self._fair.lines().items()}
-        return [self._with_place(verdict, standing) for verdict in verdicts]
+            return [*results]
+        positions = {namespace: queue_positions(each) for namespace, each in self._fair.pending.items()}
+        return [self._add_position(result, positions) for result in results]
 
-    def _with_place(self, verdict: Verdict, standing: Mapping[str, dict[str, int]]) -> Verdict:
-        one = self._fair.waiting(verdict.pod.metadata.uid)
-        return verdict if one is None else changed(verdict, why=queue_message(one, standing[one.asking.namespace]))
+    def _add_position(self, result: PostFilterResult, positions: Mapping[str, dict[str, int]]) -> PostFilterResult:
+        pending = self._fair.pending_request(result.pod.metadata.uid)
+        if pending is None:
+            return result
+        return dataclasses.replace(result, message=queue_message(pending, positions[pending.request.namespace]))
 
-    def news(self, verdicts: Iterable[Verdict], now: datetime) -> Iterable[PlannedWrite]:
-        """To Jobs that join the line, that have come a good deal nearer to its head, and that leave it.
+    def write_reports(self, results: Iterable[PostFilterResult], now: datetime) -> Iterable[PlannedWrite]:
+        """Events of Jobs that begin to wait for quota, whose position has halved, or that have quota; and their pods' messages.
 
-        `verdicts`: of pods that are told already.
+        `results`: of pods whose messages are written already.
         """
-        if not self._fair.is_active and not self._told:
+        if not self._fair.is_active and not self._reports:
             return
-        told_already = {verdict.pod.metadata.uid for verdict in verdicts}
-        present: set[tuple[str, str]] = set()
-        nearer: set[tuple[str, str]] = set()
-        for namespace, waiting in self._fair.lines().items():
-            standing = queue_positions(waiting)
-            for one in waiting:
-                who, text = (namespace, one.asking.who), queue_message(one, standing)
-                if who not in present:
-                    present.add(who)
-                    nearer |= {who} if who in self._told else set()
-                    if not self._is_news(who, standing[who[1]], now):
-                        nearer.discard(who)
+        written = {result.pod.metadata.uid for result in results}
+        present: set[_Owner] = set()
+        nearer: set[_Owner] = set()
+        for namespace, waiting in self._fair.pending.items():
+            positions = queue_positions(waiting)
+            for pending in waiting:
+                owner, message = (namespace, pending.request.owner), queue_message(pending, positions)
+                if owner not in present:
+                    present.add(owner)
+                    nearer |= {owner} if owner in self._reports else set()
+                    if not self._is_report_due(owner, positions[owner[1]], now):
+                        nearer.discard(owner)
                         continue
-                    yield from self._event(who, "Pending", text)
-                if who in nearer and (work := self._again(set(one.asking.uids) - told_already, text, now)):
-                    yield work
-        for who in self._told.keys() - present:
-            yield from self._event(who, "QuotaReserved", f"Quota reserved in queue {self._told.pop(who).queue}")
+                    yield from self._emit(owner, "Pending", message)
+                if owner in nearer and (write := self._write_pods(set(pending.request.uids) - written, message, now)):
+                    yield write
+        for owner in self._reports.keys() - present:
+            yield from self._emit(owner, "QuotaReserved", f"Quota reserved in queue {self._reports.pop(owner).queue}")
 
-    def _is_news(self, who: tuple[str, str], place: int, now: datetime) -> bool:
-        """At first, and whenever its place is half of what it was, or less."""
-        known = self._told.get(who)
-        if known is not None and (place > known.place / 2 or now - known.at < SAY_AGAIN):
+    def _is_report_due(self, owner: _Owner, position: int, now: datetime) -> bool:
+        """At first, and whenever the position is at most half of the last."""
+        last = self._reports.get(owner)
+        if last is not None and (position > last.position / 2 or now - last.at < REPORT_INTERVAL):
             return False
-        self._told[who] = _Told(place, now, self._fair.terms[who[0]].queue.metadata.name)
+        self._reports[owner] = _Report(position, now, self._fair.configs[owner[0]].queue.metadata.name)
         return True
 
-    def _again(self, uids: Iterable[str], text: str, now: datetime) -> PlannedWrite | None:
-        """Its pods say so, too."""
-        works = [told(Verdict(self._queue.pod(uid), text), now, pace=timedelta()) for uid in uids]
-        actions = [action for work in works if work is not None for action in work.plan.actions]
+    def _write_pods(self, uids: Iterable[str], message: str, now: datetime) -> PlannedWrite | None:
+        results = (PostFilterResult(self._scheduling_queue.get_pod(uid), message) for uid in uids)
+        writes = [write_result(result, now, interval=timedelta()) for result in results]
+        actions = [action for write in writes if write is not None for action in write.plan.actions]
         return PlannedWrite(Plan(tuple(actions))) if actions else None
 
-    def _event(self, who: tuple[str, str], reason: str, text: str) -> Iterable[PlannedWrite]:
-        """Pods without a Job have events of their own."""
-        namespace, (kind, _, name) = who[0], who[1].partition(" ")
+    def _emit(self, owner: _Owner, reason: str, message: str) -> Iterable[PlannedWrite]:
+        """Only for Jobs: pods without one have events of their own."""
+        namespace, (kind, _, name) = owner[0], owner[1].partition(" ")
         job = self._mirror.get(Key(JOBS.resource, namespace, name)) if kind == "job" else None
         if job is not None:
-            yield PlannedWrite(Plan((Emit("Normal", reason, text, job),)))
+            yield PlannedWrite(Plan((Emit("Normal", reason, message, job),)))
 
 
 def _age(queue: LocalQueue) -> tuple[datetime, str]:

@@ -1,20 +1,18 @@
-"""The scheduler: one round places all pending pods whose turn it is; some bindings are one write set, those of a gang all.
+"""The scheduler's controller: one round places all pods that are to be tried, and commits bindings many at a time.
 
-`app.scheduler` decides, on a cluster that is kept up to date here as nodes and pods come and go. What a round has
-placed counts from then on, before it is committed: so no two rounds give away the same room. Few bindings are committed
-with their events. Of many the events follow when all have their places: nobody waits for them.
+`app.scheduler` decides, on a cache that is updated here as nodes and pods come and go. What a round has placed counts from
+then on, before it is committed (kube-scheduler's assumed pods): no two rounds give away the same resources. A few bindings are
+committed with their events; of many, the events follow when all pods have their nodes.
 """
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import cast
 
-from app.controllers.deferred_events import EVENTS, Untold
-from app.controllers.gang_writes import attempted, bindings, scheduled
-from app.controllers.local_queues import QUEUES, Queueing
-from app.controllers.pending_messages import Unsaid
+from app.controllers.binding_writes import EVENTS, DeferredEvents, bind_pods, scheduled_events, write_gang_attempt
+from app.controllers.local_queues import QUEUES, LocalQueues
 from app.controllers.planned_write import PlannedWrite
-from app.controllers.preemption_writes import all_told
+from app.controllers.preemption_writes import PendingReports, write_results
 from app.kinds.core.node import KIND as NODES
 from app.kinds.core.node import Node
 from app.kinds.core.poddisruptionbudget import KIND as BUDGETS
@@ -29,19 +27,19 @@ from app.machinery.base import Object
 from app.plans.plan import Plan, earliest
 from app.registry.codec import NAMESPACES
 from app.scheduler import DEFAULT, Cluster, Pending, PodInfo, PodInfos, Settings
-from app.scheduler.eviction_units import Budgets
+from app.scheduler.eviction_units import DisruptionBudgets
 from app.scheduler.fair_sharing import FairSharing
-from app.scheduler.gang_scheduling import Groups, Whole
-from app.scheduler.preemption import Lowest
+from app.scheduler.gang_scheduling import GangScheduler, PodGroups
+from app.scheduler.preemption import LowestPriorities
 from app.scheduler.quota_admission import QuotaAdmission
-from app.scheduler.scheduling_queue import Queue
-from app.scheduler.scheduling_round import Search, Tiered, Verdict, in_tiers
+from app.scheduler.scheduling_queue import SchedulingQueue
+from app.scheduler.scheduling_round import PostFilterResult, PreemptionEvaluator, RoundResult, schedule_round
 from app.store import Key, Mirror
 
-TOGETHER = 250  # bindings of one write set
+BATCH = 250  # bindings or events of one write set
 ROUND = Key("scheduler", "", "round")
-SOON = timedelta(seconds=1)  # until quota that was given in a round can be taken back
-MOST = 5_000  # pods of one round
+RECLAIM_DELAY = timedelta(seconds=1)  # until quota of pods placed in a round can be reclaimed
+MAX_ROUND_PODS = 5_000
 
 
 class Scheduler:
@@ -49,125 +47,127 @@ class Scheduler:
 
     def __init__(self, mirror: Mirror, settings: Settings = DEFAULT) -> None:
         self._mirror = mirror
-        self._wishes = PodInfos()
+        self._pod_infos = PodInfos()
         self._cluster = Cluster(settings)
-        self._lowest = Lowest(self._cluster)
-        self._groups = Groups()
+        self._lowest = LowestPriorities(self._cluster)
+        self._groups = PodGroups()
         self._fair = FairSharing(self._cluster)
-        self._queue = Queue(self._cluster, self._groups, self._fair)
-        self._queueing = Queueing(mirror, self._fair, self._queue)
+        self._queue = SchedulingQueue(self._cluster, self._groups, self._fair)
+        self._local_queues = LocalQueues(mirror, self._fair, self._queue)
         self._pending: dict[Key, Pending] = {}
-        # What the last round did, which may have been refused: UIDs of pods that it placed, and what pods were told.
+        # Of the last round, which may have been refused: UIDs of pods that it placed, and reports of others.
         self._assumed: set[str] = set()
-        self._told: list[Verdict] = []
-        self._unsaid = Unsaid()
-        self._untold = Untold()
+        self._written_results: list[PostFilterResult] = []
+        self._pending_reports = PendingReports()
+        self._deferred_events = DeferredEvents()
 
     def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == PODS.resource:
-            return self._pod_changed(key, cast("Pod | None", before), cast("Pod | None", now))
+            return self._on_pod(key, cast("Pod | None", before), cast("Pod | None", now))
         if key.kind == NODES.resource:
-            return self._node_changed(key.name, cast("Node | None", now))
+            return self._on_node(key.name, cast("Node | None", now))
         if key.kind == NAMESPACES:
-            return self._namespace_changed(key.name, now)
+            return self._on_namespace(key.name, now)
         if key.kind == POD_GROUPS.resource:
-            return self._group_changed(key, cast("PodGroup | None", now))
+            return self._on_pod_group(key, cast("PodGroup | None", now))
         if key.kind == LOCAL_QUEUES.resource:
-            return self._queue_changed(key, cast("LocalQueue | None", now))
+            return self._on_local_queue(key, cast("LocalQueue | None", now))
         return []
 
-    def _node_changed(self, name: str, now: Node | None) -> Iterable[Key]:
-        changed = self._cluster.set_node(now) if now is not None else self._cluster.remove_node(name)
-        if not changed:
+    def _on_node(self, name: str, now: Node | None) -> Iterable[Key]:
+        has_changed = self._cluster.set_node(now) if now is not None else self._cluster.remove_node(name)
+        if not has_changed:
             return []
-        self._fair.resized()
-        return self._eased(name)
+        self._fair.note_nodes_changed()
+        return self._note_capacity_freed(name)
 
-    def _namespace_changed(self, name: str, now: Object | None) -> Iterable[Key]:
-        changed = self._cluster.set_namespace(name, now.metadata.labels if now is not None else None)
-        return self._eased(None) if changed else []
+    def _on_namespace(self, name: str, now: Object | None) -> Iterable[Key]:
+        has_changed = self._cluster.set_namespace(name, now.metadata.labels if now is not None else None)
+        return self._note_capacity_freed(None) if has_changed else []
 
-    def _group_changed(self, key: Key, now: PodGroup | None) -> Iterable[Key]:
-        helped = self._groups.set((key.namespace, key.name), now)
-        self._queue.again(helped)
-        return [ROUND] if helped else []
+    def _on_pod_group(self, key: Key, now: PodGroup | None) -> Iterable[Key]:
+        pods = self._groups.set((key.namespace, key.name), now)
+        self._queue.requeue(pods)
+        return [ROUND] if pods else []
 
-    def _queue_changed(self, key: Key, now: LocalQueue | None) -> Iterable[Key]:
-        if not self._queueing.set(key, now):
+    def _on_local_queue(self, key: Key, now: LocalQueue | None) -> Iterable[Key]:
+        if not self._local_queues.set(key, now):
             return [QUEUES]
-        self._queue.again(self._pending.values())
+        self._queue.requeue(self._pending.values())
         return [ROUND, QUEUES]
 
-    def _eased(self, node: str | None) -> Iterable[Key]:
-        self._queue.ease(node)
+    def _note_capacity_freed(self, node: str | None) -> Iterable[Key]:
+        self._queue.note_capacity_freed(node)
         return [ROUND] if self._pending else []
 
-    def _pod_changed(self, key: Key, before: Pod | None, now: Pod | None) -> Iterable[Key]:
-        keys: list[Key] = [QUEUES] if key.namespace in self._fair.terms else []
+    def _on_pod(self, key: Key, before: Pod | None, now: Pod | None) -> Iterable[Key]:
+        keys: list[Key] = [QUEUES] if key.namespace in self._fair.configs else []
         if before is not None and (now is None or now.metadata.uid != before.metadata.uid):
-            keys += self._ends(key, before, None)
+            keys += self._on_pod_end(key, before, None)
         if now is not None and is_terminal(now):
-            keys += self._ends(key, now, now)
-        if kept := _lets_room_go(before, now):
-            keys += self._eased(kept)
+            keys += self._on_pod_end(key, now, now)
+        if node := _lost_nomination(before, now):
+            keys += self._note_capacity_freed(node)
         if now is not None and _is_pending(now):
-            keys += self._waits(key, now)
+            keys += self._on_pending_pod(key, now)
         elif now is not None and not is_terminal(now):
-            keys += self._is_placed(key, before, now)
+            keys += self._on_assigned_pod(key, before, now)
         return keys
 
-    def _ends(self, key: Key, pod: Pod, now: Pod | None) -> Iterable[Key]:
-        """A pod is gone, or has come to its end."""
-        self._no_longer_waits(key)
-        self._note_member(pod, now, None)
+    def _on_pod_end(self, key: Key, pod: Pod, now: Pod | None) -> Iterable[Key]:
+        """A pod is deleted (None) or terminal."""
+        self._remove_pending(key)
+        self._update_group(pod, now, None)
         self._assumed.discard(pod.metadata.uid)
         placed = self._cluster.unplace(pod.metadata.uid)
-        return self._eased(placed.node) if placed is not None else []
+        return self._note_capacity_freed(placed.node) if placed is not None else []
 
-    def _waits(self, key: Key, pod: Pod) -> Iterable[Key]:
+    def _on_pending_pod(self, key: Key, pod: Pod) -> Iterable[Key]:
         known = self._pending.get(key)
         if known is not None and known[0].spec == pod.spec and known[0].metadata.labels == pod.metadata.labels:
             self._pending[key] = pod, known[1]
-            self._note_member(pod, pod, self._pending[key])
-            self._queue.renew(pod)
+            self._update_group(pod, pod, self._pending[key])
+            self._queue.update(pod)
             return []
-        self._pending[key] = pod, self._wishes.of(pod)
-        self._note_member(pod, pod, self._pending[key])
-        self._queue.put(*self._pending[key])
+        self._pending[key] = pod, self._pod_infos.get(pod)
+        self._update_group(pod, pod, self._pending[key])
+        self._queue.add(*self._pending[key])
         return [ROUND]
 
-    def _is_placed(self, key: Key, before: Pod | None, now: Pod) -> Iterable[Key]:
-        """A pod is on a node; or it is not to be placed, for it goes, or is gated, or somebody else's."""
-        waited = self._no_longer_waits(key)
-        self._note_member(now, now, None)
+    def _on_assigned_pod(self, key: Key, before: Pod | None, now: Pod) -> Iterable[Key]:
+        """A pod is on a node; or not to be scheduled: it is being deleted, gated, or of another scheduler."""
+        known = self._remove_pending(key)
+        self._update_group(now, now, None)
         if not now.spec.node_name:
             return []
         self._assumed.discard(now.metadata.uid)
-        news = self._untold.comes_true(now)
-        self._cluster.place(now, now.spec.node_name, self._wish_of(now, waited))
-        if before is not None and _looks_the_same(before, now):
-            return news
-        self._queue.move()
-        if before is not None and before.metadata.labels != now.metadata.labels:  # those who stay away from it may come
-            return [*self._eased(now.spec.node_name), *news]
-        return [ROUND, *news] if self._queue.choosy else news
+        events = self._deferred_events.note_bound(now)
+        self._cluster.place(now, now.spec.node_name, self._info_of(now, known))
+        if before is not None and _is_same_to_others(before, now):
+            return events
+        self._queue.note_pod_assigned()
+        if (
+            before is not None and before.metadata.labels != now.metadata.labels
+        ):  # its domain may be open to anti-affinity
+            return [*self._note_capacity_freed(now.spec.node_name), *events]
+        return [ROUND, *events] if self._queue.pod_dependent_count else events
 
-    def _no_longer_waits(self, key: Key) -> Pending | None:
-        waited = self._pending.pop(key, None)
-        if waited is not None:
-            self._queue.remove(waited[0].metadata.uid)
-            self._fair.gone(waited[0].metadata.uid)
-        return waited
+    def _remove_pending(self, key: Key) -> Pending | None:
+        known = self._pending.pop(key, None)
+        if known is not None:
+            self._queue.remove(known[0].metadata.uid)
+            self._fair.forget_pod(known[0].metadata.uid)
+        return known
 
-    def _note_member(self, pod: Pod, now: Pod | None, pending: Pending | None) -> None:
+    def _update_group(self, pod: Pod, now: Pod | None, pending: Pending | None) -> None:
         if pod.spec.scheduling_group is not None:
-            self._queue.again(self._groups.note(pod, now, pending))
+            self._queue.requeue(self._groups.update_pod(pod, now, pending))
 
-    def _wish_of(self, pod: Pod, waited: Pending | None) -> PodInfo:
-        placed = self._cluster.placed.get(pod.metadata.uid)
+    def _info_of(self, pod: Pod, known: Pending | None) -> PodInfo:
+        placed = self._cluster.pods.get(pod.metadata.uid)
         if placed is not None:
             return placed.info
-        return waited[1] if waited is not None else self._wishes.of(pod)
+        return known[1] if known is not None else self._pod_infos.get(pod)
 
     def enqueue_all(self) -> Iterable[Key]:
         for kind in (NAMESPACES, NODES.resource, LOCAL_QUEUES.resource, POD_GROUPS.resource, PODS.resource):
@@ -177,87 +177,89 @@ class Scheduler:
 
     def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
         if key == QUEUES:
-            return [*self._queueing.statuses(now)]
+            return [*self._local_queues.write_statuses(now)]
         if key == EVENTS:
-            return self._untold.told(now, TOGETHER, is_busy=self._queue.has_more)
-        self._take_back()
-        self._look_again_at(self._unsaid.due(now))
-        pods = self._queue.turn(now, MOST)
-        works: list[PlannedWrite] = []
+            return self._deferred_events.write(now, BATCH, is_busy=self._queue.has_more)
+        self._forget_refused()
+        self._requeue(self._pending_reports.pop_due(now))
+        pods = self._queue.pop(now, MAX_ROUND_PODS)
+        writes: list[PlannedWrite] = []
         if pods:
-            whole = Whole(self._groups)
-            budgets = Budgets(self._budgets())
-            search = Search(self._cluster, self._lowest, budgets, self._groups)
-            quota_admission = QuotaAdmission(self._fair, self._groups, whole, budgets)
-            outcome = in_tiers(
-                pods, self._queue.nominated(), self._cluster, search, quota_admission, quota_admission.may
-            )
-            outcome.verdicts = self._queueing.worded(outcome.verdicts)
-            self._cluster.forget()
-            self._settle(outcome, now)
-            if quota_admission.is_open:
-                self._queue.ease()
-            works = self._writes(outcome, whole, now.replace(microsecond=0))
-            works += [PlannedWrite(Plan(again_at=now + SOON))] if quota_admission.is_open else []
-            works += self._queueing.news(self._told, now.replace(microsecond=0))
-        again_at = earliest((self._queue.again_at(now), self._unsaid.again_at()))
-        return [*works, PlannedWrite(Plan(again_at=again_at))] if again_at is not None else works
+            gang_scheduler = GangScheduler(self._groups)
+            budgets = DisruptionBudgets(self._budgets())
+            evaluator = PreemptionEvaluator(self._cluster, self._lowest, budgets, self._groups)
+            quota_admission = QuotaAdmission(self._fair, self._groups, gang_scheduler, budgets)
+            nominated = self._queue.nominated_pods()
+            result = schedule_round(pods, nominated, self._cluster, evaluator, quota_admission, quota_admission.check)
+            result.post_filter_results = self._local_queues.add_positions(result.post_filter_results)
+            self._cluster.trim_rankings()
+            self._record_outcome(result, now)
+            if quota_admission.awaits_commit:
+                self._queue.note_capacity_freed()
+            writes = self._write(result, gang_scheduler, now.replace(microsecond=0))
+            writes += [PlannedWrite(Plan(again_at=now + RECLAIM_DELAY))] if quota_admission.awaits_commit else []
+            writes += self._local_queues.write_reports(self._written_results, now.replace(microsecond=0))
+        again_at = earliest((self._queue.next_pop_at(now), self._pending_reports.next_due_at()))
+        return [*writes, PlannedWrite(Plan(again_at=again_at))] if again_at is not None else writes
 
-    def _settle(self, outcome: Tiered, now: datetime) -> None:
-        self._assumed.update(pod.metadata.uid for pod, _ in outcome.bound)
-        decided = {verdict.pod.metadata.uid for verdict in outcome.verdicts}
-        left = [pod for pod, _ in outcome.unbound if pod.metadata.uid not in decided]
-        self._queue.settle((pod for pod, _ in outcome.bound), (each.pod for each in outcome.verdicts), now, left)
+    def _record_outcome(self, result: RoundResult, now: datetime) -> None:
+        self._assumed.update(pod.metadata.uid for pod, _ in result.bound)
+        decided = {each.pod.metadata.uid for each in result.post_filter_results}
+        undecided = [pod for pod, _ in result.unbound if pod.metadata.uid not in decided]
+        unschedulable = (each.pod for each in result.post_filter_results)
+        self._queue.record_outcome((pod for pod, _ in result.bound), unschedulable, now, undecided)
 
-    def _writes(self, outcome: Tiered, whole: Whole, now: datetime) -> list[PlannedWrite]:
-        with_events = len(outcome.bound) <= TOGETHER
+    def _write(self, result: RoundResult, gang_scheduler: GangScheduler, now: datetime) -> list[PlannedWrite]:
+        with_events = len(result.bound) <= BATCH
         if not with_events:
-            self._untold.defer(pod for pod, _ in outcome.bound)
-        works = [work for attempt in whole.attempts for work in attempted(attempt, now, with_events=with_events)]
-        together = {pod.metadata.uid for attempt in whole.attempts for pod, _ in attempt.bound}
-        alone = [each for each in outcome.bound if each[0].metadata.uid not in together] if together else outcome.bound
-        parts = (alone[n : n + TOGETHER] for n in range(0, len(alone), TOGETHER))
-        works += [PlannedWrite(Plan(bindings(part, now) + (scheduled(part) if with_events else ()))) for part in parts]
-        for verdicts, work in all_told(outcome.verdicts, now):
-            works.append(work)
-            self._told += verdicts
-        self._unsaid.note(outcome.verdicts, now)
-        return works
+            self._deferred_events.defer(pod for pod, _ in result.bound)
+        attempts = gang_scheduler.attempts
+        writes = [write for each in attempts for write in write_gang_attempt(each, now, with_events=with_events)]
+        of_gangs = {pod.metadata.uid for each in attempts for pod, _ in each.bound}
+        single = [each for each in result.bound if each[0].metadata.uid not in of_gangs] if of_gangs else result.bound
+        for start in range(0, len(single), BATCH):
+            pairs = single[start : start + BATCH]
+            writes.append(PlannedWrite(Plan(bind_pods(pairs, now) + (scheduled_events(pairs) if with_events else ()))))
+        for results, write in write_results(result.post_filter_results, now):
+            writes.append(write)
+            self._written_results += results
+        self._pending_reports.add(result.post_filter_results, now)
+        return writes
 
     def _budgets(self) -> list[PodDisruptionBudget]:
         return [cast("PodDisruptionBudget", each) for each in self._mirror.all(BUDGETS.resource)]
 
-    def _take_back(self) -> None:
-        """All of the last round is committed or refused, and what was committed has been seen: the rest did not happen."""
+    def _forget_refused(self) -> None:
+        """Undo what was not committed of the last round: what was has been seen by now."""
         for uid in self._assumed:
             placed = self._cluster.unplace(uid)
             if placed is not None:
-                self._queue.ease(placed.node)
+                self._queue.note_capacity_freed(placed.node)
         self._assumed.clear()
-        self._untold.take_back()
-        for verdict in self._told:
-            meta = verdict.pod.metadata
+        self._deferred_events.drop_assumed()
+        for result in self._written_results:
+            meta = result.pod.metadata
             known = self._pending.get(Key(PODS.resource, meta.namespace, meta.name))
             if known is not None and known[0].metadata.resource_version == meta.resource_version:
-                self._queue.put(*known)
-        self._told.clear()
+                self._queue.add(*known)
+        self._written_results.clear()
 
-    def _look_again_at(self, keys: Iterable[Key]) -> None:
+    def _requeue(self, keys: Iterable[Key]) -> None:
         for known in filter(None, map(self._pending.get, keys)):
-            self._queue.put(*known)
+            self._queue.add(*known)
 
 
-def _lets_room_go(before: Pod | None, now: Pod | None) -> str:
-    """The node where room was kept for the pod, and is no more."""
-    kept = before.status.nominated_node_name if before is not None else ""
-    return "" if now is not None and now.status.nominated_node_name == kept else kept
+def _lost_nomination(before: Pod | None, now: Pod | None) -> str:
+    """The node that was the pod's nominated node, and is not any more."""
+    node = before.status.nominated_node_name if before is not None else ""
+    return "" if now is not None and now.status.nominated_node_name == node else node
 
 
-def _looks_the_same(before: Pod, now: Pod) -> bool:
-    """To pods that are to be near it, or not too many in a place with it."""
+def _is_same_to_others(before: Pod, now: Pod) -> bool:
+    """To pods with affinity or topology spread."""
     old, new = before.metadata, now.metadata
-    is_going = old.deletion_timestamp is None, new.deletion_timestamp is None
-    return before.spec.node_name == now.spec.node_name and old.labels == new.labels and is_going[0] == is_going[1]
+    is_deleted = old.deletion_timestamp is None, new.deletion_timestamp is None
+    return before.spec.node_name == now.spec.node_name and old.labels == new.labels and is_deleted[0] == is_deleted[1]
 
 
 def _is_pending(pod: Pod) -> bool:

@@ -1,6 +1,6 @@
-"""Eviction units: a pod by itself, or all of a group that is disrupted only as a whole.
+"""Eviction units: a pod by itself, or all pods of a PodGroup with `disruptionMode: PodGroup`; and disruption budgets.
 
-For `victims`, `gang_preemption` and `reclaim`. Groups say so by `disruptionMode: PodGroup`.
+What preemption (`preemption`, `gang_preemption`) and `reclaim` weigh when they choose victims: priority, start time, budgets.
 """
 
 import math
@@ -13,96 +13,100 @@ from app.kinds.pod.pod import Pod
 from app.kinds.scheduling.podgroup import PodGroup
 from app.machinery.selectors import Selector, from_label_selector
 from app.scheduler.cache import Cluster
-from app.scheduler.gang_scheduling import Group, GroupKey, Groups
-from app.scheduler.node_info import Placed
+from app.scheduler.gang_scheduling import PodGroupInfo, PodGroupKey, PodGroups
+from app.scheduler.node_info import PlacedPod
 
-Rank = tuple[int, bool, int, float, str, float, str]
+UnitRank = tuple[int, bool, int, float, str, float, str]
 
 
-class Unit(NamedTuple):
-    """`here`: those of them that were asked about; `pods`: all, wherever they are."""
+class EvictionUnit(NamedTuple):
+    """`given`: those of its pods that it was made from; `pods`: all of them, on whatever node."""
 
-    here: tuple[Placed, ...]
+    given: tuple[PlacedPod, ...]
     pods: tuple[Pod, ...]
 
 
-class Units:
-    """For one round."""
+class EvictionUnits:
+    """Makes eviction units, in one round."""
 
-    def __init__(self, cluster: Cluster, groups: Groups) -> None:
+    def __init__(self, cluster: Cluster, groups: PodGroups) -> None:
         self._cluster = cluster
         self._groups = groups
-        self._began: dict[GroupKey, float] = {}
+        self._start_times: dict[PodGroupKey, float] = {}
 
-    def below(self, priority: int, placed: Iterable[Placed]) -> list[Placed]:
-        """Those that are less important; of a group that goes as a whole, only if all of it is."""
+    def select_lower(self, priority: int, placed: Iterable[PlacedPod]) -> list[PlacedPod]:
+        """Pods below a priority, not of this round; of a group that is disrupted whole, only if all its pods are below."""
         return [
             each
             for each in placed
             if priority_of(each.pod) < priority
-            and each.pod.spec.node_name  # not who found a place in this very round
-            and (each.pod.spec.scheduling_group is None or self._highest(each.pod) < priority)
+            and each.pod.spec.node_name  # empty: assumed in this round
+            and (each.pod.spec.scheduling_group is None or self._max_priority(each.pod) < priority)
         ]
 
-    def going(self, priority: int, going: Collection[str]) -> list[Placed]:
-        """Those less important ones that go anyway."""
-        lower = self.below(priority, self._cluster.placed.values())
-        return [each for each in lower if is_going(each.pod, going)]
+    def select_terminating(self, priority: int, terminating: Collection[str]) -> list[PlacedPod]:
+        """Pods below a priority that are terminating anyway. `terminating`: UIDs of victims of this round."""
+        lower = self.select_lower(priority, self._cluster.pods.values())
+        return [each for each in lower if is_terminating(each.pod, terminating)]
 
-    def _highest(self, pod: Pod) -> int:
-        return max(map(priority_of, self._all(pod)), default=priority_of(pod))
+    def _max_priority(self, pod: Pod) -> int:
+        return max(map(priority_of, self._all_members(pod)), default=priority_of(pod))
 
-    def of(self, placed: Iterable[Placed], going: Collection[str] = ()) -> list[Unit]:
-        """In the order of their first. Who is going already is of none."""
-        found: dict[object, list[Placed]] = {}
+    def make(self, placed: Iterable[PlacedPod], terminating: Collection[str] = ()) -> list[EvictionUnit]:
+        """Group pods to units, in the order of their first pods; without those that are terminating."""
+        found: dict[object, list[PlacedPod]] = {}
         for each in placed:
-            if not is_going(each.pod, going):
-                group = self._whole(each.pod)
+            if not is_terminating(each.pod, terminating):
+                group = self._whole_group(each.pod)
                 found.setdefault(each.pod.metadata.uid if group is None else group.key, []).append(each)
-        return [Unit(tuple(some), self._pods(some, going)) for some in found.values()]
+        return [EvictionUnit(tuple(given), self._all_pods(given, terminating)) for given in found.values()]
 
-    def _pods(self, some: list[Placed], going: Collection[str]) -> tuple[Pod, ...]:
-        here = tuple(each.pod for each in some)
-        uids = {pod.metadata.uid for pod in here}
-        others = (pod for pod in self._all(here[0]) if pod.metadata.uid not in uids and not is_going(pod, going))
-        return (*here, *others)
+    def _all_pods(self, given: list[PlacedPod], terminating: Collection[str]) -> tuple[Pod, ...]:
+        pods = tuple(each.pod for each in given)
+        uids = {pod.metadata.uid for pod in pods}
+        others = (
+            pod
+            for pod in self._all_members(pods[0])
+            if pod.metadata.uid not in uids and not is_terminating(pod, terminating)
+        )
+        return (*pods, *others)
 
-    def _all(self, pod: Pod) -> list[Pod]:
-        """Those that have to go with it."""
-        group = self._whole(pod)
-        return [*self._placed(group)] if group is not None else []
+    def _all_members(self, pod: Pod) -> list[Pod]:
+        """Pods that are evicted with it."""
+        group = self._whole_group(pod)
+        return [*self._placed_pods(group)] if group is not None else []
 
-    def _whole(self, pod: Pod) -> Group | None:
-        group = self._groups.of(pod)
-        return group if group is not None and group.goes_whole else None
+    def _whole_group(self, pod: Pod) -> PodGroupInfo | None:
+        group = self._groups.group_of(pod)
+        return group if group is not None and group.disrupts_whole else None
 
-    def rank(self, unit: Unit) -> Rank:
+    def rank(self, unit: EvictionUnit) -> UnitRank:
         """For sorting, the most important first: by priority, then groups before pods, the larger and the older first."""
         first = min(unit.pods, key=importance)
-        group = self._groups.of(first)
+        group = self._groups.group_of(first)
         if group is None:
-            return -priority_of(first), True, -1, began(first), "", began(first), first.metadata.uid
-        since, key = self._since(group), "/".join(group.key)
-        return -priority_of(first), False, -len(group.bound), since, key, began(first), first.metadata.uid
+            return -priority_of(first), True, -1, start_time(first), "", start_time(first), first.metadata.uid
+        began, key = self._group_start_time(group), "/".join(group.key)
+        return -priority_of(first), False, -len(group.bound), began, key, start_time(first), first.metadata.uid
 
-    def gangs(self, pods: Iterable[Pod]) -> int:
-        """Of how many they are members."""
-        groups = (self._groups.of(pod) for pod in pods if pod.spec.scheduling_group is not None)
-        return len({group.key for group in groups if group is not None and (group.min_count or group.goes_whole)})
+    def count_gangs(self, pods: Iterable[Pod]) -> int:
+        """Count the gangs that lose some of these pods."""
+        groups = (self._groups.group_of(pod) for pod in pods if pod.spec.scheduling_group is not None)
+        return len({group.key for group in groups if group is not None and (group.min_count or group.disrupts_whole)})
 
-    def disrupted(self, pods: Iterable[Pod]) -> tuple[PodGroup, ...]:
-        """The groups that go as a whole, if these pods go."""
-        groups = (self._whole(pod) for pod in pods if pod.spec.scheduling_group is not None)
+    def disrupted_groups(self, pods: Iterable[Pod]) -> tuple[PodGroup, ...]:
+        """PodGroups that are evicted whole with these pods."""
+        groups = (self._whole_group(pod) for pod in pods if pod.spec.scheduling_group is not None)
         found = {group.key: group.object for group in groups if group is not None}
         return tuple(each for each in found.values() if each is not None)
 
-    def _since(self, group: Group) -> float:
-        if group.key not in self._began:
-            self._began[group.key] = min(map(began, self._placed(group)), default=math.inf)
-        return self._began[group.key]
+    def _group_start_time(self, group: PodGroupInfo) -> float:
+        if group.key not in self._start_times:
+            self._start_times[group.key] = min(map(start_time, self._placed_pods(group)), default=math.inf)
+        return self._start_times[group.key]
 
-    def _placed(self, group: Group) -> Iterator[Pod]:
-        placed = self._cluster.placed
+    def _placed_pods(self, group: PodGroupInfo) -> Iterator[Pod]:
+        placed = self._cluster.pods
         return (placed[uid].pod for uid in group.bound if uid in placed)
 
 
@@ -111,33 +115,34 @@ def priority_of(pod: Pod) -> int:
 
 
 def importance(pod: Pod) -> tuple[int, float, str]:
-    """For sorting, the most important first: by priority, then the longest running."""
-    return -priority_of(pod), began(pod), pod.metadata.uid
+    """For sorting, the most important first: by priority, then the earliest start, as kube-scheduler's `MoreImportantPod`."""
+    return -priority_of(pod), start_time(pod), pod.metadata.uid
 
 
-def began(pod: Pod) -> float:
+def start_time(pod: Pod) -> float:
+    """In seconds; infinite for a pod that has not started."""
     return pod.status.start_time.timestamp() if pod.status.start_time else math.inf
 
 
-def is_going(pod: Pod, going: Collection[str]) -> bool:
-    """A pod that is on no node yet was only put there to hold its room."""
+def is_terminating(pod: Pod, terminating: Collection[str]) -> bool:
+    """Also a pod without a node: a nomination that only reserves its place."""
     meta = pod.metadata
-    return meta.deletion_timestamp is not None or meta.uid in going or not pod.spec.node_name
+    return meta.deletion_timestamp is not None or meta.uid in terminating or not pod.spec.node_name
 
 
-class Budgets:
-    """How many pods the disruption budgets still allow to go. They are weighed, not obeyed, as in Kubernetes.
+class DisruptionBudgets:
+    """Evictions that PodDisruptionBudgets still allow. Preemption weighs them and may violate them, as in kube-scheduler.
 
-    One of them serves a round: nothing is read until somebody is to go.
+    One serves a round; the budgets are read when the first victim is looked for.
     """
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget] = ()) -> None:
-        self._given = budgets
+        self._budgets = budgets
 
     @cached_property
-    def _of(self) -> dict[str, list[tuple[PodDisruptionBudget, Selector]]]:
+    def _by_namespace(self) -> dict[str, list[tuple[PodDisruptionBudget, Selector]]]:
         found: dict[str, list[tuple[PodDisruptionBudget, Selector]]] = {}
-        for each in self._given:
+        for each in self._budgets:
             found.setdefault(each.metadata.namespace, []).append((each, from_label_selector(each.spec.selector)))
         return found
 
@@ -145,42 +150,44 @@ class Budgets:
     def _allowed(self) -> dict[str, int]:
         """By the budget's UID."""
         return {
-            each.metadata.uid: each.status.disruptions_allowed for budgets in self._of.values() for each, _ in budgets
+            each.metadata.uid: each.status.disruptions_allowed
+            for budgets in self._by_namespace.values()
+            for each, _ in budgets
         }
 
-    def copy(self) -> "Budgets":
-        """To try something out."""
-        other = Budgets(self._given)
-        other._of, other._allowed = self._of, dict(self._allowed)
+    def copy(self) -> "DisruptionBudgets":
+        """For a dry run."""
+        other = DisruptionBudgets(self._budgets)
+        other._by_namespace, other._allowed = self._by_namespace, dict(self._allowed)
         return other
 
-    def _about(self, pod: Pod) -> Iterable[str]:
-        """What was evicted already has been taken from a budget then."""
+    def _matching(self, pod: Pod) -> Iterable[str]:
+        """UIDs of the budgets of a pod; a budget has accounted for a pod of its `disruptedPods` already."""
         meta = pod.metadata
         return (
             budget.metadata.uid
-            for budget, selector in self._of.get(meta.namespace, ())
+            for budget, selector in self._by_namespace.get(meta.namespace, ())
             if selector.matches(meta.labels) and meta.name not in budget.status.disrupted_pods
         )
 
-    def violating(self, pods: Iterable[Pod]) -> frozenset[str]:
-        """The UIDs of those that may not go, if all go in this order."""
-        if not self._of:
+    def find_violating(self, pods: Iterable[Pod]) -> frozenset[str]:
+        """UIDs of the pods whose eviction violates a budget, if all are evicted in this order."""
+        if not self._by_namespace:
             return frozenset()
         left, found = dict(self._allowed), set()
         for pod in pods:
-            for uid in self._about(pod):
+            for uid in self._matching(pod):
                 left[uid] -= 1
                 if left[uid] < 0:
                     found.add(pod.metadata.uid)
         return frozenset(found)
 
     def allow(self, pods: Iterable[Pod]) -> bool:
-        return not self.violating(pods)
+        return not self.find_violating(pods)
 
-    def take(self, pods: Iterable[Pod]) -> bool:
-        """They go. True if that leaves less for others."""
-        taken = [uid for pod in pods for uid in self._about(pod)]
-        for uid in taken:
+    def consume(self, pods: Iterable[Pod]) -> bool:
+        """Account for evictions. Returns whether that leaves less for others."""
+        matching = [uid for pod in pods for uid in self._matching(pod)]
+        for uid in matching:
             self._allowed[uid] -= 1
-        return bool(taken)
+        return bool(matching)

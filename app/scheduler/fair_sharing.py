@@ -1,41 +1,55 @@
-"""Fair sharing: which namespace comes first and what each may use, by LocalQueues as the scheduler knows them. Pure.
+"""Fair sharing: the order among namespaces by dominant share; quotas and cohorts of their LocalQueues. As in Kueue.
 
-`FairSharing` holds the queues and the pods that wait for quota; `scheduling_queue` asks it for the order among namespaces,
-`quota_admission` for what fits. Without any LocalQueue it holds nothing.
+`FairSharing` holds the configuration of the queues and the requests that are pending for quota; `scheduling_queue` asks it
+for the order among namespaces, `quota_admission` and `reclaim` for quotas. Without a LocalQueue it holds nothing.
 
-Order: by priority; among equals, the namespace with the least dominant share for its weight; in a namespace, the oldest.
-Quota: a namespace uses no more than its nominal quota and borrowing limit, and a cohort no more than its quotas together. Who
-waits although their own quota would do has a claim on what is idle, that borrowers do not get.
+Order: by priority; among equals, the namespace with the smallest dominant share for its weight; in a namespace, the oldest
+pod.
+
+Quota: a namespace uses at most its nominal quota and borrowing limit, a cohort at most the nominal quotas of its
+queues. A request that is pending within its own nominal quota has a claim on unused quota, before all borrowers.
 """
 
 import math
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import heapify, heappop, heapreplace
+from typing import TypeVar
 
 from app.kinds.pod.pod_resources import Amounts, amount
 from app.kinds.scheduling.localqueue import ANY, COHORT, LocalQueue
 from app.machinery.quantity import canonical, plus
 from app.scheduler.cache import Cluster, NamespaceUsage
-from app.scheduler.pod_info import Order
+from app.scheduler.pod_info import SortKey
+
+_NO_USAGE = NamespaceUsage()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class QueueConfig:
+    """Spec of a LocalQueue in the units of `pod_resources`. `borrowing_limits` by resource; without one, all may be
+    borrowed.
+    """
+
     queue: LocalQueue
     weight: int
     nominal: Amounts
-    limit: Mapping[str, int]  # of what may be borrowed
+    borrowing_limits: Mapping[str, int]
     cohort: str
     reclaims: bool
 
-    def most(self, resource: str) -> float:
-        """With all that may be borrowed."""
-        return self.nominal[resource] + self.limit.get(resource, math.inf)
+    def max_usage(self, resource: str) -> float:
+        """Nominal quota and borrowing limit."""
+        return self.nominal[resource] + self.borrowing_limits.get(resource, math.inf)
 
-    def shown(self, resource: str, count: int) -> str:
-        """An amount, written as the quota is."""
+    def limited_resources(self, requests: Amounts) -> Iterator[str]:
+        """Resources that are requested and have a quota."""
+        return (name for name in self.nominal if requests.get(name))
+
+    def format_amount(self, resource: str, count: int) -> str:
+        """As a quantity with the suffix of the queue's quota."""
         unit = "m" if resource == "cpu" else ""
         if not self.nominal.get(resource):
             return canonical(f"{count}{unit}")
@@ -48,185 +62,205 @@ def queue_config_of(queue: LocalQueue) -> QueueConfig:
         queue=queue,
         weight=spec.weight or 1,
         nominal={name: amount(name, each) for name, each in spec.nominal_quota.items()},
-        limit={name: amount(name, each) for name, each in spec.borrowing_limit.items()},
+        borrowing_limits={name: amount(name, each) for name, each in spec.borrowing_limit.items()},
         cohort=spec.cohort or COHORT,
         reclaims=spec.preemption is not None and spec.preemption.reclaim_within_cohort == ANY,
     )
 
 
-def limited(terms: QueueConfig, needs: Amounts) -> Iterator[str]:
-    """What is limited, and asked for."""
-    return (name for name in terms.nominal if needs.get(name))
-
-
-_NOBODY = NamespaceUsage()
-
-
 @dataclass(frozen=True, slots=True, eq=False)
-class Asking:
-    """A pod or a gang: what is given quota together."""
+class QuotaRequest:
+    """Request of a pod, or of all pods of a gang, which are admitted together. `owner`: as in messages, such as `job
+    train-7`.
+    """
 
     key: Hashable
     namespace: str
-    needs: Amounts
-    order: Order
-    who: str  # stands in line, such as `job train-7`
+    requests: Amounts
+    sort_key: SortKey
+    owner: str
     uids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Waiting:
-    """One in line."""
+class PendingRequest:
+    """A request without quota, the resources that are short, and the message about it."""
 
-    asking: Asking
-    short: frozenset[str]
-    why: str
+    request: QuotaRequest
+    short_resources: frozenset[str]
+    message: str
 
     @property
-    def order(self) -> Order:
-        return self.asking.order
+    def sort_key(self) -> SortKey:
+        return self.request.sort_key
+
+
+_T = TypeVar("_T")
 
 
 class FairSharing:
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
-        self.terms: dict[str, QueueConfig] = {}  # by namespace
-        self._lines: defaultdict[str, list[Waiting]] = defaultdict(list)
-        self._of: dict[str, Waiting] = {}  # by the pod's UID
-        self._size: Amounts | None = None
+        self.configs: dict[str, QueueConfig] = {}  # by namespace
+        self._pending: defaultdict[str, list[PendingRequest]] = defaultdict(list)  # by namespace, in order
+        self._pending_by_uid: dict[str, PendingRequest] = {}
+        self._allocatable: Amounts | None = None
         self._members: dict[tuple[str, str], Sequence[tuple[str, QueueConfig]]] = {}
-        self._pools: dict[tuple[str, str], int] = {}
+        self._cohort_quotas: dict[tuple[str, str], int] = {}
 
     @property
     def is_active(self) -> bool:
-        """There are queues."""
-        return bool(self.terms)
+        """There are LocalQueues."""
+        return bool(self.configs)
 
     @property
-    def ledger(self) -> NamespaceUsage:
-        return self.cluster.ledger or _NOBODY
+    def usage(self) -> NamespaceUsage:
+        return self.cluster.usage or _NO_USAGE
 
     def set(self, namespace: str, queue: LocalQueue | None) -> bool:
-        """The queue of a namespace is another, or is gone; true if that matters: then all who wait are to ask again."""
-        old = self.terms.pop(namespace, None)
+        """Set or, with None, remove the queue of a namespace. Returns whether all pending pods have to be admitted anew."""
+        old = self.configs.pop(namespace, None)
         if queue is not None:
-            self.terms[namespace] = queue_config_of(queue)
-        self.cluster.keep_ledger(self.is_active)
+            self.configs[namespace] = queue_config_of(queue)
+        self.cluster.track_usage(self.is_active)
         if old is not None and queue is not None and old.queue.spec == queue.spec:
             self._members.clear()
             return False
-        for table in (self._lines, self._of, self._members, self._pools):
+        for table in (self._pending, self._pending_by_uid, self._members, self._cohort_quotas):
             table.clear()
         return True
 
-    def resized(self) -> None:
-        """Nodes have changed."""
-        self._size = None
+    def note_nodes_changed(self) -> None:
+        self._allocatable = None
 
     @property
-    def size(self) -> Amounts:
-        """Of the whole cluster."""
-        if self._size is None:
-            self._size = {}
+    def allocatable(self) -> Amounts:
+        """Of all nodes together."""
+        if self._allocatable is None:
+            self._allocatable = {}
             for node_info in self.cluster.node_infos.values():
-                for name, count in node_info.size.items():
-                    self._size[name] = self._size.get(name, 0) + count
-        return self._size
+                for name, count in node_info.allocatable.items():
+                    self._allocatable[name] = self._allocatable.get(name, 0) + count
+        return self._allocatable
 
-    # The line
+    # Pending requests
 
-    def waits(self, uid: str) -> bool:
-        """For quota."""
-        return uid in self._of
+    def is_pending(self, uid: str) -> bool:
+        """A pod is pending for want of quota."""
+        return uid in self._pending_by_uid
 
-    def waiting(self, uid: str) -> Waiting | None:
-        return self._of.get(uid)
+    def pending_request(self, uid: str) -> PendingRequest | None:
+        return self._pending_by_uid.get(uid)
 
-    def lines(self) -> Mapping[str, Sequence[Waiting]]:
-        """By namespace."""
-        return self._lines
+    @property
+    def pending(self) -> Mapping[str, Sequence[PendingRequest]]:
+        """By namespace, in order."""
+        return self._pending
 
-    def line(self, namespace: str) -> Sequence[Waiting]:
-        return self._lines.get(namespace, ())
+    def pending_in(self, namespace: str) -> Sequence[PendingRequest]:
+        return self._pending.get(namespace, ())
 
-    def join(self, asking: Asking, short: frozenset[str], why: str) -> None:
-        self.leave(asking)
-        one = Waiting(asking, short, why)
-        insort(self._lines[asking.namespace], one, key=_order)
-        for uid in asking.uids:
-            self._of[uid] = one
+    def add_pending(self, request: QuotaRequest, short_resources: frozenset[str], message: str) -> None:
+        self.remove_pending(request)
+        pending = PendingRequest(request, short_resources, message)
+        insort(self._pending[request.namespace], pending, key=_sort_key)
+        for uid in request.uids:
+            self._pending_by_uid[uid] = pending
 
-    def leave(self, asking: Asking) -> None:
-        for known in {self._of[uid] for uid in asking.uids if uid in self._of}:
-            for uid in known.asking.uids:
-                self._of.pop(uid, None)
-            self._lines[known.asking.namespace].remove(known)
+    def remove_pending(self, request: QuotaRequest) -> None:
+        for known in {self._pending_by_uid[uid] for uid in request.uids if uid in self._pending_by_uid}:
+            for uid in known.request.uids:
+                self._pending_by_uid.pop(uid, None)
+            self._pending[known.request.namespace].remove(known)
 
-    def gone(self, uid: str) -> None:
-        """A pod waits no more. The rest of its gang keeps its place."""
-        known = self._of.pop(uid, None)
-        if known is not None and not any(each in self._of for each in known.asking.uids):
-            self._lines[known.asking.namespace].remove(known)
+    def forget_pod(self, uid: str) -> None:
+        """A pod is not pending any more. The request of its gang remains while other pods of it are."""
+        known = self._pending_by_uid.pop(uid, None)
+        if known is not None and not any(each in self._pending_by_uid for each in known.request.uids):
+            self._pending[known.request.namespace].remove(known)
 
-    # Questions
+    # Shares
 
-    def share(self, namespace: str, used: Mapping[str, int]) -> float:
-        """The namespace's part of what is scarcest to it, for its weight."""
-        size, terms = self.size, self.terms.get(namespace)
-        parts = (count / size[name] for name, count in used.items() if size.get(name))
-        return max(parts, default=0.0) / (terms.weight if terms is not None else 1)
+    def dominant_share(self, namespace: str, used: Mapping[str, int]) -> float:
+        """The largest part of an allocatable resource that the namespace uses, divided by its weight."""
+        allocatable, config = self.allocatable, self.configs.get(namespace)
+        parts = (count / allocatable[name] for name, count in used.items() if allocatable.get(name))
+        return max(parts, default=0.0) / (config.weight if config is not None else 1)
 
-    def fit_count(self, namespace: str, needs: Amounts) -> int:
-        """How many pods of a class may get quota now, or may have it given back to them, at most."""
-        terms = self.terms.get(namespace)
-        if terms is None:
-            return len(self._of)
-        used, found = self.ledger.of(namespace), []
-        for name in limited(terms, needs):
-            taken = used.get(name, 0)
-            borrowed = min(terms.most(name) - taken, self.idle(terms.cohort, name))
-            found.append(int(max(terms.nominal[name] - taken, borrowed)) // needs[name])
-        return max(0, min(found, default=len(self._of)))
+    def merge_by_share(
+        self, queues: Mapping[str, Iterator[tuple[SortKey, _T]]], requests_of: Callable[[_T], Iterable[Amounts]]
+    ) -> Iterator[tuple[SortKey, _T]]:
+        """Merge the queues of namespaces: by priority, then by dominant share, as if all that was yielded got its node."""
+        used = {namespace: dict(self.usage.get(namespace)) for namespace in queues}
+        firsts = ((namespace, next(queue)) for namespace, queue in queues.items())
+        heads = [(item[0][0], self.dominant_share(space, used[space]), item, space) for space, item in firsts]
+        heapify(heads)
+        while heads:
+            _, _, item, namespace = heads[0]
+            yield item
+            usage = used[namespace]
+            for requests in requests_of(item[1]):
+                for name, count in requests.items():
+                    usage[name] = usage.get(name, 0) + count
+            following = next(queues[namespace], None)
+            if following is None:
+                heappop(heads)
+            else:
+                heapreplace(heads, (following[0][0], self.dominant_share(namespace, usage), following, namespace))
+
+    # Quotas
+
+    def fit_count(self, namespace: str, requests: Amounts) -> int:
+        """Upper bound of the pods with these requests that have quota now, or may have it by reclaim."""
+        config = self.configs.get(namespace)
+        if config is None:
+            return len(self._pending_by_uid)
+        used, found = self.usage.get(namespace), []
+        for name in config.limited_resources(requests):
+            in_use = used.get(name, 0)
+            borrowable = min(config.max_usage(name) - in_use, self.unused(config.cohort, name))
+            found.append(int(max(config.nominal[name] - in_use, borrowable)) // requests[name])
+        return max(0, min(found, default=len(self._pending_by_uid)))
 
     def members(self, cohort: str, resource: str) -> Sequence[tuple[str, QueueConfig]]:
-        """The namespaces that have a part in a cohort's quota of a resource."""
+        """Namespaces of a cohort that have a quota of a resource."""
         found = self._members.get((cohort, resource))
         if found is None:
-            of = [each for each in self.terms.items() if each[1].cohort == cohort and resource in each[1].nominal]
-            found = self._members[cohort, resource] = of
+            found = [each for each in self.configs.items() if each[1].cohort == cohort and resource in each[1].nominal]
+            self._members[cohort, resource] = found
         return found
 
-    def pool(self, cohort: str, resource: str) -> int:
-        """All quotas of a cohort."""
-        found = self._pools.get((cohort, resource))
+    def cohort_quota(self, cohort: str, resource: str) -> int:
+        """Sum of the nominal quotas."""
+        found = self._cohort_quotas.get((cohort, resource))
         if found is None:
-            found = sum(terms.nominal[resource] for _, terms in self.members(cohort, resource))
-            self._pools[cohort, resource] = found
+            found = sum(config.nominal[resource] for _, config in self.members(cohort, resource))
+            self._cohort_quotas[cohort, resource] = found
         return found
 
-    def idle(self, cohort: str, resource: str) -> int:
-        """What nobody of a cohort uses of its quotas."""
-        ledger = self.ledger
-        used = sum(ledger.of(namespace).get(resource, 0) for namespace, _ in self.members(cohort, resource))
-        return self.pool(cohort, resource) - used
+    def unused(self, cohort: str, resource: str) -> int:
+        """Part of the cohort's quota that no member uses."""
+        usage = self.usage
+        used = sum(usage.get(namespace).get(resource, 0) for namespace, _ in self.members(cohort, resource))
+        return self.cohort_quota(cohort, resource) - used
 
 
-def _order(one: Waiting) -> Order:
-    return one.order
+def _sort_key(pending: PendingRequest) -> SortKey:
+    return pending.sort_key
 
 
-def queue_positions(line: Sequence[Waiting]) -> dict[str, int]:
-    """Queue positions, from 1, by who waits. A Job has the position of its first pod."""
+def queue_positions(pending: Sequence[PendingRequest]) -> dict[str, int]:
+    """Queue positions, from 1, by owner. A Job has the position of its first pod."""
     found: dict[str, int] = {}
-    for each in line:
-        found.setdefault(each.asking.who, len(found) + 1)
+    for each in pending:
+        found.setdefault(each.request.owner, len(found) + 1)
     return found
 
 
-def queue_message(one: Waiting, standing: dict[str, int]) -> str:
-    """Message for who waits: `queue default: over its quota of cpu (10 of 10 used); job train-7 is 3rd of 7 in line`."""
-    who = one.asking.who
-    return f"{one.why}; {who} is {ordinal(standing[who])} of {len(standing)} in line"
+def queue_message(pending: PendingRequest, positions: dict[str, int]) -> str:
+    """`queue default: over its quota of cpu (10 of 10 used); job train-7 is 3rd of 7 in line`"""
+    owner = pending.request.owner
+    return f"{pending.message}; {owner} is {ordinal(positions[owner])} of {len(positions)} in line"
 
 
 def ordinal(number: int) -> str:

@@ -1,8 +1,8 @@
-"""Filters: which nodes a pod may run on, as far as only the two of them matter: the node, and what is left on it.
+"""Filters: which nodes a pod may run on, by the node and what is free on it; and the diagnosis if none does.
 
-What other pods have to do with it is in `pod_affinity` and `topology_spread`. A pod that names its node is not scheduled at
-all, so there is no filter for that. Of volumes only claims keep a pod from every node: there are no PersistentVolumeClaims.
-The texts are Kubernetes'.
+kube-scheduler's plugins NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts and NodeResourcesFit, with their messages.
+Filters that depend on other pods are in `pod_affinity` and `topology_spread`. There is none for `spec.nodeName`: such a pod is
+not scheduled. There are no PersistentVolumeClaims, so a pod with one fits no node.
 """
 
 from collections import Counter
@@ -18,107 +18,112 @@ from app.plans.nodes.tolerations import is_tolerated
 from app.scheduler.node_info import NodeInfo
 from app.scheduler.pod_info import PodInfo, missing_claim
 
-CORDONED = "node(s) were unschedulable"
-UNSELECTED = "node(s) didn't match Pod's node affinity/selector"
-UNNAMED = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
-CONFLICT = "pod affinity terms conflict"  # no node can have all names that a term asks for
-UNCLAIMED = 'persistentvolumeclaim "{}" not found'
-NO_PORTS = "node(s) didn't have free ports for the requested pod ports"
-TOO_MANY = "Too many pods"
+NODE_UNSCHEDULABLE = "node(s) were unschedulable"
+NODE_AFFINITY_MISMATCH = "node(s) didn't match Pod's node affinity/selector"
+NODE_NAME_MISMATCH = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
+AFFINITY_TERMS_CONFLICT = "pod affinity terms conflict"  # no node can have all names that a term asks for
+CLAIM_NOT_FOUND = 'persistentvolumeclaim "{}" not found'
+PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
+TOO_MANY_PODS = "Too many pods"
 
-_CORDON = Taint(key=UNSCHEDULABLE, effect="NoSchedule")
-_NAME = "metadata.name"
+_UNSCHEDULABLE_TAINT = Taint(key=UNSCHEDULABLE, effect="NoSchedule")
+_NAME_FIELD = "metadata.name"
 
 
-def barred(pod: Pod, node: Node) -> str:
-    """Why the pod may not run on the node, whatever the room there; empty if it may."""
+def filter_node(pod: Pod, node: Node) -> str:
+    """Run the filters that do not depend on pods. Returns why the node is rejected; empty if it passes."""
     if claim := missing_claim(pod):
-        return UNCLAIMED.format(claim)
+        return CLAIM_NOT_FOUND.format(claim)
     tolerations = pod.spec.tolerations
     if pod.spec.affinity is not None:
-        named = _named(pod)
-        if named is not None and node.metadata.name not in named:
-            return UNNAMED if named else CONFLICT
-    if node.spec.unschedulable and not is_tolerated(_CORDON, tolerations):
-        return CORDONED
+        names = _required_node_names(pod)
+        if names is not None and node.metadata.name not in names:
+            return NODE_NAME_MISMATCH if names else AFFINITY_TERMS_CONFLICT
+    if node.spec.unschedulable and not is_tolerated(_UNSCHEDULABLE_TAINT, tolerations):
+        return NODE_UNSCHEDULABLE
     for taint in node.spec.taints:
         if taint.effect != "PreferNoSchedule" and not is_tolerated(taint, tolerations):
             return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
-    return "" if is_selected(pod, node) else UNSELECTED
+    return "" if matches_node_affinity(pod, node) else NODE_AFFINITY_MISMATCH
 
 
-def is_of_the_pod(reason: str) -> bool:
-    """Whether a reason is the same on every node: Kubernetes tells it without a count."""
-    return reason == CONFLICT or reason.startswith(UNCLAIMED.partition("{")[0])
+def is_pod_reason(reason: str) -> bool:
+    """Whether a reason is about the pod, not about nodes: kube-scheduler reports it without a count."""
+    return reason == AFFINITY_TERMS_CONFLICT or reason.startswith(CLAIM_NOT_FOUND.partition("{")[0])
 
 
-def bears(pod: Pod, node: Node) -> bool:
-    """Whether the pod tolerates all that keeps pods from the node."""
+def tolerates_taints(pod: Pod, node: Node) -> bool:
+    """Whether the pod tolerates all taints but those of PreferNoSchedule."""
     return all(
         taint.effect == "PreferNoSchedule" or is_tolerated(taint, pod.spec.tolerations) for taint in node.spec.taints
     )
 
 
-def is_selected(pod: Pod, node: Node) -> bool:
-    """By the pod's node selector, and by the node affinity that it requires."""
+def matches_node_affinity(pod: Pod, node: Node) -> bool:
+    """By the pod's nodeSelector and required node affinity."""
     for key, value in pod.spec.node_selector.items():
         if node.metadata.labels.get(key) != value:
             return False
-    wanted = _wanted(pod)
-    return wanted is None or selects(wanted, node)
+    required = _required_node_affinity(pod)
+    return required is None or selects(required, node)
 
 
-def _wanted(pod: Pod) -> NodeSelector | None:
+def _required_node_affinity(pod: Pod) -> NodeSelector | None:
     affinity = pod.spec.affinity.node_affinity if pod.spec.affinity else None
     return affinity.required_during_scheduling_ignored_during_execution if affinity else None
 
 
-def _named(pod: Pod) -> frozenset[str] | None:
-    """The nodes that the pod asks for by name, if all of its terms do so."""
-    wanted = _wanted(pod)
+def _required_node_names(pod: Pod) -> frozenset[str] | None:
+    """Nodes that required node affinity names; None if some term names none."""
+    required = _required_node_affinity(pod)
     names: set[str] = set()
-    for term in wanted.node_selector_terms if wanted else ():
-        by_name = [each.values for each in term.match_fields if each.key == _NAME and each.operator == "In"]
+    for term in required.node_selector_terms if required else ():
+        by_name = [each.values for each in term.match_fields if each.key == _NAME_FIELD and each.operator == "In"]
         if not by_name:
             return None
         names.update(set(by_name[0]).intersection(*by_name[1:]))
-    return frozenset(names) if wanted and wanted.node_selector_terms else None
+    return frozenset(names) if required and required.node_selector_terms else None
 
 
-def lacking(free: Mapping[str, int], needs: Amounts) -> list[str]:
-    """The resources of which too little is left."""
-    return [name for name, count in needs.items() if free.get(name, 0) < count]
+def find_insufficient(free: Mapping[str, int], requests: Amounts) -> list[str]:
+    """Resources of which less is free than requested."""
+    return [name for name, count in requests.items() if free.get(name, 0) < count]
 
 
-def insufficient(resource: str) -> str:
-    return TOO_MANY if resource == "pods" else f"Insufficient {resource}"
+def insufficient_reason(resource: str) -> str:
+    return TOO_MANY_PODS if resource == "pods" else f"Insufficient {resource}"
 
 
 def fit_count(node_info: NodeInfo, info: PodInfo, free: Amounts | None = None) -> int:
-    """Count the pods of a class that fit by what is left, or would be; of pods that take a port of the node, one."""
-    left = node_info.free if free is None else free
-    least = min(max(0, left.get(name, 0)) // count for name, count in info.needs.items())
-    return min(1, least) if info.ports else least
+    """Count how many more pods of a class fit by resources, of `free` or of what is free now; at most one with a host port."""
+    available = node_info.free if free is None else free
+    count = min(max(0, available.get(name, 0)) // requested for name, requested in info.requests.items())
+    return min(1, count) if info.host_ports else count
 
 
-def most_fit_count(node_info: NodeInfo, infos: Iterable[PodInfo], free: Amounts | None = None) -> int:
-    """Bound for pods of several classes: no more of them fit."""
-    return max((fit_count(node_info, each, free) for each in infos if not barred(each.pod, node_info.node)), default=0)
+def max_fit_count(node_info: NodeInfo, infos: Iterable[PodInfo], free: Amounts | None = None) -> int:
+    """Upper bound of how many pods of several classes fit."""
+    return max(
+        (fit_count(node_info, each, free) for each in infos if not filter_node(each.pod, node_info.node)), default=0
+    )
 
 
 NO_NODES = "no nodes available to schedule pods"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Refusal:
-    """Why no node takes the pods of a class."""
+class Diagnosis:
+    """Why no node takes the pods of a class. kube-scheduler's `framework.Diagnosis`, with the message of its `FitError`.
+
+    `unresolvable`: nodes that would not take one either if pods were evicted (UnschedulableAndUnresolvable).
+    """
 
     reasons: Mapping[str, tuple[str, ...]]  # by node
-    hopeless: frozenset[str]  # nodes that would not take one either if other pods went (UnschedulableAndUnresolvable)
+    unresolvable: frozenset[str]
 
     @property
     def victims(self) -> tuple[Pod, ...] | None:
-        """Victims after whose eviction the pods fit; None if that is to be found out."""
+        """Victims that are known already, after whose eviction the pods fit; None: preemption looks for them."""
         return None
 
     def text(self, preemption: str = "") -> str:
@@ -126,14 +131,14 @@ class Refusal:
         if not self.reasons:
             return NO_NODES
         counted = Counter(reason for reasons in self.reasons.values() for reason in reasons)
-        told = summed(len(self.reasons), counted)
-        return f"{told} preemption: {preemption}" if preemption else told
+        message = summarize_reasons(len(self.reasons), counted)
+        return f"{message} preemption: {preemption}" if preemption else message
 
 
-def summed(nodes: int, counted: Mapping[str, int]) -> str:
-    """`0/3 nodes are available: ` and how many nodes have which reason."""
-    return f"0/{nodes} nodes are available: {', '.join(sorted(map(_counted, counted, counted.values())))}."
+def summarize_reasons(nodes: int, counted: Mapping[str, int]) -> str:
+    """`0/{nodes} nodes are available: `, and how many nodes have which reason."""
+    return f"0/{nodes} nodes are available: {', '.join(sorted(map(_format_reason, counted, counted.values())))}."
 
 
-def _counted(reason: str, count: int) -> str:
-    return reason if is_of_the_pod(reason) else f"{count} {reason}"
+def _format_reason(reason: str, count: int) -> str:
+    return reason if is_pod_reason(reason) else f"{count} {reason}"

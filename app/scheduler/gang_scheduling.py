@@ -1,7 +1,7 @@
-"""Gangs (PodGroup): pods that are placed together or not at all: what there is of each, and whether it fits.
+"""Gang scheduling (PodGroup): pods that are placed together or not at all. Kubernetes' GangScheduling plugin.
 
-The scheduler's controller tells `Groups` of PodGroups and pods; the queue asks which pods are to be placed as a whole, and
-`Whole` places them in a round. Nothing is held for a group that does not fit: it is tried out, and undone.
+The scheduler's controller tells `PodGroups` of PodGroups and pods; the queue asks it which pods are scheduled together, and
+`GangScheduler` places them in a round. A gang that does not fit holds no resources: it is tried, and rolled back.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,29 +12,38 @@ from app.kinds.scheduling.pod_group_schema import POD_GROUP
 from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup
 from app.machinery.meta_condition import condition
 from app.plans.jobs.indexes import COMPLETION_INDEX
-from app.scheduler import placement
 from app.scheduler.cache import Cluster
-from app.scheduler.filters import Refusal
-from app.scheduler.placement import Outcome, Pending, schedule
-from app.scheduler.pod_info import order_of
+from app.scheduler.filters import Diagnosis
+from app.scheduler.placement import (
+    Outcome,
+    Pending,
+    find_placements,
+    nominated_placement,
+    place_nominated,
+    restrict,
+    schedule,
+)
+from app.scheduler.pod_info import queue_sort_key
 
-TOO_FEW = "waiting for minCount pods from a gang to appear in scheduling queue"
+MIN_COUNT_NOT_REACHED = "waiting for minCount pods from a gang to appear in scheduling queue"
 
-GroupKey = tuple[str, str]
+PodGroupKey = tuple[str, str]
 """Namespace and name."""
 
 
 @dataclass(eq=False)
-class Group:
-    key: GroupKey
+class PodGroupInfo:
+    """A PodGroup with its pods, by UID. `bound`: node of each pod that is on one and not being deleted."""
+
+    key: PodGroupKey
     object: PodGroup | None = None
-    waiting: dict[str, Pending] = field(default_factory=dict)  # by UID, as are all of these
-    bound: dict[str, str] = field(default_factory=dict)  # on a node, and not on their way out: the node
-    ended: dict[str, tuple[str, str]] = field(default_factory=dict)  # phase and completion index
+    pending: dict[str, Pending] = field(default_factory=dict)
+    bound: dict[str, str] = field(default_factory=dict)
+    finished: dict[str, tuple[str, str]] = field(default_factory=dict)  # phase and completion index
 
     @property
-    def is_needless(self) -> bool:
-        return not (self.object or self.waiting or self.bound or self.ended)
+    def is_empty(self) -> bool:
+        return not (self.object or self.pending or self.bound or self.finished)
 
     @property
     def min_count(self) -> int:
@@ -42,254 +51,255 @@ class Group:
         return gang.min_count if gang is not None else 0
 
     @property
-    def topology(self) -> str:
-        """The label of nodes that must have the same value for all; empty if none must."""
+    def topology_key(self) -> str:
+        """The node label that must have one value for all pods; empty without such a constraint."""
         constraints = self.object.spec.scheduling_constraints if self.object is not None else None
         return constraints.topology[0].key if constraints is not None and constraints.topology else ""
 
     @property
-    def goes_whole(self) -> bool:
-        """Nobody may have one of its pods go without the others."""
+    def disrupts_whole(self) -> bool:
+        """`disruptionMode: PodGroup`: whoever evicts one of its pods evicts all."""
         return self.object is not None and self.object.spec.disruption_mode == POD_GROUP
 
     @property
-    def is_kept_room(self) -> bool:
-        """For some of its pods, until others are gone."""
-        return any(pod.status.nominated_node_name for pod, _ in self.waiting.values())
+    def has_nominated_pods(self) -> bool:
+        return any(pod.status.nominated_node_name for pod, _ in self.pending.values())
 
     @property
     def was_scheduled(self) -> bool:
-        """Its places were found, and it has them: what comes now replaces what went. Without any pod it begins anew."""
-        said = condition(self.object.status.conditions, SCHEDULED) if self.object is not None else None
-        return bool(self.bound) and said is not None and said.status == "True"
+        """It was scheduled and has pods on nodes: new pods are replacements. Without any pod it begins anew."""
+        scheduled = condition(self.object.status.conditions, SCHEDULED) if self.object is not None else None
+        return bool(self.bound) and scheduled is not None and scheduled.status == "True"
 
     @property
-    def is_whole(self) -> bool:
-        """Its pods are not to be placed as if they had no group."""
-        if self.object is None or self.topology:
+    def schedules_together(self) -> bool:
+        """Its pods are not scheduled one by one."""
+        if self.object is None or self.topology_key:
             return True
         return bool(self.min_count) and not self.was_scheduled
 
     @property
-    def there(self) -> int:
-        """How many need no place any more: they have one, or have ended and are not replaced."""
-        indexes = {pod.metadata.labels.get(COMPLETION_INDEX) for pod, _ in self.waiting.values()}
-        done = sum(index not in indexes if index else phase == "Succeeded" for phase, index in self.ended.values())
-        return len(self.bound) + done
+    def placed_count(self) -> int:
+        """Pods that need no node any more: on a node, or finished and not replaced."""
+        indexes = {pod.metadata.labels.get(COMPLETION_INDEX) for pod, _ in self.pending.values()}
+        finished = sum(
+            index not in indexes if index else phase == "Succeeded" for phase, index in self.finished.values()
+        )
+        return len(self.bound) + finished
 
     @property
-    def needed(self) -> int:
-        """So many must find a place at the same time, or none is given one."""
-        return 0 if self.was_scheduled else max(0, self.min_count - self.there)
+    def needed_count(self) -> int:
+        """Pods that must fit at the same time, or none is placed."""
+        return 0 if self.was_scheduled else max(0, self.min_count - self.placed_count)
 
     @property
-    def is_complete(self) -> bool:
-        return self.object is not None and len(self.waiting) >= self.needed
+    def has_enough_pods(self) -> bool:
+        return self.object is not None and len(self.pending) >= self.needed_count
+
+    def sort_pending(self) -> list[Pending]:
+        return sorted(self.pending.values(), key=lambda each: queue_sort_key(*each))
 
 
-class Groups:
-    """All groups that there are, or that pods say they are of."""
+class PodGroups:
+    """All PodGroups, and all groups that pods name."""
 
     def __init__(self) -> None:
-        self._groups: dict[GroupKey, Group] = {}
+        self._groups: dict[PodGroupKey, PodGroupInfo] = {}
 
-    def whole(self, pod: Pod) -> Group | None:
-        """The group with which the pod is to be placed; None if it is to be placed by itself."""
-        key = key_of(pod)
-        group = self._of(key) if key is not None else None
-        return group if group is not None and group.is_whole else None
+    def gang_of(self, pod: Pod) -> PodGroupInfo | None:
+        """The group with which the pod is scheduled; None if it is scheduled by itself."""
+        key = _group_key(pod)
+        group = self._get(key) if key is not None else None
+        return group if group is not None and group.schedules_together else None
 
-    def of(self, pod: Pod) -> Group | None:
-        """The group that the pod says it is of."""
-        key = key_of(pod)
+    def group_of(self, pod: Pod) -> PodGroupInfo | None:
+        """The group that the pod names."""
+        key = _group_key(pod)
         return self._groups.get(key) if key is not None else None
 
-    def _of(self, key: GroupKey) -> Group:
-        return self._groups.setdefault(key, Group(key))
+    def _get(self, key: PodGroupKey) -> PodGroupInfo:
+        return self._groups.setdefault(key, PodGroupInfo(key))
 
-    def set(self, key: GroupKey, now: PodGroup | None) -> Iterable[Pending]:
-        """A PodGroup has changed; the pods that this may help."""
-        group = self._of(key)
-        before, group.object = (_matters(group), group.object), now
-        changed = before[0] != _matters(group)
-        self._tidy(group)
-        return list(group.waiting.values()) if changed else []
+    def set(self, key: PodGroupKey, now: PodGroup | None) -> Iterable[Pending]:
+        """Add, update or, with None, remove a PodGroup. Returns the pods that are scheduled otherwise for it."""
+        group = self._get(key)
+        before, group.object = (_scheduling_fields(group), group.object), now
+        has_changed = before[0] != _scheduling_fields(group)
+        self._drop_if_empty(group)
+        return list(group.pending.values()) if has_changed else []
 
-    def note(self, before: Pod | None, now: Pod | None, pending: Pending | None) -> Iterable[Pending]:
-        """A pod has changed. `pending` if it waits; the pods of its group that this may help, or make wait for others."""
+    def update_pod(self, before: Pod | None, now: Pod | None, pending: Pending | None) -> Iterable[Pending]:
+        """A pod has changed; `pending` if it is to be scheduled. Returns the pods of its group that are scheduled otherwise
+        for it.
+        """
         pod = now or before
-        key = key_of(pod) if pod is not None else None
+        key = _group_key(pod) if pod is not None else None
         if pod is None or key is None:
             return []
-        group, uid = self._of(key), pod.metadata.uid
-        was_whole = group.is_whole
-        for known in (group.waiting, group.bound, group.ended):
-            known.pop(uid, None)
+        group, uid = self._get(key), pod.metadata.uid
+        was_together = group.schedules_together
+        for pods in (group.pending, group.bound, group.finished):
+            pods.pop(uid, None)
         if pending is not None:
-            group.waiting[uid] = pending
+            group.pending[uid] = pending
         elif now is not None and is_terminal(now):
-            group.ended[uid] = now.status.phase, now.metadata.labels.get(COMPLETION_INDEX, "")
+            group.finished[uid] = now.status.phase, now.metadata.labels.get(COMPLETION_INDEX, "")
         elif now is not None and now.spec.node_name and now.metadata.deletion_timestamp is None:
             group.bound[uid] = now.spec.node_name
-        self._tidy(group)
-        return list(group.waiting.values()) if was_whole != group.is_whole else []
+        self._drop_if_empty(group)
+        return list(group.pending.values()) if was_together != group.schedules_together else []
 
-    def _tidy(self, group: Group) -> None:
-        if group.is_needless:
+    def _drop_if_empty(self, group: PodGroupInfo) -> None:
+        if group.is_empty:
             del self._groups[group.key]
 
 
-def key_of(pod: Pod) -> GroupKey | None:
+def _group_key(pod: Pod) -> PodGroupKey | None:
     group = pod.spec.scheduling_group
     return (pod.metadata.namespace, group.pod_group_name) if group is not None and group.pod_group_name else None
 
 
-def _matters(group: Group) -> object:
-    """What of a PodGroup decides how its pods are placed."""
-    return group.object is None, group.min_count, group.topology, group.is_whole
+def _scheduling_fields(group: PodGroupInfo) -> object:
+    """What of a PodGroup decides how its pods are scheduled."""
+    return group.object is None, group.min_count, group.topology_key, group.schedules_together
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Missing(Refusal):
-    """Why a group does not get its places: what is missing, and, if it was tried, why the nodes do not do."""
+class _GangDiagnosis(Diagnosis):
+    """Why a gang is not placed: what is missing and, if it was tried, why nodes are rejected."""
 
-    said: str = ""
+    message: str = ""
     was_tried: bool = False
 
     def text(self, preemption: str = "") -> str:
-        return f"{self.said}: {Refusal.text(self, preemption)}" if self.was_tried else self.said
+        return f"{self.message}: {Diagnosis.text(self, preemption)}" if self.was_tried else self.message
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """What came of trying to place a group. Without bindings, `why` says what is missing."""
+class GangAttempt:
+    """Result of an attempt to place a gang. `message`: what is missing, without bindings."""
 
-    group: Group
+    group: PodGroupInfo
     bound: Sequence[tuple[Pod, str]] = ()
-    unbound: Sequence[tuple[Pod, Refusal]] = ()
-    why: str = ""
+    unbound: Sequence[tuple[Pod, Diagnosis]] = ()
+    message: str = ""
 
 
-class Whole:
-    """Places the pods of one round, groups as a whole; takes the place of `schedule`, and keeps what came of groups."""
+class GangScheduler:
+    """Places the pods of one round, gangs together; takes the place of `schedule`, and keeps the attempts."""
 
-    def __init__(self, groups: Groups) -> None:
+    def __init__(self, groups: PodGroups) -> None:
         self._groups = groups
-        self._attempts: dict[GroupKey, Attempt] = {}
+        self._attempts: dict[PodGroupKey, GangAttempt] = {}
 
     @property
-    def attempts(self) -> Iterable[Attempt]:
+    def attempts(self) -> Iterable[GangAttempt]:
         return self._attempts.values()
 
-    def knows(self, group: Group) -> bool:
-        """It was tried already."""
+    def has_attempted(self, group: PodGroupInfo) -> bool:
         return group.key in self._attempts
 
-    def refuse(self, group: Group, refusal: Refusal) -> None:
-        """A group gets no places, and is not to be tried."""
-        self._attempts[group.key] = _refused(group, group.waiting.values(), refusal)
+    def reject(self, group: PodGroupInfo, diagnosis: Diagnosis) -> None:
+        """Do not try to place a gang."""
+        self._attempts[group.key] = _reject(group, group.pending.values(), diagnosis)
 
     def __call__(self, pending: Iterable[Pending], cluster: Cluster) -> Outcome:
         bound: list[tuple[Pod, str]] = []
-        unbound: list[tuple[Pod, Refusal]] = []
-        for group, some in stretches(pending, self._groups):
+        unbound: list[tuple[Pod, Diagnosis]] = []
+        for group, pods in split_by_gang(pending, self._groups):
             if group is None:
-                outcome = schedule(some, cluster)
+                outcome = schedule(pods, cluster)
                 bound += outcome.bound
                 unbound += outcome.unbound
                 continue
-            known = self._attempts.get(group.key)
-            if known is None:
-                known = self._attempts[group.key] = attempt(group, cluster)
-                bound += known.bound
-            asked = {pod.metadata.uid for pod, _ in some}
-            unbound += [each for each in known.unbound if each[0].metadata.uid in asked]
+            attempt = self._attempts.get(group.key)
+            if attempt is None:
+                attempt = self._attempts[group.key] = schedule_gang(group, cluster)
+                bound += attempt.bound
+            asked = {pod.metadata.uid for pod, _ in pods}
+            unbound += [each for each in attempt.unbound if each[0].metadata.uid in asked]
         return Outcome(bound, unbound)
 
 
-def stretches(pending: Iterable[Pending], groups: Groups) -> Iterator[tuple[Group | None, list[Pending]]]:
-    """Pods of one group that follow each other, and pods without between them."""
-    some: list[Pending] = []
-    last: Group | None = None
+def split_by_gang(pending: Iterable[Pending], groups: PodGroups) -> Iterator[tuple[PodGroupInfo | None, list[Pending]]]:
+    """Runs of pods of one gang, and runs of pods without a gang (None) between them."""
+    run: list[Pending] = []
+    last: PodGroupInfo | None = None
     for each in pending:
-        group = groups.whole(each[0])
-        if group is not last and some:
-            yield last, some
-            some = []
+        group = groups.gang_of(each[0])
+        if group is not last and run:
+            yield last, run
+            run = []
         last = group
-        some.append(each)
-    if some:
-        yield last, some
+        run.append(each)
+    if run:
+        yield last, run
 
 
-def attempt(group: Group, cluster: Cluster) -> Attempt:
-    """Place the pods of a group, and leave them placed, if enough of them fit; else leave all as it was."""
-    pods = in_order(group)
+def schedule_gang(group: PodGroupInfo, cluster: Cluster) -> GangAttempt:
+    """Place the pods of a gang, and leave them placed, if at least `needed_count` fit; else roll back."""
+    pods = group.sort_pending()
     if group.object is None:
-        why = f'waiting for pod\'s pod group "{group.key[1]}" to appear in scheduling queue'
-        return _refused(group, pods, _Missing({}, frozenset(), why))
-    needed, there = group.needed, group.there
+        message = f'waiting for pod\'s pod group "{group.key[1]}" to appear in scheduling queue'
+        return _reject(group, pods, _GangDiagnosis({}, frozenset(), message))
+    needed, placed = group.needed_count, group.placed_count
     if len(pods) < needed:
-        why = f"{TOO_FEW}: {there + len(pods)}/{group.min_count} pods of the group are there"
-        return _refused(group, pods, _Missing({}, frozenset(), why))
-    if group.is_kept_room and (kept := _where_room_is(group, pods, cluster)) is not None:
-        return kept
-    best: tuple[int, Refusal] | None = None
-    for place in placement.places(group.topology, pods, needed, group.bound.values(), cluster):
+        counts = f"{placed + len(pods)}/{group.min_count} pods of the group are there"
+        return _reject(group, pods, _GangDiagnosis({}, frozenset(), f"{MIN_COUNT_NOT_REACHED}: {counts}"))
+    if group.has_nominated_pods and (nominated := _schedule_nominated(group, pods, cluster)) is not None:
+        return nominated
+    best: tuple[int, Diagnosis] | None = None
+    for placement in find_placements(group.topology_key, pods, needed, group.bound.values(), cluster):
         with cluster.trial() as trial:
-            outcome = schedule(placement.inside(pods, place), cluster)
+            outcome = schedule(restrict(pods, placement), cluster)
             count = len(outcome.bound)
             if count >= max(needed, 1):
-                trial.keep()
-                return _given(group, pods, outcome, cluster)
+                trial.commit()
+                return _accept(group, pods, outcome, cluster)
         if best is None or count > best[0]:
             best = count, outcome.unbound[0][1]
     if best is None:
-        why = placement.nowhere(group.topology)
-        return _refused(group, pods, _Missing({}, frozenset(), why))
-    return _refused(group, pods, _explained(group, *best))
+        message = f"no node has the label {group.topology_key}, which all pods of the group must have in common"
+        return _reject(group, pods, _GangDiagnosis({}, frozenset(), message))
+    return _reject(group, pods, _diagnose_gang(group, *best))
 
 
-def in_order(group: Group) -> list[Pending]:
-    """Its pods that wait."""
-    return sorted(group.waiting.values(), key=lambda each: order_of(*each))
-
-
-def _where_room_is(group: Group, pods: Sequence[Pending], cluster: Cluster) -> Attempt | None:
-    """Each on the node that is kept for it; the others elsewhere."""
-    place = placement.kept(group.topology, pods, group.bound.values(), cluster)
-    if place is False:
+def _schedule_nominated(group: PodGroupInfo, pods: Sequence[Pending], cluster: Cluster) -> GangAttempt | None:
+    """Each pod on its nominated node, the others anywhere; None if too few fit so."""
+    placement = nominated_placement(group.topology_key, pods, group.bound.values(), cluster)
+    if placement is False:
         return None
     with cluster.trial() as trial:
-        bound = placement.put(placement.nominated(pods), cluster)
-        there = {pod.metadata.uid for pod, _ in bound}
-        rest = [each for each in pods if each[0].metadata.uid not in there]
-        outcome = schedule(placement.inside(rest, place), cluster)
-        if len(bound) + len(outcome.bound) < max(group.needed, 1):
+        bound = place_nominated(pods, cluster)
+        uids = {pod.metadata.uid for pod, _ in bound}
+        others = [each for each in pods if each[0].metadata.uid not in uids]
+        outcome = schedule(restrict(others, placement), cluster)
+        if len(bound) + len(outcome.bound) < max(group.needed_count, 1):
             return None
-        trial.keep()
-        return _given(group, pods, Outcome([*bound, *outcome.bound], outcome.unbound), cluster)
+        trial.commit()
+        return _accept(group, pods, Outcome([*bound, *outcome.bound], outcome.unbound), cluster)
 
 
-def _given(group: Group, pods: Sequence[Pending], outcome: Outcome, cluster: Cluster) -> Attempt:
-    """The pods as they are, not as they were narrowed to a place."""
-    whole = {pod.metadata.uid: (pod, info) for pod, info in pods}
+def _accept(group: PodGroupInfo, pods: Sequence[Pending], outcome: Outcome, cluster: Cluster) -> GangAttempt:
+    """Replace pods that were restricted to a placement by the original ones."""
+    originals = {pod.metadata.uid: (pod, info) for pod, info in pods}
     bound = []
-    for narrowed, node in outcome.bound:
-        pod, info = whole[narrowed.metadata.uid]
-        if narrowed is not pod:
+    for restricted, node in outcome.bound:
+        pod, info = originals[restricted.metadata.uid]
+        if restricted is not pod:
             cluster.place(pod, node, info)
         bound.append((pod, node))
-    unbound = [(whole[pod.metadata.uid][0], refusal) for pod, refusal in outcome.unbound]
-    return Attempt(group, bound, unbound)
+    unbound = [(originals[pod.metadata.uid][0], diagnosis) for pod, diagnosis in outcome.unbound]
+    return GangAttempt(group, bound, unbound)
 
 
-def _explained(group: Group, count: int, refusal: Refusal) -> Refusal:
-    if not group.needed:
-        return refusal
-    many = f"{group.there + count}/{group.min_count} pods of the group can be placed{placement.told(group.topology)}"
-    return _Missing(refusal.reasons, refusal.hopeless, many, was_tried=True)
+def _diagnose_gang(group: PodGroupInfo, count: int, diagnosis: Diagnosis) -> Diagnosis:
+    if not group.needed_count:
+        return diagnosis
+    where = f" on nodes with the same {group.topology_key}" if group.topology_key else ""
+    message = f"{group.placed_count + count}/{group.min_count} pods of the group can be placed{where}"
+    return _GangDiagnosis(diagnosis.reasons, diagnosis.unresolvable, message, was_tried=True)
 
 
-def _refused(group: Group, pods: Iterable[Pending], refusal: Refusal) -> Attempt:
-    return Attempt(group, unbound=[(pod, refusal) for pod, _ in pods], why=refusal.text())
+def _reject(group: PodGroupInfo, pods: Iterable[Pending], diagnosis: Diagnosis) -> GangAttempt:
+    return GangAttempt(group, unbound=[(pod, diagnosis) for pod, _ in pods], message=diagnosis.text())

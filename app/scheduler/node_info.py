@@ -1,4 +1,4 @@
-"""A node, what there is on it, and what is left."""
+"""Node info: a node with its pods, its allocatable resources and what is free. kube-scheduler's `framework.NodeInfo`."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from app.kinds.pod.pod import Pod
 from app.kinds.pod.pod_resources import Amounts
 from app.scheduler.pod_info import HostPort, PodInfo
 
-Ports = dict[tuple[str, int], dict[str, int]]
-"""Taken host ports: by protocol and number, how many pods have it at which address."""
+UsedPorts = dict[tuple[str, int], dict[str, int]]
+"""Host ports in use: by protocol and number, the count of pods at each address."""
 
 
 @dataclass(slots=True, eq=False)
-class Placed:
-    """A pod on a node, as it was last seen; or one that is to be there."""
+class PlacedPod:
+    """Pod on a node, as last seen; or one that the scheduler has assumed there."""
 
     pod: Pod
     node: str
@@ -21,72 +21,75 @@ class Placed:
 
 
 class NodeInfo:
-    """`size` and `free` count resources as `pod_resources` does, and `pods`.
+    """`allocatable` and `free` count resources in the units of `pod_resources`, and pods as `pods`.
 
-    Nodes are compared by CPU and memory: `spare_...` is what is left if a pod that says nothing counts for something, and
-    `per_...` the part, of 100, that one of it is.
+    Scores compare CPU and memory: `nonzero_free_...` is what is free if a pod without requests counts as some; `percent_per_...`
+    is the part, of 100, of one unit.
+
+    Generations (of `Cluster.generation`): `generation` of the last change, `freed_generation` of the last that left more free,
+    `node_generation` of the last change of the Node object.
     """
 
     __slots__ = (
-        "eased_at",
+        "allocatable",
         "free",
+        "freed_generation",
+        "generation",
         "node",
-        "per_cpu",
-        "per_memory",
+        "node_generation",
+        "nonzero_free_cpu",
+        "nonzero_free_memory",
+        "percent_per_byte",
+        "percent_per_millicpu",
         "pods",
-        "ports",
-        "shaped_at",
-        "size",
-        "spare_cpu",
-        "spare_memory",
-        "touched_at",
+        "used_ports",
     )
 
-    def __init__(self, node: Node, size: Amounts, pods: dict[str, Placed]) -> None:
+    def __init__(self, node: Node, allocatable: Amounts, pods: dict[str, PlacedPod]) -> None:
         self.node = node
-        self.size = size
-        self.free = dict(size)
-        self.spare_cpu, self.spare_memory = size.get("cpu", 0), size.get("memory", 0)
-        self.per_cpu = 100 / self.spare_cpu if self.spare_cpu else 0.0
-        self.per_memory = 100 / self.spare_memory if self.spare_memory else 0.0
-        self.ports: Ports = {}
+        self.allocatable = allocatable
+        self.free = dict(allocatable)
+        self.nonzero_free_cpu, self.nonzero_free_memory = allocatable.get("cpu", 0), allocatable.get("memory", 0)
+        self.percent_per_millicpu = 100 / self.nonzero_free_cpu if self.nonzero_free_cpu else 0.0
+        self.percent_per_byte = 100 / self.nonzero_free_memory if self.nonzero_free_memory else 0.0
+        self.used_ports: UsedPorts = {}
         self.pods = pods  # by UID
-        self.touched_at = self.eased_at = self.shaped_at = 0  # when anything changed; when it grew; when the node did
+        self.generation = self.freed_generation = self.node_generation = 0
         for each in pods.values():
             self._count(each.info, 1)
 
-    def put(self, uid: str, placed: Placed) -> None:
+    def add_pod(self, uid: str, placed: PlacedPod) -> None:
         self.pods[uid] = placed
         self._count(placed.info, 1)
 
-    def take(self, uid: str, placed: Placed) -> None:
+    def remove_pod(self, uid: str, placed: PlacedPod) -> None:
         del self.pods[uid]
         self._count(placed.info, -1)
 
     def _count(self, info: PodInfo, sign: int) -> None:
         free = self.free
-        for name, count in info.needs.items():
+        for name, count in info.requests.items():
             free[name] = free.get(name, 0) - sign * count
-        self.spare_cpu -= sign * info.cpu
-        self.spare_memory -= sign * info.memory
-        if info.ports:
-            take_ports(info.ports, self.ports, sign)
+        self.nonzero_free_cpu -= sign * info.nonzero_cpu
+        self.nonzero_free_memory -= sign * info.nonzero_memory
+        if info.host_ports:
+            update_ports(info.host_ports, self.used_ports, sign)
 
 
-def are_taken(ports: tuple[HostPort, ...], taken: Ports) -> bool:
-    """A port is taken at every address if somebody has it at all of them, and the other way round."""
+def has_port_conflict(ports: tuple[HostPort, ...], used: UsedPorts) -> bool:
+    """Whether a port is in use. An empty address is all addresses, so it conflicts with each."""
     for protocol, port, ip in ports:
-        there = taken.get((protocol, port))
-        if there and (not ip or ip in there or "" in there):
+        addresses = used.get((protocol, port))
+        if addresses and (not ip or ip in addresses or "" in addresses):
             return True
     return False
 
 
-def take_ports(ports: tuple[HostPort, ...], taken: Ports, sign: int) -> None:
+def update_ports(ports: tuple[HostPort, ...], used: UsedPorts, sign: int) -> None:
     for protocol, port, ip in ports:
-        there = taken.setdefault((protocol, port), {})
-        there[ip] = there.get(ip, 0) + sign
-        if not there[ip]:
-            del there[ip]
-        if not there:
-            del taken[protocol, port]
+        addresses = used.setdefault((protocol, port), {})
+        addresses[ip] = addresses.get(ip, 0) + sign
+        if not addresses[ip]:
+            del addresses[ip]
+        if not addresses:
+            del used[protocol, port]

@@ -1,7 +1,8 @@
-"""Node ranking: nodes in order of their score for one class of pods, updated by what changed since the last look.
+"""Node ranking: nodes that pass the filters for one scheduling class, in order of score.
 
-Nodes that differ only in load are in one group: a heap by score. Where a class cares about other pods, there is a group for
-each combination of the places that it cares about, and a heap of groups; a placement then changes the groups in its places.
+It is updated by what changed since it was last asked. Nodes that differ only in load are one group, a heap by score. Where a
+class has constraints on other pods, there is a group for each combination of domain values, and a heap of groups: a placement
+then changes only the groups of its domains. Called by `Cluster`.
 """
 
 import heapq
@@ -11,66 +12,69 @@ from typing import TYPE_CHECKING
 
 from app.kinds.pod.pod import Pod
 from app.scheduler import filters, scores
-from app.scheduler.filters import Refusal, barred
-from app.scheduler.node_info import NodeInfo, are_taken
-from app.scheduler.pod_affinity import NOT_NEAR, Place, Rules, Values
-from app.scheduler.pod_counts import Bond, PodCounts
+from app.scheduler.filters import Diagnosis
+from app.scheduler.node_info import NodeInfo, has_port_conflict
+from app.scheduler.pod_affinity import AFFINITY_MISMATCH, Domain, DomainValues, PodConstraints
+from app.scheduler.pod_counts import PodCounts, SymmetricTerm
 from app.scheduler.pod_info import PodInfo
-from app.scheduler.topology_spread import NO_PLACE
+from app.scheduler.topology_spread import SPREAD_LABEL_MISSING
 
 if TYPE_CHECKING:
     from app.scheduler.cache import Cluster
 
-_HOPELESS = frozenset({NOT_NEAR, NO_PLACE})  # what stays so when pods go
-_SPARE = 64  # entries of a heap that are out of date and do not matter
+_UNRESOLVABLE = frozenset({AFFINITY_MISMATCH, SPREAD_LABEL_MISSING})  # remain when pods are evicted
+_STALE_ENTRIES = 64  # of a heap, that need not be removed
 _Entry = tuple[float, str, int]
-"""Points below nothing, so that the best is the least; a node; when it was touched."""
+"""Negated score, so that the best is the least; node; its generation."""
 
 
 class FilterCache:
-    """`pod`: any of those. `images`: of theirs, those that are on some node."""
+    """Results of filters and scores that depend on pod and Node object alone, for pods of one filter key and one set of
+    images.
+    """
 
-    __slots__ = ("__weakref__", "_images", "_pod", "_shaped_at", "barred", "points")
+    __slots__ = ("__weakref__", "_images", "_node_generations", "_pod", "rejected", "scores")
 
     def __init__(self, pod: Pod, images: frozenset[str]) -> None:
+        """`pod`: any with the key. `images`: of the pods' images, those that are on some node."""
         self._pod, self._images = pod, images
-        self._shaped_at: dict[str, int] = {}  # the node that was looked at, by name
-        self.barred: dict[str, str] = {}  # why not
-        self.points: dict[str, float] = {}  # of those that are not barred; load does not change them
+        self._node_generations: dict[str, int] = {}
+        self.rejected: dict[str, str] = {}  # why, by node
+        self.scores: dict[str, float] = {}  # of the other nodes
 
-    def learn(self, name: str, node_info: NodeInfo) -> None:
-        """A node is new, or may not be what it was."""
-        if self._shaped_at.get(name) == node_info.shaped_at:
+    def add_node(self, name: str, node_info: NodeInfo) -> None:
+        """A node is new or may have changed."""
+        if self._node_generations.get(name) == node_info.node_generation:
             return
-        self.forget(name)
-        self._shaped_at[name] = node_info.shaped_at
-        if why := barred(self._pod, node_info.node):
-            self.barred[name] = why
+        self.remove_node(name)
+        self._node_generations[name] = node_info.node_generation
+        if reason := filters.filter_node(self._pod, node_info.node):
+            self.rejected[name] = reason
         else:
-            self.points[name] = scores.of_node(self._pod, node_info.node, self._images)
+            self.scores[name] = scores.score_node(self._pod, node_info.node, self._images)
 
-    def forget(self, name: str) -> None:
-        self._shaped_at.pop(name, None)
-        self.barred.pop(name, None)
-        self.points.pop(name, None)
+    def remove_node(self, name: str) -> None:
+        self._node_generations.pop(name, None)
+        self.rejected.pop(name, None)
+        self.scores.pop(name, None)
 
-    def keep(self, names: Container[str]) -> None:
-        """Forget all others."""
-        for name in [each for each in self._shaped_at if each not in names]:
-            self.forget(name)
+    def retain(self, names: Container[str]) -> None:
+        """Remove all nodes but these."""
+        for name in [each for each in self._node_generations if each not in names]:
+            self.remove_node(name)
 
 
 class _Group:
-    """Nodes in the same places."""
+    """Nodes with the same domain values."""
 
-    __slots__ = ("heap", "judged_at", "refusal", "top", "values")
+    __slots__ = ("best", "evaluation", "heap", "rejection", "values")
 
-    def __init__(self, values: Values) -> None:
+    def __init__(self, values: DomainValues) -> None:
         self.values = values
         self.heap: list[_Entry] = []
-        self.refusal = ""
-        self.judged_at = 0
-        self.top: _Entry | None = None  # the best node, when it was judged
+        self.rejection = ""  # by a constraint on other pods
+        self.evaluation = 0
+        self.best: _Entry | None = None  # at its evaluation
 
 
 class Ranking:
@@ -79,219 +83,222 @@ class Ranking:
         cluster: "Cluster",
         pod: Pod,
         info: PodInfo,
-        concerning: Collection[tuple[Bond, PodCounts]],
-        suits: FilterCache,
+        symmetric_terms: Collection[tuple[SymmetricTerm, PodCounts]],
+        filter_cache: FilterCache,
     ) -> None:
         self.info = info
         self._cluster = cluster
-        self._suits = suits
-        self._needs = tuple(info.needs.items())
-        self._ports = info.ports
-        self._likes_load = cluster.settings.likes_load
-        self._rules = Rules(cluster, pod, info, concerning)
-        self._is_plain = not self._rules
-        # What has only got fuller has got worse: that is found out when it comes up.
-        self._is_lazy = self._is_plain and not self._likes_load
-        self._groups: dict[Values, _Group] = {}
-        self._of_place: defaultdict[Place, dict[Values, _Group]] = defaultdict(dict)
-        self._best: list[tuple[float, str, int, _Group]] = []
-        self._dirty: dict[Values, _Group] = {}
-        self._at_large: object = None
-        self._judgements = 0
-        self._seen_at = 0
-        self._look_at_all()
+        self._filter_cache = filter_cache
+        self._requests = tuple(info.requests.items())
+        self._host_ports = info.host_ports
+        self._prefers_allocated = cluster.settings.prefers_allocated
+        self._constraints = PodConstraints(cluster, pod, info, symmetric_terms)
+        self._is_plain = not self._constraints
+        # A node that has only become fuller has a worse score: that is computed when its entry is the best.
+        self._is_lazy = self._is_plain and not self._prefers_allocated
+        self._groups: dict[DomainValues, _Group] = {}
+        self._groups_by_domain: defaultdict[Domain, dict[DomainValues, _Group]] = defaultdict(dict)
+        self._group_heap: list[tuple[float, str, int, _Group]] = []
+        self._changed_groups: dict[DomainValues, _Group] = {}
+        self._global_state: object = None
+        self._evaluations = 0
+        self._seen_generation = 0
+        self._rebuild()
 
     def close(self) -> None:
-        """Nobody asks any more."""
-        self._rules.close()
+        """It is not asked any more."""
+        self._constraints.close()
 
-    # Looking
-
-    def best(self) -> str | None:
-        """The node that suits best now; None if none does."""
+    def best_node(self) -> str | None:
+        """The node with the best score now; None if no node passes the filters."""
         self._catch_up()
         if self._is_plain:
-            top = self._top(self._groups[()])
-            return top[1] if top else None
-        while self._best:
-            _, name, judged_at, group = self._best[0]
-            if group.judged_at == judged_at:
-                if self._top(group) is group.top:
+            best = self._best_of(self._groups[()])
+            return best[1] if best else None
+        while self._group_heap:
+            _, name, evaluation, group = self._group_heap[0]
+            if group.evaluation == evaluation:
+                if self._best_of(group) is group.best:
                     return name
-                self._judge_group(group)
+                self._evaluate(group)
             else:
-                heapq.heappop(self._best)
+                heapq.heappop(self._group_heap)
         return None
 
-    def reasons(self, name: str) -> tuple[str, ...]:
-        """Why a node does not do, by the first filter that it does not pass; nothing if it does."""
+    def filter_reasons(self, name: str) -> tuple[str, ...]:
+        """Why a node is rejected, by the first filter that rejects it; empty if it passes."""
         self._catch_up()
-        return self._reasons(name)
+        return self._filter_reasons(name)
 
-    def _reasons(self, name: str) -> tuple[str, ...]:
+    def _filter_reasons(self, name: str) -> tuple[str, ...]:
         node_info = self._cluster.node_infos[name]
-        if why := self._suits.barred.get(name):
-            return (why,)
-        if self.info.ports and are_taken(self.info.ports, node_info.ports):
-            return (filters.NO_PORTS,)
-        if short := filters.lacking(node_info.free, self.info.needs):
-            return tuple(map(filters.insufficient, short))
-        why = "" if self._is_plain else self._groups[self._rules.values(node_info.node)].refusal
-        return (why,) if why else ()
+        if reason := self._filter_cache.rejected.get(name):
+            return (reason,)
+        if self._host_ports and has_port_conflict(self._host_ports, node_info.used_ports):
+            return (filters.PORTS_TAKEN,)
+        if insufficient := filters.find_insufficient(node_info.free, self.info.requests):
+            return tuple(map(filters.insufficient_reason, insufficient))
+        reason = "" if self._is_plain else self._groups[self._constraints.domain_values(node_info.node)].rejection
+        return (reason,) if reason else ()
 
-    def refusal(self) -> Refusal:
+    def diagnose(self) -> Diagnosis:
         self._catch_up()
-        reasons = {name: self._reasons(name) for name in self._cluster.node_infos}
-        return Refusal(reasons, frozenset(name for name in reasons if self._is_hopeless(name)))
+        reasons = {name: self._filter_reasons(name) for name in self._cluster.node_infos}
+        return Diagnosis(reasons, frozenset(name for name in reasons if self._is_unresolvable(name)))
 
-    def _is_hopeless(self, name: str) -> bool:
-        """It would not do either if there were no pods on it, or fewer."""
+    def _is_unresolvable(self, name: str) -> bool:
+        """A node would be rejected without any pods on it, too."""
         node_info = self._cluster.node_infos[name]
-        if name in self._suits.barred or filters.lacking(node_info.size, self.info.needs):
+        if name in self._filter_cache.rejected or filters.find_insufficient(node_info.allocatable, self.info.requests):
             return True
-        return not self._is_plain and self._groups[self._rules.values(node_info.node)].refusal in _HOPELESS
+        if self._is_plain:
+            return False
+        return self._groups[self._constraints.domain_values(node_info.node)].rejection in _UNRESOLVABLE
 
     # Following the cluster
 
     def _catch_up(self) -> None:
-        then, self._seen_at = self._seen_at, self._cluster.now
-        if then == self._seen_at or (self._is_lazy and self._cluster.eased_at <= then):
+        since, self._seen_generation = self._seen_generation, self._cluster.generation
+        if since == self._seen_generation or (self._is_lazy and self._cluster.freed_generation <= since):
             return
-        touched = self._cluster.touched_since(then)
-        if touched is None:
-            self._look_at_all()
+        changed = self._cluster.changed_since(since)
+        if changed is None:
+            self._rebuild()
             return
         if self._is_lazy:
             node_infos = self._cluster.node_infos
-            touched = [
-                name for name in touched if (node_info := node_infos.get(name)) is None or node_info.eased_at > then
+            changed = [
+                name
+                for name in changed
+                if (node_info := node_infos.get(name)) is None or node_info.freed_generation > since
             ]
-        for name in dict.fromkeys(touched):
-            self._look_at(name, then)
+        for name in dict.fromkeys(changed):
+            self._update_node(name, since)
         if not self._is_plain:
-            self._judge()
+            self._evaluate_changed()
 
-    def _look_at_all(self) -> None:
-        self._seen_at = self._cluster.now
-        for known in (self._groups, self._of_place, self._dirty):
-            known.clear()
-        self._best.clear()
-        self._suits.keep(self._cluster.node_infos)
-        self._rules.forget()
+    def _rebuild(self) -> None:
+        self._seen_generation = self._cluster.generation
+        for table in (self._groups, self._groups_by_domain, self._changed_groups):
+            table.clear()
+        self._group_heap.clear()
+        self._filter_cache.retain(self._cluster.node_infos)
+        self._constraints.clear()
         if self._is_plain:
             self._groups[()] = _Group(())
         for name in self._cluster.node_infos:
-            self._look_at(name, -1)
+            self._update_node(name, -1)
         if not self._is_plain:
-            self._judge()
+            self._evaluate_changed()
 
-    def _look_at(self, name: str, then: int) -> None:
+    def _update_node(self, name: str, since: int) -> None:
         node_info = self._cluster.node_infos.get(name)
-        if node_info is None or node_info.shaped_at > then:
+        if node_info is None or node_info.node_generation > since:
             if not self._is_plain:
-                self._note(self._rules.drop(name))
+                self._mark_changed(self._constraints.remove_node(name))
             if node_info is None:
-                self._suits.forget(name)
+                self._filter_cache.remove_node(name)
                 return
-            self._learn(name, node_info)
+            self._add_node(name, node_info)
         else:
             if not self._is_plain:
-                self._note(self._rules.update(name))
-            if node_info.eased_at <= then and not self._likes_load:
+                self._mark_changed(self._constraints.update_node(name))
+            if node_info.freed_generation <= since and not self._prefers_allocated:
                 return
-        if name in self._suits.points:
+        if name in self._filter_cache.scores:
             self._push(name, node_info)
 
-    def _learn(self, name: str, node_info: NodeInfo) -> None:
-        """A node is new, or not what it was."""
-        self._suits.learn(name, node_info)
+    def _add_node(self, name: str, node_info: NodeInfo) -> None:
+        self._filter_cache.add_node(name, node_info)
         if self._is_plain:
             return
-        self._note(self._rules.learn(node_info.node))
-        values = self._rules.values(node_info.node)
+        self._mark_changed(self._constraints.add_node(node_info.node))
+        values = self._constraints.domain_values(node_info.node)
         if values not in self._groups:
-            group = self._groups[values] = self._dirty[values] = _Group(values)
-            for place in zip(self._rules.keys, values, strict=True):
-                self._of_place[place][values] = group
+            group = self._groups[values] = self._changed_groups[values] = _Group(values)
+            for domain in zip(self._constraints.topology_keys, values, strict=True):
+                self._groups_by_domain[domain][values] = group
 
-    def _note(self, places: Iterable[Place]) -> None:
-        """These have changed."""
-        for place in places:
-            self._dirty.update(self._of_place.get(place, {}))
+    def _mark_changed(self, domains: Iterable[Domain]) -> None:
+        for domain in domains:
+            self._changed_groups.update(self._groups_by_domain.get(domain, {}))
 
     def _push(self, name: str, node_info: NodeInfo) -> None:
-        group = self._groups[() if self._is_plain else self._rules.values(node_info.node)]
-        points = self._points(name, node_info)
-        if points is None:
+        group = self._groups[() if self._is_plain else self._constraints.domain_values(node_info.node)]
+        score = self._negated_score(name, node_info)
+        if score is None:
             return
-        heapq.heappush(group.heap, (points, name, node_info.touched_at))
-        if len(group.heap) > _SPARE + 2 * len(self._suits.points):
-            self._tidy(group)
+        heapq.heappush(group.heap, (score, name, node_info.generation))
+        if len(group.heap) > _STALE_ENTRIES + 2 * len(self._filter_cache.scores):
+            self._remove_stale(group)
         if not self._is_plain:
-            self._dirty[group.values] = group
+            self._changed_groups[group.values] = group
 
-    def _points(self, name: str, node_info: NodeInfo) -> float | None:
-        """Below nothing, so that the best is the least; None if there is no room."""
+    def _negated_score(self, name: str, node_info: NodeInfo) -> float | None:
+        """None if the pod does not fit what is free."""
         free = node_info.free
-        for resource, count in self._needs:
+        for resource, count in self._requests:
             if free.get(resource, 0) < count:
                 return None
-        if self._ports and are_taken(self._ports, node_info.ports):
+        if self._host_ports and has_port_conflict(self._host_ports, node_info.used_ports):
             return None
-        return -self._suits.points[name] - scores.of_room(node_info, self.info, likes_load=self._likes_load)
+        resources = scores.score_resources(node_info, self.info, prefers_allocated=self._prefers_allocated)
+        return -self._filter_cache.scores[name] - resources
 
-    def _tidy(self, group: _Group) -> None:
-        """One entry for each node."""
+    def _remove_stale(self, group: _Group) -> None:
+        """Leave one entry for each node."""
         names = dict.fromkeys(name for _, name, _ in group.heap)
         group.heap = []
         for name in names:
             node_info = self._cluster.node_infos.get(name)
-            if node_info is not None and name in self._suits.points and self._is_in(group, node_info):
-                points = self._points(name, node_info)
-                if points is not None:
-                    group.heap.append((points, name, node_info.touched_at))
+            if node_info is not None and name in self._filter_cache.scores and self._is_in(group, node_info):
+                score = self._negated_score(name, node_info)
+                if score is not None:
+                    group.heap.append((score, name, node_info.generation))
         heapq.heapify(group.heap)
 
     def _is_in(self, group: _Group, node_info: NodeInfo) -> bool:
-        return self._is_plain or self._rules.values(node_info.node) == group.values
+        return self._is_plain or self._constraints.domain_values(node_info.node) == group.values
 
-    def _top(self, group: _Group) -> _Entry | None:
-        """The best node of a group. An entry that is out of date is never too bad: what has got better was entered anew."""
+    def _best_of(self, group: _Group) -> _Entry | None:
+        """The best node of a group. A stale entry never has too bad a score: a node whose score rose has a new entry."""
         heap, node_infos = group.heap, self._cluster.node_infos
         while heap:
-            top = heap[0]
-            _, name, touched_at = top
+            best = heap[0]
+            _, name, generation = best
             node_info = node_infos.get(name)
-            if node_info is None or name not in self._suits.points or not self._is_in(group, node_info):
+            if node_info is None or name not in self._filter_cache.scores or not self._is_in(group, node_info):
                 heapq.heappop(heap)
                 continue
-            if node_info.touched_at == touched_at:
-                return top
-            points = self._points(name, node_info)
-            if points is None:
+            if node_info.generation == generation:
+                return best
+            score = self._negated_score(name, node_info)
+            if score is None:
                 heapq.heappop(heap)
             else:
-                heapq.heapreplace(heap, (points, name, node_info.touched_at))
+                heapq.heapreplace(heap, (score, name, node_info.generation))
         return None
 
-    def _judge(self) -> None:
-        """Judge the groups anew that have changed; all, if what all depend on has."""
-        at_large = self._rules.at_large()
-        if at_large != self._at_large:
-            self._at_large = at_large
-            self._dirty = dict(self._groups)
-        for group in self._dirty.values():
-            self._judge_group(group)
-        self._dirty = {}
-        if len(self._best) > _SPARE + 2 * len(self._groups):
-            self._best = [each for each in self._best if each[3].judged_at == each[2]]
-            heapq.heapify(self._best)
+    def _evaluate_changed(self) -> None:
+        """Evaluate the groups that have changed; all groups if the constraints' global state has."""
+        global_state = self._constraints.global_state()
+        if global_state != self._global_state:
+            self._global_state = global_state
+            self._changed_groups = dict(self._groups)
+        for group in self._changed_groups.values():
+            self._evaluate(group)
+        self._changed_groups = {}
+        if len(self._group_heap) > _STALE_ENTRIES + 2 * len(self._groups):
+            self._group_heap = [each for each in self._group_heap if each[3].evaluation == each[2]]
+            heapq.heapify(self._group_heap)
 
-    def _judge_group(self, group: _Group) -> None:
-        self._judgements += 1
-        group.judged_at = self._judgements
-        group.refusal = self._rules.refusal(group.values)
-        group.top = None if group.refusal else self._top(group)
-        if group.top is not None:
-            points, name, _ = group.top
-            heapq.heappush(self._best, (points - self._rules.score(group.values), name, group.judged_at, group))
+    def _evaluate(self, group: _Group) -> None:
+        self._evaluations += 1
+        group.evaluation = self._evaluations
+        group.rejection = self._constraints.filter(group.values)
+        group.best = None if group.rejection else self._best_of(group)
+        if group.best is not None:
+            score, name, _ = group.best
+            heapq.heappush(
+                self._group_heap, (score - self._constraints.score(group.values), name, group.evaluation, group)
+            )

@@ -1,7 +1,8 @@
-"""Scheduling round: which node each pending pod goes to. The scheduler's controller carries out what comes back.
+"""Placement: nodes for a list of pods, anywhere or in one topology domain, and why the others fit no node.
 
-Pods are taken in the order given; of a class, what fits one fits all, so each costs what the one before it changed. In
-the end no pod is left over that would fit: those whose place depends on other pods are tried again after these.
+`schedule` serves pods without a gang; `gang_scheduling` and `gang_preemption` place the pods of a PodGroup with a topology
+constraint in one domain, by the rest of this module. Of domains that fit all pods the fullest is tried first, so that large ones
+stay free for large gangs: Kubernetes' topology-aware workload scheduling.
 """
 
 from collections import Counter
@@ -14,41 +15,48 @@ from msgspec.structs import replace
 
 from app.kinds.pod.pod import Pod
 from app.scheduler.cache import Cluster
-from app.scheduler.filters import Refusal, most_fit_count
+from app.scheduler.filters import Diagnosis, max_fit_count
 from app.scheduler.node_ranking import Ranking
 from app.scheduler.pod_info import PodInfo, pod_info_of
 
 Pending = tuple[Pod, PodInfo]
+Placement = tuple[str, str] | None
+"""A topology domain as node label and value; None: all nodes."""
+Assignment = tuple[Pod, PodInfo, str]
+"""A pod, and the node that it is to have."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """Bindings as (pod, node name), and why the rest stay pending."""
+    """Bindings as (pod, node name), and why the other pods stay pending."""
 
     bound: Sequence[tuple[Pod, str]]
-    unbound: Sequence[tuple[Pod, Refusal]]
+    unbound: Sequence[tuple[Pod, Diagnosis]]
 
 
 def schedule(pending: Iterable[Pending], cluster: Cluster) -> Outcome:
-    """Place the pods, and leave them placed: do it in a trial to find out what would be."""
+    """Place the pods in the order given; they remain placed, so use a trial to try it out.
+
+    In the end no pod is left that would fit: pods that depend on other pods are tried again after these.
+    """
     bound: list[tuple[Pod, str]] = []
     left = list(pending)
-    while left:  # placements take room away, but may bring whom a pod wants to be near, or be even with
+    while left:
         before = len(bound)
-        left = _once(left, cluster, bound)
-        if len(bound) == before or not any(info.near or info.spreads for _, info in left):
+        left = _schedule_once(left, cluster, bound)
+        if len(bound) == before or not any(info.depends_on_pods for _, info in left):
             break
-    return Outcome(bound, _explained(left, cluster))
+    return Outcome(bound, _diagnose_all(left, cluster))
 
 
-def _once(pending: Iterable[Pending], cluster: Cluster, bound: list[tuple[Pod, str]]) -> list[Pending]:
+def _schedule_once(pending: Iterable[Pending], cluster: Cluster, bound: list[tuple[Pod, str]]) -> list[Pending]:
     left: list[Pending] = []
-    full: dict[Ranking, int] = {}  # classes without a place, and when that was
+    failed: dict[Ranking, int] = {}  # classes without a node, and the generation at which that was
     for pod, info in pending:
         ranking = cluster.ranking(pod, info)
-        name = None if full.get(ranking) == cluster.now else ranking.best()
+        name = None if failed.get(ranking) == cluster.generation else ranking.best_node()
         if name is None:
-            full[ranking] = cluster.now
+            failed[ranking] = cluster.generation
             left.append((pod, info))
         else:
             cluster.place(pod, name, info)
@@ -56,44 +64,59 @@ def _once(pending: Iterable[Pending], cluster: Cluster, bound: list[tuple[Pod, s
     return left
 
 
-def _explained(left: Iterable[Pending], cluster: Cluster) -> list[tuple[Pod, Refusal]]:
-    refusals: dict[Ranking, Refusal] = {}
-    explained = []
+def _diagnose_all(left: Iterable[Pending], cluster: Cluster) -> list[tuple[Pod, Diagnosis]]:
+    diagnoses: dict[Ranking, Diagnosis] = {}
+    unbound = []
     for pod, info in left:
         ranking = cluster.ranking(pod, info)
-        if ranking not in refusals:
-            refusals[ranking] = ranking.refusal()
-        explained.append((pod, refusals[ranking]))
-    return explained
+        if ranking not in diagnoses:
+            diagnoses[ranking] = ranking.diagnose()
+        unbound.append((pod, diagnoses[ranking]))
+    return unbound
 
 
-Place = tuple[str, str] | None
-"""A label and its value; None is anywhere."""
-Wanted = tuple[Pod, PodInfo, str]
-"""A pod, and the node that is meant for it."""
+# Topology domains of gangs
 
 
-def places(
+def find_placements(
     label: str, pods: Sequence[Pending], needed: int, nodes: Collection[str], cluster: Cluster
-) -> Iterable[Place]:
-    """Where to try, in order. `nodes` have pods of the group already: then it is their place or none."""
+) -> Iterable[Placement]:
+    """Domains to try, in order. `nodes` have pods of the group already, so it stays in their domain."""
     if not label:
         return (None,)
-    taken = sorted(
+    used = sorted(
         {cluster.node_infos[node].node.metadata.labels.get(label, "") for node in nodes if node in cluster.node_infos}
     )
-    if taken:
-        return ((label, taken[0]),) if taken[0] else ()
-    node_info = _room(label, {info.key: info for _, info in pods}.values(), cluster)
-    enough = [value for value in node_info if node_info[value] >= max(needed, 1)]
-    if not enough:  # one is tried all the same, to hear why
-        return ((label, min(node_info, key=lambda value: (-node_info[value], value))),) if node_info else ()
-    total = len(pods)
-    return [(label, value) for value in sorted(enough, key=lambda value: (*_rank(node_info[value], total), value))]
+    if used:
+        return ((label, used[0]),) if used[0] else ()
+    fit_counts = _count_fits(label, {info.key: info for _, info in pods}.values(), cluster)
+    enough = [value for value in fit_counts if fit_counts[value] >= max(needed, 1)]
+    if not enough:  # one is tried all the same, for its diagnosis
+        largest = min(fit_counts, key=lambda value: (-fit_counts[value], value), default=None)
+        return () if largest is None else ((label, largest),)
+    enough.sort(key=lambda value: (*_fullness(fit_counts[value], len(pods)), value))
+    return [(label, value) for value in enough]
 
 
-def kept(label: str, pods: Iterable[Pending], nodes: Collection[str], cluster: Cluster) -> Place | Literal[False]:
-    """Where room is kept for pods; False if that is not one place, or not theirs, any more."""
+def _count_fits(label: str, infos: Collection[PodInfo], cluster: Cluster) -> Counter[str]:
+    """Upper bound of the pods that fit each domain, by value."""
+    found: Counter[str] = Counter()
+    for node_info in cluster.node_infos.values():
+        value = node_info.node.metadata.labels.get(label)
+        if value:
+            found[value] += max_fit_count(node_info, infos)
+    return found
+
+
+def _fullness(fits: int, pods: int) -> tuple[bool, int]:
+    """For sorting: the fullest domain that fits all pods; then, of the others, the one that fits most."""
+    return (False, fits) if fits >= pods else (True, -fits)
+
+
+def nominated_placement(
+    label: str, pods: Iterable[Pending], nodes: Collection[str], cluster: Cluster
+) -> Placement | Literal[False]:
+    """The domain of the pods' nominated nodes; False if that is not one, or not that of `nodes`, any more."""
     if not label:
         return None
     names = {*nodes, *(pod.status.nominated_node_name for pod, _ in pods)} & cluster.node_infos.keys()
@@ -101,63 +124,36 @@ def kept(label: str, pods: Iterable[Pending], nodes: Collection[str], cluster: C
     return (label, values.pop()) if len(values) == 1 and "" not in values else False
 
 
-def nominated(pods: Iterable[Pending]) -> list[Wanted]:
-    """Those that room is kept for."""
-    return [(pod, info, pod.status.nominated_node_name) for pod, info in pods if pod.status.nominated_node_name]
-
-
-def put(wanted: Iterable[Wanted], cluster: Cluster) -> list[tuple[Pod, str]]:
-    """Each on its node, as far as it may be there; some may have to wait for others to be near them."""
-    done: list[tuple[Pod, str]] = []
-    left, before = list(wanted), -1
-    while left and len(done) > before:
-        before, still = len(done), []
-        for pod, its, node in left:
-            if node not in cluster.node_infos or cluster.fits(pod, its, node):
-                still.append((pod, its, node))
+def place_nominated(pods: Iterable[Pending], cluster: Cluster) -> list[tuple[Pod, str]]:
+    """Place each pod on its nominated node if it fits; repeated, as some may depend on others. Returns what was placed."""
+    bound: list[tuple[Pod, str]] = []
+    left = [(pod, info) for pod, info in pods if pod.status.nominated_node_name]
+    before = -1
+    while left and len(bound) > before:
+        before, rest = len(bound), []
+        for pod, info in left:
+            node = pod.status.nominated_node_name
+            if node not in cluster.node_infos or cluster.filter_reasons(pod, info, node):
+                rest.append((pod, info))
             else:
-                cluster.place(pod, node, its)
-                done.append((pod, node))
-        left = still
-    return done
+                cluster.place(pod, node, info)
+                bound.append((pod, node))
+        left = rest
+    return bound
 
 
-def _room(label: str, infos: Collection[PodInfo], cluster: Cluster) -> Counter[str]:
-    """For how many of the pods each place may have room."""
-    found: Counter[str] = Counter()
-    for node_info in cluster.node_infos.values():
-        value = node_info.node.metadata.labels.get(label)
-        if value:
-            found[value] += most_fit_count(node_info, infos)
-    return found
-
-
-def _rank(node_info: int, total: int) -> tuple[bool, int]:
-    """The fullest that takes all; then, of those that do not, the one that takes most."""
-    return (False, node_info) if node_info >= total else (True, -node_info)
-
-
-def inside(pods: Iterable[Pending], place: Place) -> Iterable[Pending]:
-    """The pods, as if each had asked for nodes of that place."""
-    if place is None:
+def restrict(pods: Iterable[Pending], placement: Placement) -> Iterable[Pending]:
+    """The pods with the placement's domain as a further nodeSelector."""
+    if placement is None:
         return pods
-    label, value = place
+    label, value = placement
 
-    def narrowed(pod: Pod) -> Pod:
+    def restrict_pod(pod: Pod) -> Pod:
         selector = pod.spec.node_selector | {label: value}
         return replace(pod, spec=replace(pod.spec, node_selector=selector))
 
     @cache
-    def narrow(original: PodInfo) -> PodInfo:
-        return pod_info_of(narrowed(original.pod))
+    def restrict_info(info: PodInfo) -> PodInfo:
+        return pod_info_of(restrict_pod(info.pod))
 
-    return [(narrowed(pod), narrow(original)) for pod, original in pods]
-
-
-def told(label: str) -> str:
-    """What to add to a count of pods that can be placed."""
-    return f" on nodes with the same {label}" if label else ""
-
-
-def nowhere(label: str) -> str:
-    return f"no node has the label {label}, which all pods of the group must have in common"
+    return [(restrict_pod(pod), restrict_info(info)) for pod, info in pods]

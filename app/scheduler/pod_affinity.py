@@ -1,6 +1,7 @@
-"""Pod affinity and anti-affinity: what newcomers ask for, and what pods that are there hold against them.
+"""Pod affinity and anti-affinity: of incoming pods, and of pods on nodes against or for them (symmetry).
 
-The rules are made for a class of pods by `node_ranking`. The texts are Kubernetes'.
+`PodConstraints` has all inter-pod constraints of one scheduling class, topology spread included; `node_ranking` makes and
+asks it. kube-scheduler's plugin InterPodAffinity, with its messages.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -8,164 +9,195 @@ from typing import TYPE_CHECKING
 
 from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod
-from app.scheduler.pod_counts import Bond, Choice, Choices, PodCounts, Term
-from app.scheduler.pod_info import PodInfo, Spread
-from app.scheduler.scores import OF_PLACES
-from app.scheduler.topology_spread import Domains, Even, HardEven, Rule, SoftEven
+from app.scheduler.pod_counts import AffinityTerm, PodCounts, PodSelector, PodSelectors, SymmetricTerm
+from app.scheduler.pod_info import PodInfo, SpreadConstraint
+from app.scheduler.scores import POD_CONSTRAINT_WEIGHT
+from app.scheduler.topology_spread import Domains, HardSpread, PodConstraint, SoftSpread, TopologySpread
 
 if TYPE_CHECKING:
     from app.scheduler.cache import Cluster
 
+AFFINITY_MISMATCH = "node(s) didn't match pod affinity rules"
+ANTI_AFFINITY_MISMATCH = "node(s) didn't match pod anti-affinity rules"
+EXISTING_ANTI_AFFINITY_MISMATCH = "node(s) didn't satisfy existing pods anti-affinity rules"
 
-NOT_NEAR = "node(s) didn't match pod affinity rules"
-NOT_APART = "node(s) didn't match pod anti-affinity rules"
-UNWELCOME = "node(s) didn't satisfy existing pods anti-affinity rules"
+_AVOIDED_POD_COST = 0.2  # of the weight, for each pod that preferred anti-affinity avoids
+_HARD_POD_AFFINITY_WEIGHT = 1  # of required affinity of pods on nodes to the incoming pod, as in kube-scheduler
 
-_EACH_TO_AVOID = 0.2  # of the weight, for each pod that one would rather not be near
+Domain = tuple[str, str | None]
+"""A label and its value; None: nodes without the label."""
+DomainValues = tuple[str | None, ...]
+"""Values of all labels that the constraints of a class name."""
 
 
-class Near(Rule):
-    """The pod asks to be near others. If there are none anywhere, and it is itself one of them, it may be the first."""
+class RequiredAffinity(PodConstraint):
+    """Matching pods must be in the domain. If there are none anywhere, a pod that matches its own terms may be the first."""
 
-    def __init__(self, key: str, tally: PodCounts, is_one: bool, others: "Sequence[Near]") -> None:
-        super().__init__(key, tally)
-        self._is_one = is_one
-        self._others = others  # all of the pod's; the sequence is filled while they are made
+    def __init__(
+        self,
+        topology_key: str,
+        pod_counts: PodCounts,
+        matches_itself: bool,
+        all_terms: "Sequence[RequiredAffinity]",
+    ) -> None:
+        super().__init__(topology_key, pod_counts)
+        self._matches_itself = matches_itself
+        self._all_terms = all_terms  # of the pod; filled while they are made
 
-    def refusal(self, value: str | None) -> str:
+    def filter(self, value: str | None) -> str:
         if value is None:
-            return NOT_NEAR
-        return "" if self.domains.counts.get(value, 0) or self.may_be_first() else NOT_NEAR
+            return AFFINITY_MISMATCH
+        return "" if self.domains.counts.get(value, 0) or self.may_be_first() else AFFINITY_MISMATCH
 
     def may_be_first(self) -> bool:
-        return self._is_one and not any(each.domains.any for each in self._others)
+        return self._matches_itself and not any(each.domains.has_pods for each in self._all_terms)
 
-    def at_large(self) -> object:
+    def global_state(self) -> object:
         return self.may_be_first()
 
 
-class Apart(Rule):
-    """The pod may not be near others; or others may not be near it, and are there."""
+class RequiredAntiAffinity(PodConstraint):
+    """No matching pod may be in the domain. Of the incoming pod or, by symmetry, of a pod on a node."""
 
-    def __init__(self, key: str, tally: PodCounts, text: str) -> None:
-        super().__init__(key, tally)
-        self._text = text
+    def __init__(self, topology_key: str, pod_counts: PodCounts, message: str) -> None:
+        super().__init__(topology_key, pod_counts)
+        self._message = message
 
-    def refusal(self, value: str | None) -> str:
-        return self._text if value is not None and self.domains.counts.get(value, 0) else ""
+    def filter(self, value: str | None) -> str:
+        return self._message if value is not None and self.domains.counts.get(value, 0) else ""
 
 
-class Like(Rule):
-    """The pod likes to be near others, or others like it to be near; or, with a weight below nothing, away.
+class PreferredAffinity(PodConstraint):
+    """Preferred affinity or, with a negative weight, anti-affinity; of the incoming pod or of pods on nodes.
 
-    One neighbour is nearly as good as many, but each one to avoid makes a place worse.
+    One pod to be near is nearly as good as many; each pod to avoid makes a domain worse.
     """
 
-    def __init__(self, key: str, tally: PodCounts, weight: float) -> None:
-        super().__init__(key, tally)
+    def __init__(self, topology_key: str, pod_counts: PodCounts, weight: float) -> None:
+        super().__init__(topology_key, pod_counts)
         self._weight = weight
 
     def score(self, value: str | None) -> float:
         count = self.domains.counts.get(value, 0) if value is not None else 0
-        return self._weight * (count / (count + 1) if self._weight > 0 else count * _EACH_TO_AVOID)
+        return self._weight * (count / (count + 1) if self._weight > 0 else count * _AVOIDED_POD_COST)
 
 
-Place = tuple[str, str | None]
-"""A label and its value."""
-Values = tuple[str | None, ...]
-"""The values of all labels that matter to a class."""
-_CLOSENESS = 1  # what it counts that others require to be near the newcomer
-
-
-class Rules:
-    """In the order in which they are asked. Empty for pods that have nothing to do with others."""
+class PodConstraints:
+    """All constraints of a class on other pods, in the order of kube-scheduler's filters. False if there are none."""
 
     def __init__(
-        self, cluster: "Cluster", pod: Pod, info: PodInfo, concerning: Collection[tuple[Bond, PodCounts]]
+        self,
+        cluster: "Cluster",
+        pod: Pod,
+        info: PodInfo,
+        symmetric_terms: Collection[tuple[SymmetricTerm, PodCounts]],
     ) -> None:
         self._cluster = cluster
-        self._used: list[Choices] = []
-        self._rules: list[Rule] = [
-            *self._spreads(pod, info.spreads),
-            *self._near(pod, info.near),
-            *(Apart(term.key, self._tally(term.pods), NOT_APART) for term in info.apart),
-            *(Apart(bond.term.key, tally, UNWELCOME) for bond, tally in concerning if bond.sort == "apart"),
-            *self._likes(info, concerning),
+        self._acquired: list[PodSelectors] = []
+        self._constraints: list[PodConstraint] = [
+            *self._make_spreads(pod, info.spread_constraints),
+            *self._make_required_affinity(pod, info.required_affinity),
+            *(
+                RequiredAntiAffinity(term.topology_key, self._count(term.pods), ANTI_AFFINITY_MISMATCH)
+                for term in info.required_anti_affinity
+            ),
+            *(
+                RequiredAntiAffinity(each.term.topology_key, pod_counts, EXISTING_ANTI_AFFINITY_MISMATCH)
+                for each, pod_counts in symmetric_terms
+                if each.kind == "anti-affinity"
+            ),
+            *self._make_preferences(info, symmetric_terms),
         ]
-        self.keys = tuple(dict.fromkeys(each.key for each in self._rules))
-        self._placed = [(self.keys.index(each.key), each) for each in self._rules]
+        self.topology_keys = tuple(dict.fromkeys(each.topology_key for each in self._constraints))
+        self._indexed = [(self.topology_keys.index(each.topology_key), each) for each in self._constraints]
 
     def __bool__(self) -> bool:
-        return bool(self._rules)
+        return bool(self._constraints)
 
-    def _tally(self, *choices: Choice) -> PodCounts:
-        self._used.append(choices)
-        return self._cluster.count_of(choices)
+    def _count(self, *selectors: PodSelector) -> PodCounts:
+        self._acquired.append(selectors)
+        return self._cluster.acquire_counts(selectors)
 
-    def _near(self, pod: Pod, terms: tuple[Term, ...]) -> Iterable[Near]:
-        """Only pods that all of the terms mean count for any of them, as in Kubernetes."""
+    def _make_required_affinity(self, pod: Pod, terms: tuple[AffinityTerm, ...]) -> Iterable[RequiredAffinity]:
+        """Only pods that all of the terms match count for each term, as in kube-scheduler."""
         if not terms:
             return []
-        choices = tuple(each.pods for each in terms)
-        tally = self._tally(*choices)
-        is_one = self._cluster.tallies.are_of(choices, pod)
-        found: list[Near] = []
-        found += (Near(key, tally, is_one, found) for key in dict.fromkeys(each.key for each in terms))
-        return found
+        selectors = tuple(each.pods for each in terms)
+        pod_counts = self._count(*selectors)
+        matches_itself = self._cluster.pod_count_index.match_all(selectors, pod)
+        made: list[RequiredAffinity] = []
+        made += (
+            RequiredAffinity(key, pod_counts, matches_itself, made)
+            for key in dict.fromkeys(each.topology_key for each in terms)
+        )
+        return made
 
-    def _spreads(self, pod: Pod, spreads: tuple[Spread, ...]) -> Iterator[Even]:
-        for sort, is_hard in ((HardEven, True), (SoftEven, False)):
-            some = [each for each in spreads if each.is_hard is is_hard]
-            keys = {each.term.key for each in some}
-            for each in some:
-                is_one = each.term.pods.selector.matches(pod.metadata.labels)
-                yield sort(each, self._tally(each.term.pods), pod, keys, is_one)
+    def _make_spreads(self, pod: Pod, spread_constraints: tuple[SpreadConstraint, ...]) -> Iterator[TopologySpread]:
+        for make, is_hard in ((HardSpread, True), (SoftSpread, False)):
+            chosen = [each for each in spread_constraints if each.is_hard is is_hard]
+            labels = {each.term.topology_key for each in chosen}
+            for each in chosen:
+                matches_itself = each.term.pods.labels.matches(pod.metadata.labels)
+                yield make(each, self._count(each.term.pods), pod, labels, matches_itself)
 
-    def _likes(self, info: PodInfo, concerning: Iterable[tuple[Bond, PodCounts]]) -> Iterator[Like]:
-        """Preferences, of both sides: 100 points for all of them together."""
-        found = [(term.key, self._tally(term.pods), weight) for term, weight in info.likes]
+    def _make_preferences(
+        self, info: PodInfo, symmetric_terms: Iterable[tuple[SymmetricTerm, PodCounts]]
+    ) -> Iterator[PreferredAffinity]:
+        """100 points for all preferences of both sides together."""
+        found = [(term.topology_key, self._count(term.pods), weight) for term, weight in info.preferred_affinity]
         found += [
-            (bond.term.key, tally, bond.weight or _CLOSENESS) for bond, tally in concerning if bond.sort != "apart"
+            (each.term.topology_key, pod_counts, each.weight or _HARD_POD_AFFINITY_WEIGHT)
+            for each, pod_counts in symmetric_terms
+            if each.kind != "anti-affinity"
         ]
         total = sum(abs(weight) for _, _, weight in found)
-        return (Like(key, tally, 100 * weight / total) for key, tally, weight in found)
+        return (PreferredAffinity(key, pod_counts, 100 * weight / total) for key, pod_counts, weight in found)
 
     def close(self) -> None:
-        for choices in self._used:
-            self._cluster.tallies.leave(choices)
+        """Release the counts."""
+        for selectors in self._acquired:
+            self._cluster.pod_count_index.release(selectors)
 
-    def values(self, node: Node) -> Values:
+    def domain_values(self, node: Node) -> DomainValues:
         labels = node.metadata.labels
-        return tuple([labels.get(key) for key in self.keys])
+        return tuple([labels.get(key) for key in self.topology_keys])
 
-    # What has changed; answered are the places that are to be judged again
+    # Changes of nodes; each returns the domains whose results have to be computed again
 
-    def learn(self, node: Node) -> Iterator[Place]:
-        """A node is new, or not what it was."""
-        return ((each.key, value) for each in self._rules if (value := each.learn(node)) is not None)
+    def add_node(self, node: Node) -> Iterator[Domain]:
+        """A node is new or has changed."""
+        return ((each.topology_key, value) for each in self._constraints if (value := each.add_node(node)) is not None)
 
-    def update(self, name: str) -> Iterator[Place]:
+    def update_node(self, name: str) -> Iterator[Domain]:
         """Pods came to a node, or left it."""
-        return ((each.key, value) for each in self._rules if (value := each.update(name)) is not None)
+        return (
+            (each.topology_key, value) for each in self._constraints if (value := each.update_node(name)) is not None
+        )
 
-    def drop(self, name: str) -> Iterator[Place]:
-        """A node is gone, or about to be learned again."""
-        return ((each.key, value) for each in self._rules if (value := each.domains.drop(name)) is not None)
+    def remove_node(self, name: str) -> Iterator[Domain]:
+        """A node is gone, or about to be added again."""
+        return (
+            (each.topology_key, value)
+            for each in self._constraints
+            if (value := each.domains.remove_node(name)) is not None
+        )
 
-    def forget(self) -> None:
-        for each in self._rules:
+    def clear(self) -> None:
+        """Remove all nodes."""
+        for each in self._constraints:
             each.domains = Domains()
 
-    # Judgement
+    # Results
 
-    def at_large(self) -> list[object]:
-        return [each.at_large() for each in self._rules]
+    def global_state(self) -> list[object]:
+        return [each.global_state() for each in self._constraints]
 
-    def refusal(self, values: Values) -> str:
-        for at, rule in self._placed:
-            if why := rule.refusal(values[at]):
-                return why
+    def filter(self, values: DomainValues) -> str:
+        """Why nodes with these values are rejected, by the first constraint that rejects them; empty if they pass."""
+        for at, constraint in self._indexed:
+            if reason := constraint.filter(values[at]):
+                return reason
         return ""
 
-    def score(self, values: Values) -> float:
-        return OF_PLACES * sum(rule.score(values[at]) for at, rule in self._placed)
+    def score(self, values: DomainValues) -> float:
+        return POD_CONSTRAINT_WEIGHT * sum(constraint.score(values[at]) for at, constraint in self._indexed)

@@ -1,7 +1,7 @@
-"""Pod counts: how many pods there are on each node, by labels or by affinity terms that somebody asks about.
+"""Pod counts: pods on each node, by label selector or by (anti-)affinity term.
 
-The cluster keeps these counts as pods come and go, and only while a class of pods looks at them: a cluster without pod
-affinity or spreading counts nothing.
+`Cluster` updates the counts as pods come and go, and only while a scheduling class uses them: a cluster without pod affinity
+and without topology spread constraints counts nothing. Used by `pod_affinity` and `topology_spread`.
 """
 
 from collections import defaultdict
@@ -12,172 +12,172 @@ from app.kinds.pod.pod import Pod
 from app.machinery.selectors import Selector
 
 T = TypeVar("T")
-Spaces = Mapping[str, Mapping[str, str]]
-"""The labels of each namespace."""
+NamespaceLabels = Mapping[str, Mapping[str, str]]
+"""Labels of each namespace, by its name."""
 
 
-class Choice(NamedTuple):
-    """Which pods are meant. `alive`: those that are being deleted are not."""
+class PodSelector(NamedTuple):
+    """Pods by namespace and labels. `namespace_selector`: further namespaces; `skips_terminating`: without pods being deleted."""
 
     namespaces: frozenset[str]
-    among: Selector | None  # further namespaces
-    selector: Selector
-    alive: bool = False
+    namespace_selector: Selector | None
+    labels: Selector
+    skips_terminating: bool = False
 
-    def is_of(self, pod: Pod, spaces: Spaces) -> bool:
+    def matches(self, pod: Pod, namespaces: NamespaceLabels) -> bool:
         meta = pod.metadata
         if meta.namespace not in self.namespaces and not (
-            self.among is not None and self.among.matches(spaces.get(meta.namespace, {}))
+            self.namespace_selector is not None and self.namespace_selector.matches(namespaces.get(meta.namespace, {}))
         ):
             return False
-        return self.selector.matches(meta.labels) and not (self.alive and meta.deletion_timestamp is not None)
+        return self.labels.matches(meta.labels) and not (self.skips_terminating and meta.deletion_timestamp is not None)
 
 
-class Term(NamedTuple):
-    """Pods, and how wide a place near them is: nodes with the same value of the label `key` are one place."""
-
-    pods: Choice
-    key: str
+PodSelectors = tuple[PodSelector, ...]
+"""Pods that all of these match."""
 
 
-class Bond(NamedTuple):
-    """A term that pods on nodes hold, and that concerns newcomers: `weight` is for preferences, and may be negative."""
+class AffinityTerm(NamedTuple):
+    """Pods, and the node label whose values are the topology domains."""
 
-    sort: Literal["apart", "near", "like"]
-    term: Term
+    pods: PodSelector
+    topology_key: str
+
+
+class SymmetricTerm(NamedTuple):
+    """Affinity term of a pod on a node that counts for incoming pods, too. `weight` of a preference; negative: anti-affinity."""
+
+    kind: Literal["anti-affinity", "affinity", "preferred"]
+    term: AffinityTerm
     weight: int = 0
 
 
 class PodCounts:
-    """Pods by node. Each tally has a number of its own, so that one that is begun again is not taken for an older one."""
+    """Matching pods by node. `number` is never given twice: counts that start anew differ from the earlier ones."""
 
-    __slots__ = ("number", "on")
+    __slots__ = ("by_node", "number")
 
     def __init__(self, number: int) -> None:
         self.number = number
-        self.on: dict[str, int] = {}
+        self.by_node: dict[str, int] = {}
 
     def add(self, node: str, count: int) -> None:
-        now = self.on.get(node, 0) + count
-        if now:
-            self.on[node] = now
+        total = self.by_node.get(node, 0) + count
+        if total:
+            self.by_node[node] = total
         else:
-            self.on.pop(node, None)
+            self.by_node.pop(node, None)
 
 
-class _Finder(Generic[T]):
-    """Finds, of many choices, those that a pod is of: by a label that the choice insists on, where it does."""
+class _SelectorIndex(Generic[T]):
+    """Finds the selectors that match a pod, by a label that a selector requires, where it requires one."""
 
     def __init__(self) -> None:
-        self._hooked: defaultdict[tuple[str, str], dict[T, Choice]] = defaultdict(dict)
-        self._others: dict[T, Choice] = {}
+        self._by_label: defaultdict[tuple[str, str], dict[T, PodSelector]] = defaultdict(dict)
+        self._others: dict[T, PodSelector] = {}
 
-    def add(self, what: T, choice: Choice) -> None:
-        hook = _hook(choice)
-        (self._hooked[hook] if hook else self._others)[what] = choice
+    def add(self, key: T, selector: PodSelector) -> None:
+        label = _required_label(selector)
+        (self._by_label[label] if label else self._others)[key] = selector
 
-    def remove(self, what: T, choice: Choice) -> None:
-        hook = _hook(choice)
-        if hook is None:
-            del self._others[what]
+    def remove(self, key: T, selector: PodSelector) -> None:
+        label = _required_label(selector)
+        if label is None:
+            del self._others[key]
             return
-        del self._hooked[hook][what]
-        if not self._hooked[hook]:
-            del self._hooked[hook]
+        del self._by_label[label][key]
+        if not self._by_label[label]:
+            del self._by_label[label]
 
-    def of(self, pod: Pod, spaces: Spaces) -> Iterator[T]:
-        for what, choice in self._others.items():
-            if choice.is_of(pod, spaces):
-                yield what
-        for pair in pod.metadata.labels.items() if self._hooked else ():
-            for what, choice in self._hooked[pair].items() if pair in self._hooked else ():
-                if choice.is_of(pod, spaces):
-                    yield what
+    def find(self, pod: Pod, namespaces: NamespaceLabels) -> Iterator[T]:
+        for key, selector in self._others.items():
+            if selector.matches(pod, namespaces):
+                yield key
+        for label in pod.metadata.labels.items() if self._by_label else ():
+            for key, selector in self._by_label[label].items() if label in self._by_label else ():
+                if selector.matches(pod, namespaces):
+                    yield key
 
 
-def _hook(choice: Choice) -> tuple[str, str] | None:
-    for each in choice.selector.requirements:
+def _required_label(selector: PodSelector) -> tuple[str, str] | None:
+    for each in selector.labels.requirements:
         if each.among and len(each.values) == 1 and (value := next(iter(each.values))) is not None:
             return each.key, value
     return None
 
 
-Choices = tuple[Choice, ...]
-"""Pods that are of all of these."""
+class PodCountIndex:
+    """All counts of a cluster: of selectors that scheduling classes use, and of terms that pods on nodes have."""
 
+    def __init__(self, namespaces: NamespaceLabels) -> None:
+        self._namespaces = namespaces
+        self._last_number = 0
+        self._counts: dict[PodSelectors, PodCounts] = {}
+        self._users: defaultdict[PodSelectors, int] = defaultdict(int)
+        self._selector_index: _SelectorIndex[PodSelectors] = _SelectorIndex()
+        self._symmetric: dict[SymmetricTerm, PodCounts] = {}
+        self._symmetric_index: _SelectorIndex[SymmetricTerm] = _SelectorIndex()
 
-class Tallies:
-    """All counts of a cluster."""
+    def _new_counts(self) -> PodCounts:
+        self._last_number += 1
+        return PodCounts(self._last_number)
 
-    def __init__(self, spaces: Spaces) -> None:
-        self._spaces = spaces
-        self._numbers = 0
-        self._counted: dict[Choices, PodCounts] = {}
-        self._users: defaultdict[Choices, int] = defaultdict(int)
-        self._find_counted: _Finder[Choices] = _Finder()
-        self._held: dict[Bond, PodCounts] = {}
-        self._find_held: _Finder[Bond] = _Finder()
+    def count_pod(self, pod: Pod, terms: Iterable[SymmetricTerm], node: str, sign: int) -> None:
+        """Count a pod that came to a node; with sign -1, one that left it. `terms`: the pod's own."""
+        if self._counts:
+            for selectors in list(self._selector_index.find(pod, self._namespaces)):
+                if len(selectors) == 1 or self.match_all(selectors, pod):
+                    self._counts[selectors].add(node, sign)
+        for term in terms:
+            self._count_symmetric(term, node, sign)
 
-    def _tally(self) -> PodCounts:
-        self._numbers += 1
-        return PodCounts(self._numbers)
+    def _count_symmetric(self, term: SymmetricTerm, node: str, sign: int) -> None:
+        counts = self._symmetric.get(term)
+        if counts is None:
+            counts = self._symmetric[term] = self._new_counts()
+            self._symmetric_index.add(term, term.term.pods)
+        counts.add(node, sign)
+        if not counts.by_node:
+            del self._symmetric[term]
+            self._symmetric_index.remove(term, term.term.pods)
 
-    def count(self, pod: Pod, bonds: Iterable[Bond], node: str, sign: int) -> None:
-        """A pod has come to a node, or, with sign -1, left it."""
-        if self._counted:
-            for choices in list(self._find_counted.of(pod, self._spaces)):
-                if len(choices) == 1 or self.are_of(choices, pod):
-                    self._counted[choices].add(node, sign)
-        for bond in bonds:
-            self._hold(bond, node, sign)
+    def match_all(self, selectors: PodSelectors, pod: Pod) -> bool:
+        return all(each.matches(pod, self._namespaces) for each in selectors)
 
-    def _hold(self, bond: Bond, node: str, sign: int) -> None:
-        tally = self._held.get(bond)
-        if tally is None:
-            tally = self._held[bond] = self._tally()
-            self._find_held.add(bond, bond.term.pods)
-        tally.add(node, sign)
-        if not tally.on:
-            del self._held[bond]
-            self._find_held.remove(bond, bond.term.pods)
-
-    def are_of(self, choices: Choices, pod: Pod) -> bool:
-        return all(each.is_of(pod, self._spaces) for each in choices)
-
-    def use(self, choices: Choices, placed: Iterable[tuple[Pod, str]]) -> PodCounts:
-        """The count of these pods, which is kept until it is left as often as it was used. `placed`: all there are."""
-        self._users[choices] += 1
-        if choices not in self._counted:
-            tally = self._counted[choices] = self._tally()
+    def acquire(self, selectors: PodSelectors, placed: Iterable[tuple[Pod, str]]) -> PodCounts:
+        """Counts of the matching pods, kept up to date until each `acquire` is released. `placed`: all pods with their nodes."""
+        self._users[selectors] += 1
+        if selectors not in self._counts:
+            counts = self._counts[selectors] = self._new_counts()
             for pod, node in placed:
-                if self.are_of(choices, pod):
-                    tally.add(node, 1)
-            self._find_counted.add(choices, choices[0])
-        return self._counted[choices]
+                if self.match_all(selectors, pod):
+                    counts.add(node, 1)
+            self._selector_index.add(selectors, selectors[0])
+        return self._counts[selectors]
 
-    def leave(self, choices: Choices) -> None:
-        self._users[choices] -= 1
-        if not self._users[choices]:
-            del self._users[choices], self._counted[choices]
-            self._find_counted.remove(choices, choices[0])
+    def release(self, selectors: PodSelectors) -> None:
+        self._users[selectors] -= 1
+        if not self._users[selectors]:
+            del self._users[selectors], self._counts[selectors]
+            self._selector_index.remove(selectors, selectors[0])
 
-    def concerning(self, pod: Pod) -> tuple[tuple[Bond, PodCounts], ...]:
-        """What the pods on nodes hold against a newcomer, or for it."""
-        if not self._held:
+    def find_symmetric_terms(self, pod: Pod) -> tuple[tuple[SymmetricTerm, PodCounts], ...]:
+        """Terms of pods on nodes that match an incoming pod, with the nodes of those pods."""
+        if not self._symmetric:
             return ()
-        found = [(bond, self._held[bond]) for bond in self._find_held.of(pod, self._spaces)]
+        found = [(term, self._symmetric[term]) for term in self._symmetric_index.find(pod, self._namespaces)]
         return tuple(sorted(found, key=_number))
 
     @property
-    def are_held(self) -> bool:
-        """Some pods on nodes care which newcomers come."""
-        return bool(self._held)
+    def has_symmetric_terms(self) -> bool:
+        """Some pod on a node has an (anti-)affinity term."""
+        return bool(self._symmetric)
 
     @property
     def is_idle(self) -> bool:
-        """Nobody looks at other pods."""
-        return not self._counted and not self._held
+        """Nothing is counted."""
+        return not self._counts and not self._symmetric
 
 
-def _number(found: tuple[Bond, PodCounts]) -> int:
+def _number(found: tuple[SymmetricTerm, PodCounts]) -> int:
     return found[1].number

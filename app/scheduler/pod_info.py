@@ -1,6 +1,7 @@
-"""Pod info: what pods ask for. Pods that ask for the same share one, and what is found out for one holds for all.
+"""Pod info: what a pod asks of nodes. Pods that ask for the same share one: a scheduling class.
 
-The scheduler's controller makes a pod info when a pod comes, and keeps it as long as the pod. Alike pods share one.
+The scheduler's controller makes one when a pod comes, and keeps it as long as the pod. What is computed for one pod of a
+class holds for all. kube-scheduler's `framework.PodInfo`.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,27 +17,27 @@ from app.kinds.pod.pod_resources import Amounts, requests
 from app.machinery.base import LabelSelector
 from app.machinery.owner_references import controller_uid
 from app.machinery.selectors import NOTHING, Requirement, Selector, from_label_selector
-from app.scheduler.pod_counts import Bond, Choice, Term
+from app.scheduler.pod_counts import AffinityTerm, PodSelector, SymmetricTerm
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
-# What a pod that does not say what it needs is taken for, when nodes are compared (not when it is asked what fits).
-_SOME_CPU, _SOME_MEMORY = 100, 200 * 2**20
-_OWNERS = 1_000  # whose last pod is remembered
-_WISHES = 4_000
+# Requests that a pod without any counts for in scores (not in filters), as in kube-scheduler.
+_DEFAULT_MILLICPU, _DEFAULT_MEMORY = 100, 200 * 2**20
+_MAX_OWNERS = 1_000  # whose last pod is remembered
+_MAX_INFOS = 4_000
 
 
 class HostPort(NamedTuple):
-    """A port of the node itself. An empty address is all of them."""
+    """Port of the node itself. An empty address is all addresses."""
 
     protocol: str
     port: int
     ip: str
 
 
-class Spread(NamedTuple):
-    """A constraint on how evenly pods are spread."""
+class SpreadConstraint(NamedTuple):
+    """Topology spread constraint. `is_hard`: DoNotSchedule; else ScheduleAnyway."""
 
-    term: Term
+    term: AffinityTerm
     max_skew: int
     is_hard: bool
     min_domains: int
@@ -46,65 +47,69 @@ class Spread(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodInfo:
-    """What the pods of one class have in common. `key` is equal for pods that can be treated alike.
-
-    where: equal for pods that the same nodes suit, if there is room.
+    """Scheduling class of a pod. `key` is equal for pods of one class, `filter_key` for pods that the same nodes pass the
+    filters for, apart from what is free.
     """
 
     key: bytes
-    where: bytes
-    pod: Pod  # any of them, for what filters look at
-    needs: Amounts  # more than nothing of each; one of `pods`
-    cpu: int  # what it counts for where nodes are compared
-    memory: int
-    ports: tuple[HostPort, ...] = ()
-    near: tuple[Term, ...] = ()
-    apart: tuple[Term, ...] = ()
-    likes: tuple[tuple[Term, int], ...] = ()  # by weight; below nothing for what it does not like
-    spreads: tuple[Spread, ...] = ()
-    bonds: tuple[Bond, ...] = ()  # what concerns others once it is on a node
+    filter_key: bytes
+    pod: Pod  # any of the class, for filters
+    requests: Amounts  # above 0 of each resource; 1 of `pods`
+    nonzero_cpu: int  # millicores and bytes that count in scores
+    nonzero_memory: int
+    host_ports: tuple[HostPort, ...] = ()
+    required_affinity: tuple[AffinityTerm, ...] = ()
+    required_anti_affinity: tuple[AffinityTerm, ...] = ()
+    preferred_affinity: tuple[tuple[AffinityTerm, int], ...] = ()  # by weight, which is negative for anti-affinity
+    spread_constraints: tuple[SpreadConstraint, ...] = ()
+    symmetric_terms: tuple[SymmetricTerm, ...] = ()  # what counts for other pods once it is on a node
+
+    @property
+    def depends_on_pods(self) -> bool:
+        """Pods that come to nodes may make a place for it: required affinity or topology spread."""
+        return bool(self.required_affinity or self.spread_constraints)
 
 
-_Same = tuple[object, ...]
+_Fields = tuple[object, ...]
 
 
 class PodInfos:
-    """Makes pod infos, and hands out the same one for alike pods."""
+    """Makes pod infos, and shares one among alike pods."""
 
     def __init__(self) -> None:
-        self._last: dict[str, tuple[_Same, PodInfo]] = {}  # by owner
-        self._known: dict[bytes, PodInfo] = {}
+        self._last_of_owner: dict[str, tuple[_Fields, PodInfo]] = {}  # by the owner's UID
+        self._infos: dict[bytes, PodInfo] = {}
 
-    def of(self, pod: Pod) -> PodInfo:
+    def get(self, pod: Pod) -> PodInfo:
         owner = controller_uid(pod)
         spec = pod.spec
-        if not owner or _looks_at_labels(spec):
-            return self._shared(pod)
-        same = _looked_at(spec)
-        last = self._last.get(owner)
-        if last is not None and last[0] == same:
+        if not owner or _depends_on_labels(spec):
+            return self._share(pod)
+        fields = _class_fields(spec)
+        last = self._last_of_owner.get(owner)
+        if last is not None and last[0] == fields:
             return last[1]
-        if len(self._last) >= _OWNERS:
-            self._last.clear()
-        found = self._shared(pod)
-        self._last[owner] = (same, found)
-        return found
+        if len(self._last_of_owner) >= _MAX_OWNERS:
+            self._last_of_owner.clear()
+        info = self._share(pod)
+        self._last_of_owner[owner] = (fields, info)
+        return info
 
-    def _shared(self, pod: Pod) -> PodInfo:
-        made = pod_info_of(pod)
-        if len(self._known) >= _WISHES:
-            self._known.clear()
-        return self._known.setdefault(made.key, made)
-
-
-def _looks_at_labels(spec: PodSpec) -> bool:
-    """Then pods of one owner may differ."""
-    about_pods = spec.affinity is not None and (spec.affinity.pod_affinity or spec.affinity.pod_anti_affinity)
-    return bool(about_pods or spec.topology_spread_constraints)
+    def _share(self, pod: Pod) -> PodInfo:
+        info = pod_info_of(pod)
+        if len(self._infos) >= _MAX_INFOS:
+            self._infos.clear()
+        return self._infos.setdefault(info.key, info)
 
 
-def _looked_at(spec: PodSpec) -> _Same:
-    """All that a pod info is made of, but for labels."""
+def _depends_on_labels(spec: PodSpec) -> bool:
+    """Whether pods of one owner may be of several classes, as their labels differ."""
+    has_terms = spec.affinity is not None and (spec.affinity.pod_affinity or spec.affinity.pod_anti_affinity)
+    return bool(has_terms or spec.topology_spread_constraints)
+
+
+def _class_fields(spec: PodSpec) -> _Fields:
+    """All fields that a pod info is made of, apart from labels."""
     return (
         spec.containers,
         spec.init_containers,
@@ -118,101 +123,104 @@ def _looked_at(spec: PodSpec) -> _Same:
 
 
 def pod_info_of(pod: Pod) -> PodInfo:
-    """A pod's class."""
     spec = pod.spec
-    needs = {name: count for name, count in requests(pod).items() if count > 0} | {"pods": 1}
-    affinity = spec.affinity
-    about_nodes = affinity.node_affinity if affinity else None
-    ports = tuple(sorted(_ports(spec)))
-    near, apart, likes = _near(pod), _apart(pod), tuple(_likes(pod))
-    spreads = tuple(_spread(pod, each) for each in spec.topology_spread_constraints)
+    needed = {name: count for name, count in requests(pod).items() if count > 0} | {"pods": 1}
+    node_affinity = spec.affinity.node_affinity if spec.affinity else None
+    host_ports = tuple(sorted(_host_ports(spec)))
+    affinity, anti_affinity = _required_affinity(pod), _required_anti_affinity(pod)
+    preferred = tuple(_preferred_affinity(pod))
+    spread_constraints = tuple(_spread_constraint(pod, each) for each in spec.topology_spread_constraints)
     claim = missing_claim(pod)
-    about_pods: object = None
-    if near or apart or likes or spreads:
-        # Whether a pod is one of those that it asks about is part of its class.
-        choices = [term.pods for term in (*near, *(each.term for each in spreads))]
-        itself = [each.selector.matches(pod.metadata.labels) for each in choices]
-        about_pods = (near, apart, likes, spreads, itself)
+    pod_terms: object = None
+    if affinity or anti_affinity or preferred or spread_constraints:
+        # Whether a pod matches its own terms is part of its class.
+        selectors = [term.pods for term in (*affinity, *(each.term for each in spread_constraints))]
+        matches_itself = [each.labels.matches(pod.metadata.labels) for each in selectors]
+        pod_terms = (affinity, anti_affinity, preferred, spread_constraints, matches_itself)
     return PodInfo(
-        key=_encode((needs, ports, spec.node_selector, spec.tolerations, about_nodes, about_pods, claim)),
-        where=_encode((spec.node_selector, spec.tolerations, about_nodes, claim)),
+        key=_encode((needed, host_ports, spec.node_selector, spec.tolerations, node_affinity, pod_terms, claim)),
+        filter_key=_encode((spec.node_selector, spec.tolerations, node_affinity, claim)),
         pod=pod,
-        needs=needs,
-        cpu=needs.get("cpu", _SOME_CPU),
-        memory=needs.get("memory", _SOME_MEMORY),
-        ports=ports,
-        near=near,
-        apart=apart,
-        likes=likes,
-        spreads=spreads,
-        bonds=tuple(_bonds(near, apart, likes)),
+        requests=needed,
+        nonzero_cpu=needed.get("cpu", _DEFAULT_MILLICPU),
+        nonzero_memory=needed.get("memory", _DEFAULT_MEMORY),
+        host_ports=host_ports,
+        required_affinity=affinity,
+        required_anti_affinity=anti_affinity,
+        preferred_affinity=preferred,
+        spread_constraints=spread_constraints,
+        symmetric_terms=tuple(_symmetric_terms(affinity, anti_affinity, preferred)),
     )
 
 
 def missing_claim(pod: Pod) -> str:
-    """The first PersistentVolumeClaim that the pod asks for, as none exists; empty if it asks for none."""
+    """Name of the pod's first PersistentVolumeClaim, as none exists here; empty for a pod without one."""
     claims = (each.persistent_volume_claim for each in pod.spec.volumes)
     return next((each.claim_name for each in claims if each is not None), "")
 
 
-def _ports(spec: PodSpec) -> Iterator[HostPort]:
+def _host_ports(spec: PodSpec) -> Iterator[HostPort]:
     sidecars = (each for each in spec.init_containers if each.restart_policy == "Always")
     for container in (*spec.containers, *sidecars):
         for port in container.ports:
             if port.host_port:
-                ip = "" if port.host_ip == "0.0.0.0" else port.host_ip  # noqa: S104 - a name for all of them
+                ip = "" if port.host_ip == "0.0.0.0" else port.host_ip  # noqa: S104 - a name for all addresses
                 yield HostPort(port.protocol or "TCP", port.host_port, ip)
 
 
-def _near(pod: Pod) -> tuple[Term, ...]:
+def _required_affinity(pod: Pod) -> tuple[AffinityTerm, ...]:
     affinity = pod.spec.affinity.pod_affinity if pod.spec.affinity else None
     return _terms(pod, affinity.required_during_scheduling_ignored_during_execution) if affinity else ()
 
 
-def _apart(pod: Pod) -> tuple[Term, ...]:
+def _required_anti_affinity(pod: Pod) -> tuple[AffinityTerm, ...]:
     affinity = pod.spec.affinity.pod_anti_affinity if pod.spec.affinity else None
     return _terms(pod, affinity.required_during_scheduling_ignored_during_execution) if affinity else ()
 
 
-def _terms(pod: Pod, terms: Iterable[PodAffinityTerm]) -> tuple[Term, ...]:
+def _terms(pod: Pod, terms: Iterable[PodAffinityTerm]) -> tuple[AffinityTerm, ...]:
     return tuple(_term(pod, each) for each in terms)
 
 
-def _likes(pod: Pod) -> Iterator[tuple[Term, int]]:
+def _preferred_affinity(pod: Pod) -> Iterator[tuple[AffinityTerm, int]]:
     affinity = pod.spec.affinity
     if affinity is None:
         return
-    sorts: list[tuple[int, tuple[WeightedPodAffinityTerm, ...]]] = []
+    preferences: list[tuple[int, tuple[WeightedPodAffinityTerm, ...]]] = []
     if affinity.pod_affinity:
-        sorts.append((1, affinity.pod_affinity.preferred_during_scheduling_ignored_during_execution))
+        preferences.append((1, affinity.pod_affinity.preferred_during_scheduling_ignored_during_execution))
     if affinity.pod_anti_affinity:
-        sorts.append((-1, affinity.pod_anti_affinity.preferred_during_scheduling_ignored_during_execution))
-    for sign, terms in sorts:
+        preferences.append((-1, affinity.pod_anti_affinity.preferred_during_scheduling_ignored_during_execution))
+    for sign, terms in preferences:
         for each in terms:
             if each.pod_affinity_term is not None:
                 yield _term(pod, each.pod_affinity_term), sign * each.weight
 
 
-def _bonds(near: Iterable[Term], apart: Iterable[Term], likes: Iterable[tuple[Term, int]]) -> Iterator[Bond]:
-    yield from (Bond("apart", term) for term in dict.fromkeys(apart))
-    yield from (Bond("near", term) for term in dict.fromkeys(near))
-    yield from (Bond("like", term, weight) for term, weight in dict.fromkeys(likes))
+def _symmetric_terms(
+    affinity: Iterable[AffinityTerm],
+    anti_affinity: Iterable[AffinityTerm],
+    preferred: Iterable[tuple[AffinityTerm, int]],
+) -> Iterator[SymmetricTerm]:
+    yield from (SymmetricTerm("anti-affinity", term) for term in dict.fromkeys(anti_affinity))
+    yield from (SymmetricTerm("affinity", term) for term in dict.fromkeys(affinity))
+    yield from (SymmetricTerm("preferred", term, weight) for term, weight in dict.fromkeys(preferred))
 
 
-def _term(pod: Pod, term: PodAffinityTerm) -> Term:
-    """Without namespaces of its own, and without a selector of them, the pod's namespace is meant."""
-    own = not term.namespaces and term.namespace_selector is None
-    among = from_label_selector(term.namespace_selector) if term.namespace_selector is not None else None
-    selector = _narrowed(pod, term.label_selector, term.match_label_keys, term.mismatch_label_keys)
-    spaces = frozenset((pod.metadata.namespace,) if own else term.namespaces)
-    return Term(Choice(spaces, among, selector), term.topology_key)
+def _term(pod: Pod, term: PodAffinityTerm) -> AffinityTerm:
+    """Without namespaces and without a namespace selector, the pod's own namespace is meant."""
+    is_own = not term.namespaces and term.namespace_selector is None
+    namespace_selector = from_label_selector(term.namespace_selector) if term.namespace_selector is not None else None
+    labels = _narrow_selector(pod, term.label_selector, term.match_label_keys, term.mismatch_label_keys)
+    namespaces = frozenset((pod.metadata.namespace,) if is_own else term.namespaces)
+    return AffinityTerm(PodSelector(namespaces, namespace_selector, labels), term.topology_key)
 
 
-def _spread(pod: Pod, constraint: TopologySpreadConstraint) -> Spread:
-    selector = _narrowed(pod, constraint.label_selector, constraint.match_label_keys, ())
-    choice = Choice(frozenset((pod.metadata.namespace,)), None, selector, alive=True)
-    return Spread(
-        term=Term(choice, constraint.topology_key),
+def _spread_constraint(pod: Pod, constraint: TopologySpreadConstraint) -> SpreadConstraint:
+    labels = _narrow_selector(pod, constraint.label_selector, constraint.match_label_keys, ())
+    selector = PodSelector(frozenset((pod.metadata.namespace,)), None, labels, skips_terminating=True)
+    return SpreadConstraint(
+        term=AffinityTerm(selector, constraint.topology_key),
         max_skew=constraint.max_skew,
         is_hard=constraint.when_unsatisfiable != "ScheduleAnyway",
         min_domains=1 if constraint.min_domains is None else constraint.min_domains,
@@ -221,22 +229,24 @@ def _spread(pod: Pod, constraint: TopologySpreadConstraint) -> Spread:
     )
 
 
-def _narrowed(pod: Pod, selector: LabelSelector | None, same: Iterable[str], other: Iterable[str]) -> Selector:
-    """The selector, with the values that the pod itself has for some keys: equal to them, or not."""
+def _narrow_selector(
+    pod: Pod, selector: LabelSelector | None, match_keys: Iterable[str], mismatch_keys: Iterable[str]
+) -> Selector:
+    """Add the pod's own values of matchLabelKeys and mismatchLabelKeys to the selector."""
     found = from_label_selector(selector)
     if found is NOTHING:
         return found
     labels = pod.metadata.labels
-    more = [Requirement(key, frozenset((labels[key],)), among=True) for key in same if key in labels]
-    more += [Requirement(key, frozenset((labels[key],)), among=False) for key in other if key in labels]
+    more = [Requirement(key, frozenset((labels[key],)), among=True) for key in match_keys if key in labels]
+    more += [Requirement(key, frozenset((labels[key],)), among=False) for key in mismatch_keys if key in labels]
     return Selector((*found.requirements, *more), found.bounds) if more else found
 
 
-Order = tuple[int, float, bytes, str, str]
-"""Priority, the highest first; then time of creation, class, namespace and name."""
+SortKey = tuple[int, float, bytes, str, str]
+"""Priority, the highest first; then time of creation in seconds, class, namespace and name."""
 
 
-def order_of(pod: Pod, info: PodInfo) -> Order:
+def queue_sort_key(pod: Pod, info: PodInfo) -> SortKey:
     meta = pod.metadata
     return -(pod.spec.priority or 0), _seconds(meta.creation_timestamp), info.key, meta.namespace, meta.name
 

@@ -1,6 +1,8 @@
-"""Victims: which pods would have to go from one node so that a pod fits there: as few and as unimportant as possible.
+"""Preemption: candidate nodes for a pod that fits nowhere, and the victims on each: the pods of lower priority to evict.
 
-Pods that are going anyway count as gone: nobody goes in their place.
+As few and as unimportant victims as possible; pods that are terminating anyway count as gone, and nobody is evicted in their
+place. `scheduling_round` asks `CandidateSearch` for pods; `gang_preemption` for gangs, in a dry run. kube-scheduler's plugin
+DefaultPreemption.
 """
 
 import heapq
@@ -13,65 +15,82 @@ from app.kinds.pod.pod import Pod
 from app.kinds.pod.pod_resources import Amounts
 from app.scheduler import filters
 from app.scheduler.cache import Cluster
-from app.scheduler.eviction_units import Budgets, Unit, Units, began, importance, priority_of
-from app.scheduler.filters import Refusal, summed
-from app.scheduler.node_info import NodeInfo, Placed
+from app.scheduler.eviction_units import (
+    DisruptionBudgets,
+    EvictionUnit,
+    EvictionUnits,
+    importance,
+    priority_of,
+    start_time,
+)
+from app.scheduler.filters import Diagnosis, summarize_reasons
+from app.scheduler.node_info import NodeInfo, PlacedPod
 from app.scheduler.node_ranking import Ranking
 from app.scheduler.pod_info import PodInfo
 
+NO_VICTIMS_FOUND = "No preemption victims found for incoming pod"
+NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
-class Lowest:
-    """The lowest priority of the pods on each node. It is kept, and follows the cluster."""
+MIN_CANDIDATES = (
+    100  # nodes of which the best is taken (kube-scheduler's minCandidateNodesAbsolute); or, if that is more,
+)
+MIN_CANDIDATES_PART = 10  # one in so many of those where eviction may help (minCandidateNodesPercentage)
+_PRIORITY_OFFSET = 2**31  # makes every priority positive in a sum
+
+Cost = tuple[int, float, int, int, int, float]
+"""For comparing candidates, the lower the better: budgets violated, highest priority, gangs that lose pods, sum of
+priorities, number of victims, and the earliest start of those of the highest priority, negated. As kube-scheduler's
+`pickOneNodeForPreemption`."""
+
+
+class LowestPriorities:
+    """The lowest priority of the pods on each node; updated by the nodes that changed since it was asked."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
-        self._of: dict[str, int] = {}
-        self._seen_at = 0
+        self._by_node: dict[str, int] = {}
+        self._seen_generation = 0
 
-    def below(self, priority: int) -> list[str]:
-        """The nodes with pods of a lower priority, those with the very lowest first."""
-        then, self._seen_at = self._seen_at, self._cluster.now
-        touched = self._cluster.touched_since(then)
-        if touched is None:
-            self._of.clear()
-        for name in set(self._cluster.node_infos if touched is None else touched):
-            self._look_at(name)
-        return [name for _, name in sorted((least, name) for name, least in self._of.items() if least < priority)]
+    def nodes_below(self, priority: int) -> list[str]:
+        """Nodes with pods below a priority, those with the very lowest first."""
+        since, self._seen_generation = self._seen_generation, self._cluster.generation
+        changed = self._cluster.changed_since(since)
+        if changed is None:
+            self._by_node.clear()
+        for name in set(self._cluster.node_infos if changed is None else changed):
+            self._update_node(name)
+        below = ((lowest, name) for name, lowest in self._by_node.items() if lowest < priority)
+        return [name for _, name in sorted(below)]
 
-    def _look_at(self, name: str) -> None:
+    def _update_node(self, name: str) -> None:
         node_info = self._cluster.node_infos.get(name)
         if node_info is not None and node_info.pods:
-            self._of[name] = min(priority_of(each.pod) for each in node_info.pods.values())
+            self._by_node[name] = min(priority_of(each.pod) for each in node_info.pods.values())
         else:
-            self._of.pop(name, None)
+            self._by_node.pop(name, None)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreemptionContext:
-    """For one round. `going`: UIDs of those who go although it does not show; it grows."""
+    """What preemption in one round decides on. `terminating`: UIDs of its victims so far."""
 
     cluster: Cluster
-    lowest: Lowest
-    budgets: Budgets
-    units: Units
-    going: set[str] = field(default_factory=set)
+    lowest: LowestPriorities
+    budgets: DisruptionBudgets
+    units: EvictionUnits
+    terminating: set[str] = field(default_factory=set)
 
     def copy(self) -> "PreemptionContext":
-        """To try something out, on the same cluster."""
-        return PreemptionContext(self.cluster, self.lowest, self.budgets.copy(), self.units, set(self.going))
+        """For a dry run on the same cluster."""
+        return PreemptionContext(self.cluster, self.lowest, self.budgets.copy(), self.units, set(self.terminating))
 
 
-NONE_FOUND = "No preemption victims found for incoming pod"
-_EACH = 2**31  # makes every priority count as more than nothing
-
-Cost = tuple[int, float, int, int, int, float]
-"""What is worse is more: budgets violated, the highest priority, gangs that lose members, the sum of all priorities, how many
-they are, how long the highest ran."""
+# Victims on one node
 
 
 @dataclass(frozen=True, slots=True)
 class Victims:
-    """The most important first. `violations`: how many no disruption budget allows to go; `gangs`: of how many they are."""
+    """Pods to evict, the most important first. `violations` of disruption budgets; `gangs` that lose pods."""
 
     pods: tuple[Pod, ...]
     violations: int = 0
@@ -82,206 +101,218 @@ class Victims:
         if not self.pods:
             return 0, -math.inf, 0, 0, 0, -math.inf
         highest = priority_of(self.pods[0])
-        # Those that began last have the least to lose; the first of a node's most important ones stands for it.
         return (
             self.violations,
             highest,
             self.gangs,
-            sum(priority_of(pod) + _EACH for pod in self.pods),
+            sum(priority_of(pod) + _PRIORITY_OFFSET for pod in self.pods),
             len(self.pods),
-            -min(began(pod) for pod in self.pods if priority_of(pod) == highest),
+            -min(start_time(pod) for pod in self.pods if priority_of(pod) == highest),
         )
 
 
-def victims_on(
+def select_victims_on_node(
     node: str, pod: Pod, info: PodInfo, context: PreemptionContext, *, is_plain: bool = False
 ) -> Victims | tuple[str, ...]:
-    """Who has to go; or why it would not do if all did that may.
+    """The victims on a node; or why the pod would not fit without all pods of lower priority.
 
-    `is_plain`: nothing matters but how much room there is, which is quicker to work out than to try.
+    `is_plain`: only free resources matter to the pod, which is computed without placing pods.
     """
     cluster = context.cluster
     node_info = cluster.node_infos[node]
-    lower = context.units.below(priority_of(pod), node_info.pods.values())
+    lower = context.units.select_lower(priority_of(pod), node_info.pods.values())
     if not lower:
-        return (NONE_FOUND,)
-    free = without(node_info, lower)
-    if short := filters.lacking(free, info.needs):
-        return tuple(map(filters.insufficient, short))
-    there = context.units.of(lower, context.going)
+        return (NO_VICTIMS_FOUND,)
+    free = free_without(node_info, lower)
+    if insufficient := filters.find_insufficient(free, info.requests):
+        return tuple(map(filters.insufficient_reason, insufficient))
+    units = context.units.make(lower, context.terminating)
     if is_plain:
-        return _fewest(there, context, lambda unit: _has_room(unit, free, info))
+        return _select_victims(units, context, lambda unit: _take_free(unit, free, info))
     with cluster.trial():
         for each in lower:
             cluster.unplace(each.pod.metadata.uid)
-        if why := cluster.fits(pod, info, node):
-            return why
-        return _fewest(there, context, lambda unit: _may_stay(unit, cluster, pod, info))
+        if reasons := cluster.filter_reasons(pod, info, node):
+            return reasons
+        return _select_victims(units, context, lambda unit: _place_back(unit, cluster, pod, info))
 
 
-def _has_room(unit: Unit, free: dict[str, int], wanted: PodInfo) -> bool:
-    """Beside the wanted one; if so it takes its part."""
-    needs = total(unit.here)
-    if any(free.get(name, 0) - count < wanted.needs[name] for name, count in needs.items() if name in wanted.needs):
+def _take_free(unit: EvictionUnit, free: dict[str, int], incoming: PodInfo) -> bool:
+    """Take a unit's requests from what is free, if it fits beside the incoming pod."""
+    requests = sum_requests(unit.given)
+    if any(
+        free.get(name, 0) - count < incoming.requests[name]
+        for name, count in requests.items()
+        if name in incoming.requests
+    ):
         return False
-    for name, count in needs.items():
+    for name, count in requests.items():
         free[name] = free.get(name, 0) - count
     return True
 
 
-def _may_stay(unit: Unit, cluster: Cluster, pod: Pod, info: PodInfo) -> bool:
-    for one in unit.here:
+def _place_back(unit: EvictionUnit, cluster: Cluster, pod: Pod, info: PodInfo) -> bool:
+    """Place a unit's pods on their node again, if the incoming pod fits beside them."""
+    for one in unit.given:
         cluster.place(one.pod, one.node, one.info)
-    if not cluster.fits(pod, info, unit.here[0].node):
+    if not cluster.filter_reasons(pod, info, unit.given[0].node):
         return True
-    for one in unit.here:
+    for one in unit.given:
         cluster.unplace(one.pod.metadata.uid)
     return False
 
 
-def total(placed: Iterable[Placed]) -> Amounts:
-    """What they take up."""
-    needs: Amounts = {}
+def sum_requests(placed: Iterable[PlacedPod]) -> Amounts:
+    requests: Amounts = {}
     for each in placed:
-        for name, count in each.info.needs.items():
-            needs[name] = needs.get(name, 0) + count
-    return needs
+        for name, count in each.info.requests.items():
+            requests[name] = requests.get(name, 0) + count
+    return requests
 
 
-def without(node_info: NodeInfo, lower: Iterable[Placed]) -> Amounts:
-    """What would be left without these: a quick look, before all of it is tried."""
+def free_without(node_info: NodeInfo, placed: Iterable[PlacedPod]) -> Amounts:
+    """What would be free without these pods."""
     free = dict(node_info.free)
-    for name, count in total(lower).items():
+    for name, count in sum_requests(placed).items():
         free[name] = free.get(name, 0) + count
     return free
 
 
-def _fewest(lower: list[Unit], context: PreemptionContext, may_stay: Callable[[Unit], bool]) -> Victims:
-    """Let back whoever can stay."""
+def _select_victims(
+    lower: list[EvictionUnit], context: PreemptionContext, reprieve_unit: Callable[[EvictionUnit], bool]
+) -> Victims:
+    """Reprieve each unit that can stay."""
     reprieve = Reprieve(lower, context)
-    return reprieve.victims(unit for unit in reprieve.order if not may_stay(unit))
+    return reprieve.to_victims(unit for unit in reprieve.units if not reprieve_unit(unit))
 
 
 class Reprieve:
-    """The order in which they are let back: first those whose budget would be violated, and of each the most important."""
+    """`units` in the order in which they are reprieved: first those whose eviction violates a budget, the most important
+    first.
+    """
 
-    def __init__(self, lower: list[Unit], context: PreemptionContext) -> None:
-        self._units = context.units
-        units = sorted(lower, key=self._units.rank)
-        self._violating = context.budgets.violating(pod for unit in units for pod in unit.pods)
-        self.order = sorted(units, key=self._may_go) if self._violating else units
+    def __init__(self, lower: list[EvictionUnit], context: PreemptionContext) -> None:
+        self._eviction_units = context.units
+        units = sorted(lower, key=self._eviction_units.rank)
+        self._violating = context.budgets.find_violating(pod for unit in units for pod in unit.pods)
+        self.units = sorted(units, key=self._violates_no_budget) if self._violating else units
 
-    def _may_go(self, unit: Unit) -> bool:
+    def _violates_no_budget(self, unit: EvictionUnit) -> bool:
         return not any(pod.metadata.uid in self._violating for pod in unit.pods)
 
-    def victims(self, gone: Iterable[Unit]) -> Victims:
-        """What it means that these do not come back."""
-        pods = tuple(sorted((pod for unit in gone for pod in unit.pods), key=importance))
+    def to_victims(self, units: Iterable[EvictionUnit]) -> Victims:
+        """`units`: those that were not reprieved."""
+        pods = tuple(sorted((pod for unit in units for pod in unit.pods), key=importance))
         violations = sum(pod.metadata.uid in self._violating for pod in pods) if self._violating else 0
-        return Victims(pods, violations, self._units.gangs(pods))
+        return Victims(pods, violations, self._eviction_units.count_gangs(pods))
 
 
-UNHELPFUL = "Preemption is not helpful for scheduling"
-
-LEAST = 100  # nodes where it would be possible, of which the best is taken; or
-PART = 10  # one in so many of those that there are, if that is more
+# Candidate nodes
 
 
 @dataclass(slots=True)
-class _Class:
-    """Where pods of one class and priority could have others go."""
+class _Candidates:
+    """Candidates for pods of one class and priority."""
 
-    why: str = ""  # not, if nowhere
-    is_choosy: bool = False  # cares about pods on other nodes, too
+    message: str = ""  # why, if there is none
+    has_constraints: bool = False  # on pods of other nodes
     is_used: bool = False
-    changed: list[str] = field(default_factory=list)  # nodes to look at again
-    found: list[tuple[Cost, str, int, Victims]] = field(default_factory=list)  # a heap, with when it was found
+    changed: list[str] = field(default_factory=list)  # nodes to try again
+    heap: list[tuple[Cost, str, int, Victims]] = field(default_factory=list)  # with the version of the node
 
 
-class Options:
-    """What was answered is taken for done: the victims are going, and their room is the pod's.
+class CandidateSearch:
+    """Each answer is taken for done: its victims are terminating, and what they free is the pod's.
 
-    `for_many`: of pods that care about others, only the node that comes up is looked at again after each answer.
+    Pods of one class share the candidates: all nodes are tried once, and again only where something has changed. `for_many`: of
+    pods with constraints on other pods, only the node that comes up is tried again after each answer.
     """
 
     def __init__(self, context: PreemptionContext, *, for_many: bool = False) -> None:
-        self.moves = 0  # rises with each answer; and whoever asks for many counts here what else was placed
-        self._ground = context
+        self.version = 0  # rises with each answer; a caller with `for_many` counts its other placements here, too
+        self._context = context
         self._cluster = context.cluster
         self._for_many = for_many
-        self._classes: dict[tuple[Ranking, int], _Class] = {}
+        self._candidates: dict[tuple[Ranking, int], _Candidates] = {}
 
-    def best(self, pod: Pod, info: PodInfo, refusal: Callable[[], Refusal]) -> tuple[str, Victims] | str:
-        """A node, and who goes from it; or why that would not help anywhere. `refusal`: why no node takes the pod now.
+    def find_best(self, pod: Pod, info: PodInfo, diagnose: Callable[[], Diagnosis]) -> tuple[str, Victims] | str:
+        """The node with the lowest cost, and its victims; or why preemption helps nowhere.
 
-        Whoever gets a node is expected to hold the room there before the next question.
+        The caller reserves the node for the pod before it asks again. `diagnose`: why no node takes the pod now.
         """
-        known = self._class_of(pod, info, refusal)
-        best = self._best(known, pod, info)
+        candidates = self._candidates_for(pod, info, diagnose)
+        best = self._pop_best(candidates, pod, info)
         if best is None:
-            return known.why
+            return candidates.message
         node, victims = best
-        known.is_used = True
-        known.changed.append(node)
-        self.go(victims, node)
+        candidates.is_used = True
+        candidates.changed.append(node)
+        self.note_victims(victims, node)
         return best
 
-    def go(self, victims: Victims, node: str = "") -> None:
-        """They are going. What was found out about other nodes than this one may not be true any more."""
-        self.moves += 1
-        self._ground.going.update(each.metadata.uid for each in victims.pods)
+    def note_victims(self, victims: Victims, node: str = "") -> None:
+        """Take victims for terminating. `node`: the one they were found for; candidates elsewhere may not hold any more."""
+        self.version += 1
+        self._context.terminating.update(each.metadata.uid for each in victims.pods)
         is_elsewhere = any(each.spec.node_name != node for each in victims.pods)
-        if self._ground.budgets.take(victims.pods) or is_elsewhere:
-            self._classes.clear()
+        if self._context.budgets.consume(victims.pods) or is_elsewhere:
+            self._candidates.clear()
 
-    def _class_of(self, pod: Pod, info: PodInfo, refusal: Callable[[], Refusal]) -> _Class:
+    def _candidates_for(self, pod: Pod, info: PodInfo, diagnose: Callable[[], Diagnosis]) -> _Candidates:
         key = self._cluster.ranking(pod, info), priority_of(pod)
-        known = self._classes.get(key)
-        if known is not None and known.is_used and known.is_choosy and not self._for_many:
+        known = self._candidates.get(key)
+        if known is not None and known.is_used and known.has_constraints and not self._for_many:
             known = None
         if known is not None:
             for node in known.changed:
-                self._try(known, node, pod, info)
+                self._try_node(known, node, pod, info)
             known.changed.clear()
-        if known is None or (known.is_used and not known.found):
-            known = self._classes[key] = self._looked(pod, info, refusal())
+        if known is None or (known.is_used and not known.heap):
+            known = self._candidates[key] = self._dry_run(pod, info, diagnose())
         return known
 
-    def _looked(self, pod: Pod, info: PodInfo, refusal: Refusal) -> _Class:
-        hopeless = refusal.hopeless
-        promising = len(refusal.reasons) - len(hopeless)
-        enough = max(LEAST, promising // PART)
-        is_choosy = info.near or info.apart or info.spreads or self._cluster.tallies.concerning(pod)
-        found = _Class(is_choosy=bool(is_choosy))
+    def _dry_run(self, pod: Pod, info: PodInfo, diagnosis: Diagnosis) -> _Candidates:
+        """Try nodes until there are enough candidates, one of them without violated budgets."""
+        unresolvable = diagnosis.unresolvable
+        possible = len(diagnosis.reasons) - len(unresolvable)
+        enough = max(MIN_CANDIDATES, possible // MIN_CANDIDATES_PART)
+        has_constraints = (
+            info.depends_on_pods
+            or info.required_anti_affinity
+            or self._cluster.pod_count_index.find_symmetric_terms(pod)
+        )
+        found = _Candidates(has_constraints=bool(has_constraints))
         counted: Counter[str] = Counter()
-        looked_at = 0
-        for node in self._ground.lowest.below(priority_of(pod)):
-            if node in hopeless:
+        tried = 0
+        for node in self._context.lowest.nodes_below(priority_of(pod)):
+            if node in unresolvable:
                 continue
-            if len(found.found) >= enough and not found.found[0][-1].violations:
+            if len(found.heap) >= enough and not found.heap[0][-1].violations:
                 break
-            looked_at += 1
-            counted.update(self._try(found, node, pod, info))
-        counted += Counter({UNHELPFUL: len(hopeless), NONE_FOUND: promising - looked_at})
-        found.why = summed(len(refusal.reasons), counted)
+            tried += 1
+            counted.update(self._try_node(found, node, pod, info))
+        counted += Counter({NOT_HELPFUL: len(unresolvable), NO_VICTIMS_FOUND: possible - tried})
+        found.message = summarize_reasons(len(diagnosis.reasons), counted)
         return found
 
-    def _try(self, known: _Class, node: str, pod: Pod, info: PodInfo) -> tuple[str, ...]:
-        """Why it would not help if pods went from this node; nothing if it would."""
-        is_plain = not known.is_choosy and not info.ports
-        victims = victims_on(node, pod, info, self._ground, is_plain=is_plain)
+    def _try_node(self, candidates: _Candidates, node: str, pod: Pod, info: PodInfo) -> tuple[str, ...]:
+        """Add a node to the candidates; or return why evictions there would not help."""
+        is_plain = not candidates.has_constraints and not info.host_ports
+        victims = select_victims_on_node(node, pod, info, self._context, is_plain=is_plain)
         if not isinstance(victims, Victims):
             return victims
-        heapq.heappush(known.found, (victims.cost, node, self._changed_at(known, node), victims))
+        heapq.heappush(candidates.heap, (victims.cost, node, self._version_of(candidates, node), victims))
         return ()
 
-    def _changed_at(self, known: _Class, node: str) -> int:
-        return self.moves if known.is_choosy and self._for_many else self._cluster.node_infos[node].touched_at
+    def _version_of(self, candidates: _Candidates, node: str) -> int:
+        if candidates.has_constraints and self._for_many:
+            return self.version
+        return self._cluster.node_infos[node].generation
 
-    def _best(self, known: _Class, pod: Pod, info: PodInfo) -> tuple[str, Victims] | None:
-        while known.found:
-            _, node, found_at, victims = heapq.heappop(known.found)
-            if self._changed_at(known, node) == found_at:
+    def _pop_best(self, candidates: _Candidates, pod: Pod, info: PodInfo) -> tuple[str, Victims] | None:
+        while candidates.heap:
+            _, node, version, victims = heapq.heappop(candidates.heap)
+            if self._version_of(candidates, node) == version:
                 return node, victims
-            self._try(known, node, pod, info)
+            self._try_node(candidates, node, pod, info)
         return None

@@ -1,8 +1,9 @@
-"""Quota admission: which pods pass the quotas of their namespaces before a node is looked for.
+"""Quota admission: which pods pass the quotas of their namespaces' LocalQueues before a node is looked for. As in Kueue.
 
-A `QuotaAdmission` serves one round, in the place of `schedule`: it hands pods that have quota on to `Whole`, and refuses the
-others, which then wait in the queue. Without quotas it only hands on. Quota reserved for a pod that then fits no node passes to
-the next pod in the queue.
+`QuotaAdmission` serves one round, in the place of `schedule`: it hands pods with quota to `GangScheduler`, and rejects the
+others, which are then pending in the queue. Quota admitted for a pod that then fits no node passes to the next pod in the
+queue. Without LocalQueues it hands on all pods. ResourceQuota is another thing: it counts objects when they are created
+(`plans/admission`).
 """
 
 from collections import defaultdict
@@ -12,282 +13,299 @@ from dataclasses import dataclass
 from app.kinds.pod.pod import Pod
 from app.machinery.owner_references import controller_of
 from app.scheduler.cache import Cluster
-from app.scheduler.eviction_units import Budgets, Units
-from app.scheduler.fair_sharing import Asking, FairSharing, QueueConfig, limited
-from app.scheduler.filters import Refusal
-from app.scheduler.gang_scheduling import Group, Groups, Whole, stretches
+from app.scheduler.eviction_units import DisruptionBudgets, EvictionUnits
+from app.scheduler.fair_sharing import FairSharing, QueueConfig, QuotaRequest
+from app.scheduler.filters import Diagnosis
+from app.scheduler.gang_scheduling import GangScheduler, PodGroupInfo, PodGroups, split_by_gang
 from app.scheduler.placement import Outcome, Pending
-from app.scheduler.pod_info import PodInfo, order_of
-from app.scheduler.reclaim import victims
+from app.scheduler.pod_info import PodInfo, queue_sort_key
+from app.scheduler.reclaim import find_reclaim_victims
 
 
 @dataclass(frozen=True, slots=True)
 class Shortage:
-    """Why there is no quota now; `is_for_good`: there never will be, as the queues are."""
+    """Why there is no quota now. `is_permanent`: there never will be, with these queues."""
 
-    short: frozenset[str]
-    why: str
-    is_for_good: bool = False
+    resources: frozenset[str]
+    message: str
+    is_permanent: bool = False
 
 
 class QuotaSnapshot:
+    """Quotas within a round: what was admitted counts as used before it is placed."""
+
     def __init__(self, fair: FairSharing) -> None:
         self._fair = fair
-        self._passed: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
-        self._idle: dict[tuple[str, str], int] = {}
+        self._admitted: defaultdict[str, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+        self._unused: dict[tuple[str, str], int] = {}
         self._claims: dict[str, Mapping[str, int]] = {}
 
-    def shortage(self, asking: Asking) -> Shortage | None:
-        """Nothing if it may pass."""
-        terms = self._fair.terms.get(asking.namespace)
-        if terms is None or not terms.nominal:
+    def find_shortage(self, request: QuotaRequest) -> Shortage | None:
+        """None: the request may be admitted."""
+        config = self._fair.configs.get(request.namespace)
+        if config is None or not config.nominal:
             return None
-        names = list(limited(terms, asking.needs))
+        names = list(config.limited_resources(request.requests))
         for name in names:
-            most = min(terms.most(name), self._fair.pool(terms.cohort, name))
-            if asking.needs[name] > most:
-                return Shortage(frozenset({name}), _never(terms, name, asking.needs[name], int(most)), is_for_good=True)
-        short = [name for name in names if self._is_short(asking, terms, name)] or self._ahead(asking)
-        return Shortage(frozenset(short), self._why(asking, terms, short[0])) if short else None
+            most = min(config.max_usage(name), self._fair.cohort_quota(config.cohort, name))
+            if request.requests[name] > most:
+                message = _permanent_message(config, name, request.requests[name], int(most))
+                return Shortage(frozenset({name}), message, is_permanent=True)
+        short = [name for name in names if self._is_short(request, config, name)] or self._find_earlier(request)
+        return Shortage(frozenset(short), self._message(request, config, short[0])) if short else None
 
-    def _is_short(self, asking: Asking, terms: QueueConfig, name: str) -> bool:
-        after = self.used(asking.namespace, name) + asking.needs[name]
-        if after > terms.most(name):
+    def _is_short(self, request: QuotaRequest, config: QueueConfig, name: str) -> bool:
+        after = self.used(request.namespace, name) + request.requests[name]
+        if after > config.max_usage(name):
             return True
-        left = self.idle(terms.cohort, name)
-        if after > terms.nominal[name]:  # it would borrow: not what somebody waits for who owns it
-            left -= self.claimed(terms.cohort, name, but=asking.namespace)
-        return asking.needs[name] > left
+        left = self.unused(config.cohort, name)
+        if after > config.nominal[name]:  # it would borrow, which it may not from owners with pending requests
+            left -= self._claimed_by_others(config.cohort, name, request.namespace)
+        return request.requests[name] > left
 
-    def _ahead(self, asking: Asking) -> list[str]:
-        """What somebody waits for who comes before it in the line of the namespace."""
-        for each in self._fair.line(asking.namespace):
-            if each.order >= asking.order:
+    def _find_earlier(self, request: QuotaRequest) -> list[str]:
+        """Requested resources that an earlier pending request of the namespace is short of."""
+        for each in self._fair.pending_in(request.namespace):
+            if each.sort_key >= request.sort_key:
                 break
-            if each.asking.key != asking.key and (both := sorted(each.short & asking.needs.keys())):
+            if each.request.key != request.key and (both := sorted(each.short_resources & request.requests.keys())):
                 return both
         return []
 
-    def _why(self, asking: Asking, terms: QueueConfig, name: str) -> str:
-        used, quota = self.used(asking.namespace, name), terms.nominal[name]
-        shown = f"{terms.shown(name, used)} of {terms.shown(name, quota)} used"
-        after = used + asking.needs[name]
-        if after <= quota and asking.needs[name] > self.idle(terms.cohort, name):
-            shown += ", the rest is lent"
-        elif terms.limit.get(name) and after > terms.most(name):
-            shown += f", of which no more than {terms.shown(name, terms.limit[name])} may be borrowed"
-        return f"queue {terms.queue.metadata.name}: over its quota of {name} ({shown})"
+    def _message(self, request: QuotaRequest, config: QueueConfig, name: str) -> str:
+        used, quota = self.used(request.namespace, name), config.nominal[name]
+        text = f"{config.format_amount(name, used)} of {config.format_amount(name, quota)} used"
+        after = used + request.requests[name]
+        if after <= quota and request.requests[name] > self.unused(config.cohort, name):
+            text += ", the rest is lent"
+        elif config.borrowing_limits.get(name) and after > config.max_usage(name):
+            limit = config.format_amount(name, config.borrowing_limits[name])
+            text += f", of which no more than {limit} may be borrowed"
+        return f"queue {config.queue.metadata.name}: over its quota of {name} ({text})"
 
-    def passes(self, asking: Asking) -> None:
-        passed, terms = self._passed[asking.namespace], self._fair.terms.get(asking.namespace)
-        for name, count in asking.needs.items():
-            passed[name] += count
-            key = (terms.cohort, name) if terms is not None else None
-            if terms is not None and name in terms.nominal and key in self._idle:
-                self._idle[terms.cohort, name] -= count
-        self.forget(asking.namespace)
+    def admit(self, request: QuotaRequest) -> None:
+        admitted, config = self._admitted[request.namespace], self._fair.configs.get(request.namespace)
+        for name, count in request.requests.items():
+            admitted[name] += count
+            key = (config.cohort, name) if config is not None else None
+            if config is not None and name in config.nominal and key in self._unused:
+                self._unused[config.cohort, name] -= count
+        self.reset_claims(request.namespace)
 
-    def forget(self, namespace: str) -> None:
-        """Its line has changed, or what it uses."""
+    def reset_claims(self, namespace: str) -> None:
+        """Its pending requests have changed, or its usage."""
         self._claims.pop(namespace, None)
 
     def used(self, namespace: str, name: str) -> int:
-        return self._fair.ledger.of(namespace).get(name, 0) + self._passed[namespace][name]
+        return self._fair.usage.get(namespace).get(name, 0) + self._admitted[namespace][name]
 
-    def idle(self, cohort: str, name: str) -> int:
-        found = self._idle.get((cohort, name))
+    def unused(self, cohort: str, name: str) -> int:
+        found = self._unused.get((cohort, name))
         if found is None:
             members = self._fair.members(cohort, name)
-            found = self._idle[cohort, name] = self._fair.idle(cohort, name) - sum(
-                self._passed[namespace][name] for namespace, _ in members
-            )
+            admitted = sum(self._admitted[namespace][name] for namespace, _ in members)
+            found = self._unused[cohort, name] = self._fair.unused(cohort, name) - admitted
         return found
 
-    def claimed(self, cohort: str, name: str, but: str = "") -> int:
-        """What those in line may have of their own quotas."""
+    def _claimed_by_others(self, cohort: str, name: str, but: str) -> int:
         members = self._fair.members(cohort, name)
         return sum(self.claims(namespace).get(name, 0) for namespace, _ in members if namespace != but)
 
     def claims(self, namespace: str) -> Mapping[str, int]:
-        """By resource, what the first in line of a namespace need and its own quota allows."""
+        """By resource, what the first pending requests of a namespace ask for within its own nominal quota."""
         found = self._claims.get(namespace)
         if found is None:
-            found = self._claims[namespace] = dict(self._claim(namespace, self._fair.terms[namespace]))
+            found = self._claims[namespace] = self._sum_claims(namespace, self._fair.configs[namespace])
         return found
 
-    def _claim(self, namespace: str, terms: QueueConfig) -> Iterator[tuple[str, int]]:
+    def _sum_claims(self, namespace: str, config: QueueConfig) -> Mapping[str, int]:
         total: defaultdict[str, int] = defaultdict(int)
-        left = {name: quota - self.used(namespace, name) for name, quota in terms.nominal.items()}
-        for each in self._fair.line(namespace):
-            needs = each.asking.needs
-            names = list(limited(terms, needs))
-            if any(needs[name] > left[name] for name in names):
+        left = {name: quota - self.used(namespace, name) for name, quota in config.nominal.items()}
+        for each in self._fair.pending_in(namespace):
+            requests = each.request.requests
+            names = list(config.limited_resources(requests))
+            if any(requests[name] > left[name] for name in names):
                 break
             for name in names:
-                left[name] -= needs[name]
-                total[name] += needs[name]
-        yield from total.items()
+                left[name] -= requests[name]
+                total[name] += requests[name]
+        return total
 
 
-def _never(terms: QueueConfig, name: str, need: int, most: int) -> str:
-    many = f"{terms.shown(name, need)} of {name}, of which it may never have more than {terms.shown(name, most)}"
-    return f"queue {terms.queue.metadata.name}: asks for {many}"
+def _permanent_message(config: QueueConfig, name: str, requested: int, most: int) -> str:
+    amounts = f"{config.format_amount(name, requested)} of {name}"
+    limit = f"of which it may never have more than {config.format_amount(name, most)}"
+    return f"queue {config.queue.metadata.name}: asks for {amounts}, {limit}"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class OverQuota(Refusal):
-    """No node was asked."""
+class OverQuota(Diagnosis):
+    """Nodes were not asked. `reclaim_victims`: borrowers that are evicted for the pod."""
 
-    said: str = ""
-    goes: tuple[Pod, ...] = ()
+    message: str = ""
+    reclaim_victims: tuple[Pod, ...] = ()
 
     @property
     def victims(self) -> tuple[Pod, ...] | None:
-        return self.goes
+        return self.reclaim_victims
 
-    def text(self, preemption: str = "") -> str:  # noqa: ARG002 - of nodes there is nothing to say
-        return self.said
+    def text(self, preemption: str = "") -> str:  # noqa: ARG002 - there is nothing to say about nodes
+        return self.message
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Party:
-    """A pod, or the pods of a gang, at the gate."""
+class _Entry:
+    """A pod, or the pods of a gang."""
 
-    asking: Asking
+    request: QuotaRequest
     pods: Sequence[Pending]
-    group: Group | None
+    group: PodGroupInfo | None
 
 
 class QuotaAdmission:
-    def __init__(self, fair: FairSharing, groups: Groups, whole: Whole, budgets: Budgets | None = None) -> None:
-        """`budgets`: of whoever may be made to go so that quota is returned; whoever learns of it notes that there."""
+    def __init__(
+        self,
+        fair: FairSharing,
+        groups: PodGroups,
+        gang_scheduler: GangScheduler,
+        budgets: DisruptionBudgets | None = None,
+    ) -> None:
+        """`budgets`: weighed when victims are chosen; the caller accounts for the victims in them."""
         self._fair = fair
-        self._budgets = budgets or Budgets()
+        self._budgets = budgets or DisruptionBudgets()
         self._groups = groups
-        self._whole = whole
-        self._going: set[str] = set()  # who was chosen to go in this round
-        self.is_open = False  # what is to be taken back was only given in this round: look again when that is committed
+        self._gang_scheduler = gang_scheduler
+        self._terminating: set[str] = set()  # UIDs of victims of this round
+        self.awaits_commit = (
+            False  # quota could be reclaimed from pods placed in this round: try again once they are bound
+        )
 
     def __call__(self, pending: Iterable[Pending], cluster: Cluster) -> Outcome:
         if not self._fair.is_active:
-            return self._whole(pending, cluster)
+            return self._gang_scheduler(pending, cluster)
         bound: list[tuple[Pod, str]] = []
-        unbound: list[tuple[Pod, Refusal]] = []
-        left, full = list(self._parties(pending)), _Full()
+        unbound: list[tuple[Pod, Diagnosis]] = []
+        left, unschedulable = list(self._make_entries(pending)), _UnschedulableClasses()
         while left:
             snapshot = QuotaSnapshot(self._fair)
-            passed, waiting = self._sorted_out(left, snapshot, full, unbound)
-            outcome = self._whole([each for party in passed for each in party.pods], cluster)
+            admitted, short = self._admit(left, snapshot, unschedulable, unbound)
+            outcome = self._gang_scheduler([each for entry in admitted for each in entry.pods], cluster)
             bound += outcome.bound
             unbound += outcome.unbound
-            if not waiting or not outcome.unbound:
-                unbound += self._refused(waiting)
+            if not short or not outcome.unbound:
+                unbound += self._reject(short)
                 break
-            full.learn(passed, outcome)
-            left = [party for party, _ in waiting]
+            unschedulable.add(admitted, outcome)
+            left = [entry for entry, _ in short]
         return Outcome(bound, unbound)
 
-    def may(self, pod: Pod, info: PodInfo) -> Refusal | None:
-        """Why one pod has no quota."""
+    def check(self, pod: Pod, info: PodInfo) -> Diagnosis | None:
+        """Why one pod has no quota; None if it has."""
         if not self._fair.is_active:
             return None
-        waiting = self._sorted_out([_alone(pod, info)], QuotaSnapshot(self._fair), _Full(), [])[1]
-        return next((refusal for _, refusal in self._refused(waiting)), None)
+        short = self._admit([_pod_entry(pod, info)], QuotaSnapshot(self._fair), _UnschedulableClasses(), [])[1]
+        return next((diagnosis for _, diagnosis in self._reject(short)), None)
 
-    def _parties(self, pending: Iterable[Pending]) -> Iterable[_Party]:
-        for group, some in stretches(pending, self._groups):
+    def _make_entries(self, pending: Iterable[Pending]) -> Iterator[_Entry]:
+        for group, pods in split_by_gang(pending, self._groups):
             if group is None:
-                yield from (_alone(pod, info) for pod, info in some)
+                yield from (_pod_entry(pod, info) for pod, info in pods)
             else:
-                yield _together(group, some)
+                yield _gang_entry(group, pods)
 
-    def _sorted_out(
-        self, parties: Iterable[_Party], snapshot: QuotaSnapshot, full: "_Full", unbound: list[tuple[Pod, Refusal]]
-    ) -> tuple[list[_Party], list[tuple[_Party, Shortage]]]:
-        """Who passes, and who waits; of whom it is known that no node takes them, that is said."""
-        passed, waiting = [], []
-        for party in parties:
-            if known := full.of(party):
-                self._fair.leave(party.asking)
-                unbound.append((party.pods[0][0], known))
+    def _admit(
+        self,
+        entries: Iterable[_Entry],
+        snapshot: QuotaSnapshot,
+        unschedulable: "_UnschedulableClasses",
+        unbound: list[tuple[Pod, Diagnosis]],
+    ) -> tuple[list[_Entry], list[tuple[_Entry, Shortage]]]:
+        """Returns entries that are admitted and entries without quota; those that no node takes are added to `unbound`."""
+        admitted, short = [], []
+        for entry in entries:
+            if diagnosis := unschedulable.get(entry):
+                self._fair.remove_pending(entry.request)
+                unbound.append((entry.pods[0][0], diagnosis))
                 continue
-            shortage = None if self._is_tried(party) else snapshot.shortage(party.asking)
+            shortage = None if self._was_attempted(entry) else snapshot.find_shortage(entry.request)
             if shortage is None:
-                self._fair.leave(party.asking)
-                snapshot.passes(party.asking)
-                passed.append(party)
+                self._fair.remove_pending(entry.request)
+                snapshot.admit(entry.request)
+                admitted.append(entry)
                 continue
-            if shortage.is_for_good:
-                self._fair.leave(party.asking)
+            if shortage.is_permanent:
+                self._fair.remove_pending(entry.request)
             else:
-                self._fair.join(party.asking, shortage.short, shortage.why)
-            snapshot.forget(party.asking.namespace)
-            waiting.append((party, shortage))
-        return passed, waiting
+                self._fair.add_pending(entry.request, shortage.resources, shortage.message)
+            snapshot.reset_claims(entry.request.namespace)
+            short.append((entry, shortage))
+        return admitted, short
 
-    def _is_tried(self, party: _Party) -> bool:
-        return party.group is not None and self._whole.knows(party.group)
+    def _was_attempted(self, entry: _Entry) -> bool:
+        return entry.group is not None and self._gang_scheduler.has_attempted(entry.group)
 
-    def _refused(self, waiting: Sequence[tuple[_Party, Shortage]]) -> list[tuple[Pod, Refusal]]:
-        """The first of a cohort to whom quota is given back has those go who have borrowed it."""
-        if not waiting:
+    def _reject(self, short: Sequence[tuple[_Entry, Shortage]]) -> list[tuple[Pod, Diagnosis]]:
+        """The first pod of a cohort that may reclaim quota has the victims."""
+        if not short:
             return []
-        units = Units(self._fair.cluster, self._groups)
-        going, is_open = victims(self._fair, QuotaSnapshot(self._fair), self._going, units, self._budgets)
-        self.is_open |= is_open
-        refused: list[tuple[Pod, Refusal]] = []
-        for party, shortage in waiting:
-            terms = self._fair.terms[party.asking.namespace]
-            goes = going.pop(terms.cohort, ()) if terms.reclaims and self._fair.waits(party.asking.uids[0]) else ()
-            self._going.update(each.metadata.uid for each in goes)
-            plain = OverQuota({}, frozenset(), shortage.why)
-            if party.group is not None:
-                self._whole.refuse(party.group, plain)
-            first = OverQuota({}, frozenset(), shortage.why, goes) if goes else plain
-            refused += [(pod, plain if number else first) for number, (pod, _) in enumerate(party.pods)]
-        return refused
+        units, snapshot = EvictionUnits(self._fair.cluster, self._groups), QuotaSnapshot(self._fair)
+        victims, awaits_commit = find_reclaim_victims(self._fair, snapshot, self._terminating, units, self._budgets)
+        self.awaits_commit |= awaits_commit
+        rejected: list[tuple[Pod, Diagnosis]] = []
+        for entry, shortage in short:
+            config = self._fair.configs[entry.request.namespace]
+            may_reclaim = config.reclaims and self._fair.is_pending(entry.request.uids[0])
+            its_victims = victims.pop(config.cohort, ()) if may_reclaim else ()
+            self._terminating.update(each.metadata.uid for each in its_victims)
+            others = OverQuota({}, frozenset(), shortage.message)
+            if entry.group is not None:
+                self._gang_scheduler.reject(entry.group, others)
+            first = OverQuota({}, frozenset(), shortage.message, its_victims) if its_victims else others
+            rejected += [(pod, others if number else first) for number, (pod, _) in enumerate(entry.pods)]
+        return rejected
 
 
-class _Full:
-    """Classes that no node takes: they need not be tried again in the same round."""
+class _UnschedulableClasses:
+    """Classes that no node takes: their pods need not be tried again in the same round."""
 
     def __init__(self) -> None:
-        self._of: dict[tuple[str, bytes], Refusal] = {}
+        self._diagnoses: dict[tuple[str, bytes], Diagnosis] = {}
 
-    def of(self, party: _Party) -> Refusal | None:
-        return self._of.get(_class_of(party)) if self._of and party.group is None else None
+    def get(self, entry: _Entry) -> Diagnosis | None:
+        return self._diagnoses.get(_class_of(entry)) if self._diagnoses and entry.group is None else None
 
-    def learn(self, passed: Iterable[_Party], outcome: Outcome) -> None:
-        refused = {pod.metadata.uid: refusal for pod, refusal in outcome.unbound}
-        for party in passed:
-            refusal = refused.get(party.asking.uids[0])
-            if party.group is None and refusal is not None:
-                self._of[_class_of(party)] = refusal
-
-
-def _class_of(party: _Party) -> tuple[str, bytes]:
-    return party.asking.namespace, party.pods[0][1].key
+    def add(self, admitted: Iterable[_Entry], outcome: Outcome) -> None:
+        diagnoses = {pod.metadata.uid: diagnosis for pod, diagnosis in outcome.unbound}
+        for entry in admitted:
+            diagnosis = diagnoses.get(entry.request.uids[0])
+            if entry.group is None and diagnosis is not None:
+                self._diagnoses[_class_of(entry)] = diagnosis
 
 
-def _alone(pod: Pod, info: PodInfo) -> _Party:
+def _class_of(entry: _Entry) -> tuple[str, bytes]:
+    return entry.request.namespace, entry.pods[0][1].key
+
+
+def _pod_entry(pod: Pod, info: PodInfo) -> _Entry:
     meta = pod.metadata
-    asking = Asking(meta.uid, meta.namespace, info.needs, order_of(pod, info), _who(pod), (meta.uid,))
-    return _Party(asking, [(pod, info)], None)
+    sort_key = queue_sort_key(pod, info)
+    request = QuotaRequest(meta.uid, meta.namespace, info.requests, sort_key, _owner_name(pod), (meta.uid,))
+    return _Entry(request, [(pod, info)], None)
 
 
-def _together(group: Group, asked: Sequence[Pending]) -> _Party:
-    """All of a group that wait count, also those whose turn it is not: they are placed together."""
-    needs: dict[str, int] = {}
-    pods = [*group.waiting.values()] or asked
+def _gang_entry(group: PodGroupInfo, given: Sequence[Pending]) -> _Entry:
+    """With the requests of all pending pods of the gang, also those not given: they are placed together."""
+    requests: dict[str, int] = {}
+    pods = [*group.pending.values()] or given
     for _, info in pods:
-        for name, count in info.needs.items():
-            needs[name] = needs.get(name, 0) + count
-    first = min(pods, key=lambda each: order_of(*each))
+        for name, count in info.requests.items():
+            requests[name] = requests.get(name, 0) + count
+    first = min(pods, key=lambda each: queue_sort_key(*each))
     uids = tuple(pod.metadata.uid for pod, _ in pods)
-    asking = Asking(group.key, group.key[0], needs, order_of(*first), _who(first[0]), uids)
-    return _Party(asking, asked, group)
+    request = QuotaRequest(group.key, group.key[0], requests, queue_sort_key(*first), _owner_name(first[0]), uids)
+    return _Entry(request, given, group)
 
 
-def _who(pod: Pod) -> str:
+def _owner_name(pod: Pod) -> str:
     owner = controller_of(pod)
     return f"{owner.kind.lower()} {owner.name}" if owner is not None else f"pod {pod.metadata.name}"

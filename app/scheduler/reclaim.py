@@ -1,6 +1,7 @@
-"""Reclaim: which borrowers go so that quota returns to its owners: no more than needed, least important and youngest first.
+"""Reclaim: which borrowers are evicted so that quota returns to its owners. As Kueue's `reclaimWithinCohort`.
 
-Disruption budgets are weighed: those whom theirs does not let go, go only if the others are not enough.
+No more victims than needed, the least important and the youngest first. Disruption budgets are weighed: a pod whose eviction
+violates one is evicted only if the others are not enough. Called by `quota_admission`.
 """
 
 import math
@@ -9,125 +10,132 @@ from typing import TYPE_CHECKING
 
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.pod_resources import Amounts
-from app.scheduler.eviction_units import Budgets, Unit, Units, priority_of
+from app.scheduler.eviction_units import DisruptionBudgets, EvictionUnit, EvictionUnits, priority_of
 from app.scheduler.fair_sharing import FairSharing
-from app.scheduler.node_info import Placed
-from app.scheduler.preemption import total
+from app.scheduler.node_info import PlacedPod
+from app.scheduler.preemption import sum_requests
 
 if TYPE_CHECKING:
     from app.scheduler.quota_admission import QuotaSnapshot
 
 
 class _Cohort:
-    """What is missing in a cohort, and what of it is on its way back."""
+    """What the queues of a cohort claim beyond its unused quota, after the pods that are terminating."""
 
-    def __init__(self, name: str, fair: FairSharing, snapshot: "QuotaSnapshot", going: Collection[str]) -> None:
-        self._fair = fair
-        self._of = {namespace: terms for namespace, terms in fair.terms.items() if terms.cohort == name}
-        self.missing: Amounts = {}
-        for namespace, terms in self._of.items():
-            if terms.reclaims:
+    def __init__(self, name: str, fair: FairSharing, snapshot: "QuotaSnapshot", terminating: Collection[str]) -> None:
+        self._configs = {namespace: config for namespace, config in fair.configs.items() if config.cohort == name}
+        self._missing: Amounts = {}
+        for namespace, config in self._configs.items():
+            if config.reclaims:
                 for resource, count in snapshot.claims(namespace).items():
-                    self.missing[resource] = self.missing.get(resource, 0) + count
-        for resource in self.missing:
-            self.missing[resource] -= snapshot.idle(name, resource)
-        self._used = {namespace: dict(fair.ledger.of(namespace)) for namespace in self._of}
-        self.there: list[Placed] = []
-        self.has_news = False
+                    self._missing[resource] = self._missing.get(resource, 0) + count
+        for resource in self._missing:
+            self._missing[resource] -= snapshot.unused(name, resource)
+        self._used = {namespace: dict(fair.usage.get(namespace)) for namespace in self._configs}
+        self._evictable: list[PlacedPod] = []
+        self.has_assumed_pods = False  # placed in this round
         if self.is_short:
-            for each in fair.cluster.placed.values():
-                if each.pod.metadata.namespace in self._of:
-                    self._note(each, going)
+            for each in fair.cluster.pods.values():
+                if each.pod.metadata.namespace in self._configs:
+                    self._add_pod(each, terminating)
 
-    def _note(self, placed: Placed, going: Collection[str]) -> None:
+    def _add_pod(self, placed: PlacedPod, terminating: Collection[str]) -> None:
         meta = placed.pod.metadata
-        if meta.deletion_timestamp is not None or meta.uid in going:
-            self.take(placed)
+        if meta.deletion_timestamp is not None or meta.uid in terminating:
+            self._return_quota(placed)
         elif placed.pod.spec.node_name:
-            self.there.append(placed)
-        else:  # it was placed in this round
-            self.has_news = True
+            self._evictable.append(placed)
+        else:
+            self.has_assumed_pods = True
 
     @property
     def is_short(self) -> bool:
-        return any(count > 0 for count in self.missing.values())
+        return any(count > 0 for count in self._missing.values())
 
-    def take_all(self, unit: Unit, sign: int = 1) -> None:
-        for each in unit.here:
-            self.take(each, sign)
-
-    def take(self, placed: Placed, sign: int = 1) -> None:
-        """It gives back what it uses."""
+    def _return_quota(self, placed: PlacedPod, sign: int = 1) -> None:
+        """Account for a pod's end; with sign -1, undo that."""
         namespace = placed.pod.metadata.namespace
-        terms, used = self._of[namespace], self._used[namespace]
-        for resource, count in placed.info.needs.items():
-            if resource in terms.nominal:
+        config, used = self._configs[namespace], self._used[namespace]
+        for resource, count in placed.info.requests.items():
+            if resource in config.nominal:
                 used[resource] = used.get(resource, 0) - sign * count
-                if resource in self.missing:
-                    self.missing[resource] -= sign * count
+                if resource in self._missing:
+                    self._missing[resource] -= sign * count
 
-    def helps(self, unit: Unit) -> bool:
-        """It uses what is borrowed, and missing."""
-        namespace, needs = unit.pods[0].metadata.namespace, total(unit.here)
-        terms, used = self._of[namespace], self._used[namespace]
+    def _return_quota_of(self, unit: EvictionUnit, sign: int = 1) -> None:
+        for each in unit.given:
+            self._return_quota(each, sign)
+
+    def _borrows_missing(self, unit: EvictionUnit) -> bool:
+        """The unit uses a missing resource, of which its namespace borrows."""
+        namespace, requests = unit.pods[0].metadata.namespace, sum_requests(unit.given)
+        config, used = self._configs[namespace], self._used[namespace]
         return any(
-            needs.get(resource) and resource in terms.nominal and used.get(resource, 0) > terms.nominal[resource]
-            for resource, count in self.missing.items()
+            requests.get(resource) and resource in config.nominal and used.get(resource, 0) > config.nominal[resource]
+            for resource, count in self._missing.items()
             if count > 0
         )
 
-    def victims(self, units: Units, budgets: Budgets) -> Iterator[Pod]:
-        taken: list[Unit] = []
-        spared = self._take_from(units.of(sorted(self.there, key=_least)), taken, budgets.copy())
-        self._take_from(spared, taken)
-        for each in reversed(taken):  # the more important stay if the others are enough
-            self.take_all(each, -1)
+    def find_victims(self, units: EvictionUnits, budgets: DisruptionBudgets) -> Iterator[Pod]:
+        chosen: list[EvictionUnit] = []
+        violating = self._choose(units.make(sorted(self._evictable, key=_eviction_order)), chosen, budgets.copy())
+        self._choose(violating, chosen)
+        for each in reversed(chosen):  # reprieve the more important if the others are enough
+            self._return_quota_of(each, -1)
             if self.is_short:
-                self.take_all(each)
+                self._return_quota_of(each)
                 yield from each.pods
 
-    def _take_from(self, units: Iterable[Unit], taken: list[Unit], allowed: Budgets | None = None) -> list[Unit]:
-        """As many as are needed, if their budgets allow it; the others come back."""
-        spared: list[Unit] = []
+    def _choose(
+        self, units: Iterable[EvictionUnit], chosen: list[EvictionUnit], budgets: DisruptionBudgets | None = None
+    ) -> list[EvictionUnit]:
+        """Choose as many units as are needed and the budgets allow. Returns those whose eviction would violate a budget."""
+        violating: list[EvictionUnit] = []
         for each in units:
             if not self.is_short:
                 break
-            if not self.helps(each):
+            if not self._borrows_missing(each):
                 continue
-            if allowed is not None and not allowed.allow(each.pods):
-                spared.append(each)
+            if budgets is not None and not budgets.allow(each.pods):
+                violating.append(each)
                 continue
-            if allowed is not None:
-                allowed.take(each.pods)
-            self.take_all(each)
-            taken.append(each)
-        return spared
+            if budgets is not None:
+                budgets.consume(each.pods)
+            self._return_quota_of(each)
+            chosen.append(each)
+        return violating
 
 
-def victims(
-    fair: FairSharing, snapshot: "QuotaSnapshot", going: Collection[str], units: Units, budgets: Budgets
+def find_reclaim_victims(
+    fair: FairSharing,
+    snapshot: "QuotaSnapshot",
+    terminating: Collection[str],
+    units: EvictionUnits,
+    budgets: DisruptionBudgets,
 ) -> tuple[dict[str, tuple[Pod, ...]], bool]:
-    """By the cohort that they give back to; and whether there may be more, of those who were placed in this round.
+    """Victims by cohort; and whether quota is still missing that pods placed in this round have, which cannot be evicted yet.
 
-    `going`: UIDs of those who go although it does not show.
+    `terminating`: UIDs of victims of this round.
     """
     found: dict[str, tuple[Pod, ...]] = {}
-    is_open = False
-    for name in _cohorts(fair):
-        cohort = _Cohort(name, fair, snapshot, going)
-        if pods := tuple(cohort.victims(units, budgets)):
+    awaits_commit = False
+    for name in _find_cohorts(fair):
+        cohort = _Cohort(name, fair, snapshot, terminating)
+        if pods := tuple(cohort.find_victims(units, budgets)):
             found[name] = pods
-        is_open |= cohort.is_short and cohort.has_news
-    return found, is_open
+        awaits_commit |= cohort.is_short and cohort.has_assumed_pods
+    return found, awaits_commit
 
 
-def _cohorts(fair: FairSharing) -> Iterable[str]:
-    """Those with somebody in line who takes back what is theirs."""
-    waiting = {terms.cohort for namespace, terms in fair.terms.items() if terms.reclaims and fair.line(namespace)}
-    return sorted(waiting)
+def _find_cohorts(fair: FairSharing) -> Iterable[str]:
+    """Cohorts with pending requests of a queue that reclaims."""
+    cohorts = {
+        config.cohort for namespace, config in fair.configs.items() if config.reclaims and fair.pending_in(namespace)
+    }
+    return sorted(cohorts)
 
 
-def _least(placed: Placed) -> tuple[int, float, str]:
+def _eviction_order(placed: PlacedPod) -> tuple[int, float, str]:
     pod = placed.pod
-    born = pod.status.start_time or pod.metadata.creation_timestamp
-    return priority_of(pod), -born.timestamp() if born is not None else -math.inf, pod.metadata.uid
+    began = pod.status.start_time or pod.metadata.creation_timestamp
+    return priority_of(pod), -began.timestamp() if began is not None else -math.inf, pod.metadata.uid

@@ -1,10 +1,10 @@
-"""Scheduling queue: pending pods in their order, and those that need no look now. Pure; held by the scheduler's controller.
+"""Scheduling queue: pending pods in order (activeQ), and unschedulable pods until an event may help, or a back-off ends.
 
-In order of priority, then of age, which is the time of creation (Kubernetes: of joining the queue; a restart would change
-that); what is of one second goes class by class, then by name. Pods that can be treated alike are one lot, and so are the
-members of a gang. What was looked at in vain is looked at again when something happens that can help; of a lot only as
-many as there may be room for, and one more. If that was in vain, too, there is a back-off: until it ends a lot is looked at
-only if it is among the first in line, and a node would take its first pod now.
+Order: priority, then age, which is the time of creation (kube-scheduler: of joining the queue, which a restart would
+change); pods of one second by class, then by name. Pods of one scheduling class and priority share a bucket, and so do the
+pods of a gang. A bucket is unschedulable until an event may help (kube-scheduler's queueing hints); then only as many of its
+pods are tried again as may fit, and one more. If that fails, too, the bucket backs off: until that ends it is tried only if
+it is among the first of the queue and a node would take its first pod. Pure; held by the scheduler's controller.
 """
 
 from bisect import bisect_left, insort
@@ -16,81 +16,25 @@ from heapq import heapify, heappop, heapreplace, merge, nsmallest
 from itertools import chain
 
 from app.kinds.pod.pod import Pod
+from app.kinds.pod.pod_resources import Amounts
 from app.plans.plan import earliest
 from app.scheduler.cache import Cluster
 from app.scheduler.fair_sharing import FairSharing
 from app.scheduler.filters import fit_count
-from app.scheduler.gang_scheduling import Group, Groups
+from app.scheduler.gang_scheduling import PodGroupInfo, PodGroups
 from app.scheduler.placement import Pending
-from app.scheduler.pod_info import Order, PodInfo, order_of
+from app.scheduler.pod_info import PodInfo, SortKey, queue_sort_key
 
-_FEW = 16  # that are moved one by one; more cost less together
-Entry = tuple[Order, str]
-"""A pod, by its UID, and where it stands in line."""
-
-
-@dataclass(slots=True, eq=False)
-class Bucket:
-    """Pods for which a look at one says what a look at all would say; or, with a group, pods to be placed together."""
-
-    key: Hashable
-    info: PodInfo
-    group: Group | None
-    fresh: list[Entry] = field(default_factory=list)  # to be looked at, in order, by UID
-    vain: list[Entry] = field(default_factory=list)  # looked at already
-    eased_at: int = 0  # how many events it knows of
-    moved_at: int = 0
-    looked_at: datetime | None = None  # when last in vain
-    attempts: int = 0  # in vain, though something had happened that might have helped
-    ready_at: datetime | None = None
-
-    @property
-    def first(self) -> Order:
-        return min(each[0][0] for each in (self.fresh, self.vain) if each)
-
-    @property
-    def is_choosy(self) -> bool:
-        """It may help it when pods come to nodes."""
-        return is_choosy(self.info)
-
-
-def is_choosy(info: PodInfo) -> bool:
-    return bool(info.near or info.spreads)
-
-
-def moved(orders: Mapping[str, Order], left: list[Entry], joined: list[Entry]) -> tuple[list[Entry], list[Entry]]:
-    """From one list to the other, as far as they are in it."""
-    if not left:
-        return left, joined
-    if len(orders) < _FEW:
-        for uid, order in orders.items():
-            if drop(left, (order, uid)):
-                insort(joined, (order, uid))
-        return left, joined
-    moving = [each for each in left if each[1] in orders]
-    return [each for each in left if each[1] not in orders], sorted((*joined, *moving))
-
-
-def is_in(entries: list[Entry], entry: Entry, start: int = 0) -> bool:
-    at = bisect_left(entries, entry, start)
-    return at < len(entries) and entries[at] == entry
-
-
-def drop(entries: list[Entry], entry: Entry) -> bool:
-    at = bisect_left(entries, entry)
-    if at == len(entries) or entries[at] != entry:
-        return False
-    del entries[at]
-    return True
-
-
-BACK_OFF = timedelta(seconds=1), timedelta(seconds=10)  # doubling; of kube-scheduler
-FLUSH = timedelta(minutes=5)  # in the unlikely case that an event was missed
-GATHERING = timedelta(seconds=2)  # nothing is said of a gang while its pods are still being created
-FOREMOST = 64  # lots that are next
-_EVENTS = 10_000  # that are remembered: a lot that slept through more takes all nodes for changed
-# Labels that are different for each pod of an owner.
-_OWN = frozenset(
+BACKOFF = timedelta(seconds=1), timedelta(seconds=10)  # first, and longest after doubling: podInitial/MaxBackoffSeconds
+FLUSH_AFTER = timedelta(
+    minutes=5
+)  # unschedulable pods are tried again, as kube-scheduler's podMaxInUnschedulablePodsDuration
+GANG_GRACE = timedelta(seconds=2)  # a gang is not reported while its pods are still being created
+HEAD_BUCKETS = 64  # that are tried during their back-off if they fit
+_MAX_EVENTS = 10_000  # that are remembered; a bucket that missed older ones takes all nodes for changed
+_MOVED_ONE_BY_ONE = 16  # entries; more cost less together
+# Labels that differ between the pods of an owner.
+_PER_POD_LABELS = frozenset(
     {
         "batch.kubernetes.io/job-completion-index",
         "apps.kubernetes.io/pod-index",
@@ -98,208 +42,244 @@ _OWN = frozenset(
     }
 )
 
-_Block = tuple[Order, list[str]]
-"""Pods, by UID, that are looked at together."""
+Entry = tuple[SortKey, str]
+"""A pod, by its UID."""
+_Block = tuple[SortKey, list[str]]
+"""Pods, by UID, that are tried together."""
 
 
-class Queue:
-    def __init__(self, cluster: Cluster, groups: Groups, fair: FairSharing | None = None) -> None:
+@dataclass(slots=True, eq=False)
+class Bucket:
+    """Pods for which trying one tells the result for all; or, with a group, pods that are scheduled together."""
+
+    key: Hashable
+    info: PodInfo
+    group: PodGroupInfo | None
+    active: list[Entry] = field(default_factory=list)  # to be tried, in order
+    unschedulable: list[Entry] = field(default_factory=list)  # in order
+    seen_node_events: int = 0  # how many the last attempt knew of
+    seen_pod_events: int = 0
+    tried_at: datetime | None = None  # without success
+    attempts: int = 0  # without success, though an event might have helped
+    backoff_ends: datetime | None = None
+
+    @property
+    def first(self) -> SortKey:
+        return min(each[0][0] for each in (self.active, self.unschedulable) if each)
+
+
+def _move_entries(
+    pods: Mapping[str, SortKey], source: list[Entry], target: list[Entry]
+) -> tuple[list[Entry], list[Entry]]:
+    """Move those of the pods that are in `source`. Returns both lists."""
+    if not source:
+        return source, target
+    if len(pods) < _MOVED_ONE_BY_ONE:
+        for uid, key in pods.items():
+            if _remove_entry(source, (key, uid)):
+                insort(target, (key, uid))
+        return source, target
+    moving = [each for each in source if each[1] in pods]
+    return [each for each in source if each[1] not in pods], sorted((*target, *moving))
+
+
+def _contains(entries: list[Entry], entry: Entry, start: int) -> bool:
+    at = bisect_left(entries, entry, start)
+    return at < len(entries) and entries[at] == entry
+
+
+def _remove_entry(entries: list[Entry], entry: Entry) -> bool:
+    at = bisect_left(entries, entry)
+    if at == len(entries) or entries[at] != entry:
+        return False
+    del entries[at]
+    return True
+
+
+class SchedulingQueue:
+    def __init__(self, cluster: Cluster, groups: PodGroups, fair: FairSharing | None = None) -> None:
         self._cluster = cluster
         self._groups = groups
         self._fair = fair or FairSharing(cluster)
-        self._pods: dict[str, tuple[Pending, Order, Bucket]] = {}  # by UID
+        self._pods: dict[str, tuple[Pending, SortKey, Bucket]] = {}  # by UID
         self._buckets: dict[Hashable, Bucket] = {}
-        self._eased: list[str | None] = []  # nodes with more room, or None for all of them
-        self._eased_begins = 0
-        self._moves = 0
-        self._looks_at_labels = False
-        self._nominated: set[str] = set()  # who has room kept for them
-        self._turn: dict[Bucket, bool] = {}  # the lots of this turn: whether they were woken
-        self._cut: set[Bucket] = set()  # those of which there was more to look at than the turn took
-        self.choosy = 0  # pods that it may help when others come to nodes
-        self.has_more = False  # after a turn: not all had theirs
+        self._node_events: list[str | None] = []  # nodes on which more is free; None: on any
+        self._node_events_start = 0
+        self._pod_events = 0
+        self._uses_labels = False
+        self._nominated: set[str] = set()
+        self._popped: dict[Bucket, bool] = {}  # and whether an event had happened for it
+        self._cut: set[Bucket] = set()  # popped, but not all pods that were to be tried
+        self.pod_dependent_count = 0  # pods that may fit when other pods come to nodes
+        self.has_more = False  # pods to be tried, after a pop
 
     def __len__(self) -> int:
         return len(self._pods)
 
-    # What waits
+    # Pods
 
-    def put(self, pod: Pod, info: PodInfo) -> None:
-        """A pod waits, or has changed in a way that may help it."""
+    def add(self, pod: Pod, info: PodInfo) -> None:
+        """A pod is pending, or has changed in a way that may help it."""
         uid = pod.metadata.uid
         self.remove(uid)
-        group = self._groups.whole(pod)
-        key = group.key if group is not None else self._key(pod, info)
+        group = self._groups.gang_of(pod)
+        key = group.key if group is not None else self._bucket_key(pod, info)
         bucket = self._buckets.get(key)
         if bucket is None:
-            bucket = self._buckets[key] = Bucket(key, info, group, eased_at=self._now, moved_at=self._moves)
-        order = order_of(pod, info)
-        insort(bucket.fresh, (order, uid))
-        self._pods[uid] = (pod, info), order, bucket
-        self.choosy += is_choosy(info)
+            bucket = self._buckets[key] = Bucket(
+                key, info, group, seen_node_events=self._node_event_count, seen_pod_events=self._pod_events
+            )
+        sort_key = queue_sort_key(pod, info)
+        insort(bucket.active, (sort_key, uid))
+        self._pods[uid] = (pod, info), sort_key, bucket
+        self.pod_dependent_count += info.depends_on_pods
         self._note_nomination(pod)
 
-    def renew(self, pod: Pod) -> None:
-        """A pod that waits has changed in a way that does not matter to where it may go."""
-        (_, info), order, bucket = self._pods[pod.metadata.uid]
-        self._pods[pod.metadata.uid] = (pod, info), order, bucket
+    def update(self, pod: Pod) -> None:
+        """A pod has changed in a way that does not matter to where it may go."""
+        (_, info), sort_key, bucket = self._pods[pod.metadata.uid]
+        self._pods[pod.metadata.uid] = (pod, info), sort_key, bucket
         self._note_nomination(pod)
 
     def _note_nomination(self, pod: Pod) -> None:
         (self._nominated.add if pod.status.nominated_node_name else self._nominated.discard)(pod.metadata.uid)
 
-    def pod(self, uid: str) -> Pod:
-        """As it was last seen."""
+    def get_pod(self, uid: str) -> Pod:
         return self._pods[uid][0][0]
 
-    def counts(self) -> Counter[str]:
-        """How many wait, by namespace."""
+    def count_by_namespace(self) -> Counter[str]:
         return Counter(pod.metadata.namespace for (pod, _), _, _ in self._pods.values())
 
-    def nominated(self) -> list[Pending]:
-        """Those that room is kept for, also if it is not their turn."""
+    def nominated_pods(self) -> list[Pending]:
+        """Pods with a nominated node, also those that are not to be tried."""
         return [self._pods[uid][0] for uid in sorted(self._nominated)]
 
     def remove(self, uid: str) -> None:
-        """A pod does not wait any more."""
+        """A pod is not pending any more."""
         known = self._pods.pop(uid, None)
         if known is None:
             return
         self._nominated.discard(uid)
-        (_, info), order, bucket = known
-        self.choosy -= is_choosy(info)
-        drop(bucket.fresh, (order, uid)) or drop(bucket.vain, (order, uid))
-        if not bucket.fresh and not bucket.vain:
+        (_, info), sort_key, bucket = known
+        self.pod_dependent_count -= info.depends_on_pods
+        _remove_entry(bucket.active, (sort_key, uid)) or _remove_entry(bucket.unschedulable, (sort_key, uid))
+        if not bucket.active and not bucket.unschedulable:
             del self._buckets[bucket.key]
 
-    def again(self, pods: Iterable[Pending]) -> None:
-        """Their group is not what it was: they may be of another lot."""
+    def requeue(self, pods: Iterable[Pending]) -> None:
+        """Their group or their quota has changed: they may be of another bucket, and are to be tried."""
         for pod, info in list(pods):
-            self.put(pod, info)
+            self.add(pod, info)
 
-    def _key(self, pod: Pod, info: PodInfo) -> Hashable:
-        """Whether other pods bear a pod's being near depends on its labels: as soon as any do not, labels matter."""
+    def _bucket_key(self, pod: Pod, info: PodInfo) -> Hashable:
+        """With labels once a pod on a node has an (anti-)affinity term, as these decide whether it matches."""
         spec, meta = pod.spec, pod.metadata
-        space = meta.namespace if self._fair.is_active else ""
-        alike = info.key, spec.priority or 0, spec.preemption_policy, space
-        if not self._looks_at_labels:
-            return alike
-        return (*alike, meta.namespace, frozenset((key, meta.labels[key]) for key in meta.labels.keys() - _OWN))
+        namespace = meta.namespace if self._fair.is_active else ""
+        key = info.key, spec.priority or 0, spec.preemption_policy, namespace
+        if not self._uses_labels:
+            return key
+        labels = frozenset((name, meta.labels[name]) for name in meta.labels.keys() - _PER_POD_LABELS)
+        return (*key, meta.namespace, labels)
 
-    # What happens
+    # Events
 
-    def ease(self, node: str | None = None) -> None:
-        """There may be more room on a node, or, without a name, on any."""
-        self._eased.append(node)
-        if len(self._eased) > _EVENTS:
-            half = len(self._eased) // 2
-            del self._eased[:half]
-            self._eased_begins += half
+    def note_capacity_freed(self, node: str | None = None) -> None:
+        """There may be more free on a node; None: on any."""
+        self._node_events.append(node)
+        if len(self._node_events) > _MAX_EVENTS:
+            half = len(self._node_events) // 2
+            del self._node_events[:half]
+            self._node_events_start += half
 
-    def move(self) -> None:
-        """Pods came to nodes, or changed their labels: that helps those who want to be near them, or even with them."""
-        self._moves += 1
+    def note_pod_assigned(self) -> None:
+        """Pods came to nodes, or changed their labels: that may help pods with affinity or topology spread."""
+        self._pod_events += 1
 
     @property
-    def _now(self) -> int:
-        return self._eased_begins + len(self._eased)
+    def _node_event_count(self) -> int:
+        return self._node_events_start + len(self._node_events)
 
-    # Turns
+    # Rounds
 
-    def turn(self, now: datetime, most: int) -> list[Pending]:
-        """Those to be looked at now, in order; a gang as a whole. `settle` is told what came of it."""
-        self._mind_labels()
-        self._turn = {}
-        own_room = self._own_room()
-        foremost = self._foremost()
-        found: list[Iterator[_Block]] = []
+    def pop(self, now: datetime, most: int) -> list[Pending]:
+        """Pods to be tried now, in order; a gang as a whole. The caller reports the results to `record_outcome`."""
+        self._begin_to_use_labels()
+        self._popped = {}
+        nominated = self._nominated_entries()
+        head = self._head_buckets()
+        queues: list[Iterator[_Block]] = []
         offered: dict[Bucket, int] = {}
         for bucket in self._buckets.values():
             self._flush(bucket, now)
-            is_woken = self._is_woken(bucket) and (
-                bucket.ready_at is None
-                or bucket.ready_at <= now
-                or bucket in own_room
-                or self._first_in_line(bucket) is not None
-                or (bucket in foremost and self._fits(bucket))
+            is_retried = self._has_event(bucket) and (
+                bucket.backoff_ends is None
+                or bucket.backoff_ends <= now
+                or bucket in nominated
+                or self._first_pending_quota(bucket) is not None
+                or (bucket in head and self._fits(bucket))
             )
-            if is_woken or (bucket.fresh and not self._gathers_until(bucket, now)):
-                self._turn[bucket] = is_woken
-                offered[bucket], line = self._blocks(bucket, most, own_room.get(bucket, ()) if is_woken else None)
-                found.append(line)
-        taken = self._in_order(self._by_share(found) if self._fair.is_active else found, most)
+            if is_retried or (bucket.active and not self._grace_ends(bucket, now)):
+                self._popped[bucket] = is_retried
+                offered[bucket], queue = self._blocks(bucket, most, nominated.get(bucket, ()) if is_retried else None)
+                queues.append(queue)
+        taken = self._merge(self._merge_by_share(queues) if self._fair.is_active else queues, most)
         counted = Counter(self._pods[pod.metadata.uid][2] for pod, _ in taken)
-        self._turn = {bucket: was_woken for bucket, was_woken in self._turn.items() if counted[bucket]}
-        self._cut = {bucket for bucket in self._turn if counted[bucket] < offered[bucket]}
+        self._popped = {bucket: was_retried for bucket, was_retried in self._popped.items() if counted[bucket]}
+        self._cut = {bucket for bucket in self._popped if counted[bucket] < offered[bucket]}
         return taken
 
-    def _foremost(self) -> set[Bucket]:
-        """The first in line, but for gangs: of them it cannot be told at a glance whether they fit."""
-        lines = ((bucket.first, bucket) for bucket in self._buckets.values() if bucket.group is None)
-        return {bucket for _, bucket in nsmallest(FOREMOST, lines, key=_head)}
+    def _head_buckets(self) -> set[Bucket]:
+        """The first in order; without gangs, for which `_fits` would cost too much."""
+        firsts = ((bucket.first, bucket) for bucket in self._buckets.values() if bucket.group is None)
+        return {bucket for _, bucket in nsmallest(HEAD_BUCKETS, firsts, key=_first)}
 
     def _fits(self, bucket: Bucket) -> bool:
-        """Costs no more than what has changed, other than to say why it does not."""
-        (pod, info), _, _ = self._pods[bucket.vain[0][1]]
-        return self._cluster.ranking(pod, info).best() is not None
+        (pod, info), _, _ = self._pods[bucket.unschedulable[0][1]]
+        return self._cluster.ranking(pod, info).best_node() is not None
 
-    def _own_room(self) -> Mapping[Bucket, list[Entry]]:
-        """Whom room is kept for."""
+    def _nominated_entries(self) -> Mapping[Bucket, list[Entry]]:
         found: defaultdict[Bucket, list[Entry]] = defaultdict(list)
         for uid in self._nominated:
-            _, order, bucket = self._pods[uid]
-            found[bucket].append((order, uid))
+            _, sort_key, bucket = self._pods[uid]
+            found[bucket].append((sort_key, uid))
         return found
 
-    def _blocks(self, bucket: Bucket, most: int, own_room: Iterable[Entry] | None) -> tuple[int, Iterator[_Block]]:
-        """How many pods of a lot there are to look at, and those; if it was woken, also of those looked at in vain."""
+    def _blocks(self, bucket: Bucket, most: int, nominated: Iterable[Entry] | None) -> tuple[int, Iterator[_Block]]:
+        """How many pods of a bucket are to be tried, and these; with `nominated`, also unschedulable ones."""
         if bucket.group is not None:
-            uids = [uid for _, uid in sorted((*bucket.fresh, *bucket.vain))]
+            uids = [uid for _, uid in sorted((*bucket.active, *bucket.unschedulable))]
             return len(uids), iter([(bucket.first, uids)])
-        firsts = bucket.fresh[: most + 1]  # one too many, to know that there is more
-        if own_room is not None:
-            firsts = sorted((*firsts, *self._seconds(bucket, most, own_room)))[: most + 1]
-        return len(firsts), ((order, [uid]) for order, uid in firsts)
+        entries = bucket.active[: most + 1]  # one more than are taken, to know that there is more
+        if nominated is not None:
+            entries = sorted((*entries, *self._retried_entries(bucket, most, nominated)))[: most + 1]
+        return len(entries), ((sort_key, [uid]) for sort_key, uid in entries)
 
-    def _seconds(self, bucket: Bucket, most: int, own_room: Iterable[Entry]) -> list[Entry]:
-        """Of those that were looked at in vain, the first, and those that room is kept for."""
-        count = self._worth_a_look(bucket, most + 1)  # one too many, here too
-        return bucket.vain[:count] + [entry for entry in own_room if is_in(bucket.vain, entry, count)]
+    def _retried_entries(self, bucket: Bucket, most: int, nominated: Iterable[Entry]) -> list[Entry]:
+        """Of the unschedulable pods, the first, and those with a nominated node."""
+        count = self._retry_count(bucket, most + 1)  # one more, here too
+        unschedulable = bucket.unschedulable
+        return unschedulable[:count] + [entry for entry in nominated if _contains(unschedulable, entry, count)]
 
-    def _by_share(self, found: Iterable[Iterator[_Block]]) -> list[Iterator[_Block]]:
-        """Between namespaces, among equals in priority: as if each that is taken got its place."""
-        of: defaultdict[str, list[Iterator[_Block]]] = defaultdict(list)
-        for line in found:
-            block = next(line)
-            of[self._pods[block[1][0]][0][0].metadata.namespace].append(chain((block,), line))
-        return [self._shared({namespace: merge(*lines) for namespace, lines in of.items()})] if of else []
+    def _merge_by_share(self, queues: Iterable[Iterator[_Block]]) -> list[Iterator[_Block]]:
+        by_namespace: defaultdict[str, list[Iterator[_Block]]] = defaultdict(list)
+        for queue in queues:
+            block = next(queue)
+            by_namespace[self.get_pod(block[1][0]).metadata.namespace].append(chain((block,), queue))
+        merged = {namespace: merge(*some) for namespace, some in by_namespace.items()}
+        return [self._fair.merge_by_share(merged, self._requests_of)] if merged else []
 
-    def _shared(self, lines: Mapping[str, Iterator[_Block]]) -> Iterator[_Block]:
-        used = {namespace: dict(self._fair.ledger.of(namespace)) for namespace in lines}
-        firsts = ((namespace, next(line)) for namespace, line in lines.items())
-        heads = [(block[0][0], self._fair.share(space, used[space]), block, space) for space, block in firsts]
-        heapify(heads)
-        while heads:
-            _, _, block, namespace = heads[0]
-            yield block
-            taken = used[namespace]
-            for uid in block[1]:
-                for name, count in self._pods[uid][0][1].needs.items():
-                    taken[name] = taken.get(name, 0) + count
-            following = next(lines[namespace], None)
-            if following is None:
-                heappop(heads)
-            else:
-                heapreplace(heads, (following[0][0], self._fair.share(namespace, taken), following, namespace))
+    def _requests_of(self, uids: Iterable[str]) -> Iterator[Amounts]:
+        return (self._pods[uid][0][1].requests for uid in uids)
 
-    def _in_order(self, found: list[Iterator[_Block]], most: int) -> list[Pending]:
+    def _merge(self, queues: list[Iterator[_Block]], most: int) -> list[Pending]:
+        """In order, until there are `most` pods; the last gang is not split."""
         taken: list[Pending] = []
-        heads = [(*next(line), number) for number, line in enumerate(found)]
+        heads = [(*next(queue), number) for number, queue in enumerate(queues)]
         heapify(heads)
         while heads and len(taken) < most:
             _, uids, number = heads[0]
             taken += (self._pods[uid][0] for uid in uids)
-            following = next(found[number], None)
+            following = next(queues[number], None)
             if following is None:
                 heappop(heads)
             else:
@@ -307,45 +287,47 @@ class Queue:
         self.has_more = bool(heads)
         return taken
 
-    def _mind_labels(self) -> None:
-        if not self._looks_at_labels and self._cluster.tallies.are_held:
-            self._looks_at_labels = True
-            self.again([each for each, _, _ in self._pods.values()])
+    def _begin_to_use_labels(self) -> None:
+        if not self._uses_labels and self._cluster.pod_count_index.has_symmetric_terms:
+            self._uses_labels = True
+            self.requeue([each for each, _, _ in self._pods.values()])
 
     def _flush(self, bucket: Bucket, now: datetime) -> None:
-        """After a while all are looked at again, whatever happened."""
-        if bucket.vain and bucket.looked_at is not None and now - bucket.looked_at >= FLUSH:
-            bucket.fresh, bucket.vain = sorted((*bucket.fresh, *bucket.vain)), []
+        """Try all pods again after a while, in case an event was missed."""
+        if bucket.unschedulable and bucket.tried_at is not None and now - bucket.tried_at >= FLUSH_AFTER:
+            bucket.active, bucket.unschedulable = sorted((*bucket.active, *bucket.unschedulable)), []
 
-    def _is_woken(self, bucket: Bucket) -> bool:
-        """Something has happened that may help."""
-        has_eased, has_moved = bucket.eased_at != self._now, bucket.is_choosy and bucket.moved_at != self._moves
-        return bool(bucket.vain) and (has_eased or has_moved)
+    def _has_event(self, bucket: Bucket) -> bool:
+        """Something has happened that may help unschedulable pods: kube-scheduler's queueing hints."""
+        has_node_event = bucket.seen_node_events != self._node_event_count
+        has_pod_event = bucket.info.depends_on_pods and bucket.seen_pod_events != self._pod_events
+        return bool(bucket.unschedulable) and (has_node_event or has_pod_event)
 
-    def _gathers_until(self, bucket: Bucket, now: datetime) -> datetime | None:
-        """Until when a gang that is not complete may be without a word about it."""
-        if bucket.group is None or bucket.group.is_complete:
+    def _grace_ends(self, bucket: Bucket, now: datetime) -> datetime | None:
+        """Until when a gang without enough pods is not tried; None if that is over."""
+        if bucket.group is None or bucket.group.has_enough_pods:
             return None
-        born = (self._pods[uid][0][0].metadata.creation_timestamp for _, uid in bucket.fresh)
-        until = max((each for each in born if each is not None), default=now - GATHERING) + GATHERING
-        return until if until > now else None
+        created = (self.get_pod(uid).metadata.creation_timestamp for _, uid in bucket.active)
+        ends = max((each for each in created if each is not None), default=now - GANG_GRACE) + GANG_GRACE
+        return ends if ends > now else None
 
-    def _worth_a_look(self, bucket: Bucket, most: int) -> int:
-        """How many of those that were looked at in vain: no more than there can be room for, and one to hear why."""
-        start = bucket.eased_at - self._eased_begins
-        names = set(self._eased[start:]) if start >= 0 else {None}
-        keeps_away = bucket.info.apart or self._looks_at_labels  # then one that goes may make room in all of its zone
-        if bucket.is_choosy or keeps_away or None in names:
+    def _retry_count(self, bucket: Bucket, most: int) -> int:
+        """How many unschedulable pods to try: as many as may fit, and one more for its diagnosis."""
+        start = bucket.seen_node_events - self._node_events_start
+        names = set(self._node_events[start:]) if start >= 0 else {None}
+        # With anti-affinity, a pod that is gone may make place in all of its domain.
+        has_anti_affinity = bucket.info.required_anti_affinity or self._uses_labels
+        if bucket.info.depends_on_pods or has_anti_affinity or None in names:
             return most
-        count = 1 + self._slots(bucket.info, names, min(most, len(bucket.vain)))
-        first = self._first_in_line(bucket)
-        if first is not None:  # quota that was given back is good for any node
-            space = self._pods[bucket.vain[first][1]][0][0].metadata.namespace
-            count = max(count, first + 1 + self._fair.fit_count(space, bucket.info.needs))
+        count = 1 + self._count_fits(bucket.info, names, min(most, len(bucket.unschedulable)))
+        first = self._first_pending_quota(bucket)
+        if first is not None:  # quota that is free again is good for any node
+            namespace = self.get_pod(bucket.unschedulable[first][1]).metadata.namespace
+            count = max(count, first + 1 + self._fair.fit_count(namespace, bucket.info.requests))
         return min(most, count)
 
-    def _slots(self, info: PodInfo, names: Iterable[str | None], enough: int) -> int:
-        """On these nodes; more than enough need not be counted."""
+    def _count_fits(self, info: PodInfo, names: Iterable[str | None], enough: int) -> int:
+        """Count the pods that fit these nodes, until there are enough."""
         count = 0
         for node_info in map(self._cluster.node_infos.get, filter(None, names)):
             if count >= enough:
@@ -353,57 +335,60 @@ class Queue:
             count += fit_count(node_info, info) if node_info is not None else 0
         return count
 
-    def _first_in_line(self, bucket: Bucket) -> int | None:
-        """The first that was refused for want of quota, not of a node: for quota nobody backs off."""
-        if not bucket.vain or not self._fair.line(self._pods[bucket.vain[0][1]][0][0].metadata.namespace):
+    def _first_pending_quota(self, bucket: Bucket) -> int | None:
+        """Index of the first unschedulable pod that is pending for quota, for which there is no back-off; None without one."""
+        unschedulable = bucket.unschedulable
+        if not unschedulable or not self._fair.pending_in(self.get_pod(unschedulable[0][1]).metadata.namespace):
             return None
-        return next((number for number, (_, uid) in enumerate(bucket.vain) if self._fair.waits(uid)), None)
+        return next((number for number, (_, uid) in enumerate(unschedulable) if self._fair.is_pending(uid)), None)
 
-    def settle(self, bound: Iterable[Pod], vain: Iterable[Pod], now: datetime, undecided: Iterable[Pod] = ()) -> None:
-        """After a turn: who has a place, unless its binding is refused; who was looked at in vain, or not to the end."""
-        lucky = self._move(bound, vain=False)
-        self._move(vain, vain=True)
-        self.has_more |= bool(self._move(undecided, vain=False))
-        for bucket, was_woken in self._turn.items():
-            if bucket in lucky and bucket in self._cut:
-                continue  # there may be room for those, too, whose turn did not come
-            self._settle_lot(bucket, now, was_woken, bucket in lucky)
-        self._turn = {}
+    def record_outcome(
+        self, bound: Iterable[Pod], unschedulable: Iterable[Pod], now: datetime, undecided: Iterable[Pod] = ()
+    ) -> None:
+        """After a pop. `bound`: assumed on nodes, until a binding is refused; `undecided`: to be tried in the next round."""
+        successful = self._move(bound, is_unschedulable=False)
+        self._move(unschedulable, is_unschedulable=True)
+        self.has_more |= bool(self._move(undecided, is_unschedulable=False))
+        for bucket, was_retried in self._popped.items():
+            if bucket in successful and bucket in self._cut:
+                continue  # its other pods may fit, too
+            self._record_attempt(bucket, now, was_retried, bucket in successful)
+        self._popped = {}
 
-    def _settle_lot(self, bucket: Bucket, now: datetime, was_woken: bool, is_lucky: bool) -> None:
-        bucket.eased_at, bucket.looked_at = self._now, now
-        if not is_lucky:  # else what was placed may help others of the lot
-            bucket.moved_at = self._moves
-        bucket.attempts = 0 if is_lucky else bucket.attempts + was_woken
-        bucket.ready_at = (
-            now + min(BACK_OFF[0] * 2 ** min(bucket.attempts - 1, 10), BACK_OFF[1]) if bucket.attempts else None
-        )
+    def _record_attempt(self, bucket: Bucket, now: datetime, was_retried: bool, was_successful: bool) -> None:
+        bucket.seen_node_events, bucket.tried_at = self._node_event_count, now
+        if not was_successful:  # else what was placed may help other pods of the bucket
+            bucket.seen_pod_events = self._pod_events
+        bucket.attempts = 0 if was_successful else bucket.attempts + was_retried
+        initial, longest = BACKOFF
+        doublings = min(bucket.attempts - 1, 10)
+        bucket.backoff_ends = now + min(initial * 2**doublings, longest) if bucket.attempts else None
 
-    def _move(self, pods: Iterable[Pod], *, vain: bool) -> set[Bucket]:
-        """To those that were looked at in vain, or to those that are to be looked at; their lots."""
-        of: defaultdict[Bucket, dict[str, Order]] = defaultdict(dict)
+    def _move(self, pods: Iterable[Pod], *, is_unschedulable: bool) -> set[Bucket]:
+        """Move pods to the unschedulable or the active ones of their buckets. Returns the buckets."""
+        by_bucket: defaultdict[Bucket, dict[str, SortKey]] = defaultdict(dict)
         for pod in pods:
-            _, order, bucket = self._pods[pod.metadata.uid]
-            of[bucket][pod.metadata.uid] = order
-        for bucket, orders in of.items():
-            if vain:
-                bucket.fresh, bucket.vain = moved(orders, bucket.fresh, bucket.vain)
+            _, sort_key, bucket = self._pods[pod.metadata.uid]
+            by_bucket[bucket][pod.metadata.uid] = sort_key
+        for bucket, keys in by_bucket.items():
+            if is_unschedulable:
+                bucket.active, bucket.unschedulable = _move_entries(keys, bucket.active, bucket.unschedulable)
             else:
-                bucket.vain, bucket.fresh = moved(orders, bucket.vain, bucket.fresh)
-        return set(of)
+                bucket.unschedulable, bucket.active = _move_entries(keys, bucket.unschedulable, bucket.active)
+        return set(by_bucket)
 
-    def again_at(self, now: datetime) -> datetime | None:
-        """When to take the next turn if nothing happens before."""
+    def next_pop_at(self, now: datetime) -> datetime | None:
+        """When to pop next if nothing happens before."""
         if self.has_more:
             return now
-        return earliest(chain.from_iterable(self._moments(bucket, now) for bucket in self._buckets.values()))
+        return earliest(chain.from_iterable(self._next_tries(bucket, now) for bucket in self._buckets.values()))
 
-    def _moments(self, bucket: Bucket, now: datetime) -> Iterator[datetime | None]:
-        yield self._gathers_until(bucket, now) if bucket.fresh else None
-        if bucket.vain and bucket.looked_at is not None:
-            yield bucket.looked_at + FLUSH
-            yield bucket.ready_at if self._is_woken(bucket) else None
+    def _next_tries(self, bucket: Bucket, now: datetime) -> Iterator[datetime | None]:
+        yield self._grace_ends(bucket, now) if bucket.active else None
+        if bucket.unschedulable and bucket.tried_at is not None:
+            yield bucket.tried_at + FLUSH_AFTER
+            yield bucket.backoff_ends if self._has_event(bucket) else None
 
 
-def _head(line: tuple[Order, Bucket]) -> Order:
-    return line[0]
+def _first(head: tuple[SortKey, Bucket]) -> SortKey:
+    return head[0]

@@ -1,7 +1,8 @@
-"""Priority bands: each band of equal priority is placed, and preempts, before the next gets what is left.
+"""Scheduling round: pending pods are placed by priority band, and each band preempts before the next gets what is left.
 
-Room that is kept for a pod (`status.nominatedNodeName`) until others are gone is held against pods of the same and of
-lower priority, not against more important ones: as in Kubernetes.
+`schedule_round` is called by the scheduler's controller, which carries out what it returns. `PreemptionEvaluator` answers
+for pods that no node takes: kube-scheduler's PostFilter. What is reserved for a nominated pod (`status.nominatedNodeName`)
+counts for pods of the same and of lower priority, not for more important ones, as in kube-scheduler.
 """
 
 import dataclasses
@@ -9,308 +10,329 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from msgspec.structs import replace as changed
+from msgspec.structs import replace
 
 from app.kinds.pod.pod import Pod
 from app.kinds.scheduling.podgroup import PodGroup
 from app.scheduler.cache import Cluster
-from app.scheduler.eviction_units import Budgets, Units, is_going, priority_of
-from app.scheduler.filters import Refusal
-from app.scheduler.gang_preemption import GangPreemption, clearing, kept, priority
-from app.scheduler.gang_scheduling import Group, GroupKey, Groups
-from app.scheduler.placement import Outcome, Pending, Wanted, schedule
+from app.scheduler.eviction_units import DisruptionBudgets, EvictionUnits, is_terminating, priority_of
+from app.scheduler.filters import Diagnosis
+from app.scheduler.gang_preemption import GangPreemption, find_earlier_preemption, find_preemption, gang_priority
+from app.scheduler.gang_scheduling import PodGroupInfo, PodGroupKey, PodGroups
+from app.scheduler.placement import Assignment, Outcome, Pending, schedule
 from app.scheduler.pod_info import PodInfo
-from app.scheduler.preemption import Lowest, Options, PreemptionContext, Victims
+from app.scheduler.preemption import CandidateSearch, LowestPriorities, PreemptionContext, Victims
 
-NEVER = "not eligible due to preemptionPolicy=Never."
-GOING = "not eligible due to a terminating pod on the nominated node."
-GANG_GOING = "not eligible due to terminating pods on the nominated nodes."
-GANG_IN_VAIN = "no place for enough pods of the group if those of lower priority went."
+NEVER_PREEMPTS = "not eligible due to preemptionPolicy=Never."
+VICTIMS_TERMINATING = "not eligible due to a terminating pod on the nominated node."
+GANG_VICTIMS_TERMINATING = "not eligible due to terminating pods on the nominated nodes."
+GANG_NOT_HELPFUL = "no place for enough pods of the group if those of lower priority went."
 
-MOST = 32  # preemptions of one round
-MOST_SOUGHT = 500  # pods of gangs; once room was looked for so many, the next gang has to wait for the next round
+MAX_PREEMPTIONS = 32  # of pods, in one round
+MAX_GANG_PODS = 500  # once preemption was tried for gangs of so many pods, the next gang waits for the next round
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What becomes of a pod that no node takes now: it waits. `node` is kept for it from now on, once the victims are gone.
+class PostFilterResult:
+    """What is reported of a pod that no node takes now. kube-scheduler's `PostFilterResult`.
 
-    `why` is what it is told; nothing if it is not to be told anything. What is said of the pods of one `gang` is said at
-    once; the first of them has all the victims.
+    message: of the condition PodScheduled; empty: no report.
+    nominated_node: what the pod will have once the victims are gone; empty: none.
+    disrupted_groups: PodGroups that are evicted whole.
+    gang: results of one gang are reported together; the first of them has all the victims.
     """
 
     pod: Pod
-    why: str
-    node: str = ""
+    message: str
+    nominated_node: str = ""
     victims: tuple[Pod, ...] = ()
-    disrupted: tuple[PodGroup, ...] = ()  # of which all pods go
-    gang: GroupKey | None = None
+    disrupted_groups: tuple[PodGroup, ...] = ()
+    gang: PodGroupKey | None = None
 
 
 @dataclass(slots=True)
-class _Gang:
-    """What becomes of a gang."""
-
-    why: str = ""
-    places: Sequence[Wanted] = ()
+class _GangResult:
+    message: str = ""
+    assignments: Sequence[Assignment] = ()
     nodes: dict[str, str] = field(default_factory=dict)  # by UID
-    victims: tuple[Pod, ...] = ()  # until they are told
+    victims: tuple[Pod, ...] = ()  # until they are in a result
 
 
-class Search:
-    """For one round. What it answers it takes for done: the victims are going, and their room is the pod's."""
+class PreemptionEvaluator:
+    """Preemption for the pods of one round. Each answer is taken for done: its victims are terminating, what they free is
+    the pod's.
+    """
 
     def __init__(
-        self, cluster: Cluster, lowest: Lowest, budgets: Budgets | None = None, groups: Groups | None = None
+        self,
+        cluster: Cluster,
+        lowest: LowestPriorities,
+        budgets: DisruptionBudgets | None = None,
+        groups: PodGroups | None = None,
     ) -> None:
         self._cluster = cluster
-        self._groups = groups or Groups()
-        self._units = Units(cluster, self._groups)
-        self._ground = PreemptionContext(cluster, lowest, budgets or Budgets(), self._units)
-        self._options = Options(self._ground)
-        self._gangs: dict[GroupKey, _Gang] = {}
-        self._taken: dict[str, int] = {}  # nodes that were chosen, and the highest priority for which they were
-        self._count = self._sought = 0
-        self._texts: dict[tuple[Refusal, str], str] = {}
+        self._groups = groups or PodGroups()
+        self._units = EvictionUnits(cluster, self._groups)
+        self._context = PreemptionContext(cluster, lowest, budgets or DisruptionBudgets(), self._units)
+        self._candidates = CandidateSearch(self._context)
+        self._gangs: dict[PodGroupKey, _GangResult] = {}
+        self._nominations: dict[str, int] = {}  # the highest priority for which each node was chosen
+        self._preemptions = self._gang_pods = 0
+        self._messages: dict[tuple[Diagnosis, str], str] = {}
 
-    def whole(self, pod: Pod) -> Group | None:
-        """The group with which the pod is placed, or not at all: one place more would not help it."""
-        return self._groups.whole(pod) if pod.spec.scheduling_group is not None else None
+    def gang_of(self, pod: Pod) -> PodGroupInfo | None:
+        """The group with which the pod is placed: a node for the pod alone would not help it."""
+        return self._groups.gang_of(pod) if pod.spec.scheduling_group is not None else None
 
-    def places(self, pod: Pod) -> Sequence[Wanted]:
-        """Where all pods of its gang will be; nothing if that is not known, or there is none."""
-        group = self.whole(pod)
+    def gang_assignments(self, pod: Pod) -> Sequence[Assignment]:
+        """Nodes for all pods of its gang; empty if there are none, or they are not known."""
+        group = self.gang_of(pod)
         known = self._gangs.get(group.key) if group is not None else None
-        return known.places if known is not None else ()
+        return known.assignments if known is not None else ()
 
-    def is_outdone(self, pod: Pod) -> bool:
-        """Somebody more important was given the node that was kept for the pod."""
-        taken = self._taken.get(pod.status.nominated_node_name)
-        return taken is not None and taken > priority_of(pod)
+    def has_lost_nomination(self, pod: Pod) -> bool:
+        """The nominated node was given to a more important pod."""
+        priority = self._nominations.get(pod.status.nominated_node_name)
+        return priority is not None and priority > priority_of(pod)
 
-    def of(self, pod: Pod, info: PodInfo, refusal: Refusal) -> Verdict | None:
-        """None: there were enough preemptions in this round; ask again in the next.
+    def post_filter(self, pod: Pod, info: PodInfo, diagnosis: Diagnosis) -> PostFilterResult | None:
+        """None: the round has had enough preemptions; ask in the next.
 
-        Whoever gets an answer with a node is expected to hold the room there before the next question; of a gang, all
-        of its `places`.
+        If there is a nominated node, the caller reserves it before it asks again; of a gang, all `gang_assignments`.
         """
-        if refusal.victims is not None:
-            if refusal.victims:
-                self._options.go(Victims(refusal.victims))
-            return Verdict(pod, refusal.text(), "", refusal.victims, self._units.disrupted(refusal.victims))
-        if (group := self.whole(pod)) is not None:
-            return self._of_gang(group, pod, refusal)
-        if why := self._ineligible(pod, refusal):
-            return Verdict(pod, self._text(refusal, why), pod.status.nominated_node_name)
-        if self._count >= MOST:
+        if diagnosis.victims is not None:
+            if diagnosis.victims:
+                self._candidates.note_victims(Victims(diagnosis.victims))
+            disrupted = self._units.disrupted_groups(diagnosis.victims)
+            return PostFilterResult(pod, diagnosis.text(), "", diagnosis.victims, disrupted)
+        if (group := self.gang_of(pod)) is not None:
+            return self._post_filter_gang(group, pod, diagnosis)
+        if reason := self._ineligible_reason(pod, diagnosis):
+            return PostFilterResult(pod, self._message(diagnosis, reason), pod.status.nominated_node_name)
+        if self._preemptions >= MAX_PREEMPTIONS:
             return None
-        found = self._options.best(pod, info, lambda: refusal)
+        found = self._candidates.find_best(pod, info, lambda: diagnosis)
         if isinstance(found, str):
-            return Verdict(pod, self._text(refusal, found))
+            return PostFilterResult(pod, self._message(diagnosis, found))
         node, victims = found
-        self._count += 1
-        self._take(node, priority_of(pod))
-        return Verdict(pod, self._text(refusal), node, victims.pods, self._units.disrupted(victims.pods))
+        self._preemptions += 1
+        self._note_nomination(node, priority_of(pod))
+        disrupted = self._units.disrupted_groups(victims.pods)
+        return PostFilterResult(pod, self._message(diagnosis), node, victims.pods, disrupted)
 
-    def _take(self, node: str, importance: int) -> None:
-        self._taken[node] = max(importance, self._taken.get(node, importance))
+    def _note_nomination(self, node: str, priority: int) -> None:
+        self._nominations[node] = max(priority, self._nominations.get(node, priority))
 
-    def _text(self, refusal: Refusal, preemption: str = "") -> str:
-        """Many pods are told the same of many nodes."""
-        key = refusal, preemption
-        if key not in self._texts:
-            self._texts[key] = refusal.text(preemption)
-        return self._texts[key]
+    def _message(self, diagnosis: Diagnosis, preemption: str = "") -> str:
+        """Many pods share one."""
+        key = diagnosis, preemption
+        if key not in self._messages:
+            self._messages[key] = diagnosis.text(preemption)
+        return self._messages[key]
 
-    def _ineligible(self, pod: Pod, refusal: Refusal) -> str:
+    def _ineligible_reason(self, pod: Pod, diagnosis: Diagnosis) -> str:
+        """kube-scheduler's `PodEligibleToPreemptOthers`."""
         if pod.spec.preemption_policy == "Never":
-            return NEVER
+            return NEVER_PREEMPTS
         node = pod.status.nominated_node_name
         node_info = self._cluster.node_infos.get(node)
-        if node_info is None or node in refusal.hopeless or self.is_outdone(pod):
+        if node_info is None or node in diagnosis.unresolvable or self.has_lost_nomination(pod):
             return ""
-        there = (each.pod for each in node_info.pods.values() if priority_of(each.pod) < priority_of(pod))
-        return GOING if any(is_going(each, self._ground.going) for each in there) else ""
+        lower = (each.pod for each in node_info.pods.values() if priority_of(each.pod) < priority_of(pod))
+        return VICTIMS_TERMINATING if any(is_terminating(each, self._context.terminating) for each in lower) else ""
 
-    # Gangs
-
-    def _of_gang(self, group: Group, pod: Pod, refusal: Refusal) -> Verdict | None:
-        known = self._gangs.get(group.key)
-        if known is None:
-            known = self._decided(group) if refusal.reasons else _Gang()  # else it was not even tried
-            if known is None:
+    def _post_filter_gang(self, group: PodGroupInfo, pod: Pod, diagnosis: Diagnosis) -> PostFilterResult | None:
+        result = self._gangs.get(group.key)
+        if result is None:
+            # Without reasons of nodes, it was not even tried.
+            result = self._preempt_for_gang(group) if diagnosis.reasons else _GangResult()
+            if result is None:
                 return None
-            self._gangs[group.key] = known
-        victims, known.victims = known.victims, ()
-        node = known.nodes.get(pod.metadata.uid, "")
-        text, disrupted = self._text(refusal, known.why), self._units.disrupted(victims)
-        return Verdict(pod, text, node, victims, disrupted, group.key if known.places else None)
+            self._gangs[group.key] = result
+        victims, result.victims = result.victims, ()
+        return PostFilterResult(
+            pod,
+            self._message(diagnosis, result.message),
+            result.nodes.get(pod.metadata.uid, ""),
+            victims,
+            self._units.disrupted_groups(victims),
+            group.key if result.assignments else None,
+        )
 
-    def _decided(self, group: Group) -> _Gang | None:
-        """None if there were enough preemptions in this round."""
-        context = self._ground
-        if group.is_kept_room and (known := kept(group, context)) is not None:
-            return self._given(known, GANG_GOING)
-        if any(pod.spec.preemption_policy == "Never" for pod, _ in group.waiting.values()):
-            return _Gang(NEVER)
-        least = priority(group)
-        if not context.lowest.below(least):
-            return _Gang()
-        if self._sought >= MOST_SOUGHT:
+    def _preempt_for_gang(self, group: PodGroupInfo) -> _GangResult | None:
+        """None if the round has had enough preemptions."""
+        context = self._context
+        if group.has_nominated_pods and (earlier := find_earlier_preemption(group, context)) is not None:
+            return _gang_result(earlier, GANG_VICTIMS_TERMINATING)
+        if any(pod.spec.preemption_policy == "Never" for pod, _ in group.pending.values()):
+            return _GangResult(NEVER_PREEMPTS)
+        priority = gang_priority(group)
+        if not context.lowest.nodes_below(priority):
+            return _GangResult()
+        if self._gang_pods >= MAX_GANG_PODS:
             return None
-        self._sought += len(group.waiting)
-        found = clearing(group, context)
+        self._gang_pods += len(group.pending)
+        found = find_preemption(group, context)
         if found is None:
-            return _Gang(GANG_IN_VAIN)
-        self._options.go(found.victims)
-        for node in {node for _, _, node in found.places}:
-            self._take(node, least)
-        return self._given(found)
-
-    def _given(self, found: GangPreemption, why: str = "") -> _Gang:
-        nodes = {pod.metadata.uid: node for pod, _, node in found.places}
-        return _Gang(why, found.places, nodes, found.victims.pods)
+            return _GangResult(GANG_NOT_HELPFUL)
+        self._candidates.note_victims(found.victims)
+        for node in {node for _, _, node in found.assignments}:
+            self._note_nomination(node, priority)
+        return _gang_result(found)
 
 
-Place = Callable[[Iterable[Pending], Cluster], Outcome]
-May = Callable[[Pod, PodInfo], Refusal | None]
-"""Why a pod may go to no node, whether or not there is room."""
+def _gang_result(found: GangPreemption, message: str = "") -> _GangResult:
+    nodes = {pod.metadata.uid: node for pod, _, node in found.assignments}
+    return _GangResult(message, found.assignments, nodes, found.victims.pods)
 
 
-def anybody(_: Pod, __: PodInfo) -> None:
-    """Nothing but the nodes decides."""
+PlacePods = Callable[[Iterable[Pending], Cluster], Outcome]
+CheckQuota = Callable[[Pod, PodInfo], Diagnosis | None]
+"""Why a pod may not be placed on any node, whatever is free; None if it may."""
+
+
+def pass_quota(_: Pod, __: PodInfo) -> None:
+    """There are no quotas."""
 
 
 @dataclass
-class Tiered:
-    """Bindings, and what becomes of the others; of those without a verdict, that is found out in the next round.
+class RoundResult:
+    """Bindings, and reports of pods that stay pending; a pod of `unbound` without a report is tried in the next round.
 
-    Verdicts are also about pods whose turn it was not, but whose room was given to a more important one.
+    Reports are also about pods that were not tried, but have lost their nominated node to a more important one.
     """
 
     bound: list[tuple[Pod, str]] = field(default_factory=list)
-    unbound: list[tuple[Pod, Refusal]] = field(default_factory=list)
-    verdicts: list[Verdict] = field(default_factory=list)
+    unbound: list[tuple[Pod, Diagnosis]] = field(default_factory=list)
+    post_filter_results: list[PostFilterResult] = field(default_factory=list)
 
 
-def in_tiers(
+def schedule_round(
     pending: Iterable[Pending],
     nominated: Iterable[Pending],
     cluster: Cluster,
-    search: Search,
-    place: Place = schedule,
-    may: May = anybody,
-) -> Tiered:
-    """`nominated`: all pods that room is kept for, also if it is not their turn. In each tier the order is the one given."""
-    result, nominated = Tiered(), list(nominated)
-    round_ = _Round(cluster, search, place, may, nominated, result)
+    evaluator: PreemptionEvaluator,
+    place: PlacePods = schedule,
+    check_quota: CheckQuota = pass_quota,
+) -> RoundResult:
+    """`nominated`: all pods with a nominated node, also those not in `pending`. In each band pods keep the order given."""
+    result, nominated = RoundResult(), list(nominated)
+    round_ = _Round(cluster, evaluator, place, check_quota, nominated, result)
     try:
-        for _, tier in groupby(sorted(pending, key=_downwards), _downwards):
-            round_.take(list(tier))
+        for _, band in groupby(sorted(pending, key=_negated_priority), _negated_priority):
+            round_.place_band(list(band))
     finally:
-        round_.end()
+        round_.close()
     seen = {pod.metadata.uid for pod, _ in (*result.bound, *result.unbound)} if nominated else set()
-    outdone = (pod for pod, _ in nominated if search.is_outdone(pod) and pod.metadata.uid not in seen)
-    result.verdicts += (Verdict(pod, "") for pod in outdone)
+    lost = (pod for pod, _ in nominated if evaluator.has_lost_nomination(pod) and pod.metadata.uid not in seen)
+    result.post_filter_results += (PostFilterResult(pod, "") for pod in lost)
     return result
 
 
-def _downwards(pending: Pending) -> int:
+def _negated_priority(pending: Pending) -> int:
     return -priority_of(pending[0])
 
 
 class _Round:
     def __init__(
-        self, cluster: Cluster, search: Search, place: Place, may: May, nominated: Iterable[Pending], result: Tiered
+        self,
+        cluster: Cluster,
+        evaluator: PreemptionEvaluator,
+        place: PlacePods,
+        check_quota: CheckQuota,
+        nominated: Iterable[Pending],
+        result: RoundResult,
     ) -> None:
         self._cluster = cluster
-        self._search = search
+        self._evaluator = evaluator
         self._place = place
-        self._may = may
+        self._check_quota = check_quota
         self._result = result
-        self._to_hold = sorted(nominated, key=_downwards, reverse=True)  # the last is the next
-        self._own_room = {_party(pod, search) for pod, _ in nominated}
-        self._held: set[str] = set()
+        self._to_reserve = sorted(nominated, key=_negated_priority, reverse=True)  # the last is the next
+        self._nominated_keys = {_gang_or_pod_key(pod, evaluator) for pod, _ in nominated}
+        self._reserved: set[str] = set()
 
-    def take(self, tier: Sequence[Pending]) -> None:
-        """Those that room is kept for come first, and go where it is if they can."""
-        self._hold_down_to(tier[0])
-        if not self._own_room:
-            self._settle(tier, self._place)
+    def place_band(self, band: Sequence[Pending]) -> None:
+        """Nominated pods come first, and get their nominated nodes if they fit there."""
+        self._reserve_nominated(band[0])
+        if not self._nominated_keys:
+            self._place_or_preempt(band, self._place)
             return
-        firsts: dict[Hashable, list[Pending]] = {}
-        rest: list[Pending] = []
-        for each in tier:
-            party = _party(each[0], self._search)
-            (firsts.setdefault(party, []) if party in self._own_room else rest).append(each)
-        for some in firsts.values():
-            self._settle(some, self._place if self._search.whole(some[0][0]) else self._first)
-        if rest:
-            self._settle(rest, self._place)
+        nominated: dict[Hashable, list[Pending]] = {}
+        others: list[Pending] = []
+        for each in band:
+            key = _gang_or_pod_key(each[0], self._evaluator)
+            (nominated.setdefault(key, []) if key in self._nominated_keys else others).append(each)
+        for pods in nominated.values():
+            is_gang = self._evaluator.gang_of(pods[0][0]) is not None
+            self._place_or_preempt(pods, self._place if is_gang else self._place_nominated)
+        if others:
+            self._place_or_preempt(others, self._place)
 
-    def _first(self, pending: Iterable[Pending], cluster: Cluster) -> Outcome:
+    def _place_nominated(self, pending: Iterable[Pending], cluster: Cluster) -> Outcome:
+        """Place a single pod on its nominated node, else on any."""
         ((pod, info),) = pending
         node = pod.status.nominated_node_name
-        if node not in cluster.node_infos or cluster.fits(pod, info, node):
+        if node not in cluster.node_infos or cluster.filter_reasons(pod, info, node):
             return self._place([(pod, info)], cluster)
-        if (why := self._may(pod, info)) is not None:
-            return Outcome([], [(pod, why)])
+        if (over_quota := self._check_quota(pod, info)) is not None:
+            return Outcome([], [(pod, over_quota)])
         cluster.place(pod, node, info)
         return Outcome([(pod, node)], [])
 
-    def _settle(self, some: Sequence[Pending], place: Place) -> None:
-        for pod, _ in some if self._held else ():
-            if not self._search.places(pod):  # those were given to its gang in this round
-                self._let_go(pod.metadata.uid)
-        outcome = place(some, self._cluster)
+    def _place_or_preempt(self, pods: Sequence[Pending], place: PlacePods) -> None:
+        for pod, _ in pods if self._reserved else ():
+            if not self._evaluator.gang_assignments(pod):  # these were reserved in this round, for its gang
+                self._unreserve(pod.metadata.uid)
+        outcome = place(pods, self._cluster)
         self._result.bound += outcome.bound
         self._result.unbound += outcome.unbound
-        infos = {pod.metadata.uid: info for pod, info in some} if outcome.unbound else {}
-        for pod, refusal in outcome.unbound:
+        infos = {pod.metadata.uid: info for pod, info in pods} if outcome.unbound else {}
+        for pod, diagnosis in outcome.unbound:
             info = infos[pod.metadata.uid]
-            verdict = self._search.of(pod, info, refusal)
-            if verdict is not None:
-                self._result.verdicts.append(verdict)
-            if node := pod.status.nominated_node_name if verdict is None else verdict.node:
-                self._hold_all(self._search.places(pod) or [(pod, info, node)])
+            report = self._evaluator.post_filter(pod, info, diagnosis)
+            if report is not None:
+                self._result.post_filter_results.append(report)
+            if node := pod.status.nominated_node_name if report is None else report.nominated_node:
+                self._reserve_all(self._evaluator.gang_assignments(pod) or [(pod, info, node)])
 
-    # Room that is kept
+    # Reservations
 
-    def _hold_down_to(self, one: Pending) -> None:
-        while self._to_hold and _downwards(self._to_hold[-1]) <= _downwards(one):
-            pod, info = self._to_hold.pop()
-            if not self._search.is_outdone(pod):
-                self._hold(pod, pod.status.nominated_node_name, info)
+    def _reserve_nominated(self, one: Pending) -> None:
+        """For nominated pods of at least the priority of this one."""
+        while self._to_reserve and _negated_priority(self._to_reserve[-1]) <= _negated_priority(one):
+            pod, info = self._to_reserve.pop()
+            if not self._evaluator.has_lost_nomination(pod):
+                self._reserve(pod, pod.status.nominated_node_name, info)
 
-    def _hold_all(self, wanted: Sequence[Wanted]) -> None:
-        for pod, info, node in wanted if wanted[0][0].metadata.uid not in self._held else ():
-            self._hold(pod, node, info)
+    def _reserve_all(self, assignments: Sequence[Assignment]) -> None:
+        for pod, info, node in assignments if assignments[0][0].metadata.uid not in self._reserved else ():
+            self._reserve(pod, node, info)
 
-    def _hold(self, pod: Pod, node: str, info: PodInfo) -> None:
-        """It is not there yet: who wants to be near it, or as far from it as others are, does not see it."""
-        if pod.metadata.uid in self._cluster.placed:
-            return  # with the more important of its gang
-        unseen = changed(pod, metadata=changed(pod.metadata, labels={}))
-        self._cluster.place(unseen, node, _quiet(info))
-        self._held.add(pod.metadata.uid)
+    def _reserve(self, pod: Pod, node: str, info: PodInfo) -> None:
+        """Place the pod without labels: it is not there yet for pods that depend on it, by affinity or topology spread."""
+        if pod.metadata.uid in self._cluster.pods:
+            return  # with the more important pods of its gang
+        unlabelled = replace(pod, metadata=replace(pod.metadata, labels={}))
+        self._cluster.place(unlabelled, node, _with_anti_affinity_only(info))
+        self._reserved.add(pod.metadata.uid)
 
-    def _let_go(self, uid: str) -> None:
-        if uid in self._held:
-            self._held.remove(uid)
+    def _unreserve(self, uid: str) -> None:
+        if uid in self._reserved:
+            self._reserved.remove(uid)
             self._cluster.unplace(uid)
 
-    def end(self) -> None:
-        for uid in list(self._held):
-            self._let_go(uid)
+    def close(self) -> None:
+        for uid in list(self._reserved):
+            self._unreserve(uid)
 
 
-def _party(pod: Pod, search: Search) -> Hashable:
-    """Its gang, or the pod itself."""
-    group = search.whole(pod)
+def _gang_or_pod_key(pod: Pod, evaluator: PreemptionEvaluator) -> Hashable:
+    group = evaluator.gang_of(pod)
     return pod.metadata.uid if group is None else group.key
 
 
-def _quiet(info: PodInfo) -> PodInfo:
-    """Only what it does not want near it counts already."""
-    apart = tuple(bond for bond in info.bonds if bond.sort == "apart")
-    return dataclasses.replace(info, bonds=apart) if apart != info.bonds else info
+def _with_anti_affinity_only(info: PodInfo) -> PodInfo:
+    """Of its symmetric terms, only required anti-affinity counts for other pods."""
+    terms = tuple(each for each in info.symmetric_terms if each.kind == "anti-affinity")
+    return dataclasses.replace(info, symmetric_terms=terms) if terms != info.symmetric_terms else info

@@ -1,7 +1,7 @@
-"""Topology domains, and how many pods of a sort are in each: all nodes with the same value of a label are one domain.
+"""Topology spread: topologySpreadConstraints of a scheduling class, on counts of pods by topology domain.
 
-Each class of pods whose places depend on other pods has `Rule`s, built on this: `affinity` and `topology_spread`. They
-follow the nodes that have changed, one by one, and never count all pods again.
+A topology domain is all nodes with one value of a label. `Domains` and `PodConstraint` also serve `pod_affinity`; they follow the
+nodes that have changed, one by one, and never count all pods again. kube-scheduler's plugin PodTopologySpread.
 """
 
 from collections import defaultdict
@@ -9,157 +9,163 @@ from collections.abc import Collection
 
 from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod
-from app.scheduler.filters import bears, is_selected
+from app.scheduler.filters import matches_node_affinity, tolerates_taints
 from app.scheduler.pod_counts import PodCounts
-from app.scheduler.pod_info import Spread
+from app.scheduler.pod_info import SpreadConstraint
 
-UNEVEN = "node(s) didn't match pod topology spread constraints"
-NO_PLACE = f"{UNEVEN} (missing required label)"
+SPREAD_MISMATCH = "node(s) didn't match pod topology spread constraints"
+SPREAD_LABEL_MISSING = f"{SPREAD_MISMATCH} (missing required label)"
 
-_EACH = 10.0  # points for each pod fewer, where it is only a preference
-_NOWHERE = -10_000.0
+_POINTS_PER_POD = 10.0  # ScheduleAnyway: lost for each pod of the domain
+_NO_DOMAIN_SCORE = -10_000.0
 
 
 class Domains:
-    """Of one label: the places that there are, with their nodes and pods."""
+    """Domains of one label that have nodes: `counts` of pods by value, and the smallest of them."""
 
-    __slots__ = ("_levels", "_nodes", "_seen", "counts", "fewest")
+    __slots__ = ("_domains_by_count", "_node_counts", "_nodes", "counts", "min_count")
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
-        self.fewest = 0  # of any place; 0 if there is none
-        self._nodes: defaultdict[str, int] = defaultdict(int)
-        self._seen: dict[str, tuple[str, int]] = {}
-        self._levels: defaultdict[int, int] = defaultdict(int)  # how many places have so many pods
+        self.min_count = 0  # of any domain; 0 if there is none
+        self._nodes: defaultdict[str, int] = defaultdict(int)  # nodes by value
+        self._node_counts: dict[str, tuple[str, int]] = {}  # value and pods by node
+        self._domains_by_count: defaultdict[int, int] = defaultdict(int)
 
-    def add(self, node: str, value: str, count: int) -> None:
-        """A node is in this place, with so many pods."""
-        self._seen[node] = (value, count)
+    def add_node(self, node: str, value: str, count: int) -> None:
+        self._node_counts[node] = (value, count)
         self._nodes[value] += 1
         if count or value not in self.counts:
-            self._change(value, count)
+            self._add(value, count)
 
-    def update(self, node: str, count: int) -> str | None:
-        """A node has so many pods now; its place, if that changes it."""
-        known = self._seen.get(node)
+    def update_node(self, node: str, count: int) -> str | None:
+        """Set the pods of a node. Returns its domain if that changes it."""
+        known = self._node_counts.get(node)
         if known is None or known[1] == count:
             return None
         value = known[0]
-        self._seen[node] = (value, count)
-        self._change(value, count - known[1])
+        self._node_counts[node] = (value, count)
+        self._add(value, count - known[1])
         return value
 
-    def drop(self, node: str) -> str | None:
-        """A node is gone, or no longer one that counts; the place that it was in."""
-        known = self._seen.pop(node, None)
+    def remove_node(self, node: str) -> str | None:
+        """Returns the domain that it was in."""
+        known = self._node_counts.pop(node, None)
         if known is None:
             return None
         value, count = known
         if count:
-            self._change(value, -count)
+            self._add(value, -count)
         self._nodes[value] -= 1
         if not self._nodes[value]:
             del self._nodes[value]
-            self._level(self.counts.pop(value), -1)
-            self._find_fewest()
+            self._count_domain(self.counts.pop(value), -1)
+            self._find_minimum()
         return value
 
-    def _change(self, value: str, more: int) -> None:
+    def _add(self, value: str, difference: int) -> None:
         before = self.counts.get(value)
-        after = self.counts[value] = (before or 0) + more
-        self._level(after, 1)
+        after = self.counts[value] = (before or 0) + difference
+        self._count_domain(after, 1)
         if before is not None:
-            self._level(before, -1)
-        if after < self.fewest or self.fewest not in self._levels:
-            self._find_fewest()
+            self._count_domain(before, -1)
+        if after < self.min_count or self.min_count not in self._domains_by_count:
+            self._find_minimum()
 
-    def _level(self, count: int, more: int) -> None:
-        self._levels[count] += more
-        if not self._levels[count]:
-            del self._levels[count]
+    def _count_domain(self, count: int, sign: int) -> None:
+        self._domains_by_count[count] += sign
+        if not self._domains_by_count[count]:
+            del self._domains_by_count[count]
 
-    def _find_fewest(self) -> None:
-        self.fewest = min(self._levels, default=0)
+    def _find_minimum(self) -> None:
+        self.min_count = min(self._domains_by_count, default=0)
 
     @property
-    def any(self) -> bool:
-        """There is a pod of the sort somewhere."""
-        return bool(self._levels) and (len(self._levels) > 1 or 0 not in self._levels)
+    def has_pods(self) -> bool:
+        """Some domain has a pod."""
+        return bool(self._domains_by_count) and (len(self._domains_by_count) > 1 or 0 not in self._domains_by_count)
 
 
-class Rule:
-    """What the pods of one sort have to do with where a newcomer may go."""
+class PodConstraint:
+    """One constraint or preference of a scheduling class about the pods of a node's domain."""
 
-    def __init__(self, key: str, tally: PodCounts) -> None:
-        self.key = key
-        self.tally = tally
+    def __init__(self, topology_key: str, pod_counts: PodCounts) -> None:
+        self.topology_key = topology_key
+        self.pod_counts = pod_counts
         self.domains = Domains()
 
-    def counts_in(self, node: Node) -> bool:  # noqa: ARG002 - some rules look
-        """Whether the node's pods count at all, given that it has the label."""
+    def counts_node(self, node: Node) -> bool:  # noqa: ARG002 - some constraints look
+        """Whether the pods of a node with the label count."""
         return True
 
-    def learn(self, node: Node) -> str | None:
-        """A node is new, or not what it was; its place."""
-        value = node.metadata.labels.get(self.key)
-        if value is not None and self.counts_in(node):
-            self.domains.add(node.metadata.name, value, self.tally.on.get(node.metadata.name, 0))
+    def add_node(self, node: Node) -> str | None:
+        """Returns the domain of a node that is new or has changed; None without the label."""
+        value = node.metadata.labels.get(self.topology_key)
+        if value is not None and self.counts_node(node):
+            count = self.pod_counts.by_node.get(node.metadata.name, 0)
+            self.domains.add_node(node.metadata.name, value, count)
         return value
 
-    def update(self, name: str) -> str | None:
-        """Pods came to a node or left it; its place, if that matters."""
-        return self.domains.update(name, self.tally.on.get(name, 0))
+    def update_node(self, name: str) -> str | None:
+        """Returns the domain of a node whose pods have changed, if that changes it."""
+        return self.domains.update_node(name, self.pod_counts.by_node.get(name, 0))
 
-    def refusal(self, value: str | None) -> str:  # noqa: ARG002 - not every rule refuses
-        """Why the newcomer may not go to a place (None: a node without the label); empty if it may."""
+    def filter(self, value: str | None) -> str:  # noqa: ARG002 - a preference rejects nothing
+        """Why nodes of a domain are rejected; empty if they pass. None: nodes without the label."""
         return ""
 
-    def score(self, value: str | None) -> float:  # noqa: ARG002 - not every rule prefers
-        """How good the place is; the more the better."""
+    def score(self, value: str | None) -> float:  # noqa: ARG002 - a requirement prefers nothing
+        """Points of a domain."""
         return 0.0
 
-    def at_large(self) -> object:
-        """What all places depend on: if it changes, all are judged again."""
+    def global_state(self) -> object:
+        """What the results for all domains depend on; once it changes, all are computed again."""
         return None
 
 
-class Even(Rule):
-    """One constraint. Only nodes that have all labels asked for, and that the pod could be on, are places."""
+class TopologySpread(PodConstraint):
+    """One topology spread constraint. Nodes count that have the labels of all constraints, and that the pod could be on."""
 
-    def __init__(self, spread: Spread, tally: PodCounts, pod: Pod, keys: Collection[str], is_one: bool) -> None:
-        super().__init__(spread.term.key, tally)
-        self._spread = spread
+    def __init__(
+        self,
+        constraint: SpreadConstraint,
+        pod_counts: PodCounts,
+        pod: Pod,
+        required_labels: Collection[str],
+        matches_itself: bool,
+    ) -> None:
+        super().__init__(constraint.term.topology_key, pod_counts)
+        self._constraint = constraint
         self._pod = pod
-        self._keys = keys
-        self._itself = int(is_one)
+        self._required_labels = required_labels
+        self._itself = int(matches_itself)
 
-    def counts_in(self, node: Node) -> bool:
-        if any(key not in node.metadata.labels for key in self._keys):
+    def counts_node(self, node: Node) -> bool:
+        if any(label not in node.metadata.labels for label in self._required_labels):
             return False
-        if self._spread.honors_affinity and not is_selected(self._pod, node):
+        if self._constraint.honors_affinity and not matches_node_affinity(self._pod, node):
             return False
-        return not self._spread.honors_taints or bears(self._pod, node)
+        return not self._constraint.honors_taints or tolerates_taints(self._pod, node)
 
 
-class HardEven(Even):
-    """DoNotSchedule: a place may not get further ahead of the emptiest than `max_skew`."""
+class HardSpread(TopologySpread):
+    """DoNotSchedule: no domain may have over `max_skew` pods more than the one with the fewest."""
 
-    def refusal(self, value: str | None) -> str:
+    def filter(self, value: str | None) -> str:
         if value is None:
-            return NO_PLACE
+            return SPREAD_LABEL_MISSING
         count = self.domains.counts.get(value, 0)
-        return UNEVEN if count + self._itself - self.at_large() > self._spread.max_skew else ""
+        return SPREAD_MISMATCH if count + self._itself - self.global_state() > self._constraint.max_skew else ""
 
-    def at_large(self) -> int:
-        """How many pods the emptiest place has: none, if there are fewer places than there must be."""
-        places = len(self.domains.counts)
-        return self.domains.fewest if places >= self._spread.min_domains else 0
+    def global_state(self) -> int:
+        """Pods of the domain with the fewest; 0 while there are fewer domains than minDomains."""
+        return self.domains.min_count if len(self.domains.counts) >= self._constraint.min_domains else 0
 
 
-class SoftEven(Even):
-    """ScheduleAnyway: the fewer the better. How much better does not depend on how many there are elsewhere."""
+class SoftSpread(TopologySpread):
+    """ScheduleAnyway: the fewer pods the better, whatever other domains have."""
 
     def score(self, value: str | None) -> float:
         if value is None:
-            return _NOWHERE
-        return -self.domains.counts.get(value, 0) * _EACH / max(1, self._spread.max_skew)
+            return _NO_DOMAIN_SCORE
+        return -self.domains.counts.get(value, 0) * _POINTS_PER_POD / max(1, self._constraint.max_skew)

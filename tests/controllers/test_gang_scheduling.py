@@ -226,7 +226,7 @@ async def no_gang_was_bound_in_part(registry: Registry, size: int) -> None:
 
 
 async def test_a_gang_larger_than_a_round_is_bound_whole(registry: Registry, monkeypatch: Any) -> None:
-    monkeypatch.setattr(scheduler, "MOST", 3)
+    monkeypatch.setattr(scheduler, "MAX_ROUND_PODS", 3)
     await create(registry, NODES, a_node(cpu="10", pods="20"))
     await create(registry, POD_GROUPS, a_group(least=8))
     await members(registry, 8)

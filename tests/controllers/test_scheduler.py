@@ -230,7 +230,7 @@ async def test_what_asks_for_another_scheduler_is_left_to_it(registry: Registry)
 
 
 async def test_more_than_one_round_takes_are_all_placed(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "MOST", 3)
+    monkeypatch.setattr(scheduler, "MAX_ROUND_PODS", 3)
     await create(registry, NODES, a_node(cpu="10", pods="20"))
     await asyncio.gather(*(create(registry, PODS, asking(f"p{number}")) for number in range(10)))
     async with running(registry, Scheduler):
@@ -240,7 +240,7 @@ async def test_more_than_one_round_takes_are_all_placed(registry: Registry, monk
 async def test_those_without_a_place_do_not_keep_others_from_theirs(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "MOST", 3)
+    monkeypatch.setattr(scheduler, "MAX_ROUND_PODS", 3)
     await create(registry, NODES, a_node())
     for number in range(7):
         await create(registry, PODS, asking(f"big{number}", "50"))

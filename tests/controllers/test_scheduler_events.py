@@ -44,7 +44,7 @@ async def test_few_bindings_are_committed_with_their_events(registry: Registry) 
 
 
 async def test_of_many_bindings_the_events_follow(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scheduler, "TOGETHER", 4)
+    monkeypatch.setattr(scheduler, "BATCH", 4)
     await scheduled(registry, 12)
 
     bound, told = await revisions(registry)
@@ -57,8 +57,8 @@ async def test_of_many_bindings_the_events_follow(registry: Registry, monkeypatc
 async def test_while_more_pods_wait_their_bindings_come_before_the_events_of_others(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scheduler, "TOGETHER", 4)
-    monkeypatch.setattr(scheduler, "MOST", 6)
+    monkeypatch.setattr(scheduler, "BATCH", 4)
+    monkeypatch.setattr(scheduler, "MAX_ROUND_PODS", 6)
     await scheduled(registry, 12)
 
     bound, told = await revisions(registry)

@@ -124,13 +124,13 @@ def a_cluster(
     infos = PodInfos()
     for node, pods in (there or {}).items():
         for pod in pods:
-            cluster.place(replace(pod, spec=replace(pod.spec, node_name=node)), node, infos.of(pod))
+            cluster.place(replace(pod, spec=replace(pod.spec, node_name=node)), node, infos.get(pod))
     return cluster
 
 
 def on(cluster: Cluster, pods: Iterable[Pod]) -> Outcome:
     infos = PodInfos()
-    return schedule([(pod, infos.of(pod)) for pod in pods], cluster)
+    return schedule([(pod, infos.get(pod)) for pod in pods], cluster)
 
 
 def placed(pods: Iterable[Pod], nodes: Iterable[Node], there: Mapping[str, Sequence[Pod]] | None = None) -> Outcome:
@@ -146,10 +146,10 @@ def counts(outcome: Outcome) -> Counter[str]:
 
 
 def why(outcome: Outcome) -> list[str]:
-    return [refusal.text() for _, refusal in outcome.unbound]
+    return [diagnosis.text() for _, diagnosis in outcome.unbound]
 
 
 def why_on(pod: Pod, node: Node, *there: Pod) -> str:
     """Why one pod may not run on one node; empty if it may."""
     outcome = placed([pod], [node], {node.metadata.name: there})
-    return "; ".join(reason for _, refusal in outcome.unbound for reason in refusal.reasons[node.metadata.name])
+    return "; ".join(reason for _, diagnosis in outcome.unbound for reason in diagnosis.reasons[node.metadata.name])

@@ -20,7 +20,7 @@ from app.machinery.base import ObjectMeta
 from app.machinery.meta_condition import Condition
 from app.plans.jobs.indexes import COMPLETION_INDEX
 from app.scheduler import PodInfos
-from app.scheduler.gang_scheduling import Attempt, Group, Groups, attempt
+from app.scheduler.gang_scheduling import GangAttempt, PodGroupInfo, PodGroups, schedule_gang
 from tests.scheduler.cluster import a_cluster, a_pod
 
 
@@ -57,20 +57,22 @@ def on_a_node(pod: Pod, node: str = "n1", phase: str = "Running", **metadata: An
     )
 
 
-def the_group(spec: PodGroup | None, waiting: Iterable[Pod], placed: Iterable[Pod] = (), name: str = "g") -> Group:
-    groups, infos = Groups(), PodInfos()
+def the_group(
+    spec: PodGroup | None, waiting: Iterable[Pod], placed: Iterable[Pod] = (), name: str = "g"
+) -> PodGroupInfo:
+    groups, infos = PodGroups(), PodInfos()
     groups.set(("default", name), spec)
     for pod in placed:
-        groups.note(None, pod, None)
+        groups.update_pod(None, pod, None)
     for pod in waiting:
-        groups.note(None, pod, (pod, infos.of(pod)))
+        groups.update_pod(None, pod, (pod, infos.get(pod)))
     return groups._groups["default", name]
 
 
 def tried(
     spec: PodGroup | None, waiting: Iterable[Pod], nodes: Iterable[Node], placed: Sequence[Pod] = ()
-) -> tuple[Attempt, int]:
+) -> tuple[GangAttempt, int]:
     """What came of it, and how many pods are on the cluster afterwards."""
     there = {name: [pod for pod in placed if pod.spec.node_name == name] for name in {p.spec.node_name for p in placed}}
     cluster = a_cluster(nodes, there)
-    return attempt(the_group(spec, waiting, placed), cluster), len(cluster.placed)
+    return schedule_gang(the_group(spec, waiting, placed), cluster), len(cluster.pods)

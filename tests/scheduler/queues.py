@@ -15,13 +15,13 @@ from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup
 from app.machinery.base import ObjectMeta
 from app.machinery.meta_condition import Condition
 from app.scheduler import Cluster, PodInfos
-from app.scheduler.eviction_units import Budgets
+from app.scheduler.eviction_units import DisruptionBudgets
 from app.scheduler.fair_sharing import FairSharing, queue_message, queue_positions
-from app.scheduler.gang_scheduling import Attempt, Groups, Whole
-from app.scheduler.preemption import Lowest
+from app.scheduler.gang_scheduling import GangAttempt, GangScheduler, PodGroups
+from app.scheduler.preemption import LowestPriorities
 from app.scheduler.quota_admission import QuotaAdmission
-from app.scheduler.scheduling_queue import Queue
-from app.scheduler.scheduling_round import Search, Tiered, in_tiers
+from app.scheduler.scheduling_queue import SchedulingQueue
+from app.scheduler.scheduling_round import PreemptionEvaluator, RoundResult, schedule_round
 from tests.scheduler.cluster import a_cluster, a_node, a_pod
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
@@ -43,10 +43,10 @@ class Town:
     def __init__(self, nodes: Iterable[Node] = (), **queues: LocalQueue) -> None:
         self.cluster: Cluster = a_cluster(list(nodes) or [a_node(cpu="1000", memory="1000Gi", pods="1000")])
         self.fair = FairSharing(self.cluster)
-        self.groups = Groups()
-        self.queue = Queue(self.cluster, self.groups, self.fair)
+        self.groups = PodGroups()
+        self.queue = SchedulingQueue(self.cluster, self.groups, self.fair)
         self.infos = PodInfos()
-        self.lowest = Lowest(self.cluster)
+        self.lowest = LowestPriorities(self.cluster)
         self.now = NOW
         self.going: dict[str, Pod] = {}
         self.budgets: list[PodDisruptionBudget] = []
@@ -57,7 +57,7 @@ class Town:
 
     def set(self, namespace: str, queue: LocalQueue | None) -> None:
         if self.fair.set(namespace, queue):
-            self.queue.again([self.queue._pods[uid][0] for uid in list(self.queue._pods)])
+            self.queue.requeue([self.queue._pods[uid][0] for uid in list(self.queue._pods)])
 
     def group(self, group: PodGroup) -> None:
         self.groups.set((group.metadata.namespace, group.metadata.name), group)
@@ -74,10 +74,10 @@ class Town:
         self._born += 1
         pod = a_pod(name, spec, labels, namespace, **(needs or {"cpu": "1"}))
         pod = replace(pod, metadata=replace(pod.metadata, creation_timestamp=NOW + timedelta(seconds=self._born)))
-        pending = pod, self.infos.of(pod)
+        pending = pod, self.infos.get(pod)
         if pod.spec.scheduling_group is not None:
-            self.queue.again(self.groups.note(pod, pod, pending))
-        self.queue.put(*pending)
+            self.queue.requeue(self.groups.update_pod(pod, pod, pending))
+        self.queue.add(*pending)
         return pod
 
     def many(self, namespace: str, count: int, start: str = "p", **more: Any) -> list[Pod]:
@@ -86,57 +86,59 @@ class Town:
     def turns(self) -> list[str]:
         """One round; who found a place, in order."""
         self.now += timedelta(seconds=1)
-        pods = self.queue.turn(self.now, 2_000)
-        whole = Whole(self.groups)
-        budgets = Budgets(self.budgets)
-        quota_admission = QuotaAdmission(self.fair, self.groups, whole, budgets)
-        search = Search(self.cluster, self.lowest, budgets, self.groups)
-        outcome: Tiered = in_tiers(
-            pods, self.queue.nominated(), self.cluster, search, quota_admission, quota_admission.may
+        pods = self.queue.pop(self.now, 2_000)
+        gang_scheduler = GangScheduler(self.groups)
+        budgets = DisruptionBudgets(self.budgets)
+        quota_admission = QuotaAdmission(self.fair, self.groups, gang_scheduler, budgets)
+        search = PreemptionEvaluator(self.cluster, self.lowest, budgets, self.groups)
+        outcome: RoundResult = schedule_round(
+            pods, self.queue.nominated_pods(), self.cluster, search, quota_admission, quota_admission.check
         )
         self._settle(outcome)
-        if quota_admission.is_open:
-            self.queue.ease()
+        if quota_admission.awaits_commit:
+            self.queue.note_capacity_freed()
         for pod, node in outcome.bound:
             self._is_placed(pod, node)
-        for each in whole.attempts:
+        for each in gang_scheduler.attempts:
             self._is_said(each)
-        for verdict in outcome.verdicts:
-            self.why[verdict.pod.metadata.name] = verdict.why
-            self._is_nominated(verdict.pod, verdict.node)
-            for victim in verdict.victims:
+        for report in outcome.post_filter_results:
+            self.why[report.pod.metadata.name] = report.message
+            self._is_nominated(report.pod, report.nominated_node)
+            for victim in report.victims:
                 self._goes(victim)
         return [pod.metadata.name for pod, _ in outcome.bound]
 
-    def _settle(self, outcome: Tiered) -> None:
-        decided = {each.pod.metadata.uid for each in outcome.verdicts}
+    def _settle(self, outcome: RoundResult) -> None:
+        decided = {each.pod.metadata.uid for each in outcome.post_filter_results}
         left = [pod for pod, _ in outcome.unbound if pod.metadata.uid not in decided]
-        self.queue.settle([pod for pod, _ in outcome.bound], [each.pod for each in outcome.verdicts], self.now, left)
+        self.queue.record_outcome(
+            [pod for pod, _ in outcome.bound], [each.pod for each in outcome.post_filter_results], self.now, left
+        )
 
-    def _is_said(self, attempt: Attempt) -> None:
+    def _is_said(self, attempt: GangAttempt) -> None:
         group = attempt.group.object
         if group is not None and attempt.group.min_count and not attempt.group.was_scheduled:
             said = Condition(type=SCHEDULED, status="True" if attempt.bound else "False")
             now = replace(group, status=replace(group.status, conditions=(said,)))
-            self.queue.again(self.groups.set(attempt.group.key, now))
+            self.queue.requeue(self.groups.set(attempt.group.key, now))
 
     def _is_nominated(self, pod: Pod, node: str) -> None:
         if pod.status.nominated_node_name == node:
             return
         now = replace(pod, status=replace(pod.status, nominated_node_name=node))
         if pod.spec.scheduling_group is not None:
-            self.queue.again(self.groups.note(pod, now, (now, self.infos.of(pod))))
-        self.queue.renew(now)
+            self.queue.requeue(self.groups.update_pod(pod, now, (now, self.infos.get(pod))))
+        self.queue.update(now)
         if pod.status.nominated_node_name:
-            self.queue.ease(pod.status.nominated_node_name)
+            self.queue.note_capacity_freed(pod.status.nominated_node_name)
 
     def _is_placed(self, pod: Pod, node: str) -> None:
-        info = self.infos.of(pod)
+        info = self.infos.get(pod)
         self.queue.remove(pod.metadata.uid)
-        self.fair.gone(pod.metadata.uid)
+        self.fair.forget_pod(pod.metadata.uid)
         there = replace(pod, spec=replace(pod.spec, node_name=node))
         if pod.spec.scheduling_group is not None:
-            self.queue.again(self.groups.note(pod, there, None))
+            self.queue.requeue(self.groups.update_pod(pod, there, None))
         self.cluster.place(there, node, info)
 
     def _goes(self, pod: Pod) -> None:
@@ -144,8 +146,8 @@ class Town:
         assert pod.metadata.name not in self.going
         self.going[pod.metadata.name] = dying
         if pod.spec.scheduling_group is not None:
-            self.queue.again(self.groups.note(pod, dying, None))
-        self.cluster.place(dying, pod.spec.node_name, self.infos.of(pod))
+            self.queue.requeue(self.groups.update_pod(pod, dying, None))
+        self.cluster.place(dying, pod.spec.node_name, self.infos.get(pod))
 
     def ends(self, namespace: str, *names: str) -> None:
         for name in names:
@@ -153,21 +155,21 @@ class Town:
             assert placed is not None
             self.going.pop(name, None)
             if placed.pod.spec.scheduling_group is not None:
-                self.queue.again(self.groups.note(placed.pod, None, None))
-            self.queue.ease(placed.node)
+                self.queue.requeue(self.groups.update_pod(placed.pod, None, None))
+            self.queue.note_capacity_freed(placed.node)
 
     def line(self, namespace: str) -> list[str]:
-        return list(queue_positions(self.fair.line(namespace)))
+        return list(queue_positions(self.fair.pending_in(namespace)))
 
     def told(self, pod: Pod) -> str:
-        one = self.fair.waiting(pod.metadata.uid)
+        one = self.fair.pending_request(pod.metadata.uid)
         assert one is not None
-        return queue_message(one, queue_positions(self.fair.line(pod.metadata.namespace)))
+        return queue_message(one, queue_positions(self.fair.pending_in(pod.metadata.namespace)))
 
     def running(self) -> Counter[str]:
-        return Counter(each.pod.metadata.namespace for each in self.cluster.placed.values())
+        return Counter(each.pod.metadata.namespace for each in self.cluster.pods.values())
 
     def used(self, namespace: str, resource: str = "cpu") -> int:
         """In whole CPUs."""
-        used = self.fair.ledger.of(namespace).get(resource, 0)
+        used = self.fair.usage.get(namespace).get(resource, 0)
         return used // 1000 if resource == "cpu" else used

@@ -35,7 +35,7 @@ def a_town(quotas: dict[str, int], limits: dict[str, int | None], reclaims: bool
 
 def ends_one(town: Town, space: str, number: int) -> None:
     there = sorted(
-        each.pod.metadata.name for each in town.cluster.placed.values() if each.pod.metadata.namespace == space
+        each.pod.metadata.name for each in town.cluster.pods.values() if each.pod.metadata.namespace == space
     )
     if there:
         town.ends(space, there[number % len(there)])
@@ -116,7 +116,7 @@ def test_when_pods_end_everybody_who_can_ever_run_does(
     happens(town, [step for step in steps if step[0] != "ends"])
     for _ in range(60):
         town.turns()
-        for each in list(town.cluster.placed.values())[:2]:
+        for each in list(town.cluster.pods.values())[:2]:
             town.ends(each.pod.metadata.namespace, each.pod.metadata.name)
 
     pool = min(5, sum(quotas.values()))
@@ -150,11 +150,11 @@ class Rush:
 
     def goes_on(self, ending: int) -> None:
         """A pod ends, whichever, unless one has run long enough; one of each namespace that asks for more joins the line."""
-        if there := sorted(self.town.cluster.placed):
+        if there := sorted(self.town.cluster.pods):
             self._lived.update(there)
             oldest = max(there, key=lambda uid: self._lived[uid])
             uid = oldest if self._lived[oldest] > 2 * len(there) else there[ending % len(there)]
-            gone = self.town.cluster.placed[uid].pod.metadata
+            gone = self.town.cluster.pods[uid].pod.metadata
             self.town.ends(gone.namespace, gone.name)
         self.more()
         self.town.turns()

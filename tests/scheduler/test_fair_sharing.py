@@ -355,7 +355,7 @@ def test_with_equal_demand_and_pods_that_end_shares_follow_weights(weights: dict
             town.comes(name, f"{name}{number}")
     for _ in range(12):
         town.turns()
-        for each in sorted(town.cluster.placed.values(), key=lambda one: one.pod.metadata.name)[::3]:
+        for each in sorted(town.cluster.pods.values(), key=lambda one: one.pod.metadata.name)[::3]:
             town.ends(each.pod.metadata.namespace, each.pod.metadata.name)
     town.turns()
 

@@ -9,7 +9,7 @@ from app.kinds.pod.container import ContainerPort
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import PersistentVolumeClaimVolumeSource, Volume
 from app.plans.nodes.tolerations import tolerates
-from app.scheduler.filters import CONFLICT, NO_PORTS, UNNAMED, UNSELECTED
+from app.scheduler.filters import AFFINITY_TERMS_CONFLICT, NODE_AFFINITY_MISMATCH, NODE_NAME_MISMATCH, PORTS_TAKEN
 from tests.scheduler.cluster import a_cluster, a_node, a_pod, on, placed, wanting, why, why_on
 
 CLAIM = PersistentVolumeClaimVolumeSource(claim_name="data")
@@ -96,14 +96,14 @@ def test_node_affinity(pod: Pod, fits: bool) -> None:
 
     affinity = pod.spec.affinity.node_affinity.required_during_scheduling_ignored_during_execution
     by_name = any(term.match_fields for term in affinity.node_selector_terms)
-    refused = UNNAMED if by_name else UNSELECTED
+    refused = NODE_NAME_MISMATCH if by_name else NODE_AFFINITY_MISMATCH
     assert why_on(pod, node) == ("" if fits else refused)
 
 
 def test_two_names_at_once_are_a_fault_of_the_pod() -> None:
     both = wanting(("metadata.name", "In", ("n1",)), ("metadata.name", "In", ("n2",)), field=True)
 
-    assert why_on(both, a_node()) == CONFLICT
+    assert why_on(both, a_node()) == AFFINITY_TERMS_CONFLICT
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def listening(name: str = "p", port: int = 80, ip: str = "", protocol: str = "TC
     ],
 )
 def test_host_ports(there: Pod, newcomer: Pod, free: bool) -> None:
-    assert why_on(newcomer, a_node(), there) == ("" if free else NO_PORTS)
+    assert why_on(newcomer, a_node(), there) == ("" if free else PORTS_TAKEN)
 
 
 def test_a_port_that_is_given_back_is_free() -> None:

@@ -12,10 +12,10 @@ from app.kinds.pod.container import ContainerPort
 from app.kinds.pod.pod import Pod, PodSchedulingGroup
 from app.kinds.scheduling.podgroup import PodGroup
 from app.scheduler import Cluster, PodInfos
-from app.scheduler.eviction_units import Budgets
-from app.scheduler.gang_scheduling import Groups, Whole
-from app.scheduler.preemption import Lowest
-from app.scheduler.scheduling_round import MOST_SOUGHT, Search, Tiered, in_tiers
+from app.scheduler.eviction_units import DisruptionBudgets
+from app.scheduler.gang_scheduling import GangScheduler, PodGroups
+from app.scheduler.preemption import LowestPriorities
+from app.scheduler.scheduling_round import MAX_GANG_PODS, PreemptionEvaluator, RoundResult, schedule_round
 from tests.scheduler.cluster import a_cluster, a_node, apart, near, term
 from tests.scheduler.gangs import a_group
 from tests.scheduler.test_preemption import a_budget, going, kept, of
@@ -35,28 +35,29 @@ def a_round(
     cluster: Cluster,
     groups: Sequence[PodGroup],
     budgets: Sequence[PodDisruptionBudget] = (),
-) -> Tiered:
-    known, infos = Groups(), PodInfos()
+) -> RoundResult:
+    known, infos = PodGroups(), PodInfos()
     for group in groups:
         known.set(("default", group.metadata.name), group)
-    for each in cluster.placed.values():
-        known.note(None, each.pod, None)
-    pending = [(pod, infos.of(pod)) for pod in waiting]
+    for each in cluster.pods.values():
+        known.update_pod(None, each.pod, None)
+    pending = [(pod, infos.get(pod)) for pod in waiting]
     for one in pending:
-        known.note(None, one[0], one)
+        known.update_pod(None, one[0], one)
     nominated = [each for each in pending if each[0].status.nominated_node_name]
-    search = Search(cluster, Lowest(cluster), Budgets(budgets), known)
-    return in_tiers(pending, nominated, cluster, search, Whole(known))
+    search = PreemptionEvaluator(cluster, LowestPriorities(cluster), DisruptionBudgets(budgets), known)
+    return schedule_round(pending, nominated, cluster, search, GangScheduler(known))
 
 
-def told(result: Tiered) -> str:
+def told(result: RoundResult) -> str:
     """`g0 to n1; g1 for n1, g2 for n2; a, b go; p: <why not>`"""
     parts = [f"{pod.metadata.name} to {node}" for pod, node in result.bound]
-    if waiting := [f"{each.pod.metadata.name} for {each.node}" for each in result.verdicts if each.node]:
+    nominated = [each for each in result.post_filter_results if each.nominated_node]
+    if waiting := [f"{each.pod.metadata.name} for {each.nominated_node}" for each in nominated]:
         parts.append(", ".join(waiting))
-    if gone := sorted(victim.metadata.name for each in result.verdicts for victim in each.victims):
+    if gone := sorted(victim.metadata.name for each in result.post_filter_results for victim in each.victims):
         parts.append(f"{', '.join(gone)} go")
-    whys = {each.why.partition(" preemption: ")[2] for each in result.verdicts} - {""}
+    whys = {each.message.partition(" preemption: ")[2] for each in result.post_filter_results} - {""}
     return "; ".join([*parts, *sorted(whys)]) or "nobody goes"
 
 
@@ -218,10 +219,10 @@ CASES = {
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in CASES.items()])
 def test_for_a_gang_there_go(case: Case) -> None:
     cluster = a_cluster(case.nodes or [a_node(name) for name in case.there], case.there)
-    before = set(cluster.placed)
+    before = set(cluster.pods)
 
     assert told(a_round(case.waiting, cluster, case.groups, case.budgets)) == case.expected
-    assert set(cluster.placed) == before
+    assert set(cluster.pods) == before
 
 
 # While they go
@@ -252,7 +253,7 @@ def test_while_one_of_them_still_goes_none_is_bound() -> None:
     result = a_round(waits_for(two(), "n1", "n2"), cluster, [a_group(least=2)])
 
     assert not result.bound
-    assert set(cluster.placed) == {"uid-of-default-a"}
+    assert set(cluster.pods) == {"uid-of-default-a"}
 
 
 @pytest.mark.parametrize(
@@ -302,14 +303,14 @@ def test_what_is_cleared_for_its_last_pod_is_not_given_to_who_comes_before_that(
 
 
 def test_a_round_has_an_end_and_the_next_goes_on_with_other_gangs() -> None:
-    large = [a_member(f"g{n}", cpu="1") for n in range(MOST_SOUGHT)]
-    nodes = [a_node(cpu=str(MOST_SOUGHT), pods="999"), a_node("n2")]
-    there = {"n1": [low("a", str(MOST_SOUGHT))], "n2": [low("b")]}
-    groups = [a_group(least=MOST_SOUGHT), a_group("h", 1)]
+    large = [a_member(f"g{n}", cpu="1") for n in range(MAX_GANG_PODS)]
+    nodes = [a_node(cpu=str(MAX_GANG_PODS), pods="999"), a_node("n2")]
+    there = {"n1": [low("a", str(MAX_GANG_PODS))], "n2": [low("b")]}
+    groups = [a_group(least=MAX_GANG_PODS), a_group("h", 1)]
     result = a_round([*large, a_member("h0", "h")], a_cluster(nodes, there), groups)
 
-    assert len(result.verdicts) == MOST_SOUGHT
-    assert [victim.metadata.name for each in result.verdicts for victim in each.victims] == ["a"]
+    assert len(result.post_filter_results) == MAX_GANG_PODS
+    assert [victim.metadata.name for each in result.post_filter_results for victim in each.victims] == ["a"]
 
 
 def test_nobody_goes_for_a_gang_that_is_not_complete() -> None:

@@ -66,15 +66,15 @@ MIXED = some.lists(some.integers(1, 4), min_size=1, max_size=4).map(
 def decided(there: There, gang: list[Pod], allowed: int) -> tuple[dict[str, str], list[Pod]]:
     """Where all of it is or will be, and who goes for that; what must always be true of it is."""
     cluster = a_cluster([a_node(name, cpu=str(CPUS)) for name in there], there)
-    before = set(cluster.placed)
+    before = set(cluster.pods)
     result = a_round(gang, cluster, [a_group(least=len(gang))], [a_budget(allowed, app="x")])
 
     bound = {pod.metadata.name: node for pod, node in result.bound}
-    kept = {each.pod.metadata.name: each.node for each in result.verdicts if each.node}
-    gone = [victim for each in result.verdicts for victim in each.victims]
+    kept = {each.pod.metadata.name: each.nominated_node for each in result.post_filter_results if each.nominated_node}
+    gone = [victim for each in result.post_filter_results for victim in each.victims]
     assert len(bound) in (0, len(gang))
     assert len(kept) in (0, len(gang))
-    assert set(cluster.placed) == before | {pod.metadata.uid for pod, _ in result.bound}
+    assert set(cluster.pods) == before | {pod.metadata.uid for pod, _ in result.bound}
     assert not gone or kept
     assert len({pod.metadata.uid for pod in gone}) == len(gone)
     assert all(priority_of(pod) < 2 for pod in gone)
@@ -155,7 +155,7 @@ class World(Town):
             spec = {"priority": one, "scheduling_group": PodSchedulingGroup(pod_group_name=name)}
             self.many("default", two, f"{name}-", spec=spec, cpu="2")
         elif what == "ends":
-            names = sorted(self.going if flag else (each.pod.metadata.name for each in self.cluster.placed.values()))
+            names = sorted(self.going if flag else (each.pod.metadata.name for each in self.cluster.pods.values()))
             if names:
                 self.ends("default", names[one % len(names)])
         else:
@@ -173,15 +173,15 @@ class World(Town):
             assert not (begins and count) or count >= self.least[name], name
         for name in set(self.going) - going:
             group = self.groups._groups.get(("default", name.partition("-")[0]))
-            if group is not None and group.goes_whole:
+            if group is not None and group.disrupts_whole:
                 assert not group.bound, running
         self.nothing_is_overfull()
         return len(names)
 
     def nothing_is_overfull(self) -> None:
         for name in self.cluster.node_infos:
-            assert sum(cpus(each.pod) for each in self.cluster.placed.values() if each.node == name) <= 4
-        assert all(each.pod.spec.node_name for each in self.cluster.placed.values())
+            assert sum(cpus(each.pod) for each in self.cluster.pods.values() if each.node == name) <= 4
+        assert all(each.pod.spec.node_name for each in self.cluster.pods.values())
 
     def rests(self) -> None:
         """Those who go end, and nothing else happens."""
@@ -203,8 +203,8 @@ def test_whoever_had_others_go_has_their_places_in_the_end(steps: list[tuple[str
         world.happens(number, *step)
     world.rests()
 
-    assert not world.queue.nominated()
+    assert not world.queue.nominated_pods()
     waiting = [pod for (pod, _), _, _ in world.queue._pods.values()]
-    lowest = min((priority_of(each.pod) for each in world.cluster.placed.values()), default=9)
+    lowest = min((priority_of(each.pod) for each in world.cluster.pods.values()), default=9)
     alone = [pod for pod in waiting if pod.spec.scheduling_group is None and cpus(pod) == 1]
     assert all(priority_of(pod) <= lowest for pod in alone)

@@ -9,15 +9,15 @@ from hypothesis import strategies as some
 from app.kinds.core.node import Node
 from app.kinds.scheduling.podgroup import PodGroup
 from app.scheduler import PodInfos
-from app.scheduler.gang_scheduling import Attempt, Groups, Whole
+from app.scheduler.gang_scheduling import GangAttempt, GangScheduler, PodGroups
 from tests.scheduler.cluster import a_cluster, a_node, a_pod
 from tests.scheduler.gangs import a_group, members, on_a_node, the_group, tried
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-def said(attempt: Attempt) -> str:
-    return f"{len(attempt.bound)} bound; {attempt.why}" if attempt.why else f"{len(attempt.bound)} bound"
+def said(attempt: GangAttempt) -> str:
+    return f"{len(attempt.bound)} bound; {attempt.message}" if attempt.message else f"{len(attempt.bound)} bound"
 
 
 ONE_SHORT = "0 bound; 4/5 pods of the group can be placed: 0/1 nodes are available: 1 Insufficient cpu."
@@ -54,7 +54,7 @@ def test_a_group_on_a_node_with_four_places(group: PodGroup | None, count: int, 
 def test_without_nodes() -> None:
     attempt, _ = tried(a_group(least=2), members(2), [])
 
-    assert attempt.why == "0/2 pods of the group can be placed: no nodes available to schedule pods"
+    assert attempt.message == "0/2 pods of the group can be placed: no nodes available to schedule pods"
 
 
 @pytest.mark.parametrize(
@@ -108,20 +108,20 @@ def test_without_nodes() -> None:
 def test_how_many_must_find_a_place(group: PodGroup, placed: list, waiting: list, whole: bool, needed: int) -> None:
     found = the_group(group, waiting, placed)
 
-    assert (found.is_whole, found.needed) == (whole, needed)
+    assert (found.schedules_together, found.needed_count) == (whole, needed)
 
 
 def place(groups: dict[str, tuple[int, int]], nodes: list[Node]) -> dict[str, int]:
     """In one round, in this order: of each group (count, least), how many are bound."""
-    all_groups, infos, pending = Groups(), PodInfos(), []
+    all_groups, infos, pending = PodGroups(), PodInfos(), []
     for name, (count, least) in groups.items():
         all_groups.set(("default", name), a_group(name, least))
         for pod in members(count, name):
-            pending.append((pod, infos.of(pod)))
-            all_groups.note(None, pod, pending[-1])
+            pending.append((pod, infos.get(pod)))
+            all_groups.update_pod(None, pod, pending[-1])
     cluster = a_cluster(nodes)
-    outcome = Whole(all_groups)(pending, cluster)
-    assert len(cluster.placed) == len(outcome.bound)
+    outcome = GangScheduler(all_groups)(pending, cluster)
+    assert len(cluster.pods) == len(outcome.bound)
     assert len(outcome.bound) + len(outcome.unbound) == len(pending)
     assert all(min(node_info.free.values()) >= 0 for node_info in cluster.node_infos.values())
     of = [pod.spec.scheduling_group.pod_group_name for pod, _ in outcome.bound if pod.spec.scheduling_group]
@@ -137,14 +137,14 @@ def test_a_gang_that_does_not_fit_keeps_nobody_out() -> None:
 
 
 def test_pods_without_a_group_are_placed_in_their_order_between_groups() -> None:
-    groups, infos = Groups(), PodInfos()
+    groups, infos = PodGroups(), PodInfos()
     groups.set(("default", "g"), a_group(least=3))
     gang, loners = members(3), [a_pod(f"p{number}", cpu="1") for number in range(3)]
     for pod in gang:
-        groups.note(None, pod, (pod, infos.of(pod)))
-    line = [(pod, infos.of(pod)) for pod in (*loners[:1], *gang, *loners[1:])]
+        groups.update_pod(None, pod, (pod, infos.get(pod)))
+    line = [(pod, infos.get(pod)) for pod in (*loners[:1], *gang, *loners[1:])]
 
-    outcome = Whole(groups)(line, a_cluster([a_node()]))
+    outcome = GangScheduler(groups)(line, a_cluster([a_node()]))
 
     assert [pod.metadata.name for pod, _ in outcome.bound] == ["p0", "g-000", "g-001", "g-002"]
 

@@ -43,11 +43,11 @@ def test_a_pod_waits_only_if_it_fits_nowhere(
     for pod, name in outcome.bound:
         assert oracle.fits(pod, oracle.nodes[name], there)
         there.append((pod, name))
-    for pod, refusal in outcome.unbound:
+    for pod, diagnosis in outcome.unbound:
         assert not any(oracle.fits(pod, node, there) for node in machines)
-        assert set(refusal.reasons) == set(oracle.nodes)
-        assert all(refusal.reasons.values())
-        assert refusal.hopeless <= set(oracle.nodes)
+        assert set(diagnosis.reasons) == set(oracle.nodes)
+        assert all(diagnosis.reasons.values())
+        assert diagnosis.unresolvable <= set(oracle.nodes)
     assert len(outcome.bound) + len(outcome.unbound) == len(pending)
 
 
@@ -60,8 +60,8 @@ def test_hopeless_is_what_stays_so_when_all_are_gone(
     cluster = a_copy(machines, placements(running, machines), how)
 
     for pod in pending:
-        refusal = cluster.refusal(pod, pod_info_of(pod))
-        for name in refusal.hopeless:
+        diagnosis = cluster.ranking(pod, pod_info_of(pod)).diagnose()
+        for name in diagnosis.unresolvable:
             elsewhere = [(each, node) for each, node in placements(running, machines) if node != name]
             assert not oracle.fits(pod, oracle.nodes[name], elsewhere)
 
@@ -91,7 +91,7 @@ class Story:
         if known := self.there.get(pod.metadata.uid):  # what a pod asks for does not change
             pod = replace(pod, spec=known[0].spec)
         self.there[pod.metadata.uid] = pod, node
-        self.cluster.place(pod, node, self.infos.of(pod))
+        self.cluster.place(pod, node, self.infos.get(pod))
 
     def ended(self, uid: str) -> None:
         self.there.pop(uid, None)
@@ -101,7 +101,7 @@ class Story:
         with self.cluster.trial():
             for uid in list(self.there)[:2]:
                 self.cluster.unplace(uid)
-            schedule([(each, self.infos.of(each)) for each in some_pods], self.cluster)
+            schedule([(each, self.infos.get(each)) for each in some_pods], self.cluster)
 
 
 NAMES = some.sampled_from(["n0", "n1", "n2", "n3"])
@@ -131,13 +131,13 @@ def test_what_was_learned_bit_by_bit_is_what_is_learned_at_once(
     for event in events:
         story.happen(*event)
         for pod in pending:  # so that classes are remembered, and have to follow
-            story.cluster.ranking(pod, pod_info_of(pod)).best()
+            story.cluster.ranking(pod, pod_info_of(pod)).best_node()
     afresh = a_copy(list(story.machines.values())[::-1], list(story.there.values()), how)
 
     for pod in pending:
-        mine, other = story.cluster.refusal(pod, pod_info_of(pod)), afresh.refusal(pod, pod_info_of(pod))
+        mine, other = (each.ranking(pod, pod_info_of(pod)).diagnose() for each in (story.cluster, afresh))
         assert dict(mine.reasons) == dict(other.reasons)
-        assert mine.hopeless == other.hopeless
-    mine, other = on(story.cluster, pending), on(afresh, pending)
-    assert list(mine.bound) == list(other.bound)
-    assert why(mine) == why(other)
+        assert mine.unresolvable == other.unresolvable
+    outcome, expected = on(story.cluster, pending), on(afresh, pending)
+    assert list(outcome.bound) == list(expected.bound)
+    assert why(outcome) == why(expected)

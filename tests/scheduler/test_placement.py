@@ -4,7 +4,7 @@ import pytest
 
 from app.kinds.core.node import Taint
 from app.scheduler import Settings, pod_info_of
-from app.scheduler.gang_scheduling import Attempt
+from app.scheduler.gang_scheduling import GangAttempt
 from tests.scheduler.cluster import a_cluster, a_node, a_pod, counts, many, on, placed, why
 from tests.scheduler.gangs import a_group, members, on_a_node, tried
 
@@ -93,7 +93,7 @@ RACKS = [
 ]
 
 
-def racks(attempt: Attempt) -> set[str]:
+def racks(attempt: GangAttempt) -> set[str]:
     return {node[0] for _, node in attempt.bound}
 
 
@@ -116,7 +116,7 @@ def test_a_gang_goes_to(count: int, rack: str) -> None:
 def test_one_that_fits_no_rack_waits_though_the_cluster_has_room() -> None:
     attempt, there = tried(a_group(least=13, topology="rack"), members(13), RACKS)
 
-    assert attempt.why == (
+    assert attempt.message == (
         "12/13 pods of the group can be placed on nodes with the same rack: "
         "0/7 nodes are available: 3 Insufficient cpu, 4 node(s) didn't match Pod's node affinity/selector."
     )
@@ -160,4 +160,4 @@ def test_a_rack_whose_room_is_of_no_use_is_passed_over() -> None:
 def test_without_the_label_on_any_node() -> None:
     attempt, _ = tried(a_group(least=1, topology="zone"), members(1), RACKS)
 
-    assert attempt.why == "no node has the label zone, which all pods of the group must have in common"
+    assert attempt.message == "no node has the label zone, which all pods of the group must have in common"

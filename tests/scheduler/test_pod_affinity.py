@@ -9,7 +9,7 @@ from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod
 from app.machinery.base import LabelSelector
 from app.scheduler import pod_info_of
-from app.scheduler.pod_affinity import NOT_APART, NOT_NEAR, UNWELCOME
+from app.scheduler.pod_affinity import AFFINITY_MISMATCH, ANTI_AFFINITY_MISMATCH, EXISTING_ANTI_AFFINITY_MISMATCH
 from tests.build import NOW
 from tests.scheduler.cluster import (
     a_cluster,
@@ -58,20 +58,24 @@ def web(name: str = "web", **more: Any) -> Pod:
 def test_where_a_pod_may_go_while_another_is_on_n1(pod: Pod, nodes: set[str]) -> None:
     cluster = a_cluster(ZONES, {"n1": [web()]})
 
-    assert {name for name in cluster.node_infos if not cluster.fits(pod, pod_info_of(pod), name)} == nodes
+    assert {name for name in cluster.node_infos if not cluster.filter_reasons(pod, pod_info_of(pod), name)} == nodes
 
 
 @pytest.mark.parametrize(
     ("pod", "node", "there", "text"),
     [
-        pytest.param(a_pod(spec=near(term(app="web"))), a_node(), [], NOT_NEAR, id="nobody to be near"),
-        pytest.param(a_pod(spec=apart(term(app="web"))), a_node(), [web()], NOT_APART, id="somebody to be away from"),
-        pytest.param(web(), a_node(), [a_pod("q", spec=apart(term(app="web")))], UNWELCOME, id="unwelcome"),
+        pytest.param(a_pod(spec=near(term(app="web"))), a_node(), [], AFFINITY_MISMATCH, id="nobody to be near"),
+        pytest.param(
+            a_pod(spec=apart(term(app="web"))), a_node(), [web()], ANTI_AFFINITY_MISMATCH, id="somebody to be away from"
+        ),
+        pytest.param(
+            web(), a_node(), [a_pod("q", spec=apart(term(app="web")))], EXISTING_ANTI_AFFINITY_MISMATCH, id="unwelcome"
+        ),
         pytest.param(
             web("p", spec=apart(term(app="web"))),
             a_node(),
             [web("q", spec=apart(term(app="web")))],
-            NOT_APART,
+            ANTI_AFFINITY_MISMATCH,
             id="both",
         ),
         pytest.param(a_pod(), a_node(), [a_pod("q", spec=apart(term(app="web")))], "", id="others are unwelcome"),
@@ -93,7 +97,7 @@ def test_the_first_of_those_that_are_near_each_other_may_go_anywhere_and_the_oth
 def test_the_first_may_not_go_where_there_are_no_such_places() -> None:
     outcome = placed([web(spec=near(term("zone", app="web")))], [a_node()])
 
-    assert why(outcome) == [f"0/1 nodes are available: 1 {NOT_NEAR}."]
+    assert why(outcome) == [f"0/1 nodes are available: 1 {AFFINITY_MISMATCH}."]
 
 
 def test_a_pod_that_comes_too_early_is_tried_again_when_the_other_has_its_place() -> None:
@@ -106,7 +110,7 @@ def test_one_to_a_node() -> None:
     outcome = placed(many(5, labels=WEB, spec=apart(term(app="web"))), ZONES)
 
     assert counts(outcome) == {"n1": 1, "n2": 1, "n3": 1}
-    assert why(outcome) == [f"0/3 nodes are available: 3 {NOT_APART}."] * 2
+    assert why(outcome) == [f"0/3 nodes are available: 3 {ANTI_AFFINITY_MISMATCH}."] * 2
 
 
 def test_of_two_that_exclude_each_other_the_second_stays_out_whoever_says_so() -> None:
@@ -129,7 +133,7 @@ def test_one_that_is_being_deleted_still_does() -> None:
     leaving = web("q")
     leaving = replace(leaving, metadata=replace(leaving.metadata, deletion_timestamp=NOW))
 
-    assert why_on(a_pod(spec=apart(term(app="web"))), a_node(), leaving) == NOT_APART
+    assert why_on(a_pod(spec=apart(term(app="web"))), a_node(), leaving) == ANTI_AFFINITY_MISMATCH
 
 
 def test_namespaces_may_be_chosen_by_their_labels() -> None:
@@ -140,12 +144,12 @@ def test_namespaces_may_be_chosen_by_their_labels() -> None:
         {"n1": [web(namespace="theirs")], "n2": [web(namespace="mine")], "n3": [web()]},
         namespaces={"theirs": {"team": "x"}, "mine": {}, "default": {}},
     )
-    fitting = {name for name in cluster.node_infos if not cluster.fits(pod, pod_info_of(pod), name)}
+    fitting = {name for name in cluster.node_infos if not cluster.filter_reasons(pod, pod_info_of(pod), name)}
     assert fitting == {"n2", "n3"}
 
     cluster.set_namespace("mine", {"team": "x"})
 
-    assert {name for name in cluster.node_infos if not cluster.fits(pod, pod_info_of(pod), name)} == {"n3"}
+    assert {name for name in cluster.node_infos if not cluster.filter_reasons(pod, pod_info_of(pod), name)} == {"n3"}
 
 
 @pytest.mark.parametrize(
@@ -161,7 +165,7 @@ def test_label_keys_narrow_whom_to_be_away_from(keys: dict[str, tuple[str, ...]]
     there = {"n1": [a_pod("q", labels=WEB | {"run": "2"})], "n2": [a_pod("r", labels=WEB | {"run": "1"})]}
     cluster = a_cluster([a_node("n1"), a_node("n2")], there)
 
-    assert {name for name in cluster.node_infos if not cluster.fits(pod, pod_info_of(pod), name)} == nodes
+    assert {name for name in cluster.node_infos if not cluster.filter_reasons(pod, pod_info_of(pod), name)} == nodes
 
 
 @pytest.mark.parametrize(

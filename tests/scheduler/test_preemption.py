@@ -16,10 +16,10 @@ from app.kinds.pod.container import ContainerPort
 from app.kinds.pod.pod import Pod
 from app.machinery.base import LabelSelector, ObjectMeta
 from app.scheduler import Cluster, PodInfos
-from app.scheduler.eviction_units import Budgets, Units
-from app.scheduler.gang_scheduling import Groups
-from app.scheduler.preemption import Lowest, PreemptionContext, victims_on
-from app.scheduler.scheduling_round import MOST, Search, Tiered, in_tiers
+from app.scheduler.eviction_units import DisruptionBudgets, EvictionUnits
+from app.scheduler.gang_scheduling import PodGroups
+from app.scheduler.preemption import LowestPriorities, PreemptionContext, select_victims_on_node
+from app.scheduler.scheduling_round import MAX_PREEMPTIONS, PreemptionEvaluator, RoundResult, schedule_round
 from tests.scheduler.cluster import a_cluster, a_node, a_pod, apart, even, near, spread, term
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
@@ -52,25 +52,27 @@ def a_budget(allowed: int, disrupted: Sequence[str] = (), **labels: str) -> PodD
 
 def a_round(
     pods: Sequence[Pod], cluster: Cluster, budgets: Sequence[PodDisruptionBudget] = (), others: Sequence[Pod] = ()
-) -> Tiered:
+) -> RoundResult:
     """`others`: room is kept for them, but it is not their turn."""
     infos = PodInfos()
-    pending = [(pod, infos.of(pod)) for pod in pods]
+    pending = [(pod, infos.get(pod)) for pod in pods]
     nominated = [each for each in pending if each[0].status.nominated_node_name]
-    nominated += [(pod, infos.of(pod)) for pod in others]
-    return in_tiers(pending, nominated, cluster, Search(cluster, Lowest(cluster), Budgets(budgets)))
+    nominated += [(pod, infos.get(pod)) for pod in others]
+    return schedule_round(
+        pending, nominated, cluster, PreemptionEvaluator(cluster, LowestPriorities(cluster), DisruptionBudgets(budgets))
+    )
 
 
-def told(result: Tiered) -> str:
+def told(result: RoundResult) -> str:
     """`p to n1; q for n2: a, b go; r: <why not>`"""
     parts = [f"{pod.metadata.name} to {node}" for pod, node in result.bound]
-    for verdict in result.verdicts:
-        name, _, why = verdict.pod.metadata.name, *verdict.why.partition(" preemption: ")[1:]
-        if verdict.victims:
-            gone = ", ".join(each.metadata.name for each in verdict.victims)
-            parts.append(f"{name} for {verdict.node}: {gone} go")
-        elif verdict.node:
-            parts.append(f"{name} waits for {verdict.node}" + (f": {why}" if why else ""))
+    for report in result.post_filter_results:
+        name, _, why = report.pod.metadata.name, *report.message.partition(" preemption: ")[1:]
+        if report.victims:
+            gone = ", ".join(each.metadata.name for each in report.victims)
+            parts.append(f"{name} for {report.nominated_node}: {gone} go")
+        elif report.nominated_node:
+            parts.append(f"{name} waits for {report.nominated_node}" + (f": {why}" if why else ""))
         else:
             parts.append(f"{name}: {why}")
     return "; ".join(parts)
@@ -218,21 +220,21 @@ def test_nobody_goes_and_it_is_told_that(nodes: Sequence[Node], pod: Pod, why: s
 
 
 def test_the_whole_text_is_kubernetes() -> None:
-    (verdict,) = a_round([of(1, "p")], a_cluster([a_node()], {"n1": FULL})).verdicts
-    assert verdict.why == (
+    (report,) = a_round([of(1, "p")], a_cluster([a_node()], {"n1": FULL})).post_filter_results
+    assert report.message == (
         "0/1 nodes are available: 1 Insufficient cpu. "
         "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
     )
 
 
 def test_a_pod_that_others_go_for_is_told_only_what_is_lacking() -> None:
-    (verdict,) = a_round([of(10, "p")], a_cluster([a_node()], {"n1": FULL})).verdicts
-    assert verdict.why == "0/1 nodes are available: 1 Insufficient cpu."
+    (report,) = a_round([of(10, "p")], a_cluster([a_node()], {"n1": FULL})).post_filter_results
+    assert report.message == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_without_nodes_nothing_is_said_of_preemption() -> None:
-    (verdict,) = a_round([of(10, "p")], a_cluster([])).verdicts
-    assert verdict.why == "no nodes available to schedule pods"
+    (report,) = a_round([of(10, "p")], a_cluster([])).post_filter_results
+    assert report.message == "no nodes available to schedule pods"
 
 
 def test_who_never_preempts_does_not() -> None:
@@ -284,13 +286,15 @@ def test_room_is_held_also_for_those_whose_turn_it_is_not() -> None:
 def test_what_was_held_is_free_again_after_the_round() -> None:
     cluster = a_cluster([a_node()], {"n1": [going(of(1, "a", "1"))]})
     a_round([kept(of(10, "p", "4"), "n1"), of(5, "q")], cluster)
-    assert set(cluster.placed) == {"uid-of-default-a"}
+    assert set(cluster.pods) == {"uid-of-default-a"}
 
 
 def test_a_node_that_does_not_do_any_more_is_kept_no_longer() -> None:
     nodes = [a_node(spec={"unschedulable": True})]
-    (verdict,) = a_round([kept(of(10, "p", "4"), "n1")], a_cluster(nodes, {"n1": [going(of(1, "a"))]})).verdicts
-    assert verdict.node == ""
+    (report,) = a_round(
+        [kept(of(10, "p", "4"), "n1")], a_cluster(nodes, {"n1": [going(of(1, "a"))]})
+    ).post_filter_results
+    assert report.nominated_node == ""
 
 
 def test_if_the_node_is_given_to_a_more_important_pod_it_looks_for_another() -> None:
@@ -303,7 +307,7 @@ def test_if_it_is_not_its_turn_it_is_just_kept_nothing_any_longer() -> None:
     there, p = {"n1": [of(1, "a", "4")]}, kept(of(10, "p", "4"), "n1")
     result = a_round([of(20, "urgent", "4")], a_cluster([a_node()], there), others=[p])
     assert told(result) == "urgent for n1: a go; p: "
-    assert result.verdicts[1].why == ""
+    assert result.post_filter_results[1].message == ""
 
 
 def test_a_pod_that_does_not_come_is_no_neighbour_yet() -> None:
@@ -351,15 +355,15 @@ def test_those_who_are_to_be_even_see_what_the_one_before_did() -> None:
     spec = spread(even())
     pods = [of(10, f"p{n}", "3", spec=spec, labels={"app": "a"}) for n in range(2)]
     result = a_round(pods, cluster)
-    assert sorted(verdict.node for verdict in result.verdicts) == ["n1", "n2"]
+    assert sorted(report.nominated_node for report in result.post_filter_results) == ["n1", "n2"]
 
 
 def test_a_round_has_an_end() -> None:
-    there = {f"n{n}": [of(1, f"a{n}", "4")] for n in range(MOST + 5)}
+    there = {f"n{n}": [of(1, f"a{n}", "4")] for n in range(MAX_PREEMPTIONS + 5)}
     result = a_round(
-        [of(10, f"p{n}", "4") for n in range(MOST + 5)], a_cluster([a_node(name) for name in there], there)
+        [of(10, f"p{n}", "4") for n in range(MAX_PREEMPTIONS + 5)], a_cluster([a_node(name) for name in there], there)
     )
-    assert (len(result.verdicts), len(result.unbound)) == (MOST, MOST + 5)
+    assert (len(result.post_filter_results), len(result.unbound)) == (MAX_PREEMPTIONS, MAX_PREEMPTIONS + 5)
 
 
 # Always
@@ -384,26 +388,26 @@ def test_whatever_there_is(there: list[list[tuple[int, int, bool]]], pods: list[
             for at, (priority, cpu, is_kept) in enumerate(fitting)
         ]
     cluster = a_cluster([a_node(name) for name in placed], placed)
-    before = dict(cluster.placed)
+    before = dict(cluster.pods)
     waiting = [of(priority, f"p{at}", str(cpu)) for at, (priority, cpu) in enumerate(pods)]
     result = a_round(waiting, cluster, [a_budget(allowed, app="x")])
 
-    assert set(cluster.placed) == set(before) | {pod.metadata.uid for pod, _ in result.bound}
+    assert set(cluster.pods) == set(before) | {pod.metadata.uid for pod, _ in result.bound}
     infos, gone = PodInfos(), []
-    for verdict in result.verdicts:
-        if not verdict.node:
+    for report in result.post_filter_results:
+        if not report.nominated_node:
             continue
-        for victim in verdict.victims:
-            assert (victim.spec.priority or 0) < (verdict.pod.spec.priority or 0)
+        for victim in report.victims:
+            assert (victim.spec.priority or 0) < (report.pod.spec.priority or 0)
             cluster.unplace(victim.metadata.uid)
             gone.append(victim.metadata.uid)
-        info = infos.of(verdict.pod)
-        assert cluster.fits(verdict.pod, info, verdict.node) == ()
-        for victim in verdict.victims:
+        info = infos.get(report.pod)
+        assert cluster.filter_reasons(report.pod, info, report.nominated_node) == ()
+        for victim in report.victims:
             with cluster.trial():
-                cluster.place(victim, verdict.node, infos.of(victim))
-                assert cluster.fits(verdict.pod, info, verdict.node)
-        cluster.place(verdict.pod, verdict.node, info)
+                cluster.place(victim, report.nominated_node, infos.get(victim))
+                assert cluster.filter_reasons(report.pod, info, report.nominated_node)
+        cluster.place(report.pod, report.nominated_node, info)
     assert len(gone) == len(set(gone))
     assert all(min(node_info.free.values()) >= 0 for node_info in cluster.node_infos.values())
 
@@ -418,8 +422,8 @@ def test_what_is_worked_out_is_what_comes_of_trying(there: list[tuple[int, int, 
         of(2 - n, f"a{at}", str(c), labels={"app": "x"} if is_kept else {}) for at, (n, c, is_kept) in enumerate(there)
     ]
     cluster = a_cluster([a_node(cpu="12", pods="7")], {"n1": pods})
-    pod, budgets = of(2, "p", str(cpu + 4)), Budgets([a_budget(allowed, app="x")])
-    info = PodInfos().of(pod)
-    context = PreemptionContext(cluster, Lowest(cluster), budgets, Units(cluster, Groups()))
-    tried = victims_on("n1", pod, info, context)
-    assert victims_on("n1", pod, info, context, is_plain=True) == tried
+    pod, budgets = of(2, "p", str(cpu + 4)), DisruptionBudgets([a_budget(allowed, app="x")])
+    info = PodInfos().get(pod)
+    context = PreemptionContext(cluster, LowestPriorities(cluster), budgets, EvictionUnits(cluster, PodGroups()))
+    tried = select_victims_on_node("n1", pod, info, context)
+    assert select_victims_on_node("n1", pod, info, context, is_plain=True) == tried

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from app.kinds.pod.pod import Pod
-from app.scheduler.gang_scheduling import attempt
+from app.scheduler.gang_scheduling import schedule_gang
 from tests.scheduler.cluster import a_node, a_pod, apart, near, term
 from tests.scheduler.gangs import a_group, members, on_a_node
 from tests.scheduler.test_scheduling_queue import Line, born
@@ -39,61 +39,61 @@ class World(Line):
     def gang(self, size: int, spare: int, _: str) -> None:
         name = f"g{self.count}"
         self.least[name] = size
-        self.queue.again(self.groups.set(("default", name), a_group(name, size)))
+        self.queue.requeue(self.groups.set(("default", name), a_group(name, size)))
         self.put(*members(size + spare, name))
 
     def ends(self, which: int, _: int, __: str) -> None:
-        there = sorted(self.cluster.placed)
+        there = sorted(self.cluster.pods)
         if there:
-            pod = self.cluster.placed[there[which % len(there)]].pod
+            pod = self.cluster.pods[there[which % len(there)]].pod
             self.frees(pod)
             if pod.spec.scheduling_group is not None:
-                self.queue.again(self.groups.note(pod, on_a_node(pod, phase="Succeeded"), None))
+                self.queue.requeue(self.groups.update_pod(pod, on_a_node(pod, phase="Succeeded"), None))
 
     def node(self, cpu: int, _: int, __: str) -> None:
         self.cluster.set_node(a_node(f"n{self.count % 3}", cpu=str(cpu)))
-        self.queue.ease(f"n{self.count % 3}")
+        self.queue.note_capacity_freed(f"n{self.count % 3}")
 
     def turn_of(self, most: int, seconds: int) -> None:
         self.later(seconds=seconds)
-        before = set(self.cluster.placed)
+        before = set(self.cluster.pods)
         self.turn(most)
-        new = [each for uid, each in self.cluster.placed.items() if uid not in before]
+        new = [each for uid, each in self.cluster.pods.items() if uid not in before]
         for each in new:
-            self.queue.move()
+            self.queue.note_pod_assigned()
             self.sees(each.pod, each.node)
         self.whole(each.pod for each in new)
 
     def sees(self, pod: Pod, node: str) -> None:
         if pod.spec.scheduling_group is not None:
-            self.queue.again(self.groups.note(pod, on_a_node(pod, node), None))
+            self.queue.requeue(self.groups.update_pod(pod, on_a_node(pod, node), None))
 
     def whole(self, new: Iterable[Pod]) -> None:
         """What this turn placed of a gang was enough, for none of it was placed before."""
         names = [pod.spec.scheduling_group.pod_group_name for pod in new if pod.spec.scheduling_group]
         for name, count in Counter(names).items():
             group = self.groups._groups["default", name]
-            assert len(group.bound) + len(group.ended) >= self.least[name], (name, count)
+            assert len(group.bound) + len(group.finished) >= self.least[name], (name, count)
             scheduled = a_group(name, self.least[name], scheduled="True")
-            self.queue.again(self.groups.set(("default", name), scheduled))
+            self.queue.requeue(self.groups.set(("default", name), scheduled))
 
     def rests(self) -> None:
         """Turns until nothing comes of them any more, with all back-off over."""
         for _ in range(50):
-            there = len(self.cluster.placed)
+            there = len(self.cluster.pods)
             self.turn_of(100, 20)
-            if len(self.cluster.placed) == there and not self.queue.has_more:
+            if len(self.cluster.pods) == there and not self.queue.has_more:
                 return
         raise AssertionError("it does not come to rest")
 
     def nobody_waits_in_vain(self) -> None:
         for (pod, info), _, _ in self.queue._pods.values():
-            if self.groups.whole(pod) is None:
-                assert self.cluster.ranking(pod, info).best() is None, pod.metadata.name
+            if self.groups.gang_of(pod) is None:
+                assert self.cluster.ranking(pod, info).best_node() is None, pod.metadata.name
         for group in self.groups._groups.values():
-            if group.waiting and group.is_whole:
+            if group.pending and group.schedules_together:
                 with self.cluster.trial():
-                    assert not attempt(group, self.cluster).bound, group.key
+                    assert not schedule_gang(group, self.cluster).bound, group.key
 
 
 @settings(max_examples=100, deadline=None)

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod
 from app.scheduler import Cluster, Outcome, PodInfos
-from app.scheduler.gang_scheduling import Groups, Whole
-from app.scheduler.scheduling_queue import FOREMOST, Queue
+from app.scheduler.gang_scheduling import GangScheduler, PodGroups
+from app.scheduler.scheduling_queue import HEAD_BUCKETS, SchedulingQueue
 from tests.scheduler.cluster import a_cluster, a_node, a_pod, many, near, term
 from tests.scheduler.gangs import a_group, members
 
@@ -21,23 +21,23 @@ class Line:
 
     def __init__(self, *nodes: Node) -> None:
         self.cluster: Cluster = a_cluster(nodes)
-        self.groups = Groups()
-        self.queue = Queue(self.cluster, self.groups)
+        self.groups = PodGroups()
+        self.queue = SchedulingQueue(self.cluster, self.groups)
         self.infos = PodInfos()
         self.now = NOW
 
     def put(self, *pods: Pod) -> None:
         for pod in pods:
-            pending = pod, self.infos.of(pod)
-            self.queue.again(self.groups.note(pod, pod, pending) if pod.spec.scheduling_group else [])
-            self.queue.put(*pending)
+            pending = pod, self.infos.get(pod)
+            self.queue.requeue(self.groups.update_pod(pod, pod, pending) if pod.spec.scheduling_group else [])
+            self.queue.add(*pending)
 
     def turn(self, most: int = 100) -> list[str]:
         """The names of those that were looked at; who finds a place is on its node afterwards."""
-        pending = self.queue.turn(self.now, most)
-        outcome: Outcome = Whole(self.groups)(pending, self.cluster)
+        pending = self.queue.pop(self.now, most)
+        outcome: Outcome = GangScheduler(self.groups)(pending, self.cluster)
         bound = [pod for pod, _ in outcome.bound]
-        self.queue.settle(bound, [pod for pod, _ in outcome.unbound], self.now)
+        self.queue.record_outcome(bound, [pod for pod, _ in outcome.unbound], self.now)
         for pod in bound:
             self.queue.remove(pod.metadata.uid)
         return [pod.metadata.name for pod, _ in pending]
@@ -45,7 +45,7 @@ class Line:
     def frees(self, pod: Pod) -> None:
         placed = self.cluster.unplace(pod.metadata.uid)
         assert placed is not None
-        self.queue.ease(placed.node)
+        self.queue.note_capacity_freed(placed.node)
 
     def later(self, **span: float) -> None:
         self.now += timedelta(**span)
@@ -76,7 +76,7 @@ def test_after_five_minutes_all_are_looked_at() -> None:
     line = Line(a_node(cpu="1"))
     line.put(*many(3, cpu="2"))
     line.turn()
-    assert line.queue.again_at(line.now) == NOW + timedelta(minutes=5)
+    assert line.queue.next_pop_at(line.now) == NOW + timedelta(minutes=5)
 
     line.later(minutes=5)
 
@@ -102,7 +102,7 @@ def test_a_turn_takes_so_many_and_says_that_there_are_more() -> None:
     line.put(*many(5))
 
     assert line.turn(2) == ["p0", "p1"]
-    assert line.queue.again_at(line.now) == line.now
+    assert line.queue.next_pop_at(line.now) == line.now
     assert line.turn(2) == ["p2", "p3"]
     assert line.turn(2) == ["p4"]
     assert not line.queue.has_more
@@ -113,7 +113,7 @@ def test_who_was_looked_at_in_vain_is_not_forgotten_when_a_node_comes_for_more_t
     line.put(*many(9, cpu="1"))
     assert len(line.turn()) == 9
     line.cluster.set_node(a_node(cpu="9"))
-    line.queue.ease("n1")
+    line.queue.note_capacity_freed("n1")
 
     assert [len(line.turn(most=4)) for _ in range(4)] == [4, 4, 1, 0]
 
@@ -138,7 +138,7 @@ def test_who_wants_to_be_near_others_is_looked_at_when_any_come() -> None:
     line.put(a_pod("p", near(term(app="db"))), *many(1, "large", cpu="50"))
     line.turn()
 
-    line.queue.move()
+    line.queue.note_pod_assigned()
 
     assert line.turn() == ["p"]
 
@@ -146,8 +146,8 @@ def test_who_wants_to_be_near_others_is_looked_at_when_any_come() -> None:
 def test_a_refused_binding_is_tried_again() -> None:
     line = Line(a_node())
     line.put(a_pod("p"))
-    (pending,) = line.queue.turn(line.now, 9)
-    line.queue.settle([pending[0]], [], line.now)
+    (pending,) = line.queue.pop(line.now, 9)
+    line.queue.record_outcome([pending[0]], [], line.now)
 
     assert line.turn() == ["p"]
 
@@ -157,10 +157,10 @@ def test_a_pod_with_room_of_its_own_is_looked_at_wherever_it_is_in_line() -> Non
     line.put(*many(9, cpu="2"))
     line.turn()
     last = many(9, cpu="2")[8]
-    line.queue.renew(replace(last, status=replace(last.status, nominated_node_name="n1")))
-    assert [pod.metadata.name for pod, _ in line.queue.nominated()] == ["p8"]
+    line.queue.update(replace(last, status=replace(last.status, nominated_node_name="n1")))
+    assert [pod.metadata.name for pod, _ in line.queue.nominated_pods()] == ["p8"]
 
-    line.queue.ease("n1")
+    line.queue.note_capacity_freed("n1")
 
     assert line.turn() == ["p0", "p8"]
 
@@ -171,11 +171,11 @@ def test_each_look_in_vain_makes_the_next_wait_longer() -> None:
     line.turn()
     waits = []
     for _ in range(6):
-        line.queue.ease("n1")
+        line.queue.note_capacity_freed("n1")
         assert line.turn() == ["p"]
-        line.queue.ease("n1")
+        line.queue.note_capacity_freed("n1")
         assert line.turn() == []
-        waits.append((line.queue.again_at(line.now) or line.now) - line.now)
+        waits.append((line.queue.next_pop_at(line.now) or line.now) - line.now)
         line.now += waits[-1]
 
     assert [wait.total_seconds() for wait in waits] == [1, 2, 4, 8, 10, 10]
@@ -187,16 +187,16 @@ def test_who_is_next_and_would_fit_waits_for_no_back_off() -> None:
     line.put(*there)
     line.turn()
     line.put(
-        *(born(a_pod(f"p{number:03}", cpu="2", memory=f"{number + 1}Mi"), number) for number in range(FOREMOST + 9))
+        *(born(a_pod(f"p{number:03}", cpu="2", memory=f"{number + 1}Mi"), number) for number in range(HEAD_BUCKETS + 9))
     )
     line.turn()
     line.frees(there[0])
-    assert len(line.turn()) == FOREMOST + 9
+    assert len(line.turn()) == HEAD_BUCKETS + 9
     assert line.turn() == []
 
     line.frees(there[1])
 
-    assert line.turn() == [f"p{number:03}" for number in range(FOREMOST)]
+    assert line.turn() == [f"p{number:03}" for number in range(HEAD_BUCKETS)]
 
 
 def a_gang_of(count: int, **more: Any) -> list[Pod]:
@@ -205,7 +205,7 @@ def a_gang_of(count: int, **more: Any) -> list[Pod]:
 
 def test_a_gang_is_looked_at_as_a_whole() -> None:
     line = Line(a_node())
-    line.queue.again(line.groups.set(("default", "g"), a_group(least=3)))
+    line.queue.requeue(line.groups.set(("default", "g"), a_group(least=3)))
     line.put(*a_gang_of(3), born(a_pod("p"), 5))
     line.later(seconds=1)
 
@@ -219,7 +219,7 @@ def test_a_gang_that_is_still_being_made_is_not_looked_at_for_a_moment() -> None
     line.put(*a_gang_of(2))
 
     assert line.turn() == []
-    assert line.queue.again_at(line.now) == NOW + timedelta(seconds=2)
+    assert line.queue.next_pop_at(line.now) == NOW + timedelta(seconds=2)
     line.later(seconds=2)
     assert line.turn() == ["g-000", "g-001"]
     line.put(*a_gang_of(1, start=2))
@@ -233,7 +233,7 @@ def test_pods_wait_for_their_group() -> None:
     line.turn()
     assert line.turn() == []
 
-    line.queue.again(line.groups.set(("default", "g"), a_group(least=2)))
+    line.queue.requeue(line.groups.set(("default", "g"), a_group(least=2)))
 
     assert line.turn() == ["g-000", "g-001"]
-    assert len(line.cluster.placed) == 2
+    assert len(line.cluster.pods) == 2

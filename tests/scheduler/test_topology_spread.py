@@ -9,7 +9,7 @@ from app.kinds.core.node import Taint
 from app.kinds.pod.affinity import Affinity, NodeAffinity, Toleration, TopologySpreadConstraint
 from app.kinds.pod.pod import Pod
 from app.scheduler import pod_info_of
-from app.scheduler.topology_spread import NO_PLACE, UNEVEN
+from app.scheduler.topology_spread import SPREAD_LABEL_MISSING, SPREAD_MISMATCH
 from tests.build import NOW
 from tests.scheduler.cluster import (
     HOST,
@@ -58,7 +58,7 @@ def some(count: int, start: str = "q", **labels: str) -> list[Pod]:
 def test_where_a_pod_may_go_while_there_are_two_in_a_and_one_in_b(pod: Pod, nodes: set[str]) -> None:
     cluster = a_cluster(ZONES, {"n1": some(2, "q"), "n2": some(1, "r")})
 
-    assert {name for name in cluster.node_infos if not cluster.fits(pod, pod_info_of(pod), name)} == nodes
+    assert {name for name in cluster.node_infos if not cluster.filter_reasons(pod, pod_info_of(pod), name)} == nodes
 
 
 def test_node_affinity_limits_the_places() -> None:
@@ -96,7 +96,7 @@ def test_a_full_place_holds_up_the_others() -> None:
     outcome = placed(many(5, labels=A, spec=spread(even())), nodes)
 
     assert counts(outcome) == {"n1": 2, "n2": 1}
-    assert why(outcome) == [f"0/2 nodes are available: 1 Too many pods, 1 {UNEVEN}."] * 2
+    assert why(outcome) == [f"0/2 nodes are available: 1 Too many pods, 1 {SPREAD_MISMATCH}."] * 2
 
 
 def test_a_node_without_the_label_is_told_apart() -> None:
@@ -104,7 +104,7 @@ def test_a_node_without_the_label_is_told_apart() -> None:
 
     (text,) = why(placed([one(even())], nodes))
 
-    assert text == f"0/2 nodes are available: 1 Too many pods, 1 {NO_PLACE}."
+    assert text == f"0/2 nodes are available: 1 Too many pods, 1 {SPREAD_LABEL_MISSING}."
 
 
 def test_pods_of_another_run_do_not_count() -> None:
@@ -123,13 +123,13 @@ def test_those_that_are_being_deleted_do_not_count() -> None:
 def test_nor_once_their_deletion_has_begun() -> None:
     cluster = a_cluster(ZONES, {"n1": some(1)})
     pod = one(even())
-    assert cluster.fits(pod, pod_info_of(pod), "n1") == (UNEVEN,)
+    assert cluster.filter_reasons(pod, pod_info_of(pod), "n1") == (SPREAD_MISMATCH,)
 
-    there = cluster.placed["uid-of-default-q0"]
+    there = cluster.pods["uid-of-default-q0"]
     meta = replace(there.pod.metadata, deletion_timestamp=NOW)
     cluster.place(replace(there.pod, metadata=meta), "n1", there.info)
 
-    assert cluster.fits(pod, pod_info_of(pod), "n1") == ()
+    assert cluster.filter_reasons(pod, pod_info_of(pod), "n1") == ()
 
 
 def test_as_a_wish_it_spreads_as_well_but_keeps_nobody_out() -> None:
@@ -141,10 +141,10 @@ def test_as_a_wish_it_spreads_as_well_but_keeps_nobody_out() -> None:
 def test_a_place_that_comes_is_counted() -> None:
     cluster = a_cluster(ZONES[:2], {"n1": some(1, "q"), "n2": some(1, "r")})
     pod = one(even())
-    assert cluster.fits(pod, pod_info_of(pod), "n1") == ()
+    assert cluster.filter_reasons(pod, pod_info_of(pod), "n1") == ()
 
     cluster.set_node(ZONES[2])
 
-    assert cluster.fits(pod, pod_info_of(pod), "n1") == (UNEVEN,)
+    assert cluster.filter_reasons(pod, pod_info_of(pod), "n1") == (SPREAD_MISMATCH,)
     cluster.remove_node("n3")
-    assert cluster.fits(pod, pod_info_of(pod), "n1") == ()
+    assert cluster.filter_reasons(pod, pod_info_of(pod), "n1") == ()
