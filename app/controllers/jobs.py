@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from typing import cast
 
-from app.controllers import gangs
+from app.controllers import gang_index
 from app.controllers.planned_write import PlannedWrite
 from app.controllers.refused_objects import Refused
 from app.kinds.batch.job import KIND as JOBS
@@ -40,7 +40,7 @@ class JobController:
         self._book = Rulebook(mirror)
         self._refused = Refused()  # Jobs whose pods were
         self._orphans: dict[Key, Pod] = {}  # pods that nobody controls: a Job may adopt them
-        self._gangs = gangs.Gangs(mirror, features)
+        self._gangs = gang_index.GangIndex(mirror, features)
 
     def _note_orphan(self, key: Key, pod: Pod | None) -> None:
         if pod is not None and pod.metadata.labels and controller_of(pod) is None:
@@ -54,7 +54,7 @@ class JobController:
             return [key]
         if key.kind in RULES:
             return self._refused.on_event(key.namespace, before, now)
-        if key.kind in gangs.KINDS:
+        if key.kind in gang_index.KINDS:
             return self._gangs.on_event(key, before, now)
         if key.kind != PODS.resource:
             return []
@@ -77,7 +77,7 @@ class JobController:
         return [Key(JOBS.resource, namespace, each.metadata.name) for each in jobs if _wants(each, pod)]
 
     def enqueue_all(self) -> Iterable[Key]:
-        self._gangs.learn()
+        self._gangs.rebuild()
         for pod in self._mirror.all(PODS.resource):
             self._note_orphan(Key(PODS.resource, pod.metadata.namespace, pod.metadata.name), cast("Pod", pod))
         return list(self._jobs())
@@ -94,7 +94,7 @@ class JobController:
             return []
         rules = self._book.rules(key.namespace)
         pods = self._pods(job)
-        made = job_plan.plan(job, pods, now, self._unused_names(key.namespace), rules, self._gangs.of(job, pods))
+        made = job_plan.plan(job, pods, now, self._unused_names(key.namespace), rules, self._gangs.gang_of(job, pods))
         if is_finished(job) and not made.actions:
             return [PlannedWrite(ttl_after_finished.plan(job, now))]
         return [PlannedWrite(made, [job])]

@@ -15,13 +15,12 @@ from app.controllers.cronjobs import CronJobController
 from app.controllers.disruption import DisruptionController
 from app.controllers.event_retention import EventController
 from app.controllers.garbage_collector import GarbageController
-from app.controllers.interning import Shared
 from app.controllers.jobs import JobController
 from app.controllers.log_retention import LogController
 from app.controllers.namespaces import NamespaceController
 from app.controllers.node_lifecycle import NodeController
 from app.controllers.owner_graph import Outline
-from app.controllers.pod_stubs import Counted
+from app.controllers.pod_interning import PodInterner, PodStubs
 from app.controllers.resource_quotas import QuotaController
 from app.controllers.root_ca_publisher import CertificateController
 from app.controllers.runner import Controller, Runner
@@ -139,7 +138,7 @@ def new_mirror() -> Mirror:
     whole = [kind for each in _MIRRORED if (kind := by_resource(*each))]
     others = [kind for kind in KINDS if kind.stored_as is None and kind not in whole and kind is not EVENTS]
     types = {kind.resource: kind.type for kind in whole} | {kind.resource: Outline for kind in others}
-    return Mirror(types, {PODS.resource: Counted().shortened}, {PODS.resource: Shared().shared})
+    return Mirror(types, {PODS.resource: PodStubs().cut}, {PODS.resource: PodInterner().intern})
 
 
 def controllers(

@@ -1,19 +1,24 @@
-"""What the controllers keep of pods that are counted: little, and nothing that somebody still plans from."""
+"""What controllers keep of pods: common values once, and of counted pods little, nothing that a controller plans from."""
 
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from app.controllers.garbage_collector import GarbageController
 from app.controllers.jobs import JobController
 from app.controllers.manager import new_mirror
-from app.controllers.pod_stubs import CONTROLLER_UID, Counted, CountedPod
-from app.kinds.pod.pod import Pod
+from app.controllers.pod_interning import CONTROLLER_UID, PodInterner, PodStub, PodStubs
+from app.kinds.core.configmap import ConfigMap
+from app.kinds.pod.pod import Pod, PodStatus
 from app.machinery.base import Condition, OwnerReference
 from app.plans.jobs.finalizers import TRACKING, loosened
 from app.plans.plan import Plan, Update
 from app.registry import objects
+from app.registry.codec import write_of
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
 from app.registry.plan_writer import write_set
@@ -22,7 +27,7 @@ from tests.build import NOW, a_job, pods
 from tests.controllers.running import every, running, until
 from tests.controllers.test_jobs import ends, status_is, there_are
 from tests.registry import examples
-from tests.registry.examples import JOBS, PODS, create, get, named
+from tests.registry.examples import JOBS, PODS, a_pod, create, get, named
 
 JOB = a_job()
 READY = Condition(type="Ready", status="True")
@@ -38,9 +43,9 @@ def ended(name: str = "p", **metadata: Any) -> Pod:
 def test_a_counted_pod_is_still_found_selected_and_known_to_be_over() -> None:
     pod = ended()
 
-    short = Counted().shortened(pod)
+    short = PodStubs().cut(pod)
 
-    assert isinstance(short, CountedPod)
+    assert isinstance(short, PodStub)
     kept, whole = short.metadata, pod.metadata
     assert (kept.name, kept.uid, kept.resource_version) == (whole.name, whole.uid, whole.resource_version)
     assert (kept.labels, kept.owner_references) == (whole.labels, whole.owner_references)
@@ -48,9 +53,9 @@ def test_a_counted_pod_is_still_found_selected_and_known_to_be_over() -> None:
 
 
 def test_the_pods_of_a_job_share_what_they_have_in_common() -> None:
-    counted = Counted()
+    stubs = PodStubs()
 
-    one, two = counted.shortened(ended("one")), counted.shortened(ended("two"))
+    one, two = stubs.cut(ended("one")), stubs.cut(ended("two"))
 
     assert isinstance(one, Pod)
     assert isinstance(two, Pod)
@@ -73,11 +78,11 @@ def test_the_pods_of_a_job_share_what_they_have_in_common() -> None:
     ],
 )
 def test_a_pod_is_kept_whole_that(pod: Pod) -> None:
-    assert Counted().shortened(pod) is None
+    assert PodStubs().cut(pod) is None
 
 
 def test_a_short_pod_cannot_be_written() -> None:
-    short = Counted().shortened(ended(resource_version="1"))
+    short = PodStubs().cut(ended(resource_version="1"))
     assert short is not None
 
     with pytest.raises(StopIteration):
@@ -95,7 +100,7 @@ async def test_a_look_at_a_job_does_not_meet_what_was_counted(registry: Registry
     mirror = new_mirror()
     await registry.store.fill(mirror)
     assert len(mirror.owned(job.metadata.uid)) == 2
-    assert isinstance(mirror.get(Key(PODS.resource, "default", done.metadata.name)), CountedPod)
+    assert isinstance(mirror.get(Key(PODS.resource, "default", done.metadata.name)), PodStub)
 
 
 async def test_a_counted_pod_that_is_labelled_anew_is_let_go_of(registry: Registry) -> None:
@@ -126,3 +131,65 @@ async def test_the_counted_pods_of_a_job_go_with_it(registry: Registry) -> None:
             return not await every(registry, PODS) and await get(registry, JOBS, "pi") is None
 
         await until(registry, gone)
+
+
+TEMPLATE = pods("r", a_job())[0]
+
+
+def stored(name: str, node: str = "", hostname: str = "", **status: object) -> Pod:
+    """As it is read: nothing of it is anybody else's."""
+    pod = replace(
+        TEMPLATE,
+        metadata=replace(TEMPLATE.metadata, name=name),
+        spec=replace(TEMPLATE.spec, node_name=node, hostname=hostname),
+        status=PodStatus(**status),
+    )
+    return msgspec.json.decode(msgspec.json.encode(pod), type=Pod)
+
+
+def test_pods_of_one_template_share_it_on_whatever_node_they_are() -> None:
+    interner = PodInterner()
+    one, other = (interner.intern(stored(f"p-{n}", f"node-{n}", f"host-{n}", phase="Pending")) for n in range(2))
+
+    assert isinstance(one, Pod)
+    assert isinstance(other, Pod)
+    assert one.spec.containers is other.spec.containers
+    assert one.metadata.labels is other.metadata.labels
+    assert one.status is other.status
+    assert (other.metadata.name, other.spec.node_name, other.spec.hostname) == ("p-1", "node-1", "host-1")
+
+
+def test_what_has_been_said_of_one_pod_is_its_own() -> None:
+    interner = PodInterner()
+    one, other = (interner.intern(stored(f"p-{n}", phase="Running", pod_ip="10.0.0.1")) for n in range(2))
+
+    assert isinstance(one, Pod)
+    assert isinstance(other, Pod)
+    assert one.status == other.status
+    assert one.status is not other.status
+
+
+@given(st.lists(st.sampled_from(["", "a", "b"]), min_size=3, max_size=3), st.sampled_from(["Pending", "Running", ""]))
+def test_a_shared_pod_is_equal_to_the_one_that_was_read(words: list[str], phase: str) -> None:
+    name, node, hostname = words
+    conditions = (Condition(type="PodScheduled", status="True"),) if node else ()
+    pod = stored(name, node, hostname, phase=phase, conditions=conditions)
+
+    assert PodInterner().intern(pod) == pod
+
+
+def test_what_is_no_pod_stays_as_it_is() -> None:
+    data = ConfigMap(data={"a": "b"})
+    assert PodInterner().intern(data) is data
+
+
+async def test_the_controllers_mirror_shares_what_it_reads(registry: Registry) -> None:
+    made = [replace(a_pod(name), metadata=replace(a_pod(name).metadata, uid=name)) for name in ("a", "b")]
+    await registry.store.commit([write_of(PODS, pod, "A") for pod in made])
+    mirror = new_mirror()
+    await registry.store.fill(mirror)
+
+    one, other = mirror.all(PODS.resource)
+    assert isinstance(one, Pod)
+    assert isinstance(other, Pod)
+    assert one.spec.containers is other.spec.containers

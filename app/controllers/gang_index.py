@@ -1,6 +1,6 @@
-"""Index of Workloads and PodGroups by what they refer to. The Job controller asks it before each plan.
+"""Gang index: Workloads by their Job, PodGroups by their Workload. The Job controller asks it before each plan.
 
-Kept from what the controller is told of; without such objects it holds nothing, and costs a look at each Job's shape.
+It follows the controller's events. Without such objects it is empty, and costs one check of each Job's shape.
 """
 
 from collections import defaultdict
@@ -25,54 +25,53 @@ from app.store import Key, Mirror
 KINDS = frozenset({WORKLOADS.resource, POD_GROUPS.resource})
 
 
-class Gangs:
+class GangIndex:
     def __init__(self, mirror: Mirror, features: Features) -> None:
         self._mirror = mirror
         self._features = features
-        # What refers to a Job, or a Workload: by its key.
-        self._referring: defaultdict[Key, dict[Key, Object]] = defaultdict(dict)
+        self._referrers: defaultdict[Key, dict[Key, Object]] = defaultdict(dict)  # by the key of a Job or Workload
 
     def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
-        """Take in a change of a Workload or PodGroup; the Jobs to look at for it."""
-        if before is not None and (old := _referred(before)):
-            self._forget(old, key)
-        if now is not None and (new := _referred(now)):
-            self._referring[new][key] = now
-        return {job for obj in (before, now) if obj is not None for job in self._jobs(obj)}
+        """A Workload or PodGroup has changed. Returns the Jobs to reconcile."""
+        if before is not None and (old := _reference_of(before)):
+            self._remove(old, key)
+        if now is not None and (new := _reference_of(now)):
+            self._referrers[new][key] = now
+        return {job for obj in (before, now) if obj is not None for job in self._find_jobs(obj)}
 
-    def _forget(self, referred: Key, key: Key) -> None:
-        self._referring[referred].pop(key, None)
-        if not self._referring[referred]:
-            del self._referring[referred]
+    def _remove(self, reference: Key, key: Key) -> None:
+        self._referrers[reference].pop(key, None)
+        if not self._referrers[reference]:
+            del self._referrers[reference]
 
-    def _jobs(self, obj: Object) -> Iterable[Key]:
-        referred = _referred(obj)
-        if referred is None:
+    def _find_jobs(self, obj: Object) -> Iterable[Key]:
+        reference = _reference_of(obj)
+        if reference is None:
             return ()
         if isinstance(obj, Workload):
-            return (referred,)
-        workload = self._mirror.get(referred)
-        job = _referred(workload) if workload is not None else None
+            return (reference,)
+        workload = self._mirror.get(reference)
+        job = _reference_of(workload) if workload is not None else None
         return () if job is None else (job,)
 
-    def learn(self) -> None:
-        """Read the whole mirror."""
-        self._referring.clear()
+    def rebuild(self) -> None:
+        """From the whole mirror."""
+        self._referrers.clear()
         for kind in KINDS:
             for obj in self._mirror.all(kind):
-                if referred := _referred(obj):
-                    self._referring[referred][Key(kind, obj.metadata.namespace, obj.metadata.name)] = obj
+                if reference := _reference_of(obj):
+                    self._referrers[reference][Key(kind, obj.metadata.namespace, obj.metadata.name)] = obj
 
-    def of(self, job: Job, pods: Sequence[Pod]) -> Gang:
-        """What there is to do for a Job."""
-        if not workloads.qualifies(job) or not self._is_on(job):
+    def gang_of(self, job: Job, pods: Sequence[Pod]) -> Gang:
+        """The gang of a Job, and what to do about its scheduling objects."""
+        if not workloads.qualifies(job) or not self._is_enabled(job):
             return NO_GANG
         namespace = job.metadata.namespace
-        found = self._found(Key(JOBS.resource, namespace, job.metadata.name))
+        found = self._find_referrers(Key(JOBS.resource, namespace, job.metadata.name))
         groups = [
             group
             for workload in found
-            for group in self._found(Key(WORKLOADS.resource, namespace, workload.metadata.name))
+            for group in self._find_referrers(Key(WORKLOADS.resource, namespace, workload.metadata.name))
         ]
         there = Found(
             cast("list[Workload]", found),
@@ -81,17 +80,17 @@ class Gangs:
         )
         return workloads.gang(job, pods, there, lambda: str(uuid4()))
 
-    def _found(self, referred: Key) -> list[Object]:
-        return list(self._referring.get(referred, {}).values())
+    def _find_referrers(self, reference: Key) -> list[Object]:
+        return list(self._referrers.get(reference, {}).values())
 
-    def _is_on(self, job: Job) -> bool:
+    def _is_enabled(self, job: Job) -> bool:
         namespace = self._mirror.get(Key(NAMESPACES, "", job.metadata.namespace))
         labels = namespace.metadata.labels if namespace is not None else {}
         return workloads.is_on(self._features, labels, job.metadata.labels)
 
 
-def _referred(obj: Object) -> Key | None:
-    """The Job that a Workload says it is of; the Workload that a PodGroup says it was made from."""
+def _reference_of(obj: Object) -> Key | None:
+    """The Job of a Workload (`spec.controllerRef`), or the Workload that a PodGroup was made from."""
     namespace = obj.metadata.namespace
     if isinstance(obj, Workload):
         reference = obj.spec.controller_ref

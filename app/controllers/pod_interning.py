@@ -1,0 +1,123 @@
+"""Pod interning: less memory for the pods in the controllers' mirror.
+
+`PodInterner` shares among pods what they have in common, as most of a pod is its template: a fleet's pods take a quarter of the
+memory. `PodStubs` cuts a pod that has finished and that its Job has counted to what finds and selects it: a Job may have a
+hundred thousand of them. No controller plans from such a pod; to write one, read it whole from the store.
+"""
+
+import sys
+from typing import NamedTuple, TypeVar, cast
+
+import msgspec
+from msgspec.structs import replace
+
+from app.kinds.pod.pod import Pod, PodSpec, PodStatus, is_ready, is_terminal
+from app.machinery.base import Object, ObjectMeta, OwnerReference
+from app.machinery.owner_references import controller_of
+from app.plans.jobs.finalizers import is_tracked
+
+T = TypeVar("T")
+CONTROLLER_UID = "batch.kubernetes.io/controller-uid"
+_MAX_VALUES = 4_000  # that are remembered
+_MAX_OWNERS = 1_000
+_encode = msgspec.json.Encoder().encode
+
+
+class PodInterner:
+    """Makes pods out of values that other pods have."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[type, bytes], object] = {}
+
+    def intern(self, obj: Object) -> Object:
+        """An equal pod; any other object as it is."""
+        if not isinstance(obj, Pod):
+            return obj
+        meta, spec = obj.metadata, obj.spec
+        template = self._intern_value(replace(spec, node_name="", hostname=""))
+        return replace(
+            obj,
+            metadata=replace(meta, namespace=sys.intern(meta.namespace), labels=self._intern_value(meta.labels)),
+            spec=replace(template, node_name=sys.intern(spec.node_name), hostname=spec.hostname),
+            status=self._intern_value(obj.status) if _is_common(obj.status) else obj.status,
+        )
+
+    def _intern_value(self, value: T) -> T:
+        key = type(value), _encode(value)
+        if len(self._values) >= _MAX_VALUES:
+            self._values.clear()
+        return cast("T", self._values.setdefault(key, value))
+
+
+def _is_common(status: PodStatus) -> bool:
+    """Other pods may have the same status: no node has reported yet."""
+    return not (status.pod_ip or status.start_time or status.container_statuses or status.init_container_statuses)
+
+
+class PodStub(Pod):
+    """A type of its own, so that it cannot be written by mistake: it is of no kind."""
+
+
+class _CommonFields(NamedTuple):
+    """Fields that the pods of one owner share."""
+
+    owners: tuple[OwnerReference, ...]
+    namespace: str
+    finalizers: tuple[str, ...]
+    spec: PodSpec
+    strings: dict[str, str]  # keys and values of labels
+
+
+class PodStubs:
+    def __init__(self) -> None:
+        self._common: dict[str, _CommonFields] = {}  # by the owner's UID
+        self._statuses: dict[tuple[str, str], PodStatus] = {}
+
+    def cut(self, obj: Object) -> Object | None:
+        """The stub of a pod; None if a controller may still plan from the object."""
+        owner = controller_of(obj)
+        if owner is None or not isinstance(obj, Pod) or not _is_settled(obj, owner):
+            return None
+        meta, common = obj.metadata, self._common_fields(owner.uid, obj)
+        strings = common.strings
+        cut_meta = ObjectMeta(
+            name=meta.name,
+            namespace=common.namespace,
+            uid=meta.uid,
+            resource_version=meta.resource_version,
+            labels={strings.get(key, key): strings.get(value, value) for key, value in meta.labels.items()},
+            owner_references=common.owners,
+            finalizers=common.finalizers,
+        )
+        return PodStub(metadata=cut_meta, spec=common.spec, status=self._cut_status(obj.status))
+
+    def _common_fields(self, uid: str, pod: Pod) -> _CommonFields:
+        """Those of the owner's last pod, if they are equal, as they nearly always are."""
+        meta, known = pod.metadata, self._common.get(uid)
+        spec = replace(pod.spec, hostname="", node_name="")
+        fields = (meta.owner_references, meta.namespace, meta.finalizers, spec)
+        if known is not None and known[:4] == fields:
+            return known
+        if len(self._common) >= _MAX_OWNERS:
+            self._common.clear()
+        strings = {string: string for label in meta.labels.items() for string in label}
+        self._common[uid] = _CommonFields(*fields, strings)
+        return self._common[uid]
+
+    def _cut_status(self, status: PodStatus) -> PodStatus:
+        key = (status.phase, status.qos_class)
+        if key not in self._statuses:
+            self._statuses[key] = PodStatus(phase=status.phase, qos_class=status.qos_class)
+        return self._statuses[key]
+
+
+def _is_settled(pod: Pod, owner: OwnerReference) -> bool:
+    """It has finished, was counted, and has the label by which its Job selects it, so that the Job does not release it."""
+    meta = pod.metadata
+    return (
+        is_terminal(pod)
+        and not is_tracked(pod)
+        and not is_ready(pod)
+        and meta.deletion_timestamp is None
+        and meta.labels.get(CONTROLLER_UID) == owner.uid
+    )
