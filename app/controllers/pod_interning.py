@@ -92,7 +92,7 @@ class PodStubs:
         return PodStub(metadata=cut_meta, spec=common.spec, status=self._cut_status(obj.status))
 
     def _common_fields(self, uid: str, pod: Pod) -> _CommonFields:
-        """Those of the owner's last pod, if they are equal, as they nearly always are."""
+        """The fields of the owner's last pod if they are equal, which is nearly always so."""
         meta, known = pod.metadata, self._common.get(uid)
         spec = replace(pod.spec, hostname="", node_name="")
         fields = (meta.owner_references, meta.namespace, meta.finalizers, spec)

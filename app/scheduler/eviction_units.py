@@ -1,6 +1,6 @@
 """Eviction units: a pod by itself, or all pods of a PodGroup with `disruptionMode: PodGroup`; and disruption budgets.
 
-What preemption (`preemption`, `gang_preemption`) and `reclaim` weigh when they choose victims: priority, start time, budgets.
+Called by preemption (`preemption`, `gang_preemption`) and `reclaim`, which choose victims by priority, start time and budgets.
 """
 
 import math

@@ -21,7 +21,7 @@ from app.scheduler.pod_info import PodInfo, missing_claim
 NODE_UNSCHEDULABLE = "node(s) were unschedulable"
 NODE_AFFINITY_MISMATCH = "node(s) didn't match Pod's node affinity/selector"
 NODE_NAME_MISMATCH = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
-AFFINITY_TERMS_CONFLICT = "pod affinity terms conflict"  # no node can have all names that a term asks for
+AFFINITY_TERMS_CONFLICT = "pod affinity terms conflict"  # a term requires several names at once
 CLAIM_NOT_FOUND = 'persistentvolumeclaim "{}" not found'
 PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
 TOO_MANY_PODS = "Too many pods"

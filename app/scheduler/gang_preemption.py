@@ -2,8 +2,8 @@
 
 All is tried on the cluster, and rolled back. Pod by pod, while more must be placed: a pod that fits is placed, for another
 the victims of the lowest cost are evicted. If that does not do, and the pods differ or have constraints on each other, all
-pods of lower priority are evicted before the first is placed. In the end victims are reprieved without whom every pod keeps
-its node, the most important first. Kubernetes' workload-aware preemption.
+pods of lower priority are evicted before the first is placed. In the end victims are reprieved, the most important first, as
+long as every pod of the gang keeps its node. Kubernetes' workload-aware preemption.
 """
 
 from collections import Counter
@@ -31,7 +31,7 @@ from app.scheduler.preemption import CandidateSearch, PreemptionContext, Repriev
 
 NO_VICTIMS = Victims(())
 MAX_PLACEMENTS, MAX_PLACEMENT_PODS = 16, 4_000  # topology domains that are tried, and pods of the gang in all of them
-MAX_CHECKS = 5_000  # pods of the gang that are filtered again, to see who can be reprieved
+MAX_CHECKS = 5_000  # pods of the gang that are filtered again to find victims to reprieve
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,7 +43,7 @@ class GangPreemption:
 
 
 def gang_priority(group: PodGroupInfo) -> int:
-    """That of the least important pod: who is evicted for a gang could be evicted for each of its pods."""
+    """That of its least important pod: a gang evicts only pods that each of its pods could evict."""
     return min(priority_of(pod) for pod, _ in group.pending.values())
 
 
@@ -139,7 +139,7 @@ class _DryRun:
         self._assigned_nodes = {node for _, _, node in self.assignments}
         evicted = self._reprieve(reprieve.units)
         if evicts_all and self._checks_left < 0:
-            return None  # too many would be evicted who might have been reprieved
+            return None  # too many victims might have been reprieved with more checks
         return reprieve.to_victims(evicted)
 
     # Placing

@@ -58,7 +58,7 @@ class PodGroupInfo:
 
     @property
     def disrupts_whole(self) -> bool:
-        """`disruptionMode: PodGroup`: whoever evicts one of its pods evicts all."""
+        """`disruptionMode: PodGroup`: its pods are evicted together."""
         return self.object is not None and self.object.spec.disruption_mode == POD_GROUP
 
     @property
@@ -121,7 +121,7 @@ class PodGroups:
         return self._groups.setdefault(key, PodGroupInfo(key))
 
     def set(self, key: PodGroupKey, now: PodGroup | None) -> Iterable[Pending]:
-        """Add, update or, with None, remove a PodGroup. Returns the pods that are scheduled otherwise for it."""
+        """Add, update or, with None, remove a PodGroup. Returns its pods if that changes how they are scheduled."""
         group = self._get(key)
         before, group.object = (_scheduling_fields(group), group.object), now
         has_changed = before[0] != _scheduling_fields(group)
@@ -129,8 +129,9 @@ class PodGroups:
         return list(group.pending.values()) if has_changed else []
 
     def update_pod(self, before: Pod | None, now: Pod | None, pending: Pending | None) -> Iterable[Pending]:
-        """A pod has changed; `pending` if it is to be scheduled. Returns the pods of its group that are scheduled otherwise
-        for it.
+        """A pod has changed; `pending` if it is to be scheduled.
+
+        Returns the pods of its group if these are scheduled together from now on, or one by one.
         """
         pod = now or before
         key = _group_key(pod) if pod is not None else None

@@ -29,14 +29,12 @@ _Entry = tuple[float, str, int]
 
 
 class FilterCache:
-    """Results of filters and scores that depend on pod and Node object alone, for pods of one filter key and one set of
-    images.
-    """
+    """Results of the filters and scores that depend only on pod and Node object, for pods of one filter key."""
 
     __slots__ = ("__weakref__", "_images", "_node_generations", "_pod", "rejected", "scores")
 
     def __init__(self, pod: Pod, images: frozenset[str]) -> None:
-        """`pod`: any with the key. `images`: of the pods' images, those that are on some node."""
+        """`pod`: any with the key. `images`: of the pods' images, those that are on some node; equal for all of them."""
         self._pod, self._images = pod, images
         self._node_generations: dict[str, int] = {}
         self.rejected: dict[str, str] = {}  # why, by node

@@ -35,7 +35,7 @@ class Outcome:
 
 
 def schedule(pending: Iterable[Pending], cluster: Cluster) -> Outcome:
-    """Place the pods in the order given; they remain placed, so use a trial to try it out.
+    """Place the pods in the order given. They remain placed: use a trial to roll back.
 
     In the end no pod is left that would fit: pods that depend on other pods are tried again after these.
     """

@@ -47,8 +47,10 @@ class SpreadConstraint(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PodInfo:
-    """Scheduling class of a pod. `key` is equal for pods of one class, `filter_key` for pods that the same nodes pass the
-    filters for, apart from what is free.
+    """Scheduling class of a pod.
+
+    key: equal for pods of one class.
+    filter_key: equal for pods for which the same nodes pass the filters, if enough is free there.
     """
 
     key: bytes

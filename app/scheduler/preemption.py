@@ -187,9 +187,7 @@ def _select_victims(
 
 
 class Reprieve:
-    """`units` in the order in which they are reprieved: first those whose eviction violates a budget, the most important
-    first.
-    """
+    """The order in which `units` are reprieved: by importance, those first whose eviction violates a budget."""
 
     def __init__(self, lower: list[EvictionUnit], context: PreemptionContext) -> None:
         self._eviction_units = context.units
@@ -222,7 +220,7 @@ class _Candidates:
 
 
 class CandidateSearch:
-    """Each answer is taken for done: its victims are terminating, and what they free is the pod's.
+    """Each answer counts as done: its victims are terminating, and what they free is the pod's.
 
     Pods of one class share the candidates: all nodes are tried once, and again only where something has changed. `for_many`: of
     pods with constraints on other pods, only the node that comes up is tried again after each answer.
@@ -251,7 +249,7 @@ class CandidateSearch:
         return best
 
     def note_victims(self, victims: Victims, node: str = "") -> None:
-        """Take victims for terminating. `node`: the one they were found for; candidates elsewhere may not hold any more."""
+        """Count victims as terminating. `node`: the candidate; others are searched again if it had victims elsewhere."""
         self.version += 1
         self._context.terminating.update(each.metadata.uid for each in victims.pods)
         is_elsewhere = any(each.spec.node_name != node for each in victims.pods)

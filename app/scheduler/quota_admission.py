@@ -2,7 +2,7 @@
 
 `QuotaAdmission` serves one round, in the place of `schedule`: it hands pods with quota to `GangScheduler`, and rejects the
 others, which are then pending in the queue. Quota admitted for a pod that then fits no node passes to the next pod in the
-queue. Without LocalQueues it hands on all pods. ResourceQuota is another thing: it counts objects when they are created
+queue. Without LocalQueues it hands on all pods. ResourceQuota is not part of it: that limits the creation of objects
 (`plans/admission`).
 """
 
@@ -176,9 +176,8 @@ class QuotaAdmission:
         self._groups = groups
         self._gang_scheduler = gang_scheduler
         self._terminating: set[str] = set()  # UIDs of victims of this round
-        self.awaits_commit = (
-            False  # quota could be reclaimed from pods placed in this round: try again once they are bound
-        )
+        # Quota could be reclaimed from pods placed in this round: try again once they are bound.
+        self.awaits_commit = False
 
     def __call__(self, pending: Iterable[Pending], cluster: Cluster) -> Outcome:
         if not self._fair.is_active:
@@ -294,7 +293,7 @@ def _pod_entry(pod: Pod, info: PodInfo) -> _Entry:
 
 
 def _gang_entry(group: PodGroupInfo, given: Sequence[Pending]) -> _Entry:
-    """With the requests of all pending pods of the gang, also those not given: they are placed together."""
+    """With the requests of all pending pods of the gang, not only the given ones, as they are placed together."""
     requests: dict[str, int] = {}
     pods = [*group.pending.values()] or given
     for _, info in pods:

@@ -167,7 +167,7 @@ class SchedulingQueue:
             del self._buckets[bucket.key]
 
     def requeue(self, pods: Iterable[Pending]) -> None:
-        """Their group or their quota has changed: they may be of another bucket, and are to be tried."""
+        """Add pods again whose group or quota has changed: that may be to another bucket, and they are tried."""
         for pod, info in list(pods):
             self.add(pod, info)
 

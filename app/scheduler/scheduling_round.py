@@ -59,9 +59,7 @@ class _GangResult:
 
 
 class PreemptionEvaluator:
-    """Preemption for the pods of one round. Each answer is taken for done: its victims are terminating, what they free is
-    the pod's.
-    """
+    """Preemption for the pods of one round. Each answer counts as done: its victims are terminating, its node is reserved."""
 
     def __init__(
         self,
