@@ -37,7 +37,7 @@ def a_queue(
     return prepare(LocalQueue(metadata=ObjectMeta(name=name, uid=f"uid-of-{name}"), spec=given))
 
 
-class Town:
+class SimulatedScheduler:
     """A scheduler and its cluster; time is moved by hand."""
 
     def __init__(self, nodes: Iterable[Node] = (), **queues: LocalQueue) -> None:
@@ -48,7 +48,7 @@ class Town:
         self.infos = PodInfos()
         self.lowest = LowestPriorities(self.cluster)
         self.now = NOW
-        self.going: dict[str, Pod] = {}
+        self.terminating: dict[str, Pod] = {}
         self.budgets: list[PodDisruptionBudget] = []
         self.why: dict[str, str] = {}
         self._born = 0
@@ -62,7 +62,7 @@ class Town:
     def group(self, group: PodGroup) -> None:
         self.groups.set((group.metadata.namespace, group.metadata.name), group)
 
-    def comes(
+    def add_pod(
         self,
         namespace: str,
         name: str,
@@ -80,19 +80,19 @@ class Town:
         self.queue.add(*pending)
         return pod
 
-    def many(self, namespace: str, count: int, start: str = "p", **more: Any) -> list[Pod]:
-        return [self.comes(namespace, f"{start}{number}", **more) for number in range(count)]
+    def add_pods(self, namespace: str, count: int, start: str = "p", **more: Any) -> list[Pod]:
+        return [self.add_pod(namespace, f"{start}{number}", **more) for number in range(count)]
 
-    def turns(self) -> list[str]:
+    def run_round(self) -> list[str]:
         """One round; who found a place, in order."""
         self.now += timedelta(seconds=1)
         pods = self.queue.pop(self.now, 2_000)
         gang_scheduler = GangScheduler(self.groups)
         budgets = DisruptionBudgets(self.budgets)
         quota_admission = QuotaAdmission(self.fair, self.groups, gang_scheduler, budgets)
-        search = PreemptionEvaluator(self.cluster, self.lowest, budgets, self.groups)
+        evaluator = PreemptionEvaluator(self.cluster, self.lowest, budgets, self.groups)
         outcome: RoundResult = schedule_round(
-            pods, self.queue.nominated_pods(), self.cluster, search, quota_admission, quota_admission.check
+            pods, self.queue.nominated_pods(), self.cluster, evaluator, quota_admission, quota_admission.check
         )
         self._settle(outcome)
         if quota_admission.awaits_commit:
@@ -143,25 +143,25 @@ class Town:
 
     def _goes(self, pod: Pod) -> None:
         dying = replace(pod, metadata=replace(pod.metadata, deletion_timestamp=self.now))
-        assert pod.metadata.name not in self.going
-        self.going[pod.metadata.name] = dying
+        assert pod.metadata.name not in self.terminating
+        self.terminating[pod.metadata.name] = dying
         if pod.spec.scheduling_group is not None:
             self.queue.requeue(self.groups.update_pod(pod, dying, None))
         self.cluster.place(dying, pod.spec.node_name, self.infos.get(pod))
 
-    def ends(self, namespace: str, *names: str) -> None:
+    def end_pods(self, namespace: str, *names: str) -> None:
         for name in names:
             placed = self.cluster.unplace(f"uid-of-{namespace}-{name}")
             assert placed is not None
-            self.going.pop(name, None)
+            self.terminating.pop(name, None)
             if placed.pod.spec.scheduling_group is not None:
                 self.queue.requeue(self.groups.update_pod(placed.pod, None, None))
             self.queue.note_capacity_freed(placed.node)
 
-    def line(self, namespace: str) -> list[str]:
+    def pending_owners(self, namespace: str) -> list[str]:
         return list(queue_positions(self.fair.pending_in(namespace)))
 
-    def told(self, pod: Pod) -> str:
+    def message_of(self, pod: Pod) -> str:
         one = self.fair.pending_request(pod.metadata.uid)
         assert one is not None
         return queue_message(one, queue_positions(self.fair.pending_in(pod.metadata.namespace)))

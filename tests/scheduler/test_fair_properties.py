@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.scheduler.cluster import a_node
-from tests.scheduler.queues import Town, a_queue
+from tests.scheduler.queues import SimulatedScheduler, a_queue
 
 SPACES = ("a", "b", "c")
 QUOTAS = st.fixed_dictionaries({space: st.integers(0, 4) for space in SPACES})
@@ -21,7 +21,7 @@ STEPS = st.lists(
 )
 
 
-def a_town(quotas: dict[str, int], limits: dict[str, int | None], reclaims: bool, **node: str) -> Town:
+def a_town(quotas: dict[str, int], limits: dict[str, int | None], reclaims: bool, **node: str) -> SimulatedScheduler:
     queues = {
         space: a_queue(
             quota={"cpu": str(quotas[space])},
@@ -30,25 +30,25 @@ def a_town(quotas: dict[str, int], limits: dict[str, int | None], reclaims: bool
         )
         for space in SPACES
     }
-    return Town([a_node(**({"cpu": "100", "pods": "500"} | node))], **queues)
+    return SimulatedScheduler([a_node(**({"cpu": "100", "pods": "500"} | node))], **queues)
 
 
-def ends_one(town: Town, space: str, number: int) -> None:
+def ends_one(scheduler: SimulatedScheduler, space: str, number: int) -> None:
     there = sorted(
-        each.pod.metadata.name for each in town.cluster.pods.values() if each.pod.metadata.namespace == space
+        each.pod.metadata.name for each in scheduler.cluster.pods.values() if each.pod.metadata.namespace == space
     )
     if there:
-        town.ends(space, there[number % len(there)])
+        scheduler.end_pods(space, there[number % len(there)])
 
 
-def happens(town: Town, steps: list[tuple[str, str, int]]) -> None:
+def apply_step(scheduler: SimulatedScheduler, steps: list[tuple[str, str, int]]) -> None:
     for number, (what, space, count) in enumerate(steps):
         if what == "comes":
-            town.comes(space, f"{space}{number:03}", cpu=str(count))
+            scheduler.add_pod(space, f"{space}{number:03}", cpu=str(count))
         elif what == "ends":
-            ends_one(town, space, count)
+            ends_one(scheduler, space, count)
         else:
-            town.turns()
+            scheduler.run_round()
 
 
 @settings(max_examples=150, deadline=None)
@@ -56,15 +56,19 @@ def happens(town: Town, steps: list[tuple[str, str, int]]) -> None:
 def test_no_namespace_is_over_its_quota_and_what_it_may_borrow(
     quotas: dict[str, int], limits: dict[str, int | None], steps: list[tuple[str, str, int]], reclaims: bool
 ) -> None:
-    town = a_town(quotas, limits, reclaims)
+    scheduler = a_town(quotas, limits, reclaims)
     for step in (*steps, ("turn", "a", 1)):
-        happens(town, [(step[0], step[1], step[2])] if step[0] != "comes" else [])
+        apply_step(scheduler, [(step[0], step[1], step[2])] if step[0] != "comes" else [])
         if step[0] == "comes":
-            town.comes(step[1], f"{step[1]}{town.now.timestamp()}-{len(town.queue)}-{town._born}", cpu=str(step[2]))
+            scheduler.add_pod(
+                step[1],
+                f"{step[1]}{scheduler.now.timestamp()}-{len(scheduler.queue)}-{scheduler._born}",
+                cpu=str(step[2]),
+            )
         for space in SPACES:
             limit = limits[space]
-            assert limit is None or town.used(space) <= quotas[space] + limit
-        assert sum(map(town.used, SPACES)) <= sum(quotas.values())
+            assert limit is None or scheduler.used(space) <= quotas[space] + limit
+        assert sum(map(scheduler.used, SPACES)) <= sum(quotas.values())
 
 
 @settings(max_examples=100, deadline=None)
@@ -73,14 +77,14 @@ def test_in_a_namespace_whoever_asks_for_the_same_keeps_the_order(
     quotas: dict[str, int], limits: dict[str, int | None], steps: list[tuple[str, str, int]]
 ) -> None:
     """Also if some ask for less than those before them. What can never run is passed by."""
-    town = a_town(quotas, limits, reclaims=False)
+    scheduler = a_town(quotas, limits, reclaims=False)
     started: dict[str, list[str]] = {space: [] for space in SPACES}
     for number, (what, space, count) in enumerate(steps):
         if what == "comes":
-            town.comes(space, f"{space}{number:03}", cpu=str(count))
+            scheduler.add_pod(space, f"{space}{number:03}", cpu=str(count))
         elif what == "ends":
-            ends_one(town, space, count)
-        for name in town.turns():
+            ends_one(scheduler, space, count)
+        for name in scheduler.run_round():
             started[name[0]].append(name)
     assert all(names == sorted(names) for names in started.values())
 
@@ -91,20 +95,20 @@ def test_borrowed_quota_comes_back_to_who_reclaims_it(
     quotas: dict[str, int], steps: list[tuple[str, str, int]]
 ) -> None:
     """As much as is theirs runs in the end, whatever others do; and the evicted come again at once, as a Job's pods do."""
-    town = a_town(quotas, dict.fromkeys(SPACES), reclaims=True)
-    happens(town, [step for step in steps if step[1] != "a"])
-    town.many("a", 6, "own")
+    scheduler = a_town(quotas, dict.fromkeys(SPACES), reclaims=True)
+    apply_step(scheduler, [step for step in steps if step[1] != "a"])
+    scheduler.add_pods("a", 6, "own")
     again = 0
     for _ in range(40):
-        town.turns()
-        for name in list(town.going):
-            space = town.going[name].metadata.namespace
-            cpu = str(town.going[name].spec.containers[0].resources.requests["cpu"])
-            town.ends(space, name)
+        scheduler.run_round()
+        for name in list(scheduler.terminating):
+            space = scheduler.terminating[name].metadata.namespace
+            cpu = str(scheduler.terminating[name].spec.containers[0].resources.requests["cpu"])
+            scheduler.end_pods(space, name)
             again += 1
-            town.comes(space, f"{space}again{again}", cpu=cpu)
+            scheduler.add_pod(space, f"{space}again{again}", cpu=cpu)
 
-    assert town.used("a") >= min(6, quotas["a"])
+    assert scheduler.used("a") >= min(6, quotas["a"])
 
 
 @settings(max_examples=60, deadline=None)
@@ -112,15 +116,15 @@ def test_borrowed_quota_comes_back_to_who_reclaims_it(
 def test_when_pods_end_everybody_who_can_ever_run_does(
     quotas: dict[str, int], steps: list[tuple[str, str, int]], reclaims: bool
 ) -> None:
-    town = a_town(quotas, dict.fromkeys(SPACES), reclaims, cpu="5")
-    happens(town, [step for step in steps if step[0] != "ends"])
+    scheduler = a_town(quotas, dict.fromkeys(SPACES), reclaims, cpu="5")
+    apply_step(scheduler, [step for step in steps if step[0] != "ends"])
     for _ in range(60):
-        town.turns()
-        for each in list(town.cluster.pods.values())[:2]:
-            town.ends(each.pod.metadata.namespace, each.pod.metadata.name)
+        scheduler.run_round()
+        for each in list(scheduler.cluster.pods.values())[:2]:
+            scheduler.end_pods(each.pod.metadata.namespace, each.pod.metadata.name)
 
     pool = min(5, sum(quotas.values()))
-    left = [pod for (pod, _), _, _ in town.queue._pods.values()]
+    left = [pod for (pod, _), _, _ in scheduler.queue._pods.values()]
     assert all(int(str(pod.spec.containers[0].resources.requests["cpu"])) > pool for pod in left)
 
 
@@ -134,30 +138,32 @@ PRIORITIES = st.fixed_dictionaries({space: st.integers(0, 3) for space in SPACES
 class Rush:
     """Namespaces b and c always have more pods in line than there are places, older than those of a."""
 
-    def __init__(self, town: Town, priorities: dict[str, int] | None = None, **needs: str) -> None:
-        self.town = town
+    def __init__(self, scheduler: SimulatedScheduler, priorities: dict[str, int] | None = None, **needs: str) -> None:
+        self.scheduler = scheduler
         self._priorities = priorities or {}
         self._count = 0
         self._lived: Counter[str] = Counter()  # so many endings, by UID
         for _ in range(12):
             self.more()
-        town.turns()
+        scheduler.run_round()
 
     def more(self) -> None:
         for space in SPACES[1:]:
             self._count += 1
-            self.town.comes(space, f"{space}{self._count:04}", {"priority": self._priorities.get(space, 0)}, cpu="1")
+            self.scheduler.add_pod(
+                space, f"{space}{self._count:04}", {"priority": self._priorities.get(space, 0)}, cpu="1"
+            )
 
     def goes_on(self, ending: int) -> None:
         """A pod ends, whichever, unless one has run long enough; one of each namespace that asks for more joins the line."""
-        if there := sorted(self.town.cluster.pods):
+        if there := sorted(self.scheduler.cluster.pods):
             self._lived.update(there)
             oldest = max(there, key=lambda uid: self._lived[uid])
             uid = oldest if self._lived[oldest] > 2 * len(there) else there[ending % len(there)]
-            gone = self.town.cluster.pods[uid].pod.metadata
-            self.town.ends(gone.namespace, gone.name)
+            gone = self.scheduler.cluster.pods[uid].pod.metadata
+            self.scheduler.end_pods(gone.namespace, gone.name)
         self.more()
-        self.town.turns()
+        self.scheduler.run_round()
 
 
 @settings(max_examples=40, deadline=None)
@@ -167,14 +173,14 @@ def test_among_equals_each_gets_its_share_of_what_becomes_free_whoever_asked_bef
 ) -> None:
     """So a pod waits no longer than for the endings in which its namespace's turn comes as often as it stands in line."""
     queues = {space: a_queue(weight=weight) for space, weight in weights.items()}
-    town = Town([a_node(cpu=str(places), pods="500")], **queues)
-    rush = Rush(town)
-    own = {pod.metadata.uid for pod in town.many("a", pods, "own")}
+    scheduler = SimulatedScheduler([a_node(cpu=str(places), pods="500")], **queues)
+    rush = Rush(scheduler)
+    own = {pod.metadata.uid for pod in scheduler.add_pods("a", pods, "own")}
     turns_of_all = ceil((pods + 1) * sum(weights.values()) / weights["a"])
     for ending in endings[: 2 * places + turns_of_all + 2]:
         rush.goes_on(ending)
 
-    assert not own & town.queue._pods.keys()
+    assert not own & scheduler.queue._pods.keys()
 
 
 @settings(max_examples=40, deadline=None)
@@ -183,14 +189,14 @@ def test_in_the_long_run_shares_follow_weights_in_whatever_order_pods_end(
     weights: dict[str, int], places: int, endings: list[int]
 ) -> None:
     queues = {space: a_queue(weight=weight) for space, weight in weights.items()}
-    town = Town([a_node(cpu=str(places), pods="500")], **queues)
-    rush = Rush(town)
-    town.many("a", 80, "own")
+    scheduler = SimulatedScheduler([a_node(cpu=str(places), pods="500")], **queues)
+    rush = Rush(scheduler)
+    scheduler.add_pods("a", 80, "own")
     for ending in endings[: 5 * places]:
         rush.goes_on(ending)
 
     for space, weight in weights.items():
-        assert town.running()[space] >= int(places * weight / sum(weights.values())) - 1
+        assert scheduler.running()[space] >= int(places * weight / sum(weights.values())) - 1
 
 
 @settings(max_examples=40, deadline=None)
@@ -200,18 +206,18 @@ def test_what_is_a_namespaces_by_quota_it_gets_whatever_priority_others_have(
 ) -> None:
     """If quotas add up to no more than there is: others may borrow it, and do, but not keep it, nor have its pods go."""
     total = sum(quotas.values())
-    town = a_town(quotas, dict.fromkeys(SPACES), reclaims, cpu=str(total + 1))
-    rush = Rush(town, priorities)
-    assert sum(town.running().values()) == total
-    town.many("a", 30, "own")
-    town.turns()
+    scheduler = a_town(quotas, dict.fromkeys(SPACES), reclaims, cpu=str(total + 1))
+    rush = Rush(scheduler, priorities)
+    assert sum(scheduler.running().values()) == total
+    scheduler.add_pods("a", 30, "own")
+    scheduler.run_round()
     for ending in endings[: 5 * total] if total else ():
-        assert reclaims or not town.going
-        assert all(each.metadata.namespace != "a" for each in town.going.values())
-        for name in list(town.going):
-            town.ends(town.going[name].metadata.namespace, name)
-        if quotas["a"] <= town.used("a"):
+        assert reclaims or not scheduler.terminating
+        assert all(each.metadata.namespace != "a" for each in scheduler.terminating.values())
+        for name in list(scheduler.terminating):
+            scheduler.end_pods(scheduler.terminating[name].metadata.namespace, name)
+        if quotas["a"] <= scheduler.used("a"):
             break
         rush.goes_on(ending)
 
-    assert town.used("a") >= quotas["a"]
+    assert scheduler.used("a") >= quotas["a"]

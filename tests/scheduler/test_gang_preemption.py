@@ -18,12 +18,12 @@ from app.scheduler.preemption import LowestPriorities
 from app.scheduler.scheduling_round import MAX_GANG_PODS, PreemptionEvaluator, RoundResult, schedule_round
 from tests.scheduler.cluster import a_cluster, a_node, apart, near, term
 from tests.scheduler.gangs import a_group
-from tests.scheduler.test_preemption import a_budget, going, kept, of
+from tests.scheduler.test_preemption import a_budget, pod_of, terminating, with_nomination
 
 
 def a_member(name: str, group: str = "g", priority: int = 10, cpu: str = "4", **more: Any) -> Pod:
     spec = {"scheduling_group": PodSchedulingGroup(pod_group_name=group)} | more.pop("spec", {})
-    return of(priority, name, cpu, spec=spec, **more)
+    return pod_of(priority, name, cpu, spec=spec, **more)
 
 
 def two(cpu: str = "4", **more: Any) -> list[Pod]:
@@ -45,11 +45,11 @@ def a_round(
     for one in pending:
         known.update_pod(None, one[0], one)
     nominated = [each for each in pending if each[0].status.nominated_node_name]
-    search = PreemptionEvaluator(cluster, LowestPriorities(cluster), DisruptionBudgets(budgets), known)
-    return schedule_round(pending, nominated, cluster, search, GangScheduler(known))
+    evaluator = PreemptionEvaluator(cluster, LowestPriorities(cluster), DisruptionBudgets(budgets), known)
+    return schedule_round(pending, nominated, cluster, evaluator, GangScheduler(known))
 
 
-def told(result: RoundResult) -> str:
+def describe(result: RoundResult) -> str:
     """`g0 to n1; g1 for n1, g2 for n2; a, b go; p: <why not>`"""
     parts = [f"{pod.metadata.name} to {node}" for pod, node in result.bound]
     nominated = [each for each in result.post_filter_results if each.nominated_node]
@@ -74,7 +74,7 @@ class Case:
 
 
 def low(name: str, cpu: str = "4", priority: int = 1, **more: Any) -> Pod:
-    return of(priority, name, cpu, **more)
+    return pod_of(priority, name, cpu, **more)
 
 
 def of_other(name: str, cpu: str = "4", priority: int = 1, **more: Any) -> Pod:
@@ -85,8 +85,8 @@ def of_other(name: str, cpu: str = "4", priority: int = 1, **more: Any) -> Pod:
 IN_VAIN = "no place for enough pods of the group if those of lower priority went."
 CASES = {
     "for each of its pods": Case({"n1": [low("a")], "n2": [low("b")]}, "g0 for n1, g1 for n2; a, b go"),
-    "for none if that is not enough": Case({"n1": [low("a")], "n2": [of(10, "b", "4")]}, IN_VAIN),
-    "for nobody of its own priority": Case({"n1": [of(10, "a", "4")], "n2": [of(10, "b", "4")]}, "nobody goes"),
+    "for none if that is not enough": Case({"n1": [low("a")], "n2": [pod_of(10, "b", "4")]}, IN_VAIN),
+    "for nobody of its own priority": Case({"n1": [pod_of(10, "a", "4")], "n2": [pod_of(10, "b", "4")]}, "nobody goes"),
     "only where there is no room as it is": Case(
         {"n1": [low("a")], "n2": [], "n3": [low("c")]}, "g0 for n2, g1 for n1; a go"
     ),
@@ -98,7 +98,7 @@ CASES = {
         {"n1": [low("a", "2"), low("b", "2")], "n2": [low("c")], "n3": [low("d")]}, "g0 for n2, g1 for n3; c, d go"
     ),
     "as many on a node as have room there": Case(
-        {"n1": [low("a", "2"), low("b", "1"), low("c", "1")], "n2": [of(10, "d", "4")]},
+        {"n1": [low("a", "2"), low("b", "1"), low("c", "1")], "n2": [pod_of(10, "d", "4")]},
         "g0 for n1, g1 for n1; b, c go",
         waiting=two("1"),
     ),
@@ -113,7 +113,7 @@ CASES = {
         waiting=[a_member(f"g{n}", cpu=str(n + 1), spec=apart(term(app="x"))) for n in range(2)],
     ),
     "elsewhere if what is free leads nowhere": Case(
-        {"n1": [of(10, "a", "2")], "n2": [low("b")], "n3": [low("c")], "n4": [low("d")]},
+        {"n1": [pod_of(10, "a", "2")], "n2": [low("b")], "n3": [low("c")], "n4": [low("d")]},
         "g0 for n2, g1 for n3; b, c go",
         waiting=two("2", labels={"app": "g"}, spec=near(term("rack", app="g"))),
         nodes=[a_node(f"n{n}", {"rack": "a" if n < 2 else "b"}) for n in range(1, 5)],
@@ -154,10 +154,10 @@ CASES = {
         waiting=[a_member("g0", priority=10), a_member("g1", priority=3)],
     ),
     "nobody instead of those who go anyway": Case(
-        {"n1": [going(low("a"))], "n2": [low("b")], "n3": [low("c")]}, "g0 for n1, g1 for n2; b go"
+        {"n1": [terminating(low("a"))], "n2": [low("b")], "n3": [low("c")]}, "g0 for n1, g1 for n2; b go"
     ),
     "only what fits in one place": Case(
-        {"n1": [low("a")], "n2": [of(10, "b", "4")], "n3": [low("c", priority=5)], "n4": [low("d", priority=5)]},
+        {"n1": [low("a")], "n2": [pod_of(10, "b", "4")], "n3": [low("c", priority=5)], "n4": [low("d", priority=5)]},
         "g0 for n3, g1 for n4; c, d go",
         groups=[a_group(least=2, topology="rack")],
         nodes=[a_node(f"n{n}", {"rack": "a" if n < 3 else "b"}) for n in range(1, 5)],
@@ -174,7 +174,7 @@ CASES = {
         waiting=two("2", labels={"app": "g"}, spec=apart(term(app="g"))),
     ),
     "all near each other": Case(
-        {"n1": [of(10, "a", "4")], "n2": [low("b", priority=2)], "n3": [low("c", priority=3)]},
+        {"n1": [pod_of(10, "a", "4")], "n2": [low("b", priority=2)], "n3": [low("c", priority=3)]},
         "g0 for n2, g1 for n3; b, c go",
         waiting=two(labels={"app": "g"}, spec=near(term("rack", app="g"))),
         nodes=[a_node("n1", {"rack": "a"}), a_node("n2", {"rack": "b"}), a_node("n3", {"rack": "b"})],
@@ -221,7 +221,7 @@ def test_for_a_gang_there_go(case: Case) -> None:
     cluster = a_cluster(case.nodes or [a_node(name) for name in case.there], case.there)
     before = set(cluster.pods)
 
-    assert told(a_round(case.waiting, cluster, case.groups, case.budgets)) == case.expected
+    assert describe(a_round(case.waiting, cluster, case.groups, case.budgets)) == case.expected
     assert set(cluster.pods) == before
 
 
@@ -229,26 +229,26 @@ def test_for_a_gang_there_go(case: Case) -> None:
 
 
 def waits_for(pods: Sequence[Pod], *nodes: str) -> list[Pod]:
-    return [kept(pod, node) for pod, node in zip(pods, nodes, strict=True)]
+    return [with_nomination(pod, node) for pod, node in zip(pods, nodes, strict=True)]
 
 
 def test_while_they_go_it_waits_and_nobody_else_has_to() -> None:
-    there = {"n1": [going(low("a"))], "n2": [going(low("b"))], "n3": [low("c", priority=-5)]}
+    there = {"n1": [terminating(low("a"))], "n2": [terminating(low("b"))], "n3": [low("c", priority=-5)]}
     result = a_round(waits_for(two(), "n1", "n2"), a_cluster(map(a_node, there), there), [a_group(least=2)])
 
     why = "not eligible due to terminating pods on the nominated nodes."
-    assert told(result) == f"g0 for n1, g1 for n2; {why}"
+    assert describe(result) == f"g0 for n1, g1 for n2; {why}"
 
 
 def test_once_they_are_gone_it_goes_where_its_room_is() -> None:
     nodes = [a_node("n1"), a_node("n2"), a_node("n3", cpu="64")]
     result = a_round(waits_for(two(), "n1", "n2"), a_cluster(nodes), [a_group(least=2)])
 
-    assert told(result) == "g0 to n1; g1 to n2"
+    assert describe(result) == "g0 to n1; g1 to n2"
 
 
 def test_while_one_of_them_still_goes_none_is_bound() -> None:
-    there = {"n1": [going(low("a"))]}
+    there = {"n1": [terminating(low("a"))]}
     cluster = a_cluster([a_node("n1"), a_node("n2")], there)
     result = a_round(waits_for(two(), "n1", "n2"), cluster, [a_group(least=2)])
 
@@ -259,30 +259,30 @@ def test_while_one_of_them_still_goes_none_is_bound() -> None:
 @pytest.mark.parametrize(
     ("other", "has_it"),
     [
-        pytest.param(of(9, "p", "4"), False, id="against the less important"),
-        pytest.param(of(10, "p", "4"), False, id="against equals"),
-        pytest.param(of(11, "p", "4"), True, id="not against the more important"),
+        pytest.param(pod_of(9, "p", "4"), False, id="against the less important"),
+        pytest.param(pod_of(10, "p", "4"), False, id="against equals"),
+        pytest.param(pod_of(11, "p", "4"), True, id="not against the more important"),
     ],
 )
 def test_room_is_held_for_all_of_it(other: Pod, has_it: bool) -> None:
-    cluster = a_cluster([a_node("n1"), a_node("n2")], {"n1": [going(low("a"))]})
+    cluster = a_cluster([a_node("n1"), a_node("n2")], {"n1": [terminating(low("a"))]})
     result = a_round([other, *waits_for(two(), "n1", "n2")], cluster, [a_group(least=2)])
 
     assert [(pod.metadata.name, node) for pod, node in result.bound] == [("p", "n2")] * has_it
 
 
 def test_what_others_took_meanwhile_it_looks_for_anew() -> None:
-    there = {"n1": [going(low("a"))], "n2": [of(20, "urgent", "4")], "n3": [low("c")]}
+    there = {"n1": [terminating(low("a"))], "n2": [pod_of(20, "urgent", "4")], "n3": [low("c")]}
     result = a_round(waits_for(two(), "n1", "n2"), a_cluster(map(a_node, there), there), [a_group(least=2)])
 
-    assert told(result) == "g0 for n1, g1 for n3; c go"
+    assert describe(result) == "g0 for n1, g1 for n3; c go"
 
 
 def test_it_is_kept_no_room_any_more_if_it_can_have_none() -> None:
-    there = {"n1": [going(low("a"))], "n2": [of(20, "urgent", "4")]}
+    there = {"n1": [terminating(low("a"))], "n2": [pod_of(20, "urgent", "4")]}
     result = a_round(waits_for(two(), "n1", "n2"), a_cluster(map(a_node, there), there), [a_group(least=2)])
 
-    assert told(result) == IN_VAIN
+    assert describe(result) == IN_VAIN
 
 
 def test_two_gangs_have_different_pods_go() -> None:
@@ -291,15 +291,15 @@ def test_two_gangs_have_different_pods_go() -> None:
     groups = [a_group(least=2), a_group("h", 2)]
     result = a_round(waiting, a_cluster(map(a_node, there), there), groups)
 
-    assert told(result) == "g0 for n0, g1 for n1, h0 for n2, h1 for n3; a, b, c, d go"
+    assert describe(result) == "g0 for n0, g1 for n1, h0 for n2, h1 for n3; a, b, c, d go"
 
 
 def test_what_is_cleared_for_its_last_pod_is_not_given_to_who_comes_before_that() -> None:
     there = {f"n{n}": [low(name)] for n, name in enumerate("ab")}
     first, second = two()
-    result = a_round([first, of(10, "p", "4"), second], a_cluster(map(a_node, there), there), [a_group(least=2)])
+    result = a_round([first, pod_of(10, "p", "4"), second], a_cluster(map(a_node, there), there), [a_group(least=2)])
 
-    assert told(result).startswith("g0 for n0, g1 for n1; a, b go")
+    assert describe(result).startswith("g0 for n0, g1 for n1; a, b go")
 
 
 def test_a_round_has_an_end_and_the_next_goes_on_with_other_gangs() -> None:
@@ -316,12 +316,12 @@ def test_a_round_has_an_end_and_the_next_goes_on_with_other_gangs() -> None:
 def test_nobody_goes_for_a_gang_that_is_not_complete() -> None:
     result = a_round(two(), a_cluster([a_node("n1")], {"n1": [low("a")]}), [a_group(least=3)])
 
-    assert told(result) == "nobody goes"
+    assert describe(result) == "nobody goes"
 
 
 def test_a_pod_by_itself_has_all_of_a_gang_go_that_goes_as_a_whole() -> None:
     there = {"n1": [of_other("a")], "n2": [of_other("b", "2"), low("c", "2", priority=3)]}
     cluster = a_cluster(map(a_node, there), there)
-    result = a_round([of(10, "p", "4"), of(10, "q", "2")], cluster, [a_group("other", 2, mode="PodGroup")])
+    result = a_round([pod_of(10, "p", "4"), pod_of(10, "q", "2")], cluster, [a_group("other", 2, mode="PodGroup")])
 
-    assert told(result) == "p for n1, q for n2; a, b go"
+    assert describe(result) == "p for n1, q for n2; a, b go"

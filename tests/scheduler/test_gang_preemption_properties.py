@@ -12,9 +12,9 @@ from app.kinds.pod.pod_resources import requests
 from app.scheduler.eviction_units import priority_of
 from tests.scheduler.cluster import a_cluster, a_node
 from tests.scheduler.gangs import a_group
-from tests.scheduler.queues import Town
+from tests.scheduler.queues import SimulatedScheduler
 from tests.scheduler.test_gang_preemption import a_member, a_round
-from tests.scheduler.test_preemption import a_budget, of
+from tests.scheduler.test_preemption import a_budget, pod_of
 
 CPUS = 4
 There = dict[str, list[Pod]]
@@ -49,7 +49,7 @@ def clusters(draw: some.DrawFn) -> There:
             if cpu <= node_info:
                 node_info -= cpu
                 name = f"a{number}{len(there[f'n{number}'])}"
-                there[f"n{number}"].append(of(priority, name, str(cpu), labels={"app": "xy"[cpu % 2]}))
+                there[f"n{number}"].append(pod_of(priority, name, str(cpu), labels={"app": "xy"[cpu % 2]}))
     return there
 
 
@@ -137,7 +137,7 @@ STEPS = some.lists(
 )
 
 
-class World(Town):
+class World(SimulatedScheduler):
     """Pods that go take their time."""
 
     def __init__(self) -> None:
@@ -145,19 +145,21 @@ class World(Town):
         self.budgets = [a_budget(0, app="kept")]
         self.least: dict[str, int] = {}
 
-    def happens(self, number: int, what: str, one: int, two: int, flag: bool) -> None:
+    def apply_step(self, number: int, what: str, one: int, two: int, flag: bool) -> None:
         if what == "pod":
-            self.comes("default", f"p{number}", {"priority": one}, cpu=str(two))
+            self.add_pod("default", f"p{number}", {"priority": one}, cpu=str(two))
         elif what == "gang":
             name = f"g{number}"
             self.least[name] = two
             self.group(a_group(name, two, mode="PodGroup" if flag else None))
             spec = {"priority": one, "scheduling_group": PodSchedulingGroup(pod_group_name=name)}
-            self.many("default", two, f"{name}-", spec=spec, cpu="2")
+            self.add_pods("default", two, f"{name}-", spec=spec, cpu="2")
         elif what == "ends":
-            names = sorted(self.going if flag else (each.pod.metadata.name for each in self.cluster.pods.values()))
+            names = sorted(
+                self.terminating if flag else (each.pod.metadata.name for each in self.cluster.pods.values())
+            )
             if names:
-                self.ends("default", names[one % len(names)])
+                self.end_pods("default", names[one % len(names)])
         else:
             self.turn()
 
@@ -166,30 +168,30 @@ class World(Town):
         waiting = {name: group for name in self.least if (group := self.groups._groups.get(("default", name)))}
         new = {name: not group.bound for name, group in waiting.items()}
         running = {name: set(group.bound) for name, group in waiting.items()}
-        going = set(self.going)
-        names = self.turns()
+        terminating = set(self.terminating)
+        names = self.run_round()
         for name, begins in new.items():
             count = sum(each.startswith(f"{name}-") for each in names)
             assert not (begins and count) or count >= self.least[name], name
-        for name in set(self.going) - going:
+        for name in set(self.terminating) - terminating:
             group = self.groups._groups.get(("default", name.partition("-")[0]))
             if group is not None and group.disrupts_whole:
                 assert not group.bound, running
-        self.nothing_is_overfull()
+        self.check_no_node_is_overcommitted()
         return len(names)
 
-    def nothing_is_overfull(self) -> None:
+    def check_no_node_is_overcommitted(self) -> None:
         for name in self.cluster.node_infos:
             assert sum(cpus(each.pod) for each in self.cluster.pods.values() if each.node == name) <= 4
         assert all(each.pod.spec.node_name for each in self.cluster.pods.values())
 
-    def rests(self) -> None:
+    def run_until_idle(self) -> None:
         """Those who go end, and nothing else happens."""
         for _ in range(80):
-            for name in list(self.going):
-                self.ends("default", name)
+            for name in list(self.terminating):
+                self.end_pods("default", name)
             self.now += timedelta(seconds=20)  # no back-off
-            if not self.turn() and not self.going and not self.queue.has_more:
+            if not self.turn() and not self.terminating and not self.queue.has_more:
                 return
         raise AssertionError("it does not come to rest")
 
@@ -200,8 +202,8 @@ def test_whoever_had_others_go_has_their_places_in_the_end(steps: list[tuple[str
     """Never a part of a gang, never too much on a node, of a gang that goes as a whole never a part; and it comes to rest."""
     world = World()
     for number, step in enumerate(steps):
-        world.happens(number, *step)
-    world.rests()
+        world.apply_step(number, *step)
+    world.run_until_idle()
 
     assert not world.queue.nominated_pods()
     waiting = [pod for (pod, _), _, _ in world.queue._pods.values()]

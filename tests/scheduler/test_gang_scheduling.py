@@ -142,9 +142,9 @@ def test_pods_without_a_group_are_placed_in_their_order_between_groups() -> None
     gang, loners = members(3), [a_pod(f"p{number}", cpu="1") for number in range(3)]
     for pod in gang:
         groups.update_pod(None, pod, (pod, infos.get(pod)))
-    line = [(pod, infos.get(pod)) for pod in (*loners[:1], *gang, *loners[1:])]
+    harness = [(pod, infos.get(pod)) for pod in (*loners[:1], *gang, *loners[1:])]
 
-    outcome = GangScheduler(groups)(line, a_cluster([a_node()]))
+    outcome = GangScheduler(groups)(harness, a_cluster([a_node()]))
 
     assert [pod.metadata.name for pod, _ in outcome.bound] == ["p0", "g-000", "g-001", "g-002"]
 

@@ -25,7 +25,7 @@ from tests.scheduler.cluster import a_cluster, a_node, a_pod, apart, even, near,
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 
 
-def of(priority: int, name: str, cpu: str = "1", ran: int | None = None, **more: Any) -> Pod:
+def pod_of(priority: int, name: str, cpu: str = "1", ran: int | None = None, **more: Any) -> Pod:
     """A pod of this priority, which has run for so many minutes."""
     spec = {"priority": priority} | more.pop("spec", {})
     pod = a_pod(name, spec=spec, cpu=cpu, **more)
@@ -33,12 +33,12 @@ def of(priority: int, name: str, cpu: str = "1", ran: int | None = None, **more:
     return replace(pod, status=replace(pod.status, start_time=began))
 
 
-def kept(pod: Pod, node: str) -> Pod:
+def with_nomination(pod: Pod, node: str) -> Pod:
     """There is room kept for it."""
     return replace(pod, status=replace(pod.status, nominated_node_name=node))
 
 
-def going(pod: Pod) -> Pod:
+def terminating(pod: Pod) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, deletion_timestamp=NOW))
 
 
@@ -63,7 +63,7 @@ def a_round(
     )
 
 
-def told(result: RoundResult) -> str:
+def describe(result: RoundResult) -> str:
     """`p to n1; q for n2: a, b go; r: <why not>`"""
     parts = [f"{pod.metadata.name} to {node}" for pod, node in result.bound]
     for report in result.post_filter_results:
@@ -84,71 +84,77 @@ class Case:
 
     there: Mapping[str, Sequence[Pod]]
     expected: str
-    pod: Pod = field(default_factory=lambda: of(10, "p", "4"))
+    pod: Pod = field(default_factory=lambda: pod_of(10, "p", "4"))
     budgets: Sequence[PodDisruptionBudget] = ()
 
 
 WHICH_PODS = {
     "only as many as are needed": Case(
-        {"n1": [of(1, "a"), of(1, "b"), of(1, "c"), of(1, "d")]}, "p for n1: c, d go", pod=of(10, "p", "2")
+        {"n1": [pod_of(1, "a"), pod_of(1, "b"), pod_of(1, "c"), pod_of(1, "d")]},
+        "p for n1: c, d go",
+        pod=pod_of(10, "p", "2"),
     ),
     "the least important": Case(
-        {"n1": [of(3, "a"), of(1, "b"), of(2, "c"), of(4, "d")]}, "p for n1: c, b go", pod=of(10, "p", "2")
+        {"n1": [pod_of(3, "a"), pod_of(1, "b"), pod_of(2, "c"), pod_of(4, "d")]},
+        "p for n1: c, b go",
+        pod=pod_of(10, "p", "2"),
     ),
     "of equals those that began last": Case(
-        {"n1": [of(1, "a", ran=1), of(1, "b", ran=9), of(1, "c", ran=5), of(1, "d")]},
+        {"n1": [pod_of(1, "a", ran=1), pod_of(1, "b", ran=9), pod_of(1, "c", ran=5), pod_of(1, "d")]},
         "p for n1: a, d go",
-        pod=of(10, "p", "2"),
+        pod=pod_of(10, "p", "2"),
     ),
     "not one that would not help": Case(
-        {"n1": [of(1, "small", "1"), of(2, "big", "3")]}, "p for n1: big go", pod=of(10, "p", "2")
+        {"n1": [pod_of(1, "small", "1"), pod_of(2, "big", "3")]}, "p for n1: big go", pod=pod_of(10, "p", "2")
     ),
     "none of the same priority": Case(
-        {"n1": [of(10, "a", "2"), of(1, "b", "2")]},
+        {"n1": [pod_of(10, "a", "2"), pod_of(1, "b", "2")]},
         "p: 0/1 nodes are available: 1 Insufficient cpu.",
     ),
     "rather those that their budget lets go": Case(
-        {"n1": [of(1, "kept", "2", labels={"app": "kept"}), of(2, "a", "2")]},
+        {"n1": [pod_of(1, "kept", "2", labels={"app": "kept"}), pod_of(2, "a", "2")]},
         "p for n1: a go",
-        pod=of(10, "p", "2"),
+        pod=pod_of(10, "p", "2"),
         budgets=[a_budget(0, app="kept")],
     ),
     "of a budget as many as it allows": Case(
-        {"n1": [of(1, "a", "2", labels={"app": "x"}), of(1, "b", labels={"app": "x"}), of(3, "c")]},
+        {"n1": [pod_of(1, "a", "2", labels={"app": "x"}), pod_of(1, "b", labels={"app": "x"}), pod_of(3, "c")]},
         "p for n1: a go",
-        pod=of(10, "p", "2"),
+        pod=pod_of(10, "p", "2"),
         budgets=[a_budget(1, app="x")],
     ),
     "in spite of a budget if nothing else helps": Case(
-        {"n1": [of(1, "kept", "4", labels={"app": "kept"})]},
+        {"n1": [pod_of(1, "kept", "4", labels={"app": "kept"})]},
         "p for n1: kept go",
         budgets=[a_budget(0, app="kept")],
     ),
     "nobody instead of those who go anyway": Case(
-        {"n1": [going(of(1, "a", "2")), of(0, "b", "2")]}, "p waits for n1", pod=of(10, "p", "2")
+        {"n1": [terminating(pod_of(1, "a", "2")), pod_of(0, "b", "2")]}, "p waits for n1", pod=pod_of(10, "p", "2")
     ),
     "who else is needed besides those who go anyway": Case(
-        {"n1": [going(of(1, "a", "2")), of(0, "b"), of(1, "c")]}, "p for n1: b go", pod=of(10, "p", "3")
+        {"n1": [terminating(pod_of(1, "a", "2")), pod_of(0, "b"), pod_of(1, "c")]},
+        "p for n1: b go",
+        pod=pod_of(10, "p", "3"),
     ),
     "who has the port": Case(
         {
             "n1": [
-                of(1, "a", ports=[ContainerPort(container_port=80, host_port=80)]),
-                of(0, "b", ports=[ContainerPort(container_port=80, host_port=81)]),
+                pod_of(1, "a", ports=[ContainerPort(container_port=80, host_port=80)]),
+                pod_of(0, "b", ports=[ContainerPort(container_port=80, host_port=81)]),
             ]
         },
         "p for n1: a go",
-        pod=of(10, "p", ports=[ContainerPort(container_port=80, host_port=80)]),
+        pod=pod_of(10, "p", ports=[ContainerPort(container_port=80, host_port=80)]),
     ),
     "who does not want it near": Case(
-        {"n1": [of(1, "a", spec=apart(term(app="p"))), of(0, "b")]},
+        {"n1": [pod_of(1, "a", spec=apart(term(app="p"))), pod_of(0, "b")]},
         "p for n1: a go",
-        pod=of(10, "p", labels={"app": "p"}),
+        pod=pod_of(10, "p", labels={"app": "p"}),
     ),
     "whom it does not want near": Case(
-        {"n1": [of(1, "a", labels={"app": "a"}), of(0, "b")]},
+        {"n1": [pod_of(1, "a", labels={"app": "a"}), pod_of(0, "b")]},
         "p for n1: a go",
-        pod=of(10, "p", spec=apart(term(app="a"))),
+        pod=pod_of(10, "p", spec=apart(term(app="a"))),
     ),
 }
 
@@ -156,58 +162,61 @@ WHICH_PODS = {
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in WHICH_PODS.items()])
 def test_there_go(case: Case) -> None:
     cluster = a_cluster([a_node(name) for name in case.there], case.there)
-    assert told(a_round([case.pod], cluster, case.budgets)) == case.expected
+    assert describe(a_round([case.pod], cluster, case.budgets)) == case.expected
 
 
 WHICH_NODE = {
     "with the fewest violations of budgets": Case(
-        {"n1": [of(1, "kept", "4", labels={"app": "kept"})], "n2": [of(5, "a", "4")]},
+        {"n1": [pod_of(1, "kept", "4", labels={"app": "kept"})], "n2": [pod_of(5, "a", "4")]},
         "p for n2: a go",
         budgets=[a_budget(0, app="kept")],
     ),
     "whose most important victim is the least": Case(
-        {"n1": [of(5, "a", "4")], "n2": [of(3, "b", "2"), of(3, "c", "2")]}, "p for n2: b, c go"
+        {"n1": [pod_of(5, "a", "4")], "n2": [pod_of(3, "b", "2"), pod_of(3, "c", "2")]}, "p for n2: b, c go"
     ),
     "with the lowest sum of priorities": Case(
-        {"n1": [of(5, "a", "2"), of(4, "b", "2")], "n2": [of(5, "c", "2"), of(3, "d", "2")]}, "p for n2: c, d go"
+        {"n1": [pod_of(5, "a", "2"), pod_of(4, "b", "2")], "n2": [pod_of(5, "c", "2"), pod_of(3, "d", "2")]},
+        "p for n2: c, d go",
     ),
     "with the fewest victims": Case(
-        {"n1": [of(5, "a", "2"), of(-9, "b", "2")], "n2": [of(5, "c", "4")]}, "p for n2: c go"
+        {"n1": [pod_of(5, "a", "2"), pod_of(-9, "b", "2")], "n2": [pod_of(5, "c", "4")]}, "p for n2: c go"
     ),
     "whose most important victim began last": Case(
-        {"n1": [of(5, "a", "4", ran=9)], "n2": [of(5, "b", "4", ran=1)], "n3": [of(5, "c", "4", ran=5)]},
+        {"n1": [pod_of(5, "a", "4", ran=9)], "n2": [pod_of(5, "b", "4", ran=1)], "n3": [pod_of(5, "c", "4", ran=5)]},
         "p for n2: b go",
     ),
     "with the first name, if all is the same": Case(
-        {"n3": [of(5, "a", "4")], "n2": [of(5, "b", "4")], "n4": [of(5, "c", "4")]}, "p for n2: b go"
+        {"n3": [pod_of(5, "a", "4")], "n2": [pod_of(5, "b", "4")], "n4": [pod_of(5, "c", "4")]}, "p for n2: b go"
     ),
-    "where somebody goes anyway": Case({"n1": [of(1, "a", "4")], "n2": [going(of(5, "b", "4"))]}, "p waits for n2"),
+    "where somebody goes anyway": Case(
+        {"n1": [pod_of(1, "a", "4")], "n2": [terminating(pod_of(5, "b", "4"))]}, "p waits for n2"
+    ),
 }
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, id=name) for name, case in WHICH_NODE.items()])
 def test_they_go_from_the_node(case: Case) -> None:
     cluster = a_cluster([a_node(name) for name in case.there], case.there)
-    assert told(a_round([case.pod], cluster, case.budgets)) == case.expected
+    assert describe(a_round([case.pod], cluster, case.budgets)) == case.expected
 
 
-FULL = [of(1, "a", "4")]
+FULL = [pod_of(1, "a", "4")]
 WHY_NOT = {
-    "all are as important": ([a_node()], of(1, "p"), "1 No preemption victims found for incoming pod"),
+    "all are as important": ([a_node()], pod_of(1, "p"), "1 No preemption victims found for incoming pod"),
     "it would be barred": (
         [a_node(spec={"unschedulable": True})],
-        of(10, "p"),
+        pod_of(10, "p"),
         "1 Preemption is not helpful for scheduling",
     ),
-    "the node is too small": ([a_node()], of(10, "p", "5"), "1 Preemption is not helpful for scheduling"),
+    "the node is too small": ([a_node()], pod_of(10, "p", "5"), "1 Preemption is not helpful for scheduling"),
     "nobody is near whom it needs": (
         [a_node()],
-        of(10, "p", spec=near(term(app="x"))),
+        pod_of(10, "p", spec=near(term(app="x"))),
         "1 Preemption is not helpful for scheduling",
     ),
     "nodes differ": (
         [a_node(), a_node("n2", spec={"taints": (Taint(key="gpu", effect="NoSchedule"),)}), a_node("n3", cpu="1")],
-        of(1, "p", "2"),
+        pod_of(1, "p", "2"),
         "1 No preemption victims found for incoming pod, 2 Preemption is not helpful for scheduling",
     ),
 }
@@ -215,12 +224,12 @@ WHY_NOT = {
 
 @pytest.mark.parametrize(("nodes", "pod", "why"), [pytest.param(*case, id=name) for name, case in WHY_NOT.items()])
 def test_nobody_goes_and_it_is_told_that(nodes: Sequence[Node], pod: Pod, why: str) -> None:
-    found = told(a_round([pod], a_cluster(nodes, {"n1": FULL})))
+    found = describe(a_round([pod], a_cluster(nodes, {"n1": FULL})))
     assert found == f"p: 0/{len(nodes)} nodes are available: {why}."
 
 
 def test_the_whole_text_is_kubernetes() -> None:
-    (report,) = a_round([of(1, "p")], a_cluster([a_node()], {"n1": FULL})).post_filter_results
+    (report,) = a_round([pod_of(1, "p")], a_cluster([a_node()], {"n1": FULL})).post_filter_results
     assert report.message == (
         "0/1 nodes are available: 1 Insufficient cpu. "
         "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
@@ -228,18 +237,18 @@ def test_the_whole_text_is_kubernetes() -> None:
 
 
 def test_a_pod_that_others_go_for_is_told_only_what_is_lacking() -> None:
-    (report,) = a_round([of(10, "p")], a_cluster([a_node()], {"n1": FULL})).post_filter_results
+    (report,) = a_round([pod_of(10, "p")], a_cluster([a_node()], {"n1": FULL})).post_filter_results
     assert report.message == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_without_nodes_nothing_is_said_of_preemption() -> None:
-    (report,) = a_round([of(10, "p")], a_cluster([])).post_filter_results
+    (report,) = a_round([pod_of(10, "p")], a_cluster([])).post_filter_results
     assert report.message == "no nodes available to schedule pods"
 
 
 def test_who_never_preempts_does_not() -> None:
-    pod = of(10, "p", spec={"preemption_policy": "Never"})
-    assert told(a_round([pod], a_cluster([a_node()], {"n1": FULL}))) == (
+    pod = pod_of(10, "p", spec={"preemption_policy": "Never"})
+    assert describe(a_round([pod], a_cluster([a_node()], {"n1": FULL}))) == (
         "p: not eligible due to preemptionPolicy=Never."
     )
 
@@ -248,73 +257,79 @@ def test_who_never_preempts_does_not() -> None:
 
 
 def test_while_they_go_it_waits_and_nobody_else_has_to() -> None:
-    there = {"n1": [going(of(1, "a", "4"))], "n2": [of(0, "b", "4")]}
-    result = a_round([kept(of(10, "p", "4"), "n1")], a_cluster([a_node(), a_node("n2")], there))
-    assert told(result) == "p waits for n1: not eligible due to a terminating pod on the nominated node."
+    there = {"n1": [terminating(pod_of(1, "a", "4"))], "n2": [pod_of(0, "b", "4")]}
+    result = a_round([with_nomination(pod_of(10, "p", "4"), "n1")], a_cluster([a_node(), a_node("n2")], there))
+    assert describe(result) == "p waits for n1: not eligible due to a terminating pod on the nominated node."
 
 
 def test_once_they_are_gone_it_goes_where_its_room_is() -> None:
     nodes = [a_node("n1", cpu="2"), a_node("n2")]
-    assert told(a_round([kept(of(10, "p", "1"), "n1")], a_cluster(nodes))) == "p to n1"
+    assert describe(a_round([with_nomination(pod_of(10, "p", "1"), "n1")], a_cluster(nodes))) == "p to n1"
 
 
 def test_if_there_is_room_elsewhere_meanwhile_it_goes_there() -> None:
-    there = {"n1": [going(of(1, "a", "4"))]}
-    assert told(a_round([kept(of(10, "p", "4"), "n1")], a_cluster([a_node(), a_node("n2")], there))) == "p to n2"
+    there = {"n1": [terminating(pod_of(1, "a", "4"))]}
+    assert (
+        describe(a_round([with_nomination(pod_of(10, "p", "4"), "n1")], a_cluster([a_node(), a_node("n2")], there)))
+        == "p to n2"
+    )
 
 
 @pytest.mark.parametrize(
     ("other", "expected"),
     [
-        pytest.param(of(9, "q"), "q: ", id="against the less important"),
-        pytest.param(of(10, "q"), "q: ", id="against equals"),
-        pytest.param(of(11, "q"), "q to n1; ", id="not against the more important"),
+        pytest.param(pod_of(9, "q"), "q: ", id="against the less important"),
+        pytest.param(pod_of(10, "q"), "q: ", id="against equals"),
+        pytest.param(pod_of(11, "q"), "q to n1; ", id="not against the more important"),
     ],
 )
 def test_room_is_held(other: Pod, expected: str) -> None:
     """Of n1 three parts are free, and one is of a pod that goes."""
-    there = {"n1": [going(of(1, "a", "1"))]}
-    p = kept(of(10, "p", "4"), "n1")
-    assert expected in told(a_round([other, p], a_cluster([a_node()], there)))
+    there = {"n1": [terminating(pod_of(1, "a", "1"))]}
+    p = with_nomination(pod_of(10, "p", "4"), "n1")
+    assert expected in describe(a_round([other, p], a_cluster([a_node()], there)))
 
 
 def test_room_is_held_also_for_those_whose_turn_it_is_not() -> None:
-    result = a_round([of(5, "q")], a_cluster([a_node()]), others=[kept(of(10, "p", "4"), "n1")])
-    assert "q: 0/1 nodes are available" in told(result)
+    result = a_round([pod_of(5, "q")], a_cluster([a_node()]), others=[with_nomination(pod_of(10, "p", "4"), "n1")])
+    assert "q: 0/1 nodes are available" in describe(result)
 
 
 def test_what_was_held_is_free_again_after_the_round() -> None:
-    cluster = a_cluster([a_node()], {"n1": [going(of(1, "a", "1"))]})
-    a_round([kept(of(10, "p", "4"), "n1"), of(5, "q")], cluster)
+    cluster = a_cluster([a_node()], {"n1": [terminating(pod_of(1, "a", "1"))]})
+    a_round([with_nomination(pod_of(10, "p", "4"), "n1"), pod_of(5, "q")], cluster)
     assert set(cluster.pods) == {"uid-of-default-a"}
 
 
 def test_a_node_that_does_not_do_any_more_is_kept_no_longer() -> None:
     nodes = [a_node(spec={"unschedulable": True})]
     (report,) = a_round(
-        [kept(of(10, "p", "4"), "n1")], a_cluster(nodes, {"n1": [going(of(1, "a"))]})
+        [with_nomination(pod_of(10, "p", "4"), "n1")], a_cluster(nodes, {"n1": [terminating(pod_of(1, "a"))]})
     ).post_filter_results
     assert report.nominated_node == ""
 
 
 def test_if_the_node_is_given_to_a_more_important_pod_it_looks_for_another() -> None:
-    there = {"n1": [of(1, "a", "4")], "n2": [of(2, "b", "4")]}
-    result = a_round([of(20, "urgent", "4"), kept(of(10, "p", "4"), "n1")], a_cluster([a_node(), a_node("n2")], there))
-    assert told(result) == "urgent for n1: a go; p for n2: b go"
+    there = {"n1": [pod_of(1, "a", "4")], "n2": [pod_of(2, "b", "4")]}
+    result = a_round(
+        [pod_of(20, "urgent", "4"), with_nomination(pod_of(10, "p", "4"), "n1")],
+        a_cluster([a_node(), a_node("n2")], there),
+    )
+    assert describe(result) == "urgent for n1: a go; p for n2: b go"
 
 
 def test_if_it_is_not_its_turn_it_is_just_kept_nothing_any_longer() -> None:
-    there, p = {"n1": [of(1, "a", "4")]}, kept(of(10, "p", "4"), "n1")
-    result = a_round([of(20, "urgent", "4")], a_cluster([a_node()], there), others=[p])
-    assert told(result) == "urgent for n1: a go; p: "
+    there, p = {"n1": [pod_of(1, "a", "4")]}, with_nomination(pod_of(10, "p", "4"), "n1")
+    result = a_round([pod_of(20, "urgent", "4")], a_cluster([a_node()], there), others=[p])
+    assert describe(result) == "urgent for n1: a go; p: "
     assert result.post_filter_results[1].message == ""
 
 
 def test_a_pod_that_does_not_come_is_no_neighbour_yet() -> None:
     nodes = [a_node(), a_node("n2")]
-    there = {"n1": [going(of(1, "a", "4"))], "n2": [of(10, "b", "2")]}
-    p = kept(of(10, "p", "3", labels={"app": "p"}), "n1")
-    result = a_round([p, of(5, "friend", "1", spec=near(term(app="p")))], a_cluster(nodes, there))
+    there = {"n1": [terminating(pod_of(1, "a", "4"))], "n2": [pod_of(10, "b", "2")]}
+    p = with_nomination(pod_of(10, "p", "3", labels={"app": "p"}), "n1")
+    result = a_round([p, pod_of(5, "friend", "1", spec=near(term(app="p")))], a_cluster(nodes, there))
     assert [pod.metadata.name for pod, _ in result.bound] == []
 
 
@@ -322,46 +337,53 @@ def test_a_pod_that_does_not_come_is_no_neighbour_yet() -> None:
 
 
 def test_many_find_their_victims_in_one_round() -> None:
-    there = {f"n{n}": [of(1, f"a{n}", "4")] for n in range(3)}
-    result = a_round([of(10, f"p{n}", "4") for n in range(4)], a_cluster([a_node(name) for name in there], there))
-    assert told(result) == (
+    there = {f"n{n}": [pod_of(1, f"a{n}", "4")] for n in range(3)}
+    result = a_round([pod_of(10, f"p{n}", "4") for n in range(4)], a_cluster([a_node(name) for name in there], there))
+    assert describe(result) == (
         "p0 for n0: a0 go; p1 for n1: a1 go; p2 for n2: a2 go; p3: 0/3 nodes are available: 3 Insufficient cpu."
     )
 
 
 def test_on_one_node_each_has_only_whom_it_needs_go() -> None:
-    there = {"n1": [of(1, name) for name in "abcd"]}
-    result = a_round([of(10, f"p{n}") for n in range(3)], a_cluster([a_node()], there))
-    assert told(result) == "p0 for n1: d go; p1 for n1: c go; p2 for n1: b go"
+    there = {"n1": [pod_of(1, name) for name in "abcd"]}
+    result = a_round([pod_of(10, f"p{n}") for n in range(3)], a_cluster([a_node()], there))
+    assert describe(result) == "p0 for n1: d go; p1 for n1: c go; p2 for n1: b go"
 
 
 def test_a_budget_that_one_has_used_up_counts_for_the_next() -> None:
     labels = {"app": "x"}
-    there = {"n1": [of(1, "a", "4", labels=labels)], "n2": [of(1, "b", "4", labels=labels)], "n3": [of(5, "c", "4")]}
+    there = {
+        "n1": [pod_of(1, "a", "4", labels=labels)],
+        "n2": [pod_of(1, "b", "4", labels=labels)],
+        "n3": [pod_of(5, "c", "4")],
+    }
     cluster = a_cluster([a_node(name) for name in there], there)
-    result = a_round([of(10, "p", "4"), of(10, "q", "4")], cluster, [a_budget(1, app="x")])
-    assert told(result) == "p for n1: a go; q for n3: c go"
+    result = a_round([pod_of(10, "p", "4"), pod_of(10, "q", "4")], cluster, [a_budget(1, app="x")])
+    assert describe(result) == "p for n1: a go; q for n3: c go"
 
 
 def test_what_an_eviction_took_from_a_budget_is_not_taken_twice() -> None:
-    there = {"n1": [of(1, "a", "4", labels={"app": "x"})], "n2": [of(5, "c", "4")]}
+    there = {"n1": [pod_of(1, "a", "4", labels={"app": "x"})], "n2": [pod_of(5, "c", "4")]}
     cluster = a_cluster([a_node(name) for name in there], there)
-    assert told(a_round([of(10, "p", "4")], cluster, [a_budget(0, disrupted=["a"], app="x")])) == "p for n1: a go"
+    assert (
+        describe(a_round([pod_of(10, "p", "4")], cluster, [a_budget(0, disrupted=["a"], app="x")])) == "p for n1: a go"
+    )
 
 
 def test_those_who_are_to_be_even_see_what_the_one_before_did() -> None:
-    there = {name: [of(1, f"on-{name}", "4")] for name in ("n1", "n2", "n3")}
+    there = {name: [pod_of(1, f"on-{name}", "4")] for name in ("n1", "n2", "n3")}
     cluster = a_cluster([a_node(name, labels={"zone": name[:2]}) for name in there], there)
     spec = spread(even())
-    pods = [of(10, f"p{n}", "3", spec=spec, labels={"app": "a"}) for n in range(2)]
+    pods = [pod_of(10, f"p{n}", "3", spec=spec, labels={"app": "a"}) for n in range(2)]
     result = a_round(pods, cluster)
     assert sorted(report.nominated_node for report in result.post_filter_results) == ["n1", "n2"]
 
 
 def test_a_round_has_an_end() -> None:
-    there = {f"n{n}": [of(1, f"a{n}", "4")] for n in range(MAX_PREEMPTIONS + 5)}
+    there = {f"n{n}": [pod_of(1, f"a{n}", "4")] for n in range(MAX_PREEMPTIONS + 5)}
     result = a_round(
-        [of(10, f"p{n}", "4") for n in range(MAX_PREEMPTIONS + 5)], a_cluster([a_node(name) for name in there], there)
+        [pod_of(10, f"p{n}", "4") for n in range(MAX_PREEMPTIONS + 5)],
+        a_cluster([a_node(name) for name in there], there),
     )
     assert (len(result.post_filter_results), len(result.unbound)) == (MAX_PREEMPTIONS, MAX_PREEMPTIONS + 5)
 
@@ -384,12 +406,12 @@ def test_whatever_there_is(there: list[list[tuple[int, int, bool]]], pods: list[
     for number, ones in enumerate(there):
         fitting = [one for at, one in enumerate(ones) if sum(each[1] for each in ones[: at + 1]) <= 4]
         placed[f"n{number}"] = [
-            of(priority, f"a{number}{at}", str(cpu), labels={"app": "x"} if is_kept else {})
+            pod_of(priority, f"a{number}{at}", str(cpu), labels={"app": "x"} if is_kept else {})
             for at, (priority, cpu, is_kept) in enumerate(fitting)
         ]
     cluster = a_cluster([a_node(name) for name in placed], placed)
     before = dict(cluster.pods)
-    waiting = [of(priority, f"p{at}", str(cpu)) for at, (priority, cpu) in enumerate(pods)]
+    waiting = [pod_of(priority, f"p{at}", str(cpu)) for at, (priority, cpu) in enumerate(pods)]
     result = a_round(waiting, cluster, [a_budget(allowed, app="x")])
 
     assert set(cluster.pods) == set(before) | {pod.metadata.uid for pod, _ in result.bound}
@@ -419,10 +441,11 @@ def test_whatever_there_is(there: list[list[tuple[int, int, bool]]], pods: list[
 )
 def test_what_is_worked_out_is_what_comes_of_trying(there: list[tuple[int, int, bool]], cpu: int, allowed: int) -> None:
     pods = [
-        of(2 - n, f"a{at}", str(c), labels={"app": "x"} if is_kept else {}) for at, (n, c, is_kept) in enumerate(there)
+        pod_of(2 - n, f"a{at}", str(c), labels={"app": "x"} if is_kept else {})
+        for at, (n, c, is_kept) in enumerate(there)
     ]
     cluster = a_cluster([a_node(cpu="12", pods="7")], {"n1": pods})
-    pod, budgets = of(2, "p", str(cpu + 4)), DisruptionBudgets([a_budget(allowed, app="x")])
+    pod, budgets = pod_of(2, "p", str(cpu + 4)), DisruptionBudgets([a_budget(allowed, app="x")])
     info = PodInfos().get(pod)
     context = PreemptionContext(cluster, LowestPriorities(cluster), budgets, EvictionUnits(cluster, PodGroups()))
     tried = select_victims_on_node("n1", pod, info, context)

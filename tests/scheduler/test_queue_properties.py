@@ -10,13 +10,13 @@ from app.kinds.pod.pod import Pod
 from app.scheduler.gang_scheduling import schedule_gang
 from tests.scheduler.cluster import a_node, a_pod, apart, near, term
 from tests.scheduler.gangs import a_group, members, on_a_node
-from tests.scheduler.test_scheduling_queue import Line, born
+from tests.scheduler.test_scheduling_queue import SimulatedQueue, born
 
 Step = tuple[str, int, int, str]
 SPECS = [{}, {"priority": 5}, near(term(app="a")), apart(term(app="b"))]
 LONER = some.tuples(some.just("loner"), some.integers(1, 4), some.integers(0, 3), some.sampled_from(["a", "b", "c"]))
 GANG = some.tuples(some.just("gang"), some.integers(1, 5), some.integers(0, 1), some.just(""))
-ENDS = some.tuples(some.just("ends"), some.integers(0, 9), some.just(0), some.just(""))
+ENDS = some.tuples(some.just("end_pods"), some.integers(0, 9), some.just(0), some.just(""))
 NODE = some.tuples(some.just("node"), some.integers(1, 6), some.just(0), some.just(""))
 TURN = some.tuples(some.just("turn"), some.integers(1, 9), some.integers(0, 4), some.just(""))
 # Mostly what comes of something is seen before the next happens: only those who were looked at in vain have to be woken.
@@ -25,7 +25,7 @@ HAPPENING = some.one_of(LONER, GANG, ENDS, NODE, TURN).flatmap(
 )
 
 
-class World(Line):
+class World(SimulatedQueue):
     """What the controller does between turns."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class World(Line):
         self.queue.requeue(self.groups.set(("default", name), a_group(name, size)))
         self.put(*members(size + spare, name))
 
-    def ends(self, which: int, _: int, __: str) -> None:
+    def end_pods(self, which: int, _: int, __: str) -> None:
         there = sorted(self.cluster.pods)
         if there:
             pod = self.cluster.pods[there[which % len(there)]].pod
@@ -61,10 +61,10 @@ class World(Line):
         new = [each for uid, each in self.cluster.pods.items() if uid not in before]
         for each in new:
             self.queue.note_pod_assigned()
-            self.sees(each.pod, each.node)
+            self.note_bound(each.pod, each.node)
         self.whole(each.pod for each in new)
 
-    def sees(self, pod: Pod, node: str) -> None:
+    def note_bound(self, pod: Pod, node: str) -> None:
         if pod.spec.scheduling_group is not None:
             self.queue.requeue(self.groups.update_pod(pod, on_a_node(pod, node), None))
 
@@ -77,7 +77,7 @@ class World(Line):
             scheduled = a_group(name, self.least[name], scheduled="True")
             self.queue.requeue(self.groups.set(("default", name), scheduled))
 
-    def rests(self) -> None:
+    def run_until_idle(self) -> None:
         """Turns until nothing comes of them any more, with all back-off over."""
         for _ in range(50):
             there = len(self.cluster.pods)
@@ -86,7 +86,7 @@ class World(Line):
                 return
         raise AssertionError("it does not come to rest")
 
-    def nobody_waits_in_vain(self) -> None:
+    def check_no_pending_pod_fits(self) -> None:
         for (pod, info), _, _ in self.queue._pods.values():
             if self.groups.gang_of(pod) is None:
                 assert self.cluster.ranking(pod, info).best_node() is None, pod.metadata.name
@@ -108,6 +108,6 @@ def test_it_comes_to_rest_and_nobody_waits_who_would_fit(happening: list[tuple[S
             getattr(world, what)(one, two, three)
         if is_seen:
             world.turn_of(100, 0)
-    world.rests()
+    world.run_until_idle()
 
-    world.nobody_waits_in_vain()
+    world.check_no_pending_pod_fits()

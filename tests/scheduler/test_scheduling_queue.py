@@ -16,7 +16,7 @@ from tests.scheduler.gangs import a_group, members
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 
 
-class Line:
+class SimulatedQueue:
     """A queue on a cluster, and a clock."""
 
     def __init__(self, *nodes: Node) -> None:
@@ -56,147 +56,147 @@ def born(pod: Pod, seconds: int) -> Pod:
 
 
 def test_the_more_important_come_first_then_the_older() -> None:
-    line = Line()
+    harness = SimulatedQueue()
     pods: list[tuple[str, int, int]] = [("young", 0, 9), ("old", 0, 1), ("great", 5, 9), ("twin", 0, 9)]
-    line.put(*(born(a_pod(name, {"priority": priority}), age) for name, priority, age in pods))
+    harness.put(*(born(a_pod(name, {"priority": priority}), age) for name, priority, age in pods))
 
-    assert line.turn() == ["great", "old", "twin", "young"]
+    assert harness.turn() == ["great", "old", "twin", "young"]
 
 
 def test_without_an_event_nobody_is_looked_at_twice() -> None:
-    line = Line(a_node(cpu="1"))
-    line.put(*many(3, cpu="2"))
+    harness = SimulatedQueue(a_node(cpu="1"))
+    harness.put(*many(3, cpu="2"))
 
-    assert line.turn() == ["p0", "p1", "p2"]
-    line.later(minutes=4)
-    assert line.turn() == []
+    assert harness.turn() == ["p0", "p1", "p2"]
+    harness.later(minutes=4)
+    assert harness.turn() == []
 
 
 def test_after_five_minutes_all_are_looked_at() -> None:
-    line = Line(a_node(cpu="1"))
-    line.put(*many(3, cpu="2"))
-    line.turn()
-    assert line.queue.next_pop_at(line.now) == NOW + timedelta(minutes=5)
+    harness = SimulatedQueue(a_node(cpu="1"))
+    harness.put(*many(3, cpu="2"))
+    harness.turn()
+    assert harness.queue.next_pop_at(harness.now) == NOW + timedelta(minutes=5)
 
-    line.later(minutes=5)
+    harness.later(minutes=5)
 
-    assert line.turn() == ["p0", "p1", "p2"]
+    assert harness.turn() == ["p0", "p1", "p2"]
 
 
 def test_of_many_alike_only_as_many_are_looked_at_as_may_fit_and_one_more() -> None:
-    line = Line(a_node(cpu="2"))
+    harness = SimulatedQueue(a_node(cpu="2"))
     there = many(2, "there", cpu="1")
-    line.put(*there)
-    line.turn()
-    line.put(*many(50, cpu="1"))
-    assert len(line.turn()) == 50
+    harness.put(*there)
+    harness.turn()
+    harness.put(*many(50, cpu="1"))
+    assert len(harness.turn()) == 50
 
-    line.frees(there[0])
+    harness.frees(there[0])
 
-    assert line.turn() == ["p0", "p1"]
-    assert line.turn() == []
+    assert harness.turn() == ["p0", "p1"]
+    assert harness.turn() == []
 
 
 def test_a_turn_takes_so_many_and_says_that_there_are_more() -> None:
-    line = Line()
-    line.put(*many(5))
+    harness = SimulatedQueue()
+    harness.put(*many(5))
 
-    assert line.turn(2) == ["p0", "p1"]
-    assert line.queue.next_pop_at(line.now) == line.now
-    assert line.turn(2) == ["p2", "p3"]
-    assert line.turn(2) == ["p4"]
-    assert not line.queue.has_more
+    assert harness.turn(2) == ["p0", "p1"]
+    assert harness.queue.next_pop_at(harness.now) == harness.now
+    assert harness.turn(2) == ["p2", "p3"]
+    assert harness.turn(2) == ["p4"]
+    assert not harness.queue.has_more
 
 
 def test_who_was_looked_at_in_vain_is_not_forgotten_when_a_node_comes_for_more_than_a_turn_takes() -> None:
-    line = Line()
-    line.put(*many(9, cpu="1"))
-    assert len(line.turn()) == 9
-    line.cluster.set_node(a_node(cpu="9"))
-    line.queue.note_capacity_freed("n1")
+    harness = SimulatedQueue()
+    harness.put(*many(9, cpu="1"))
+    assert len(harness.turn()) == 9
+    harness.cluster.set_node(a_node(cpu="9"))
+    harness.queue.note_capacity_freed("n1")
 
-    assert [len(line.turn(most=4)) for _ in range(4)] == [4, 4, 1, 0]
+    assert [len(harness.turn(most=4)) for _ in range(4)] == [4, 4, 1, 0]
 
 
 def test_whose_turn_did_not_come_is_not_forgotten() -> None:
     """A turn that took only some of those that an event has woken."""
-    line = Line(a_node(cpu="2"))
+    harness = SimulatedQueue(a_node(cpu="2"))
     there = many(1, "there", cpu="2")
-    line.put(*there)
-    line.turn()
-    line.put(*(born(a_pod(f"p{number}", cpu="1", memory=f"{number + 1}Mi"), number) for number in range(2)))
-    line.turn()
+    harness.put(*there)
+    harness.turn()
+    harness.put(*(born(a_pod(f"p{number}", cpu="1", memory=f"{number + 1}Mi"), number) for number in range(2)))
+    harness.turn()
 
-    line.frees(there[0])
+    harness.frees(there[0])
 
-    assert line.turn(1) == ["p0"]
-    assert line.turn(1) == ["p1"]
+    assert harness.turn(1) == ["p0"]
+    assert harness.turn(1) == ["p1"]
 
 
 def test_who_wants_to_be_near_others_is_looked_at_when_any_come() -> None:
-    line = Line(a_node())
-    line.put(a_pod("p", near(term(app="db"))), *many(1, "large", cpu="50"))
-    line.turn()
+    harness = SimulatedQueue(a_node())
+    harness.put(a_pod("p", near(term(app="db"))), *many(1, "large", cpu="50"))
+    harness.turn()
 
-    line.queue.note_pod_assigned()
+    harness.queue.note_pod_assigned()
 
-    assert line.turn() == ["p"]
+    assert harness.turn() == ["p"]
 
 
 def test_a_refused_binding_is_tried_again() -> None:
-    line = Line(a_node())
-    line.put(a_pod("p"))
-    (pending,) = line.queue.pop(line.now, 9)
-    line.queue.record_outcome([pending[0]], [], line.now)
+    harness = SimulatedQueue(a_node())
+    harness.put(a_pod("p"))
+    (pending,) = harness.queue.pop(harness.now, 9)
+    harness.queue.record_outcome([pending[0]], [], harness.now)
 
-    assert line.turn() == ["p"]
+    assert harness.turn() == ["p"]
 
 
 def test_a_pod_with_room_of_its_own_is_looked_at_wherever_it_is_in_line() -> None:
-    line = Line(a_node(cpu="1"))
-    line.put(*many(9, cpu="2"))
-    line.turn()
+    harness = SimulatedQueue(a_node(cpu="1"))
+    harness.put(*many(9, cpu="2"))
+    harness.turn()
     last = many(9, cpu="2")[8]
-    line.queue.update(replace(last, status=replace(last.status, nominated_node_name="n1")))
-    assert [pod.metadata.name for pod, _ in line.queue.nominated_pods()] == ["p8"]
+    harness.queue.update(replace(last, status=replace(last.status, nominated_node_name="n1")))
+    assert [pod.metadata.name for pod, _ in harness.queue.nominated_pods()] == ["p8"]
 
-    line.queue.note_capacity_freed("n1")
+    harness.queue.note_capacity_freed("n1")
 
-    assert line.turn() == ["p0", "p8"]
+    assert harness.turn() == ["p0", "p8"]
 
 
 def test_each_look_in_vain_makes_the_next_wait_longer() -> None:
-    line = Line(a_node(cpu="1"))
-    line.put(a_pod("p", cpu="2"))
-    line.turn()
+    harness = SimulatedQueue(a_node(cpu="1"))
+    harness.put(a_pod("p", cpu="2"))
+    harness.turn()
     waits = []
     for _ in range(6):
-        line.queue.note_capacity_freed("n1")
-        assert line.turn() == ["p"]
-        line.queue.note_capacity_freed("n1")
-        assert line.turn() == []
-        waits.append((line.queue.next_pop_at(line.now) or line.now) - line.now)
-        line.now += waits[-1]
+        harness.queue.note_capacity_freed("n1")
+        assert harness.turn() == ["p"]
+        harness.queue.note_capacity_freed("n1")
+        assert harness.turn() == []
+        waits.append((harness.queue.next_pop_at(harness.now) or harness.now) - harness.now)
+        harness.now += waits[-1]
 
     assert [wait.total_seconds() for wait in waits] == [1, 2, 4, 8, 10, 10]
 
 
 def test_who_is_next_and_would_fit_waits_for_no_back_off() -> None:
-    line = Line(a_node(cpu="2"))
+    harness = SimulatedQueue(a_node(cpu="2"))
     there = many(2, "there", cpu="1")
-    line.put(*there)
-    line.turn()
-    line.put(
+    harness.put(*there)
+    harness.turn()
+    harness.put(
         *(born(a_pod(f"p{number:03}", cpu="2", memory=f"{number + 1}Mi"), number) for number in range(HEAD_BUCKETS + 9))
     )
-    line.turn()
-    line.frees(there[0])
-    assert len(line.turn()) == HEAD_BUCKETS + 9
-    assert line.turn() == []
+    harness.turn()
+    harness.frees(there[0])
+    assert len(harness.turn()) == HEAD_BUCKETS + 9
+    assert harness.turn() == []
 
-    line.frees(there[1])
+    harness.frees(there[1])
 
-    assert line.turn() == [f"p{number:03}" for number in range(HEAD_BUCKETS)]
+    assert harness.turn() == [f"p{number:03}" for number in range(HEAD_BUCKETS)]
 
 
 def a_gang_of(count: int, **more: Any) -> list[Pod]:
@@ -204,36 +204,36 @@ def a_gang_of(count: int, **more: Any) -> list[Pod]:
 
 
 def test_a_gang_is_looked_at_as_a_whole() -> None:
-    line = Line(a_node())
-    line.queue.requeue(line.groups.set(("default", "g"), a_group(least=3)))
-    line.put(*a_gang_of(3), born(a_pod("p"), 5))
-    line.later(seconds=1)
+    harness = SimulatedQueue(a_node())
+    harness.queue.requeue(harness.groups.set(("default", "g"), a_group(least=3)))
+    harness.put(*a_gang_of(3), born(a_pod("p"), 5))
+    harness.later(seconds=1)
 
-    assert line.turn(2) == ["g-000", "g-001", "g-002"]
-    assert line.turn(2) == ["p"]
+    assert harness.turn(2) == ["g-000", "g-001", "g-002"]
+    assert harness.turn(2) == ["p"]
 
 
 def test_a_gang_that_is_still_being_made_is_not_looked_at_for_a_moment() -> None:
-    line = Line(a_node())
-    line.groups.set(("default", "g"), a_group(least=3))
-    line.put(*a_gang_of(2))
+    harness = SimulatedQueue(a_node())
+    harness.groups.set(("default", "g"), a_group(least=3))
+    harness.put(*a_gang_of(2))
 
-    assert line.turn() == []
-    assert line.queue.next_pop_at(line.now) == NOW + timedelta(seconds=2)
-    line.later(seconds=2)
-    assert line.turn() == ["g-000", "g-001"]
-    line.put(*a_gang_of(1, start=2))
-    assert line.turn() == ["g-000", "g-001", "g-002"]
+    assert harness.turn() == []
+    assert harness.queue.next_pop_at(harness.now) == NOW + timedelta(seconds=2)
+    harness.later(seconds=2)
+    assert harness.turn() == ["g-000", "g-001"]
+    harness.put(*a_gang_of(1, start=2))
+    assert harness.turn() == ["g-000", "g-001", "g-002"]
 
 
 def test_pods_wait_for_their_group() -> None:
-    line = Line(a_node())
-    line.put(*a_gang_of(2))
-    line.later(seconds=2)
-    line.turn()
-    assert line.turn() == []
+    harness = SimulatedQueue(a_node())
+    harness.put(*a_gang_of(2))
+    harness.later(seconds=2)
+    harness.turn()
+    assert harness.turn() == []
 
-    line.queue.requeue(line.groups.set(("default", "g"), a_group(least=2)))
+    harness.queue.requeue(harness.groups.set(("default", "g"), a_group(least=2)))
 
-    assert line.turn() == ["g-000", "g-001"]
-    assert len(line.cluster.pods) == 2
+    assert harness.turn() == ["g-000", "g-001"]
+    assert len(harness.cluster.pods) == 2
