@@ -32,7 +32,7 @@ from app.kinds.pod.pod import KIND as PODS
 from app.registry.history_loss import reporting
 from app.registry.leader_election import Epoch, begin
 from app.registry.objects import Registry
-from app.scheduler import DEFAULT, Settings
+from app.scheduler import DEFAULT, ScoringSettings
 from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, elected
 from app.store.compaction import compact, compact_secrets
 from app.store.logs import CAP
@@ -79,7 +79,7 @@ async def run(
     keep_history: timedelta,
     keeping: Keeping = Keeping(),
     certificate: str = "",
-    scheduling: Settings = DEFAULT,
+    scheduling: ScoringSettings = DEFAULT,
 ) -> None:
     """Stand for election and act, for ever; returns only when cancelled. `certificate` is the API's authority's, if known."""
     pause, attempt = _PAUSE, 0
@@ -147,7 +147,7 @@ def controllers(
     node_grace: timedelta,
     keeping: Keeping = Keeping(),
     certificate: str = "",
-    scheduling: Settings = DEFAULT,
+    scheduling: ScoringSettings = DEFAULT,
 ) -> list[Controller]:
     publishing = [CertificateController(mirror, registry.store, certificate)] if certificate else []
     return [

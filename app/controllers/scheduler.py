@@ -26,7 +26,7 @@ from app.kinds.scheduling.podgroup import PodGroup
 from app.machinery.base import Object
 from app.plans.plan import Plan, earliest
 from app.registry.codec import NAMESPACES
-from app.scheduler import DEFAULT, Cluster, Pending, PodInfo, PodInfos, Settings
+from app.scheduler import DEFAULT, Cluster, Pending, PodInfo, PodInfos, ScoringSettings
 from app.scheduler.eviction_units import DisruptionBudgets
 from app.scheduler.fair_sharing import FairSharing
 from app.scheduler.gang_scheduling import GangScheduler, PodGroups
@@ -45,7 +45,7 @@ MAX_ROUND_PODS = 5_000
 class Scheduler:
     component = "default-scheduler"
 
-    def __init__(self, mirror: Mirror, settings: Settings = DEFAULT) -> None:
+    def __init__(self, mirror: Mirror, settings: ScoringSettings = DEFAULT) -> None:
         self._mirror = mirror
         self._pod_infos = PodInfos()
         self._cluster = Cluster(settings)

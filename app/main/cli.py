@@ -202,7 +202,7 @@ def controllers(
 async def _controllers(made: Settings) -> None:
     from app.controllers.manager import Keeping, run
     from app.registry.objects import Registry
-    from app.scheduler import Settings as Scheduling
+    from app.scheduler import ScoringSettings
     from app.store import open_store
 
     async def work() -> None:
@@ -218,7 +218,7 @@ async def _controllers(made: Settings) -> None:
                     log_cap=made.log_cap,
                 ),
                 certificate=f"{text_of(made.ca_file)}\n" if made.ca_file else "",
-                scheduling=Scheduling(strategy=made.scoring_strategy),
+                scheduling=ScoringSettings(strategy=made.scoring_strategy),
             )
 
     dsn = dsn_of(made)

@@ -10,18 +10,18 @@ Start reading: `scheduling_round`, one round from top to bottom, then:
 """
 
 from app.scheduler.cache import Cluster
-from app.scheduler.placement import Outcome, Pending, schedule
+from app.scheduler.placement import Pending, PlacementResult, schedule
 from app.scheduler.pod_info import PodInfo, PodInfos, pod_info_of
-from app.scheduler.scores import DEFAULT, Settings
+from app.scheduler.scores import DEFAULT, ScoringSettings
 
 __all__ = [
     "DEFAULT",
     "Cluster",
-    "Outcome",
     "Pending",
+    "PlacementResult",
     "PodInfo",
     "PodInfos",
-    "Settings",
+    "ScoringSettings",
     "pod_info_of",
     "schedule",
 ]

@@ -23,7 +23,7 @@ from app.scheduler.node_info import NodeInfo, PlacedPod
 from app.scheduler.node_ranking import FilterCache, Ranking
 from app.scheduler.pod_counts import PodCountIndex, PodCounts, PodSelectors
 from app.scheduler.pod_info import PodInfo
-from app.scheduler.scores import DEFAULT, Settings, image_name
+from app.scheduler.scores import DEFAULT, ScoringSettings, image_name
 
 _MAX_RANKED_NODES = 200_000  # in all rankings together, between two rounds
 _MIN_CHANGES = 20_000  # that are remembered
@@ -57,7 +57,7 @@ class Trial:
 
 
 class Cluster:
-    def __init__(self, settings: Settings = DEFAULT) -> None:
+    def __init__(self, settings: ScoringSettings = DEFAULT) -> None:
         self.settings = settings
         self.node_infos: dict[str, NodeInfo] = {}
         self.pods: dict[str, PlacedPod] = {}  # on nodes, by UID

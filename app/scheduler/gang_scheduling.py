@@ -15,8 +15,8 @@ from app.plans.jobs.indexes import COMPLETION_INDEX
 from app.scheduler.cache import Cluster
 from app.scheduler.filters import Diagnosis
 from app.scheduler.placement import (
-    Outcome,
     Pending,
+    PlacementResult,
     find_placements,
     nominated_placement,
     place_nominated,
@@ -204,7 +204,7 @@ class GangScheduler:
         """Do not try to place a gang."""
         self._attempts[group.key] = _reject(group, group.pending.values(), diagnosis)
 
-    def __call__(self, pending: Iterable[Pending], cluster: Cluster) -> Outcome:
+    def __call__(self, pending: Iterable[Pending], cluster: Cluster) -> PlacementResult:
         bound: list[tuple[Pod, str]] = []
         unbound: list[tuple[Pod, Diagnosis]] = []
         for group, pods in split_by_gang(pending, self._groups):
@@ -219,7 +219,7 @@ class GangScheduler:
                 bound += attempt.bound
             asked = {pod.metadata.uid for pod, _ in pods}
             unbound += [each for each in attempt.unbound if each[0].metadata.uid in asked]
-        return Outcome(bound, unbound)
+        return PlacementResult(bound, unbound)
 
 
 def split_by_gang(pending: Iterable[Pending], groups: PodGroups) -> Iterator[tuple[PodGroupInfo | None, list[Pending]]]:
@@ -278,10 +278,10 @@ def _schedule_nominated(group: PodGroupInfo, pods: Sequence[Pending], cluster: C
         if len(bound) + len(outcome.bound) < max(group.needed_count, 1):
             return None
         trial.commit()
-        return _accept(group, pods, Outcome([*bound, *outcome.bound], outcome.unbound), cluster)
+        return _accept(group, pods, PlacementResult([*bound, *outcome.bound], outcome.unbound), cluster)
 
 
-def _accept(group: PodGroupInfo, pods: Sequence[Pending], outcome: Outcome, cluster: Cluster) -> GangAttempt:
+def _accept(group: PodGroupInfo, pods: Sequence[Pending], outcome: PlacementResult, cluster: Cluster) -> GangAttempt:
     """Replace pods that were restricted to a placement by the original ones."""
     originals = {pod.metadata.uid: (pod, info) for pod, info in pods}
     bound = []

@@ -27,14 +27,14 @@ Assignment = tuple[Pod, PodInfo, str]
 
 
 @dataclass(frozen=True)
-class Outcome:
+class PlacementResult:
     """Bindings as (pod, node name), and why the other pods stay pending."""
 
     bound: Sequence[tuple[Pod, str]]
     unbound: Sequence[tuple[Pod, Diagnosis]]
 
 
-def schedule(pending: Iterable[Pending], cluster: Cluster) -> Outcome:
+def schedule(pending: Iterable[Pending], cluster: Cluster) -> PlacementResult:
     """Place the pods in the order given. They remain placed: use a trial to roll back.
 
     In the end no pod is left that would fit: pods that depend on other pods are tried again after these.
@@ -46,7 +46,7 @@ def schedule(pending: Iterable[Pending], cluster: Cluster) -> Outcome:
         left = _schedule_once(left, cluster, bound)
         if len(bound) == before or not any(info.depends_on_pods for _, info in left):
             break
-    return Outcome(bound, _diagnose_all(left, cluster))
+    return PlacementResult(bound, _diagnose_all(left, cluster))
 
 
 def _schedule_once(pending: Iterable[Pending], cluster: Cluster, bound: list[tuple[Pod, str]]) -> list[Pending]:

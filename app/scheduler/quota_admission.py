@@ -17,13 +17,13 @@ from app.scheduler.eviction_units import DisruptionBudgets, EvictionUnits
 from app.scheduler.fair_sharing import FairSharing, QueueConfig, QuotaRequest
 from app.scheduler.filters import Diagnosis
 from app.scheduler.gang_scheduling import GangScheduler, PodGroupInfo, PodGroups, split_by_gang
-from app.scheduler.placement import Outcome, Pending
+from app.scheduler.placement import Pending, PlacementResult
 from app.scheduler.pod_info import PodInfo, queue_sort_key
 from app.scheduler.reclaim import find_reclaim_victims
 
 
 @dataclass(frozen=True, slots=True)
-class Shortage:
+class QuotaShortage:
     """Why there is no quota now. `is_permanent`: there never will be, with these queues."""
 
     resources: frozenset[str]
@@ -40,7 +40,7 @@ class QuotaSnapshot:
         self._unused: dict[tuple[str, str], int] = {}
         self._claims: dict[str, Mapping[str, int]] = {}
 
-    def find_shortage(self, request: QuotaRequest) -> Shortage | None:
+    def find_shortage(self, request: QuotaRequest) -> QuotaShortage | None:
         """None: the request may be admitted."""
         config = self._fair.configs.get(request.namespace)
         if config is None or not config.nominal:
@@ -50,9 +50,9 @@ class QuotaSnapshot:
             most = min(config.max_usage(name), self._fair.cohort_quota(config.cohort, name))
             if request.requests[name] > most:
                 message = _permanent_message(config, name, request.requests[name], int(most))
-                return Shortage(frozenset({name}), message, is_permanent=True)
+                return QuotaShortage(frozenset({name}), message, is_permanent=True)
         short = [name for name in names if self._is_short(request, config, name)] or self._find_earlier(request)
-        return Shortage(frozenset(short), self._message(request, config, short[0])) if short else None
+        return QuotaShortage(frozenset(short), self._message(request, config, short[0])) if short else None
 
     def _is_short(self, request: QuotaRequest, config: QueueConfig, name: str) -> bool:
         after = self.used(request.namespace, name) + request.requests[name]
@@ -179,7 +179,7 @@ class QuotaAdmission:
         # Quota could be reclaimed from pods placed in this round: try again once they are bound.
         self.awaits_commit = False
 
-    def __call__(self, pending: Iterable[Pending], cluster: Cluster) -> Outcome:
+    def __call__(self, pending: Iterable[Pending], cluster: Cluster) -> PlacementResult:
         if not self._fair.is_active:
             return self._gang_scheduler(pending, cluster)
         bound: list[tuple[Pod, str]] = []
@@ -196,7 +196,7 @@ class QuotaAdmission:
                 break
             unschedulable.add(admitted, outcome)
             left = [entry for entry, _ in short]
-        return Outcome(bound, unbound)
+        return PlacementResult(bound, unbound)
 
     def check(self, pod: Pod, info: PodInfo) -> Diagnosis | None:
         """Why one pod has no quota; None if it has."""
@@ -218,7 +218,7 @@ class QuotaAdmission:
         snapshot: QuotaSnapshot,
         unschedulable: "_UnschedulableClasses",
         unbound: list[tuple[Pod, Diagnosis]],
-    ) -> tuple[list[_Entry], list[tuple[_Entry, Shortage]]]:
+    ) -> tuple[list[_Entry], list[tuple[_Entry, QuotaShortage]]]:
         """Returns entries that are admitted and entries without quota; those that no node takes are added to `unbound`."""
         admitted, short = [], []
         for entry in entries:
@@ -243,7 +243,7 @@ class QuotaAdmission:
     def _was_attempted(self, entry: _Entry) -> bool:
         return entry.group is not None and self._gang_scheduler.has_attempted(entry.group)
 
-    def _reject(self, short: Sequence[tuple[_Entry, Shortage]]) -> list[tuple[Pod, Diagnosis]]:
+    def _reject(self, short: Sequence[tuple[_Entry, QuotaShortage]]) -> list[tuple[Pod, Diagnosis]]:
         """The first pod of a cohort that may reclaim quota has the victims."""
         if not short:
             return []
@@ -273,7 +273,7 @@ class _UnschedulableClasses:
     def get(self, entry: _Entry) -> Diagnosis | None:
         return self._diagnoses.get(_class_of(entry)) if self._diagnoses and entry.group is None else None
 
-    def add(self, admitted: Iterable[_Entry], outcome: Outcome) -> None:
+    def add(self, admitted: Iterable[_Entry], outcome: PlacementResult) -> None:
         diagnoses = {pod.metadata.uid: diagnosis for pod, diagnosis in outcome.unbound}
         for entry in admitted:
             diagnosis = diagnoses.get(entry.request.uids[0])

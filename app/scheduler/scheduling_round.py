@@ -19,7 +19,7 @@ from app.scheduler.eviction_units import DisruptionBudgets, EvictionUnits, is_te
 from app.scheduler.filters import Diagnosis
 from app.scheduler.gang_preemption import GangPreemption, find_earlier_preemption, find_preemption, gang_priority
 from app.scheduler.gang_scheduling import PodGroupInfo, PodGroupKey, PodGroups
-from app.scheduler.placement import Assignment, Outcome, Pending, schedule
+from app.scheduler.placement import Assignment, Pending, PlacementResult, schedule
 from app.scheduler.pod_info import PodInfo
 from app.scheduler.preemption import CandidateSearch, LowestPriorities, PreemptionContext, Victims
 
@@ -184,7 +184,7 @@ def _gang_result(found: GangPreemption, message: str = "") -> _GangResult:
     return _GangResult(message, found.assignments, nodes, found.victims.pods)
 
 
-PlacePods = Callable[[Iterable[Pending], Cluster], Outcome]
+PlacePods = Callable[[Iterable[Pending], Cluster], PlacementResult]
 CheckQuota = Callable[[Pod, PodInfo], Diagnosis | None]
 """Why a pod may not be placed on any node, whatever is free; None if it may."""
 
@@ -267,16 +267,16 @@ class _Round:
         if others:
             self._place_or_preempt(others, self._place)
 
-    def _place_nominated(self, pending: Iterable[Pending], cluster: Cluster) -> Outcome:
+    def _place_nominated(self, pending: Iterable[Pending], cluster: Cluster) -> PlacementResult:
         """Place a single pod on its nominated node, else on any."""
         ((pod, info),) = pending
         node = pod.status.nominated_node_name
         if node not in cluster.node_infos or cluster.filter_reasons(pod, info, node):
             return self._place([(pod, info)], cluster)
         if (over_quota := self._check_quota(pod, info)) is not None:
-            return Outcome([], [(pod, over_quota)])
+            return PlacementResult([], [(pod, over_quota)])
         cluster.place(pod, node, info)
-        return Outcome([(pod, node)], [])
+        return PlacementResult([(pod, node)], [])
 
     def _place_or_preempt(self, pods: Sequence[Pending], place: PlacePods) -> None:
         for pod, _ in pods if self._reserved else ():

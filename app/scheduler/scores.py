@@ -21,7 +21,7 @@ _MIN_IMAGE_BYTES, _MAX_IMAGE_BYTES = 23 * 2**20, 1000 * 2**20  # ImageLocality: 
 
 
 @dataclass(frozen=True)
-class Settings:
+class ScoringSettings:
     """Scoring strategy of NodeResourcesFit: the emptiest node first, or the fullest, so that others stay empty."""
 
     strategy: Literal["LeastAllocated", "MostAllocated"] = "LeastAllocated"
@@ -32,7 +32,7 @@ class Settings:
         return self.strategy == "MostAllocated"
 
 
-DEFAULT = Settings()
+DEFAULT = ScoringSettings()
 
 
 def score_resources(node_info: NodeInfo, info: PodInfo, *, prefers_allocated: bool) -> float:

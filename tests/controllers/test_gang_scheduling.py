@@ -1,4 +1,4 @@
-"""Gangs on a real database: bound whole, in one write set with their group's condition, or told what is missing."""
+"""Gang scheduling on a real database: bound in one write set with the PodGroup's condition, or the message what is missing."""
 
 import asyncio
 import dataclasses
@@ -29,7 +29,7 @@ from app.registry.deletion import Demand
 from app.registry.objects import Registry
 from tests.controllers.machines import a_node
 from tests.controllers.running import events, every, running, settled, until
-from tests.controllers.test_scheduler import asking, break_connections, succeeds, told
+from tests.controllers.test_scheduler import a_pod_requesting, break_connections, finish_pod, wait_for_message
 from tests.registry.examples import PODS, a_job, create, get
 
 
@@ -42,7 +42,7 @@ def a_group(name: str = "g", least: int = 2, topology: str = "") -> PodGroup:
 
 
 def member(name: str, group: str = "g", cpu: str = "1", **spec: Any) -> Pod:
-    return asking(name, cpu, scheduling_group=PodSchedulingGroup(pod_group_name=group), **spec)
+    return a_pod_requesting(name, cpu, scheduling_group=PodSchedulingGroup(pod_group_name=group), **spec)
 
 
 async def members(registry: Registry, count: int, group: str = "g", start: int = 0) -> None:
@@ -55,14 +55,14 @@ async def on_nodes(registry: Registry, group: str = "g") -> int:
     return sum(bool(pod.spec.node_name) for pod in pods)
 
 
-async def said(registry: Registry, group: str = "g") -> tuple[str, str, str] | None:
+async def read_condition(registry: Registry, group: str = "g") -> tuple[str, str, str] | None:
     found = condition((await get(registry, POD_GROUPS, group)).status.conditions, SCHEDULED)
     return (found.status, found.reason, found.message) if found is not None else None
 
 
-async def says(registry: Registry, group: str, *words: str) -> None:
+async def wait_for_condition(registry: Registry, group: str, *words: str) -> None:
     async def so() -> bool:
-        return await said(registry, group) == words
+        return await read_condition(registry, group) == words
 
     await until(registry, so)
 
@@ -72,7 +72,7 @@ async def test_a_gang_is_bound_in_one_write_set_with_its_condition(registry: Reg
     async with running(registry, Scheduler):
         await create(registry, POD_GROUPS, a_group(least=100))
         await members(registry, 100)
-        await says(registry, "g", "True", "Scheduled", "")
+        await wait_for_condition(registry, "g", "True", "Scheduled", "")
 
     assert await on_nodes(registry) == 100
     writes = [*await every(registry, PODS), await get(registry, POD_GROUPS, "g")]
@@ -88,14 +88,14 @@ async def test_of_two_gangs_that_each_half_fit_one_runs_and_the_other_waits_for_
         await create(registry, POD_GROUPS, a_group(group))
         await members(registry, 2, group)
     async with running(registry, Scheduler) as controllers:
-        await says(registry, "a", "True", "Scheduled", "")
+        await wait_for_condition(registry, "a", "True", "Scheduled", "")
         why = "1/2 pods of the group can be placed: 0/1 nodes are available: 1 Insufficient cpu."
-        await says(registry, "b", "False", "Unschedulable", why)
-        await told(registry, "b-0", why)
-        await told(registry, "b-1", why)
+        await wait_for_condition(registry, "b", "False", "Unschedulable", why)
+        await wait_for_message(registry, "b-0", why)
+        await wait_for_message(registry, "b-1", why)
 
-        await succeeds(registry, "a-0")
-        await says(registry, "b", "True", "Scheduled", "")
+        await finish_pod(registry, "a-0")
+        await wait_for_condition(registry, "b", "True", "Scheduled", "")
         controllers.move(seconds=1)
 
     assert await on_nodes(registry, "b") == 2
@@ -108,15 +108,15 @@ async def test_pods_wait_for_their_group_and_for_each_other(registry: Registry) 
         await members(registry, 1)
         await settled(registry, 0.1)
         controllers.move(seconds=3)
-        await told(registry, "g-0", 'waiting for pod\'s pod group "g" to appear in scheduling queue')
+        await wait_for_message(registry, "g-0", 'waiting for pod\'s pod group "g" to appear in scheduling queue')
 
         await create(registry, POD_GROUPS, a_group())
         why = "waiting for minCount pods from a gang to appear in scheduling queue: 1/2 pods of the group are there"
-        await says(registry, "g", "False", "Unschedulable", why)
+        await wait_for_condition(registry, "g", "False", "Unschedulable", why)
         assert await on_nodes(registry) == 0
 
         await members(registry, 1, start=1)
-        await says(registry, "g", "True", "Scheduled", "")
+        await wait_for_condition(registry, "g", "True", "Scheduled", "")
 
     assert await on_nodes(registry) == 2
 
@@ -126,7 +126,7 @@ async def test_a_replacement_is_placed_by_itself(registry: Registry) -> None:
     await create(registry, POD_GROUPS, a_group())
     await members(registry, 2)
     async with running(registry, Scheduler):
-        await says(registry, "g", "True", "Scheduled", "")
+        await wait_for_condition(registry, "g", "True", "Scheduled", "")
         await objects.delete(registry, PODS, "default", "g-0", Demand(grace_seconds=0))
         await members(registry, 1, start=2)
 
@@ -134,7 +134,7 @@ async def test_a_replacement_is_placed_by_itself(registry: Registry) -> None:
             return await on_nodes(registry) == 2
 
         await until(registry, so)
-    assert await said(registry) == ("True", "Scheduled", "")
+    assert await read_condition(registry) == ("True", "Scheduled", "")
 
 
 async def test_all_in_one_zone(registry: Registry) -> None:
@@ -143,7 +143,7 @@ async def test_all_in_one_zone(registry: Registry) -> None:
     await create(registry, POD_GROUPS, a_group(least=4, topology="zone"))
     await members(registry, 4)
     async with running(registry, Scheduler):
-        await says(registry, "g", "True", "Scheduled", "")
+        await wait_for_condition(registry, "g", "True", "Scheduled", "")
 
     assert {pod.spec.node_name for pod in await every(registry, PODS)} == {"n2", "n3"}
 
@@ -152,16 +152,16 @@ async def test_a_job_that_is_resumed_is_a_gang_again(registry: Registry) -> None
     gangs = dataclasses.replace(registry, features=frozenset({WORKLOAD_WITH_JOB}))
     await create(registry, NODES, a_node(cpu="2"))
     job = a_job("j", parallelism=2, completions=2, completion_mode="Indexed")
-    main = replace(job.spec.template.spec, containers=asking("p").spec.containers)
+    main = replace(job.spec.template.spec, containers=a_pod_requesting("p").spec.containers)
     job = replace(job, spec=replace(job.spec, template=replace(job.spec.template, spec=main)))
     async with running(gangs, Scheduler, JobController):
         await create(registry, JOBS, job)
 
-        async def placed() -> list[Pod]:
+        async def wait_until_placed() -> list[Pod]:
             pods = [pod for pod in await every(registry, PODS) if pod.spec.node_name and pod.metadata.name != "other"]
             return pods if len(pods) == 2 else []
 
-        await until(registry, placed)
+        await until(registry, wait_until_placed)
         await suspend(registry, True)
 
         async def gone() -> bool:
@@ -170,7 +170,7 @@ async def test_a_job_that_is_resumed_is_a_gang_again(registry: Registry) -> None
             return not await every(registry, PODS)
 
         await until(registry, gone)
-        await create(registry, PODS, asking("other"))
+        await create(registry, PODS, a_pod_requesting("other"))
 
         async def taken() -> bool:
             return bool((await get(registry, PODS, "other")).spec.node_name)
@@ -179,11 +179,11 @@ async def test_a_job_that_is_resumed_is_a_gang_again(registry: Registry) -> None
         await suspend(registry, False)
         (group,) = await every(registry, POD_GROUPS)
         why = "1/2 pods of the group can be placed: 0/1 nodes are available: 1 Insufficient cpu."
-        await says(registry, group.metadata.name, "False", "Unschedulable", why)
-        assert await placed() == []
+        await wait_for_condition(registry, group.metadata.name, "False", "Unschedulable", why)
+        assert await wait_until_placed() == []
 
-        await succeeds(registry, "other")
-        await until(registry, placed)
+        await finish_pod(registry, "other")
+        await until(registry, wait_until_placed)
 
 
 async def suspend(registry: Registry, wanted: bool) -> None:
@@ -210,10 +210,10 @@ async def test_whatever_breaks_no_moment_shows_a_part_of_a_gang(registry: Regist
 
         await until(registry, so)
 
-    await no_gang_was_bound_in_part(registry, 3)
+    await check_no_gang_was_bound_in_part(registry, 3)
 
 
-async def no_gang_was_bound_in_part(registry: Registry, size: int) -> None:
+async def check_no_gang_was_bound_in_part(registry: Registry, size: int) -> None:
     changes, _, _ = await registry.store.reader.history(0, None)
     bound = [
         change.key.name.partition("-")[0]
@@ -231,5 +231,5 @@ async def test_a_gang_larger_than_a_round_is_bound_whole(registry: Registry, mon
     await create(registry, POD_GROUPS, a_group(least=8))
     await members(registry, 8)
     async with running(registry, Scheduler):
-        await says(registry, "g", "True", "Scheduled", "")
+        await wait_for_condition(registry, "g", "True", "Scheduled", "")
     assert await on_nodes(registry) == 8

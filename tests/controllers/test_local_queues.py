@@ -1,4 +1,4 @@
-"""Quotas of LocalQueues on a real database: who waits, what pods, Jobs and queues say of it, and who goes for an owner."""
+"""LocalQueues on a real database: admission, messages of pods, Jobs and queues, and reclaim."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,7 @@ from app.registry.deletion import Demand
 from app.registry.objects import Registry
 from tests.controllers.machines import a_node
 from tests.controllers.running import every, running, settled, until
-from tests.controllers.test_scheduler import asking, placed, succeeds, told
+from tests.controllers.test_scheduler import a_pod_requesting, finish_pod, wait_for_message, wait_until_placed
 from tests.registry.examples import PODS, a_job, create, get
 
 SHORT = "queue default: over its quota of cpu (2 of 2 used)"
@@ -40,7 +40,7 @@ def of_job(pod: Pod, job: Any) -> Pod:
     return replace(pod, metadata=replace(pod.metadata, owner_references=(owner,)))
 
 
-async def queued(registry: Registry, holds: Callable[[LocalQueue], bool], name: str = "default") -> LocalQueue:
+async def wait_for_queue(registry: Registry, holds: Callable[[LocalQueue], bool], name: str = "default") -> LocalQueue:
     async def so() -> LocalQueue | None:
         found: LocalQueue = await get(registry, QUEUES, name)
         return found if holds(found) else None
@@ -50,7 +50,7 @@ async def queued(registry: Registry, holds: Callable[[LocalQueue], bool], name: 
     return found
 
 
-async def heard(registry: Registry, *wanted: tuple[str, str]) -> None:
+async def wait_for_events(registry: Registry, *wanted: tuple[str, str]) -> None:
     """Events about Jobs: reason and message."""
 
     async def so() -> bool:
@@ -69,11 +69,11 @@ async def test_pods_over_quota_wait_and_say_their_place(registry: Registry) -> N
     await create(registry, QUEUES, a_queue())
     async with running(registry, Scheduler):
         for name in ("p0", "p1", "p2", "p3"):
-            await create(registry, PODS, asking(name))
-        await placed(registry, {"p0": "n1", "p1": "n1", "p2": "", "p3": ""})
-        await told(registry, "p3", f"{SHORT}; pod p3 is 2nd of 2 in line")
-        await succeeds(registry, "p0")
-        await placed(registry, {"p0": "n1", "p1": "n1", "p2": "n1", "p3": ""})
+            await create(registry, PODS, a_pod_requesting(name))
+        await wait_until_placed(registry, {"p0": "n1", "p1": "n1", "p2": "", "p3": ""})
+        await wait_for_message(registry, "p3", f"{SHORT}; pod p3 is 2nd of 2 in line")
+        await finish_pod(registry, "p0")
+        await wait_until_placed(registry, {"p0": "n1", "p1": "n1", "p2": "n1", "p3": ""})
 
 
 async def test_a_queue_says_who_waits_and_what_is_used(registry: Registry) -> None:
@@ -81,10 +81,12 @@ async def test_a_queue_says_who_waits_and_what_is_used(registry: Registry) -> No
     async with running(registry, Scheduler) as controllers:
         await create(registry, QUEUES, a_queue())
         for name in ("p0", "p1", "p2"):
-            await create(registry, PODS, asking(name))
-        await placed(registry, {"p0": "n1", "p1": "n1", "p2": ""})
+            await create(registry, PODS, a_pod_requesting(name))
+        await wait_until_placed(registry, {"p0": "n1", "p1": "n1", "p2": ""})
         controllers.move(seconds=2)
-        found = await queued(registry, lambda queue: queue.status.running_pods == 2 and queue.status.pending_pods == 1)
+        found = await wait_for_queue(
+            registry, lambda queue: queue.status.running_pods == 2 and queue.status.pending_pods == 1
+        )
 
     active = said_of(found.status.conditions, "Active")
     assert active is not None
@@ -98,10 +100,10 @@ async def test_of_two_queues_the_older_counts(registry: Registry) -> None:
         controllers.move(seconds=2)
         await create(registry, QUEUES, a_queue("a", nominal_quota={"cpu": "1"}))
         for name in ("p0", "p1", "p2"):
-            await create(registry, PODS, asking(name))
-        await placed(registry, {"p0": "n1", "p1": "n1", "p2": ""})
+            await create(registry, PODS, a_pod_requesting(name))
+        await wait_until_placed(registry, {"p0": "n1", "p1": "n1", "p2": ""})
         controllers.move(seconds=2)
-        found = await queued(registry, lambda queue: bool(queue.status.conditions), "a")
+        found = await wait_for_queue(registry, lambda queue: bool(queue.status.conditions), "a")
 
     (active,) = found.status.conditions
     assert (active.status, active.reason) == ("False", "Superseded")
@@ -113,14 +115,14 @@ async def test_a_job_is_told_when_it_joins_the_line_and_when_it_has_its_quota(re
     await create(registry, QUEUES, a_queue())
     job = await create(registry, JOBS, a_job("train"))
     async with running(registry, Scheduler):
-        await create(registry, PODS, asking("p0", "2"))
-        await placed(registry, {"p0": "n1"})
-        await create(registry, PODS, of_job(asking("train-0"), job))
+        await create(registry, PODS, a_pod_requesting("p0", "2"))
+        await wait_until_placed(registry, {"p0": "n1"})
+        await create(registry, PODS, of_job(a_pod_requesting("train-0"), job))
         text = f"{SHORT}; job train is 1st of 1 in line"
-        await told(registry, "train-0", text)
-        await heard(registry, ("Pending", text))
-        await succeeds(registry, "p0")
-        await heard(registry, ("Pending", text), ("QuotaReserved", "Quota reserved in queue default"))
+        await wait_for_message(registry, "train-0", text)
+        await wait_for_events(registry, ("Pending", text))
+        await finish_pod(registry, "p0")
+        await wait_for_events(registry, ("Pending", text), ("QuotaReserved", "Quota reserved in queue default"))
 
 
 async def test_a_job_that_comes_nearer_is_told_and_so_are_its_pods(registry: Registry) -> None:
@@ -128,30 +130,30 @@ async def test_a_job_that_comes_nearer_is_told_and_so_are_its_pods(registry: Reg
     await create(registry, QUEUES, a_queue())
     job = await create(registry, JOBS, a_job("train"))
     async with running(registry, Scheduler) as controllers:
-        await create(registry, PODS, asking("p0", "2"))
-        await placed(registry, {"p0": "n1"})
+        await create(registry, PODS, a_pod_requesting("p0", "2"))
+        await wait_until_placed(registry, {"p0": "n1"})
         for number in (1, 2):
-            await create(registry, PODS, asking(f"p{number}", "2"))
+            await create(registry, PODS, a_pod_requesting(f"p{number}", "2"))
             controllers.move(seconds=1)
-        await create(registry, PODS, of_job(asking("train-0"), job))
-        await told(registry, "train-0", f"{SHORT}; job train is 3rd of 3 in line")
+        await create(registry, PODS, of_job(a_pod_requesting("train-0"), job))
+        await wait_for_message(registry, "train-0", f"{SHORT}; job train is 3rd of 3 in line")
         controllers.move(seconds=20)
         for number in (0, 1):
-            await succeeds(registry, f"p{number}")
+            await finish_pod(registry, f"p{number}")
             await settled(registry)
-        await told(registry, "train-0", f"{SHORT}; job train is 1st of 1 in line")
+        await wait_for_message(registry, "train-0", f"{SHORT}; job train is 1st of 1 in line")
 
 
 async def test_without_its_queue_a_namespace_is_free(registry: Registry) -> None:
     await create(registry, NODES, a_node(cpu="9"))
     queue = await create(registry, QUEUES, a_queue())
     async with running(registry, Scheduler):
-        await create(registry, PODS, asking("p0", "2"))
-        await create(registry, PODS, asking("p1", "2"))
-        await placed(registry, {"p0": "n1", "p1": ""})
+        await create(registry, PODS, a_pod_requesting("p0", "2"))
+        await create(registry, PODS, a_pod_requesting("p1", "2"))
+        await wait_until_placed(registry, {"p0": "n1", "p1": ""})
         more = replace(queue, spec=replace(queue.spec, nominal_quota={"cpu": "4"}))
         await objects.update(registry, QUEUES, "default", "default", replace(more, metadata=ObjectMeta(name="default")))
-        await placed(registry, {"p0": "n1", "p1": "n1"})
+        await wait_until_placed(registry, {"p0": "n1", "p1": "n1"})
 
 
 async def test_an_owner_has_a_borrower_go(registry: Registry) -> None:
@@ -161,9 +163,9 @@ async def test_an_owner_has_a_borrower_go(registry: Registry) -> None:
     await objects.create(registry, QUEUES, "other", a_queue(reclaims=True))
     async with running(registry, Scheduler):
         for name in ("p0", "p1", "p2", "p3"):
-            await create(registry, PODS, asking(name))
-        await placed(registry, dict.fromkeys(("p0", "p1", "p2", "p3"), "n1"))
-        pod = asking("own", "1")
+            await create(registry, PODS, a_pod_requesting(name))
+        await wait_until_placed(registry, dict.fromkeys(("p0", "p1", "p2", "p3"), "n1"))
+        pod = a_pod_requesting("own", "1")
         await objects.create(registry, PODS, "other", replace(pod, metadata=replace(pod.metadata, namespace="other")))
 
         (victim,) = await until(registry, lambda: _dying(registry))

@@ -1,4 +1,4 @@
-"""Preemption on a real database: who goes for a more important pod, what each is told, and what is kept meanwhile."""
+"""Preemption on a real database: victims, conditions and events, and nominated nodes."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ async def classes(registry: Registry) -> None:
     await create(registry, CLASSES, never)
 
 
-def asking(
+def a_pod_requesting(
     name: str, cpu: str = "1", priority: int | str = 0, labels: dict[str, str] | None = None, **spec: Any
 ) -> Pod:
     """By the name of its class, or by its value."""
@@ -48,7 +48,7 @@ async def pod(registry: Registry, name: str) -> Pod:
     return found
 
 
-async def starts(registry: Registry, *pods: Pod) -> None:
+async def start_pods(registry: Registry, *pods: Pod) -> None:
     """They are bound, and their node has taken them on: so they end with their grace."""
     for each in pods:
         await create(registry, PODS, each)
@@ -63,25 +63,25 @@ async def starts(registry: Registry, *pods: Pod) -> None:
         await objects.update(registry, PODS, "default", name, replace(found, status=started), status=True)
 
 
-async def ends(registry: Registry, name: str) -> None:
+async def end_pod(registry: Registry, name: str) -> None:
     await objects.delete(registry, PODS, "default", name, Demand(grace_seconds=0))
 
 
-async def is_kept(registry: Registry, name: str, node: str) -> None:
+async def wait_until_nominated(registry: Registry, name: str, node: str) -> None:
     async def so() -> bool:
         return (await pod(registry, name)).status.nominated_node_name == node
 
     await until(registry, so)
 
 
-async def is_on(registry: Registry, name: str, node: str) -> None:
+async def wait_until_bound(registry: Registry, name: str, node: str) -> None:
     async def so() -> bool:
         return (await pod(registry, name)).spec.node_name == node
 
     await until(registry, so)
 
 
-async def told(registry: Registry, name: str, why: str) -> None:
+async def wait_for_message(registry: Registry, name: str, why: str) -> None:
     async def so() -> bool:
         said = condition((await pod(registry, name)).status.conditions, "PodScheduled")
         return said is not None and said.message == why
@@ -89,7 +89,7 @@ async def told(registry: Registry, name: str, why: str) -> None:
     await until(registry, so)
 
 
-async def going(registry: Registry) -> set[str]:
+async def list_terminating(registry: Registry) -> set[str]:
     return {each.metadata.name for each in await every(registry, PODS) if each.metadata.deletion_timestamp is not None}
 
 
@@ -97,11 +97,11 @@ async def test_the_less_important_goes_and_the_more_important_takes_its_place(re
     await classes(registry)
     await create(registry, NODES, a_node())
     async with running(registry, Scheduler):
-        await starts(registry, asking("low"), asking("mid", priority=10))
-        await create(registry, PODS, asking("high", priority=20))
-        await is_kept(registry, "high", "n1")
+        await start_pods(registry, a_pod_requesting("low"), a_pod_requesting("mid", priority=10))
+        await create(registry, PODS, a_pod_requesting("high", priority=20))
+        await wait_until_nominated(registry, "high", "n1")
         high, low = await pod(registry, "high"), await pod(registry, "low")
-        assert await going(registry) == {"low"}
+        assert await list_terminating(registry) == {"low"}
         target = condition(low.status.conditions, "DisruptionTarget")
         assert target is not None
         assert (target.status, target.reason, target.message) == (
@@ -115,8 +115,8 @@ async def test_the_less_important_goes_and_the_more_important_takes_its_place(re
         assert (said.status, said.reason, said.message) == ("False", "Unschedulable", LACKING)
         assert high.spec.node_name == ""
 
-        await ends(registry, "low")
-        await is_on(registry, "high", "n1")
+        await end_pod(registry, "low")
+        await wait_until_bound(registry, "high", "n1")
 
     assert (await pod(registry, "high")).status.nominated_node_name == ""
     found = [each for each in await every(registry, EVENTS) if each.reason == "Preempted"]
@@ -129,17 +129,17 @@ async def test_while_its_victim_goes_nobody_else_does_and_that_is_told(registry:
     await classes(registry)
     await create(registry, NODES, a_node("n1"))
     async with running(registry, Scheduler) as controllers:
-        await starts(registry, asking("low", "2"))
+        await start_pods(registry, a_pod_requesting("low", "2"))
         await create(registry, NODES, a_node("n2"))
-        await starts(registry, asking("mid", "2", 10))
-        await create(registry, PODS, asking("high", "2", 20))
-        await is_kept(registry, "high", "n1")
+        await start_pods(registry, a_pod_requesting("mid", "2", 10))
+        await create(registry, PODS, a_pod_requesting("high", "2", 20))
+        await wait_until_nominated(registry, "high", "n1")
         controllers.move(seconds=16)
         await create(registry, NODES, a_node("n3", cpu="1"))
         why = "not eligible due to a terminating pod on the nominated node."
-        await told(registry, "high", f"0/3 nodes are available: 3 Insufficient cpu. preemption: {why}")
+        await wait_for_message(registry, "high", f"0/3 nodes are available: 3 Insufficient cpu. preemption: {why}")
 
-    assert await going(registry) == {"low"}
+    assert await list_terminating(registry) == {"low"}
     assert (await pod(registry, "high")).status.nominated_node_name == "n1"
 
 
@@ -147,16 +147,16 @@ async def test_room_that_is_made_is_not_for_the_less_important(registry: Registr
     await classes(registry)
     await create(registry, NODES, a_node())
     async with running(registry, Scheduler):
-        await starts(registry, asking("a"), asking("b"))
-        await create(registry, PODS, asking("high", "2", 20))
-        await is_kept(registry, "high", "n1")
-        assert await going(registry) == {"a", "b"}
-        await create(registry, PODS, asking("low", priority=10))
-        await ends(registry, "a")
+        await start_pods(registry, a_pod_requesting("a"), a_pod_requesting("b"))
+        await create(registry, PODS, a_pod_requesting("high", "2", 20))
+        await wait_until_nominated(registry, "high", "n1")
+        assert await list_terminating(registry) == {"a", "b"}
+        await create(registry, PODS, a_pod_requesting("low", priority=10))
+        await end_pod(registry, "a")
         await settled(registry, 0.15)
         assert (await pod(registry, "low")).spec.node_name == ""
-        await ends(registry, "b")
-        await is_on(registry, "high", "n1")
+        await end_pod(registry, "b")
+        await wait_until_bound(registry, "high", "n1")
 
     assert (await pod(registry, "low")).spec.node_name == ""
 
@@ -165,62 +165,62 @@ async def test_room_that_is_made_is_for_the_still_more_important(registry: Regis
     await classes(registry)
     await create(registry, NODES, a_node())
     async with running(registry, Scheduler):
-        await starts(registry, asking("low", "2"))
-        await create(registry, PODS, asking("high", "2", 20))
-        await is_kept(registry, "high", "n1")
-        await create(registry, PODS, asking("urgent", "2", 30))
-        await is_kept(registry, "urgent", "n1")
-        await ends(registry, "low")
-        await is_on(registry, "urgent", "n1")
-        await told(registry, "high", LACKING)
-        await is_kept(registry, "high", "")
+        await start_pods(registry, a_pod_requesting("low", "2"))
+        await create(registry, PODS, a_pod_requesting("high", "2", 20))
+        await wait_until_nominated(registry, "high", "n1")
+        await create(registry, PODS, a_pod_requesting("urgent", "2", 30))
+        await wait_until_nominated(registry, "urgent", "n1")
+        await end_pod(registry, "low")
+        await wait_until_bound(registry, "urgent", "n1")
+        await wait_for_message(registry, "high", LACKING)
+        await wait_until_nominated(registry, "high", "")
 
 
 async def test_what_was_kept_for_a_pod_that_is_deleted_is_free_for_others(registry: Registry) -> None:
     await classes(registry)
     await create(registry, NODES, a_node())
     async with running(registry, Scheduler):
-        await starts(registry, asking("low", "2"))
-        await create(registry, PODS, asking("high", "2", 20))
-        await is_kept(registry, "high", "n1")
-        await create(registry, PODS, asking("next", "2"))
-        await ends(registry, "high")
-        await ends(registry, "low")
-        await is_on(registry, "next", "n1")
+        await start_pods(registry, a_pod_requesting("low", "2"))
+        await create(registry, PODS, a_pod_requesting("high", "2", 20))
+        await wait_until_nominated(registry, "high", "n1")
+        await create(registry, PODS, a_pod_requesting("next", "2"))
+        await end_pod(registry, "high")
+        await end_pod(registry, "low")
+        await wait_until_bound(registry, "next", "n1")
 
 
 async def test_a_node_that_does_not_do_any_more_is_kept_no_longer(registry: Registry) -> None:
     await classes(registry)
     await create(registry, NODES, a_node())
     async with running(registry, Scheduler):
-        await starts(registry, asking("low", "2"))
-        await create(registry, PODS, asking("high", "2", 20))
-        await is_kept(registry, "high", "n1")
+        await start_pods(registry, a_pod_requesting("low", "2"))
+        await create(registry, PODS, a_pod_requesting("high", "2", 20))
+        await wait_until_nominated(registry, "high", "n1")
 
         def cordon(node: Any) -> Any:
             return replace(node, spec=replace(node.spec, unschedulable=True))
 
         await objects.edit(registry, NODES, "", "n1", cordon)
-        await is_kept(registry, "high", "")
+        await wait_until_nominated(registry, "high", "")
 
 
 async def test_who_never_preempts_waits_and_is_told_so(registry: Registry) -> None:
     await classes(registry)
     await create(registry, NODES, a_node())
     async with running(registry, Scheduler):
-        await starts(registry, asking("low", "2"))
-        await create(registry, PODS, asking("polite", "2", "never"))
-        await told(registry, "polite", f"{LACKING} preemption: not eligible due to preemptionPolicy=Never.")
+        await start_pods(registry, a_pod_requesting("low", "2"))
+        await create(registry, PODS, a_pod_requesting("polite", "2", "never"))
+        await wait_for_message(registry, "polite", f"{LACKING} preemption: not eligible due to preemptionPolicy=Never.")
 
-    assert await going(registry) == set()
+    assert await list_terminating(registry) == set()
 
 
 async def test_equals_do_not_go_and_that_is_told(registry: Registry) -> None:
     await create(registry, NODES, a_node())
     async with running(registry, Scheduler):
-        await starts(registry, asking("first", "2"))
-        await create(registry, PODS, asking("second", "2"))
-        await told(registry, "second", f"{LACKING} preemption: 0/1 nodes are available: 1 {NO_VICTIMS}")
+        await start_pods(registry, a_pod_requesting("first", "2"))
+        await create(registry, PODS, a_pod_requesting("second", "2"))
+        await wait_for_message(registry, "second", f"{LACKING} preemption: 0/1 nodes are available: 1 {NO_VICTIMS}")
 
 
 async def test_disruption_budgets_are_weighed(registry: Registry) -> None:
@@ -231,15 +231,17 @@ async def test_disruption_budgets_are_weighed(registry: Registry) -> None:
     await create(registry, BUDGETS, budget)
     await create(registry, NODES, a_node())
     async with running(registry, Scheduler):
-        await starts(registry, asking("kept", labels={"app": "kept"}), asking("mid", priority=10))
-        await create(registry, PODS, asking("high", priority=20))
-        await is_kept(registry, "high", "n1")
-        assert await going(registry) == {"mid"}
-        await create(registry, PODS, asking("urgent", priority=30))
-        await is_kept(registry, "urgent", "n1")
+        await start_pods(
+            registry, a_pod_requesting("kept", labels={"app": "kept"}), a_pod_requesting("mid", priority=10)
+        )
+        await create(registry, PODS, a_pod_requesting("high", priority=20))
+        await wait_until_nominated(registry, "high", "n1")
+        assert await list_terminating(registry) == {"mid"}
+        await create(registry, PODS, a_pod_requesting("urgent", priority=30))
+        await wait_until_nominated(registry, "urgent", "n1")
 
         async def both_go() -> bool:
-            return await going(registry) == {"mid", "kept"}  # weighed, not obeyed
+            return await list_terminating(registry) == {"mid", "kept"}  # weighed, not obeyed
 
         await until(registry, both_go)
         assert (await pod(registry, "high")).status.nominated_node_name == "n1"
@@ -250,16 +252,16 @@ async def test_many_find_their_places_one_after_the_other(registry: Registry) ->
     await create(registry, NODES, a_node(cpu="4"))
     async with running(registry, Scheduler):
         lows = [f"low{number}" for number in range(4)]
-        await starts(registry, *(asking(name) for name in lows))
+        await start_pods(registry, *(a_pod_requesting(name) for name in lows))
         for number in range(5):
-            await create(registry, PODS, asking(f"high{number}", priority=20))
+            await create(registry, PODS, a_pod_requesting(f"high{number}", priority=20))
 
         async def all_go() -> bool:
-            return await going(registry) == set(lows)
+            return await list_terminating(registry) == set(lows)
 
         await until(registry, all_go)
         for name in lows:
-            await ends(registry, name)
+            await end_pod(registry, name)
 
         async def four_are_there() -> bool:
             return sum(bool(each.spec.node_name) for each in await every(registry, PODS)) == 4

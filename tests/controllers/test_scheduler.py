@@ -1,4 +1,4 @@
-"""The scheduler on a real database: pods find their place, are told why not, and move up when there is room."""
+"""Scheduler on a real database: bindings, messages of pods that stay pending, and retries after events."""
 
 import asyncio
 import contextlib
@@ -25,30 +25,30 @@ from tests.controllers.running import events, every, running, settled, until
 from tests.registry.examples import PODS, a_pod, create, get
 
 
-def asking(name: str, cpu: str = "1", **spec: Any) -> Pod:
+def a_pod_requesting(name: str, cpu: str = "1", **spec: Any) -> Pod:
     needs = ResourceRequirements(requests={"cpu": cpu})
     return a_pod(name, containers=(Container(name="main", image="busybox", resources=needs),), **spec)
 
 
-async def where(registry: Registry) -> dict[str, str]:
+async def nodes_of_pods(registry: Registry) -> dict[str, str]:
     return {pod.metadata.name: pod.spec.node_name for pod in await every(registry, PODS)}
 
 
-async def placed(registry: Registry, wanted: dict[str, str]) -> None:
+async def wait_until_placed(registry: Registry, wanted: dict[str, str]) -> None:
     async def so() -> bool:
-        return await where(registry) == wanted
+        return await nodes_of_pods(registry) == wanted
 
     await until(registry, so)
 
 
-async def bound(registry: Registry, count: int) -> None:
+async def wait_until_bound(registry: Registry, count: int) -> None:
     async def so() -> bool:
-        return sum(bool(node) for node in (await where(registry)).values()) == count
+        return sum(bool(node) for node in (await nodes_of_pods(registry)).values()) == count
 
     await until(registry, so)
 
 
-async def told(registry: Registry, name: str, why: str) -> None:
+async def wait_for_message(registry: Registry, name: str, why: str) -> None:
     """What it says of preemption is left to the tests of that."""
 
     async def so() -> bool:
@@ -62,7 +62,7 @@ def _short(message: str) -> str:
     return message.partition(" preemption: ")[0]
 
 
-async def succeeds(registry: Registry, name: str) -> None:
+async def finish_pod(registry: Registry, name: str) -> None:
     pod = await get(registry, PODS, name)
     ended = replace(pod, status=replace(pod.status, phase="Succeeded"))
     await objects.update(registry, PODS, "default", name, ended, status=True)
@@ -71,8 +71,8 @@ async def succeeds(registry: Registry, name: str) -> None:
 async def test_a_pod_is_bound(registry: Registry) -> None:
     await create(registry, NODES, a_node())
     async with running(registry, Scheduler):
-        await create(registry, PODS, asking("p"))
-        await placed(registry, {"p": "n1"})
+        await create(registry, PODS, a_pod_requesting("p"))
+        await wait_until_placed(registry, {"p": "n1"})
         await settled(registry, 0.1)
 
     pod = await get(registry, PODS, "p")
@@ -82,11 +82,11 @@ async def test_a_pod_is_bound(registry: Registry) -> None:
 
 
 async def test_without_nodes_a_pod_waits_for_one(registry: Registry) -> None:
-    await create(registry, PODS, asking("p"))
+    await create(registry, PODS, a_pod_requesting("p"))
     async with running(registry, Scheduler):
-        await told(registry, "p", "no nodes available to schedule pods")
+        await wait_for_message(registry, "p", "no nodes available to schedule pods")
         await create(registry, NODES, a_node())
-        await placed(registry, {"p": "n1"})
+        await wait_until_placed(registry, {"p": "n1"})
 
     assert [reason for reason, _ in await events(registry)] == ["FailedScheduling", "Scheduled"]
 
@@ -95,28 +95,28 @@ async def test_pods_are_spread(registry: Registry) -> None:
     for name in ("n1", "n2", "n3"):
         await create(registry, NODES, a_node(name))
     async with running(registry, Scheduler):
-        await asyncio.gather(*(create(registry, PODS, asking(f"p{number}")) for number in range(6)))
-        await bound(registry, 6)
+        await asyncio.gather(*(create(registry, PODS, a_pod_requesting(f"p{number}")) for number in range(6)))
+        await wait_until_bound(registry, 6)
 
-    assert Counter((await where(registry)).values()) == {"n1": 2, "n2": 2, "n3": 2}
+    assert Counter((await nodes_of_pods(registry)).values()) == {"n1": 2, "n2": 2, "n3": 2}
 
 
 @pytest.mark.parametrize("how", ["succeeded", "deleted"])
 async def test_room_that_is_freed_is_taken(registry: Registry, how: str) -> None:
     await create(registry, NODES, a_node(cpu="1"))
     async with running(registry, Scheduler):
-        await create(registry, PODS, asking("first"))
-        await placed(registry, {"first": "n1"})
-        await create(registry, PODS, asking("second"))
-        await told(registry, "second", "0/1 nodes are available: 1 Insufficient cpu.")
+        await create(registry, PODS, a_pod_requesting("first"))
+        await wait_until_placed(registry, {"first": "n1"})
+        await create(registry, PODS, a_pod_requesting("second"))
+        await wait_for_message(registry, "second", "0/1 nodes are available: 1 Insufficient cpu.")
 
         if how == "succeeded":
-            await succeeds(registry, "first")
+            await finish_pod(registry, "first")
         else:
             await objects.delete(registry, PODS, "default", "first", Demand(grace_seconds=0))
 
         async def so() -> bool:
-            return (await where(registry))["second"] == "n1"
+            return (await nodes_of_pods(registry))["second"] == "n1"
 
         await until(registry, so)
 
@@ -124,32 +124,32 @@ async def test_room_that_is_freed_is_taken(registry: Registry, how: str) -> None
 async def test_a_pod_that_is_being_deleted_keeps_its_room(registry: Registry) -> None:
     await create(registry, NODES, a_node(cpu="1"))
     async with running(registry, Scheduler):
-        await create(registry, PODS, asking("first"))
-        await placed(registry, {"first": "n1"})
+        await create(registry, PODS, a_pod_requesting("first"))
+        await wait_until_placed(registry, {"first": "n1"})
         await objects.delete(registry, PODS, "default", "first", Demand())
-        await create(registry, PODS, asking("second"))
-        await told(registry, "second", "0/1 nodes are available: 1 Insufficient cpu.")
+        await create(registry, PODS, a_pod_requesting("second"))
+        await wait_for_message(registry, "second", "0/1 nodes are available: 1 Insufficient cpu.")
 
 
 async def test_a_started_scheduler_knows_what_runs_where(registry: Registry) -> None:
     await create(registry, NODES, a_node(cpu="1"))
-    await create(registry, PODS, asking("there", node_name="n1"))
-    await create(registry, PODS, asking("p"))
+    await create(registry, PODS, a_pod_requesting("there", node_name="n1"))
+    await create(registry, PODS, a_pod_requesting("p"))
     async with running(registry, Scheduler):
-        await told(registry, "p", "0/1 nodes are available: 1 Insufficient cpu.")
+        await wait_for_message(registry, "p", "0/1 nodes are available: 1 Insufficient cpu.")
 
 
 async def test_the_reasons_of_all_nodes_are_told(registry: Registry) -> None:
     await create(registry, NODES, a_node("full", cpu="1"))
     await create(registry, NODES, a_node("cordoned", unschedulable=True))
     await create(registry, NODES, a_node("tainted", taints=(Taint(key="gpu", value="yes", effect="NoSchedule"),)))
-    await create(registry, PODS, asking("p", "2"))
+    await create(registry, PODS, a_pod_requesting("p", "2"))
     async with running(registry, Scheduler):
         why = (
             "0/3 nodes are available: 1 Insufficient cpu, 1 node(s) had untolerated taint {gpu: yes}, "
             "1 node(s) were unschedulable."
         )
-        await told(registry, "p", why)
+        await wait_for_message(registry, "p", why)
         await settled(registry, 0.1)
 
     ((reason, message),) = await events(registry)
@@ -158,83 +158,85 @@ async def test_the_reasons_of_all_nodes_are_told(registry: Registry) -> None:
 
 async def test_a_changed_reason_is_told_after_a_while(registry: Registry) -> None:
     await create(registry, NODES, a_node("n1", cpu="1"))
-    await create(registry, PODS, asking("p", "2"))
+    await create(registry, PODS, a_pod_requesting("p", "2"))
     async with running(registry, Scheduler) as controllers:
-        await told(registry, "p", "0/1 nodes are available: 1 Insufficient cpu.")
+        await wait_for_message(registry, "p", "0/1 nodes are available: 1 Insufficient cpu.")
         await create(registry, NODES, a_node("n2", cpu="1"))
         await settled(registry, 0.15)
-        await told(registry, "p", "0/1 nodes are available: 1 Insufficient cpu.")
+        await wait_for_message(registry, "p", "0/1 nodes are available: 1 Insufficient cpu.")
 
         controllers.move(seconds=15)  # though nothing else happens
-        await told(registry, "p", "0/2 nodes are available: 2 Insufficient cpu.")
+        await wait_for_message(registry, "p", "0/2 nodes are available: 2 Insufficient cpu.")
 
 
 async def test_uncordoned_a_node_takes_what_waits(registry: Registry) -> None:
     await create(registry, NODES, a_node(unschedulable=True))
-    await create(registry, PODS, asking("p"))
+    await create(registry, PODS, a_pod_requesting("p"))
     async with running(registry, Scheduler):
-        await told(registry, "p", "0/1 nodes are available: 1 node(s) were unschedulable.")
+        await wait_for_message(registry, "p", "0/1 nodes are available: 1 node(s) were unschedulable.")
         await alter(registry, "n1", unschedulable=False)
-        await placed(registry, {"p": "n1"})
+        await wait_until_placed(registry, {"p": "n1"})
 
 
 async def test_a_label_added_to_a_node_is_seen(registry: Registry) -> None:
     await create(registry, NODES, a_node())
-    await create(registry, PODS, asking("p", node_selector={"disk": "ssd"}))
+    await create(registry, PODS, a_pod_requesting("p", node_selector={"disk": "ssd"}))
     async with running(registry, Scheduler):
-        await told(registry, "p", "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector.")
+        await wait_for_message(
+            registry, "p", "0/1 nodes are available: 1 node(s) didn't match Pod's node affinity/selector."
+        )
 
         def label(node: Any) -> Any:
             return replace(node, metadata=replace(node.metadata, labels={"disk": "ssd"}))
 
         await objects.edit(registry, NODES, "", "n1", label)
-        await placed(registry, {"p": "n1"})
+        await wait_until_placed(registry, {"p": "n1"})
 
 
 async def test_a_toleration_added_to_a_waiting_pod_is_seen(registry: Registry) -> None:
     await create(registry, NODES, a_node(taints=(Taint(key="gpu", effect="NoSchedule"),)))
-    await create(registry, PODS, asking("p"))
+    await create(registry, PODS, a_pod_requesting("p"))
     async with running(registry, Scheduler):
-        await told(registry, "p", "0/1 nodes are available: 1 node(s) had untolerated taint {gpu: }.")
+        await wait_for_message(registry, "p", "0/1 nodes are available: 1 node(s) had untolerated taint {gpu: }.")
 
         def tolerate(pod: Any) -> Any:
             more = (*pod.spec.tolerations, Toleration(key="gpu", operator="Exists"))
             return replace(pod, spec=replace(pod.spec, tolerations=more))
 
         await objects.edit(registry, PODS, "default", "p", tolerate)
-        await placed(registry, {"p": "n1"})
+        await wait_until_placed(registry, {"p": "n1"})
 
 
 async def test_a_gated_pod_waits_until_its_gates_are_gone(registry: Registry) -> None:
     await create(registry, NODES, a_node())
-    await create(registry, PODS, asking("p", scheduling_gates=(PodSchedulingGate(name="example.com/g"),)))
+    await create(registry, PODS, a_pod_requesting("p", scheduling_gates=(PodSchedulingGate(name="example.com/g"),)))
     async with running(registry, Scheduler):
         await settled(registry, 0.15)
-        assert await where(registry) == {"p": ""}
+        assert await nodes_of_pods(registry) == {"p": ""}
 
         def open_gates(pod: Any) -> Any:
             return replace(pod, spec=replace(pod.spec, scheduling_gates=()))
 
         await objects.edit(registry, PODS, "default", "p", open_gates)
-        await placed(registry, {"p": "n1"})
+        await wait_until_placed(registry, {"p": "n1"})
 
 
 async def test_what_asks_for_another_scheduler_is_left_to_it(registry: Registry) -> None:
     await create(registry, NODES, a_node())
-    await create(registry, PODS, asking("p", scheduler_name="theirs"))
+    await create(registry, PODS, a_pod_requesting("p", scheduler_name="theirs"))
     async with running(registry, Scheduler):
         await settled(registry, 0.15)
 
-    assert await where(registry) == {"p": ""}
+    assert await nodes_of_pods(registry) == {"p": ""}
     assert await events(registry) == []
 
 
 async def test_more_than_one_round_takes_are_all_placed(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scheduler, "MAX_ROUND_PODS", 3)
     await create(registry, NODES, a_node(cpu="10", pods="20"))
-    await asyncio.gather(*(create(registry, PODS, asking(f"p{number}")) for number in range(10)))
+    await asyncio.gather(*(create(registry, PODS, a_pod_requesting(f"p{number}")) for number in range(10)))
     async with running(registry, Scheduler):
-        await bound(registry, 10)
+        await wait_until_bound(registry, 10)
 
 
 async def test_those_without_a_place_do_not_keep_others_from_theirs(
@@ -243,15 +245,15 @@ async def test_those_without_a_place_do_not_keep_others_from_theirs(
     monkeypatch.setattr(scheduler, "MAX_ROUND_PODS", 3)
     await create(registry, NODES, a_node())
     for number in range(7):
-        await create(registry, PODS, asking(f"big{number}", "50"))
-    await create(registry, PODS, asking("small", "1"))
+        await create(registry, PODS, a_pod_requesting(f"big{number}", "50"))
+    await create(registry, PODS, a_pod_requesting("small", "1"))
     async with running(registry, Scheduler) as controllers:
-        await bound(registry, 1)
+        await wait_until_bound(registry, 1)
         await settled(registry, 0.2)
         assert controllers.runners[0]._dirty == {}  # once all had their turn, it rests
         assert min(controllers.runners[0]._due.values()) - registry.elapsed() >= timedelta(minutes=4).total_seconds()
 
-    assert (await where(registry))["small"] == "n1"
+    assert (await nodes_of_pods(registry))["small"] == "n1"
 
 
 async def test_it_never_gives_away_more_than_there_is(registry: Registry) -> None:
@@ -261,17 +263,17 @@ async def test_it_never_gives_away_more_than_there_is(registry: Registry) -> Non
     async with running(registry, Scheduler) as controllers:
         for number in range(24):
             with contextlib.suppress(OutcomeUnknown, Unavailable):
-                await create(registry, PODS, asking(f"p{number}"))
+                await create(registry, PODS, a_pod_requesting(f"p{number}"))
             if number % 8 == 5:
                 await break_connections(registry)
             if number % 3 == 2:
-                await one_ends(registry)
+                await finish_one_pod(registry)
             controllers.move(seconds=1)
         for _ in range(5):
             controllers.move(seconds=1)
             await settled(registry, 0.1)
 
-    await nodes_were_never_overfull(registry, 3)
+    await check_nodes_were_never_overcommitted(registry, 3)
 
 
 async def break_connections(registry: Registry) -> None:
@@ -281,14 +283,14 @@ async def break_connections(registry: Registry) -> None:
     await registry.store.feed.changed_within(0.3)
 
 
-async def one_ends(registry: Registry) -> None:
+async def finish_one_pod(registry: Registry) -> None:
     running_ones = [p for p in await every(registry, PODS) if p.spec.node_name and p.status.phase == "Pending"]
     for pod in running_ones[:1]:
         with contextlib.suppress(OutcomeUnknown, Unavailable):
-            await succeeds(registry, pod.metadata.name)
+            await finish_pod(registry, pod.metadata.name)
 
 
-async def nodes_were_never_overfull(registry: Registry, most: int) -> None:
+async def check_nodes_were_never_overcommitted(registry: Registry, most: int) -> None:
     """By the history: at every revision."""
     changes, _, _ = await registry.store.reader.history(0, None)
     there: dict[str, str] = {}

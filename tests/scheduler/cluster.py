@@ -1,4 +1,4 @@
-"""Nodes and pods for tests of scheduling, each said in a line; and what came of it."""
+"""Builders of nodes, pods and clusters for tests of scheduling; readers of outcomes."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,7 +22,7 @@ from app.kinds.pod.affinity import (
 from app.kinds.pod.container import Container, ContainerPort, ResourceRequirements
 from app.kinds.pod.pod import Pod, PodSpec
 from app.machinery.base import LabelSelector, ObjectMeta
-from app.scheduler import DEFAULT, Cluster, Outcome, PodInfos, Settings, schedule
+from app.scheduler import DEFAULT, Cluster, PlacementResult, PodInfos, ScoringSettings, schedule
 
 HOST = "kubernetes.io/hostname"
 
@@ -54,14 +54,14 @@ def many(count: int, start: str = "p", **more: Any) -> list[Pod]:
 
 
 def term(key: str = HOST, namespaces: Sequence[str] = (), **labels: str) -> PodAffinityTerm:
-    """Pods with these labels; nodes with the same value of `key` are one place."""
+    """Pods with these labels; `key` is the topology key."""
     return PodAffinityTerm(
         label_selector=LabelSelector(match_labels=labels), topology_key=key, namespaces=tuple(namespaces)
     )
 
 
 def near(*terms: PodAffinityTerm) -> dict[str, Any]:
-    """The spec of a pod that must be near others."""
+    """Spec with required pod affinity."""
     needed = PodAffinity(required_during_scheduling_ignored_during_execution=terms)
     return {"affinity": Affinity(pod_affinity=needed)}
 
@@ -72,7 +72,7 @@ def apart(*terms: PodAffinityTerm) -> dict[str, Any]:
 
 
 def likes(one: PodAffinityTerm, weight: int = 100) -> dict[str, Any]:
-    """With a weight below nothing: dislikes."""
+    """Spec with preferred pod affinity; with a negative weight, anti-affinity."""
     weighted = (WeightedPodAffinityTerm(weight=abs(weight), pod_affinity_term=one),)
     if weight > 0:
         return {
@@ -105,7 +105,7 @@ def a_selector(*demands: tuple[str, str, tuple[str, ...]], field: bool = False) 
 
 
 def wanting(*demands: tuple[str, str, tuple[str, ...]], field: bool = False, **more: Any) -> Pod:
-    """A pod that requires a node affinity."""
+    """A pod with required node affinity."""
     affinity = NodeAffinity(required_during_scheduling_ignored_during_execution=a_selector(*demands, field=field))
     return a_pod(spec={"affinity": Affinity(node_affinity=affinity)}, **more)
 
@@ -113,7 +113,7 @@ def wanting(*demands: tuple[str, str, tuple[str, ...]], field: bool = False, **m
 def a_cluster(
     nodes: Iterable[Node],
     there: Mapping[str, Sequence[Pod]] | None = None,
-    settings: Settings = DEFAULT,
+    settings: ScoringSettings = DEFAULT,
     namespaces: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Cluster:
     cluster = Cluster(settings)
@@ -128,24 +128,26 @@ def a_cluster(
     return cluster
 
 
-def on(cluster: Cluster, pods: Iterable[Pod]) -> Outcome:
+def on(cluster: Cluster, pods: Iterable[Pod]) -> PlacementResult:
     infos = PodInfos()
     return schedule([(pod, infos.get(pod)) for pod in pods], cluster)
 
 
-def placed(pods: Iterable[Pod], nodes: Iterable[Node], there: Mapping[str, Sequence[Pod]] | None = None) -> Outcome:
+def placed(
+    pods: Iterable[Pod], nodes: Iterable[Node], there: Mapping[str, Sequence[Pod]] | None = None
+) -> PlacementResult:
     return on(a_cluster(nodes, there), pods)
 
 
-def where(outcome: Outcome) -> dict[str, str]:
+def where(outcome: PlacementResult) -> dict[str, str]:
     return {pod.metadata.name: node for pod, node in outcome.bound}
 
 
-def counts(outcome: Outcome) -> Counter[str]:
+def counts(outcome: PlacementResult) -> Counter[str]:
     return Counter(node for _, node in outcome.bound)
 
 
-def why(outcome: Outcome) -> list[str]:
+def why(outcome: PlacementResult) -> list[str]:
     return [diagnosis.text() for _, diagnosis in outcome.unbound]
 
 

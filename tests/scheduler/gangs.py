@@ -1,4 +1,4 @@
-"""Groups and their pods for tests of scheduling."""
+"""Builders of PodGroups and their pods for tests of scheduling."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -72,7 +72,7 @@ def the_group(
 def tried(
     spec: PodGroup | None, waiting: Iterable[Pod], nodes: Iterable[Node], placed: Sequence[Pod] = ()
 ) -> tuple[GangAttempt, int]:
-    """What came of it, and how many pods are on the cluster afterwards."""
+    """The attempt, and how many pods are on the cluster afterwards."""
     there = {name: [pod for pod in placed if pod.spec.node_name == name] for name in {p.spec.node_name for p in placed}}
     cluster = a_cluster(nodes, there)
     return schedule_gang(the_group(spec, waiting, placed), cluster), len(cluster.pods)

@@ -1,4 +1,4 @@
-"""The rules of scheduling once more, as plainly as possible: all pods are counted again for every question.
+"""Naive implementation of the filters: all pods are counted again for every question.
 
 It shares nothing with what it checks but the kinds, and the sums of what containers request.
 """

@@ -1,4 +1,4 @@
-"""Namespaces with queues for tests of scheduling, and a scheduler for them: rounds, pods that end, evictions that happen."""
+"""LocalQueues for tests of scheduling, and a scheduler with a clock: rounds, pods that end, evictions that happen."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -38,7 +38,7 @@ def a_queue(
 
 
 class SimulatedScheduler:
-    """A scheduler and its cluster; time is moved by hand."""
+    """A scheduler, its cluster and a clock."""
 
     def __init__(self, nodes: Iterable[Node] = (), **queues: LocalQueue) -> None:
         self.cluster: Cluster = a_cluster(list(nodes) or [a_node(cpu="1000", memory="1000Gi", pods="1000")])

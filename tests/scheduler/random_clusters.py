@@ -1,4 +1,4 @@
-"""Small random clusters for properties: few values of everything, so that much collides."""
+"""Small random clusters for properties: few values of each field, so that many pods conflict."""
 
 from typing import Any
 

@@ -1,5 +1,5 @@
-"""Shares, quotas and lines of namespaces, on whatever happens: nobody starves, nobody is over their quota, nobody is overtaken,
-everything lent comes back.
+"""Fair sharing, on random events: no request is starved, no quota exceeded, no earlier request overtaken, and
+all borrowed quota returns to its owner.
 """
 
 from collections import Counter
@@ -76,7 +76,7 @@ def test_no_namespace_is_over_its_quota_and_what_it_may_borrow(
 def test_in_a_namespace_whoever_asks_for_the_same_keeps_the_order(
     quotas: dict[str, int], limits: dict[str, int | None], steps: list[tuple[str, str, int]]
 ) -> None:
-    """Also if some ask for less than those before them. What can never run is passed by."""
+    """Also if some request less than earlier ones. A request that can never be admitted is passed over."""
     scheduler = a_town(quotas, limits, reclaims=False)
     started: dict[str, list[str]] = {space: [] for space in SPACES}
     for number, (what, space, count) in enumerate(steps):
@@ -94,7 +94,7 @@ def test_in_a_namespace_whoever_asks_for_the_same_keeps_the_order(
 def test_borrowed_quota_comes_back_to_who_reclaims_it(
     quotas: dict[str, int], steps: list[tuple[str, str, int]]
 ) -> None:
-    """As much as is theirs runs in the end, whatever others do; and the evicted come again at once, as a Job's pods do."""
+    """A namespace runs its nominal quota in the end, whatever others do; evicted pods are created again at once, as a Job's."""
     scheduler = a_town(quotas, dict.fromkeys(SPACES), reclaims=True)
     apply_step(scheduler, [step for step in steps if step[1] != "a"])
     scheduler.add_pods("a", 6, "own")
@@ -136,7 +136,7 @@ PRIORITIES = st.fixed_dictionaries({space: st.integers(0, 3) for space in SPACES
 
 
 class Rush:
-    """Namespaces b and c always have more pods in line than there are places, older than those of a."""
+    """Namespaces b and c always have more pending pods than fit, older than those of a."""
 
     def __init__(self, scheduler: SimulatedScheduler, priorities: dict[str, int] | None = None, **needs: str) -> None:
         self.scheduler = scheduler
@@ -171,7 +171,7 @@ class Rush:
 def test_among_equals_each_gets_its_share_of_what_becomes_free_whoever_asked_before(
     weights: dict[str, int], places: int, pods: int, endings: list[int]
 ) -> None:
-    """So a pod waits no longer than for the endings in which its namespace's turn comes as often as it stands in line."""
+    """A pod waits for at most as many endings as its namespace needs for the pods before it."""
     queues = {space: a_queue(weight=weight) for space, weight in weights.items()}
     scheduler = SimulatedScheduler([a_node(cpu=str(places), pods="500")], **queues)
     rush = Rush(scheduler)
@@ -204,7 +204,7 @@ def test_in_the_long_run_shares_follow_weights_in_whatever_order_pods_end(
 def test_what_is_a_namespaces_by_quota_it_gets_whatever_priority_others_have(
     quotas: dict[str, int], priorities: dict[str, int], reclaims: bool, endings: list[int]
 ) -> None:
-    """If quotas add up to no more than there is: others may borrow it, and do, but not keep it, nor have its pods go."""
+    """If nominal quotas add up to at most what is allocatable: others may borrow, but not keep it, nor preempt the owner."""
     total = sum(quotas.values())
     scheduler = a_town(quotas, dict.fromkeys(SPACES), reclaims, cpu=str(total + 1))
     rush = Rush(scheduler, priorities)

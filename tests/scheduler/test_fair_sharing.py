@@ -1,4 +1,4 @@
-"""Fair share and quotas of namespaces: who comes first, who waits, in what line, and what is taken back."""
+"""Fair sharing and quotas: the order of namespaces, pending requests and their positions, reclaim."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What keeps a pod off a node, whatever else runs anywhere: what the node is and what is left on it. Kubernetes' words."""
+"""Filters of a node by itself and by what is free on it, with kube-scheduler's messages."""
 
 import pytest
 from msgspec.structs import replace

@@ -1,4 +1,4 @@
-"""Gangs have others go for all of their pods, or for none; and go as a whole if their group says so."""
+"""Gang preemption: pods are evicted for all pods of a gang or for none; PodGroups that are disrupted whole."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -63,7 +63,7 @@ def describe(result: RoundResult) -> str:
 
 @dataclass
 class Case:
-    """4 CPUs on each node; a gang of two that fill one each, unless something else is said."""
+    """4 CPUs on each node; by default a gang of two pods that fill one each."""
 
     there: Mapping[str, Sequence[Pod]]
     expected: str

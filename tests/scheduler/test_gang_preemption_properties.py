@@ -1,4 +1,4 @@
-"""Gangs that have others go, on random clusters: against trying everything, and whatever happens one after the other."""
+"""Gang preemption on random clusters: compared with an exhaustive search, and as part of random events."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import timedelta
@@ -25,7 +25,7 @@ def cpus(pod: Pod) -> int:
 
 
 def fit(sizes: Sequence[int], left: Sequence[int]) -> bool:
-    """By trying all places."""
+    """By trying all assignments."""
     if not sizes:
         return True
     return any(
@@ -64,7 +64,7 @@ MIXED = some.lists(some.integers(1, 4), min_size=1, max_size=4).map(
 
 
 def decided(there: There, gang: list[Pod], allowed: int) -> tuple[dict[str, str], list[Pod]]:
-    """Where all of it is or will be, and who goes for that; what must always be true of it is."""
+    """Returns the nodes of a gang and its victims, after checks that hold for every result."""
     cluster = a_cluster([a_node(name, cpu=str(CPUS)) for name in there], there)
     before = set(cluster.pods)
     result = a_round(gang, cluster, [a_group(least=len(gang))], [a_budget(allowed, app="x")])
@@ -138,7 +138,7 @@ STEPS = some.lists(
 
 
 class World(SimulatedScheduler):
-    """Pods that go take their time."""
+    """A scheduler whose victims terminate at random times."""
 
     def __init__(self) -> None:
         super().__init__([a_node(f"n{number}", cpu="4") for number in range(3)])

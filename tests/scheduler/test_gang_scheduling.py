@@ -1,4 +1,4 @@
-"""Gangs: enough of a group find their places at the same time, or none is given one and no room is held."""
+"""Gang scheduling: enough pods of a gang fit at the same time, or none is placed and nothing is held."""
 
 from datetime import UTC, datetime
 

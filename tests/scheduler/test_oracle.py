@@ -1,4 +1,4 @@
-"""On random clusters: pods go where a naive reading of the rules lets them, and only those wait that fit nowhere."""
+"""Scheduling on random clusters, compared with a naive implementation: pods are placed where they fit, and wait if nowhere."""
 
 from typing import Any
 
@@ -8,21 +8,21 @@ from msgspec.structs import replace
 
 from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod
-from app.scheduler import Cluster, PodInfos, Settings, pod_info_of, schedule
+from app.scheduler import Cluster, PodInfos, ScoringSettings, pod_info_of, schedule
 from tests.scheduler.cluster import a_cluster, on, why
 from tests.scheduler.oracle import Oracle, There
 from tests.scheduler.random_clusters import NAMESPACES, all_nodes, all_pods, nodes, pods
 
-STRATEGIES = some.sampled_from([Settings("LeastAllocated"), Settings("MostAllocated")])
+STRATEGIES = some.sampled_from([ScoringSettings("LeastAllocated"), ScoringSettings("MostAllocated")])
 
 
 def placements(running: list[Pod], machines: list[Node]) -> list[tuple[Pod, str]]:
-    """Pods that run already, wherever: somebody may have bound them by hand."""
+    """Pods that run already, on any nodes, as if bound by hand."""
     names = [node.metadata.name for node in machines] + ["gone"]
     return [(pod, names[number % len(names)]) for number, pod in enumerate(running)]
 
 
-def a_copy(machines: list[Node], there: There, how: Settings) -> Cluster:
+def a_copy(machines: list[Node], there: There, how: ScoringSettings) -> Cluster:
     spread: dict[str, list[Pod]] = {}
     for pod, node in there:
         spread.setdefault(node, []).append(pod)
@@ -32,7 +32,7 @@ def a_copy(machines: list[Node], there: There, how: Settings) -> Cluster:
 @settings(max_examples=300, deadline=None)
 @given(machines=all_nodes(), running=all_pods("r", 6), pending=all_pods("p", 8), how=STRATEGIES)
 def test_a_pod_waits_only_if_it_fits_nowhere(
-    machines: list[Node], running: list[Pod], pending: list[Pod], how: Settings
+    machines: list[Node], running: list[Pod], pending: list[Pod], how: ScoringSettings
 ) -> None:
     oracle = Oracle(machines, NAMESPACES)
     there: list[tuple[Pod, str]] = placements(running, machines)
@@ -54,7 +54,7 @@ def test_a_pod_waits_only_if_it_fits_nowhere(
 @settings(max_examples=150, deadline=None)
 @given(machines=all_nodes(), running=all_pods("r", 6), pending=all_pods("p", 3), how=STRATEGIES)
 def test_hopeless_is_what_stays_so_when_all_are_gone(
-    machines: list[Node], running: list[Pod], pending: list[Pod], how: Settings
+    machines: list[Node], running: list[Pod], pending: list[Pod], how: ScoringSettings
 ) -> None:
     oracle = Oracle(machines, NAMESPACES)
     cluster = a_copy(machines, placements(running, machines), how)
@@ -67,7 +67,7 @@ def test_hopeless_is_what_stays_so_when_all_are_gone(
 
 
 class Story:
-    """What happened to a cluster, one thing after another; and what there is now."""
+    """A cluster after a series of changes, and its expected nodes and pods."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -123,7 +123,7 @@ EVENTS = some.one_of(
 @settings(max_examples=150, deadline=None)
 @given(events=some.lists(EVENTS, max_size=20), pending=all_pods("p", 6), how=STRATEGIES)
 def test_what_was_learned_bit_by_bit_is_what_is_learned_at_once(
-    events: list[tuple[str, Any]], pending: list[Pod], how: Settings
+    events: list[tuple[str, Any]], pending: list[Pod], how: ScoringSettings
 ) -> None:
     story = Story(Cluster(how))
     for name, labels in NAMESPACES.items():

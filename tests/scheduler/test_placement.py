@@ -3,7 +3,7 @@
 import pytest
 
 from app.kinds.core.node import Taint
-from app.scheduler import Settings, pod_info_of
+from app.scheduler import ScoringSettings, pod_info_of
 from app.scheduler.gang_scheduling import GangAttempt
 from tests.scheduler.cluster import a_cluster, a_node, a_pod, counts, many, on, placed, why
 from tests.scheduler.gangs import a_group, members, on_a_node, tried
@@ -80,7 +80,7 @@ def test_a_round_takes_its_room() -> None:
 
 def test_the_fullest_first_leaves_others_empty() -> None:
     nodes = [a_node("n1"), a_node("n2"), a_node("n3")]
-    cluster = a_cluster(nodes, {"n2": [a_pod("old", cpu="1", memory="1Gi")]}, Settings("MostAllocated"))
+    cluster = a_cluster(nodes, {"n2": [a_pod("old", cpu="1", memory="1Gi")]}, ScoringSettings("MostAllocated"))
 
     assert counts(on(cluster, many(5, cpu="1", memory="1Gi"))) == {"n2": 3, "n1": 2}
 

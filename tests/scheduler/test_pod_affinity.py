@@ -1,4 +1,4 @@
-"""Near other pods and away from them: what newcomers require, what those that are there hold against them, preferences."""
+"""Pod affinity and anti-affinity: required and preferred, of incoming pods and of pods on nodes."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Who goes, and from where, for a pod that no node takes; and what it is told if nobody does."""
+"""Preemption: victims and nodes for a pod that fits nowhere, and its message if there are none."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ def pod_of(priority: int, name: str, cpu: str = "1", ran: int | None = None, **m
 
 
 def with_nomination(pod: Pod, node: str) -> Pod:
-    """There is room kept for it."""
+    """With a nominated node."""
     return replace(pod, status=replace(pod.status, nominated_node_name=node))
 
 
@@ -53,7 +53,7 @@ def a_budget(allowed: int, disrupted: Sequence[str] = (), **labels: str) -> PodD
 def a_round(
     pods: Sequence[Pod], cluster: Cluster, budgets: Sequence[PodDisruptionBudget] = (), others: Sequence[Pod] = ()
 ) -> RoundResult:
-    """`others`: room is kept for them, but it is not their turn."""
+    """`others`: nominated pods that are not tried."""
     infos = PodInfos()
     pending = [(pod, infos.get(pod)) for pod in pods]
     nominated = [each for each in pending if each[0].status.nominated_node_name]
@@ -401,7 +401,7 @@ CPUS = some.integers(1, 4)
     allowed=some.integers(0, 2),
 )
 def test_whatever_there_is(there: list[list[tuple[int, int, bool]]], pods: list[tuple[int, int]], allowed: int) -> None:
-    """It fits then; nobody goes for an equal; nobody goes who could stay; nothing is given away twice."""
+    """The pod fits then; no victim of equal priority, none that could be reprieved; nothing is given away twice."""
     placed: dict[str, list[Pod]] = {}
     for number, ones in enumerate(there):
         fitting = [one for at, one in enumerate(ones) if sum(each[1] for each in ones[: at + 1]) <= 4]

@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: nobody waits who would fit, no gang has a part of its places, no node is overfull."""
+"""Scheduling queue on random events: no pod waits that would fit, no gang is placed in part, no node is overcommitted."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -26,7 +26,7 @@ HAPPENING = some.one_of(LONER, GANG, ENDS, NODE, TURN).flatmap(
 
 
 class World(SimulatedQueue):
-    """What the controller does between turns."""
+    """A queue, and what the controller does between rounds."""
 
     def __init__(self) -> None:
         super().__init__(a_node("n0", cpu="4"))

@@ -1,4 +1,4 @@
-"""The queue: whose turn it is, in order; and who need not be looked at, because nothing happened that could help."""
+"""Scheduling queue: the order of pods; pods that are not tried again until an event may help; back-off."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod
-from app.scheduler import Cluster, Outcome, PodInfos
+from app.scheduler import Cluster, PlacementResult, PodInfos
 from app.scheduler.gang_scheduling import GangScheduler, PodGroups
 from app.scheduler.scheduling_queue import HEAD_BUCKETS, SchedulingQueue
 from tests.scheduler.cluster import a_cluster, a_node, a_pod, many, near, term
@@ -35,7 +35,7 @@ class SimulatedQueue:
     def turn(self, most: int = 100) -> list[str]:
         """The names of those that were looked at; who finds a place is on its node afterwards."""
         pending = self.queue.pop(self.now, most)
-        outcome: Outcome = GangScheduler(self.groups)(pending, self.cluster)
+        outcome: PlacementResult = GangScheduler(self.groups)(pending, self.cluster)
         bound = [pod for pod, _ in outcome.bound]
         self.queue.record_outcome(bound, [pod for pod, _ in outcome.unbound], self.now)
         for pod in bound:
@@ -119,7 +119,7 @@ def test_who_was_looked_at_in_vain_is_not_forgotten_when_a_node_comes_for_more_t
 
 
 def test_whose_turn_did_not_come_is_not_forgotten() -> None:
-    """A turn that took only some of those that an event has woken."""
+    """A pop that took only some of the pods that an event may help."""
     harness = SimulatedQueue(a_node(cpu="2"))
     there = many(1, "there", cpu="2")
     harness.put(*there)

@@ -1,4 +1,4 @@
-"""Spreading evenly over places."""
+"""Topology spread constraints, required and preferred."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Gangs that have others go, on a real database: in one write set, with room kept for all of it until they are gone."""
+"""Gang preemption on a real database: one write set, and nominated nodes for all pods until the victims are gone."""
 
 from typing import Any
 
@@ -21,8 +21,18 @@ from app.registry import objects
 from app.registry.objects import Registry
 from tests.controllers.machines import a_node
 from tests.controllers.running import events, running, settled, until
-from tests.controllers.test_gang_scheduling import said, says
-from tests.controllers.test_preemption_writes import asking, classes, ends, going, is_kept, is_on, pod, starts, told
+from tests.controllers.test_gang_scheduling import read_condition, wait_for_condition
+from tests.controllers.test_preemption_writes import (
+    a_pod_requesting,
+    classes,
+    end_pod,
+    list_terminating,
+    pod,
+    start_pods,
+    wait_for_message,
+    wait_until_bound,
+    wait_until_nominated,
+)
 from tests.registry.examples import PODS, create, get
 
 LACKING = "0/2 pods of the group can be placed: 0/2 nodes are available: 2 Insufficient cpu."
@@ -36,7 +46,7 @@ async def a_gang(registry: Registry, name: str = "g", mode: str | None = None) -
 
 def member(name: str, priority: int | str = 20, group: str = "g") -> Any:
     """It needs all of a node."""
-    return asking(name, "2", priority, scheduling_group=PodSchedulingGroup(pod_group_name=group))
+    return a_pod_requesting(name, "2", priority, scheduling_group=PodSchedulingGroup(pod_group_name=group))
 
 
 async def two_nodes(registry: Registry) -> None:
@@ -49,12 +59,12 @@ async def test_they_go_for_all_of_it_in_one_write_set_and_it_is_bound_when_the_l
     await two_nodes(registry)
     await a_gang(registry)
     async with running(registry, Scheduler) as controllers:
-        await starts(registry, asking("a", "2"), asking("b", "2"))
+        await start_pods(registry, a_pod_requesting("a", "2"), a_pod_requesting("b", "2"))
         for name in ("g0", "g1"):
             await create(registry, PODS, member(name))
-        await is_kept(registry, "g0", "n1")
-        await is_kept(registry, "g1", "n2")
-        assert await going(registry) == {"a", "b"}
+        await wait_until_nominated(registry, "g0", "n1")
+        await wait_until_nominated(registry, "g1", "n2")
+        assert await list_terminating(registry) == {"a", "b"}
         all_of_it = [await pod(registry, name) for name in ("a", "b", "g0", "g1")]
         revisions = [int(each.metadata.resource_version) for each in all_of_it]
         assert max(revisions) - min(revisions) <= 7  # with an event for each of the four
@@ -62,20 +72,20 @@ async def test_they_go_for_all_of_it_in_one_write_set_and_it_is_bound_when_the_l
         assert target is not None
         assert target.message == "default-scheduler: preempting to accommodate a higher priority pod group"
         assert ("Preempted", "Preempted by pod group default/g on node n2") in await events(registry)
-        await told(registry, "g0", LACKING)
-        await told(registry, "g1", LACKING)
+        await wait_for_message(registry, "g0", LACKING)
+        await wait_for_message(registry, "g1", LACKING)
 
-        await create(registry, PODS, asking("late", "2", 10))
-        await ends(registry, "a")
+        await create(registry, PODS, a_pod_requesting("late", "2", 10))
+        await end_pod(registry, "a")
         await settled(registry, 0.15)
         for name in ("late", "g0", "g1"):
             assert (await pod(registry, name)).spec.node_name == ""
 
-        await ends(registry, "b")
+        await end_pod(registry, "b")
         controllers.move(seconds=1)
-        await says(registry, "g", "True", "Scheduled", "")
-        await is_on(registry, "g0", "n1")
-        await is_on(registry, "g1", "n2")
+        await wait_for_condition(registry, "g", "True", "Scheduled", "")
+        await wait_until_bound(registry, "g0", "n1")
+        await wait_until_bound(registry, "g1", "n2")
     assert (await pod(registry, "g0")).status.nominated_node_name == ""
 
 
@@ -83,27 +93,27 @@ async def test_nobody_goes_if_that_would_not_be_enough(registry: Registry) -> No
     await two_nodes(registry)
     await a_gang(registry)
     async with running(registry, Scheduler):
-        await starts(registry, asking("a", "2"), asking("b", "2", 20))
+        await start_pods(registry, a_pod_requesting("a", "2"), a_pod_requesting("b", "2", 20))
         for name in ("g0", "g1"):
             await create(registry, PODS, member(name))
         why = "no place for enough pods of the group if those of lower priority went."
-        await told(registry, "g0", f"{LACKING} preemption: {why}")
+        await wait_for_message(registry, "g0", f"{LACKING} preemption: {why}")
         await settled(registry, 0.15)
 
-    assert await going(registry) == set()
-    assert await said(registry) == ("False", "Unschedulable", LACKING)
+    assert await list_terminating(registry) == set()
+    assert await read_condition(registry) == ("False", "Unschedulable", LACKING)
 
 
 async def test_who_never_preempts_waits_and_is_told_so(registry: Registry) -> None:
     await two_nodes(registry)
     await a_gang(registry)
     async with running(registry, Scheduler):
-        await starts(registry, asking("a", "2"), asking("b", "2"))
+        await start_pods(registry, a_pod_requesting("a", "2"), a_pod_requesting("b", "2"))
         for name in ("g0", "g1"):
             await create(registry, PODS, member(name, "never"))
-        await told(registry, "g1", f"{LACKING} preemption: not eligible due to preemptionPolicy=Never.")
+        await wait_for_message(registry, "g1", f"{LACKING} preemption: not eligible due to preemptionPolicy=Never.")
 
-    assert await going(registry) == set()
+    assert await list_terminating(registry) == set()
 
 
 async def test_a_gang_that_goes_as_a_whole_says_so_until_it_has_its_places_again(registry: Registry) -> None:
@@ -112,22 +122,22 @@ async def test_a_gang_that_goes_as_a_whole_says_so_until_it_has_its_places_again
     async with running(registry, Scheduler) as controllers:
         for name in ("w0", "w1"):
             await create(registry, PODS, member(name, 10, "whole"))
-        await says(registry, "whole", "True", "Scheduled", "")
-        await create(registry, PODS, asking("urgent", "2", 30))
+        await wait_for_condition(registry, "whole", "True", "Scheduled", "")
+        await create(registry, PODS, a_pod_requesting("urgent", "2", 30))
 
         async def is_disrupted() -> bool:
             found = condition((await get(registry, POD_GROUPS, "whole")).status.conditions, DISRUPTED)
             return found is not None and (found.status, found.reason) == ("True", "PreemptionByScheduler")
 
         await until(registry, is_disrupted)
-        assert await going(registry) == {"w0", "w1"}
+        assert await list_terminating(registry) == {"w0", "w1"}
         for name in ("w0", "w1", "urgent"):
-            await ends(registry, name)
+            await end_pod(registry, name)
         for name in ("w2", "w3"):
             await create(registry, PODS, member(name, 10, "whole"))
         controllers.move(seconds=1)
-        await is_on(registry, "w2", "n1")
-        await says(registry, "whole", "True", "Scheduled", "")
+        await wait_until_bound(registry, "w2", "n1")
+        await wait_for_condition(registry, "whole", "True", "Scheduled", "")
 
         async def is_at_peace() -> bool:
             return condition((await get(registry, POD_GROUPS, "whole")).status.conditions, DISRUPTED) is None
@@ -140,14 +150,14 @@ async def test_a_pod_that_changes_meanwhile_does_not_divide_it(registry: Registr
     await two_nodes(registry)
     await a_gang(registry)
     async with running(registry, Scheduler):
-        await starts(registry, asking("a", "2"), asking("b", "2"))
+        await start_pods(registry, a_pod_requesting("a", "2"), a_pod_requesting("b", "2"))
         for name in ("g0", "g1"):
             await create(registry, PODS, member(name))
             await objects.edit(registry, PODS, "default", name, seen)
-        await is_kept(registry, "g0", "n1")
-        await is_kept(registry, "g1", "n2")
+        await wait_until_nominated(registry, "g0", "n1")
+        await wait_until_nominated(registry, "g1", "n2")
 
-    assert await going(registry) == {"a", "b"}
+    assert await list_terminating(registry) == {"a", "b"}
 
 
 def seen(pod: Any) -> Any:
