@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heapreplace, merge, nsmallest
 from itertools import chain
+from operator import itemgetter
 
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.pod_resources import Amounts
@@ -231,7 +232,7 @@ class SchedulingQueue:
     def _head_buckets(self) -> set[Bucket]:
         """The first in order; without gangs, for which `_fits` would cost too much."""
         firsts = ((bucket.first, bucket) for bucket in self._buckets.values() if bucket.group is None)
-        return {bucket for _, bucket in nsmallest(HEAD_BUCKETS, firsts, key=_first)}
+        return {bucket for _, bucket in nsmallest(HEAD_BUCKETS, firsts, key=itemgetter(0))}
 
     def _fits(self, bucket: Bucket) -> bool:
         (pod, info), _, _ = self._pods[bucket.unschedulable[0][1]]
@@ -388,7 +389,3 @@ class SchedulingQueue:
         if bucket.unschedulable and bucket.tried_at is not None:
             yield bucket.tried_at + FLUSH_AFTER
             yield bucket.backoff_ends if self._has_event(bucket) else None
-
-
-def _first(head: tuple[SortKey, Bucket]) -> SortKey:
-    return head[0]
