@@ -31,10 +31,9 @@ from app.scheduler.pod_info import PodInfo
 NO_VICTIMS_FOUND = "No preemption victims found for incoming pod"
 NOT_HELPFUL = "Preemption is not helpful for scheduling"
 
-MIN_CANDIDATES = (
-    100  # nodes of which the best is taken (kube-scheduler's minCandidateNodesAbsolute); or, if that is more,
-)
-MIN_CANDIDATES_PART = 10  # one in so many of those where eviction may help (minCandidateNodesPercentage)
+# Nodes of which the best is taken: so many, or one in so many of those where eviction may help, if that is more.
+# kube-scheduler's minCandidateNodesAbsolute and minCandidateNodesPercentage.
+MIN_CANDIDATES, MIN_CANDIDATES_PART = 100, 10
 _PRIORITY_OFFSET = 2**31  # makes every priority positive in a sum
 
 Cost = tuple[int, float, int, int, int, float]
