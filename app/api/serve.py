@@ -14,12 +14,9 @@ from starlette.datastructures import State
 
 from app.api.app import create_app
 from app.api.http.connection import Connection
-from app.api.http.fd_exhaustion import watch_files_left
 from app.api.streams.agent_calls import Calls
 from app.api.upkeep import Upkeep
 from app.registry import offload
-from app.registry.bootstrap import bootstrap
-from app.registry.history_loss import reporting
 from app.registry.objects import Registry
 from app.settings import UNSPECIFIED, Settings
 from app.structured_logging import Logger
@@ -52,18 +49,15 @@ async def serve(registry: Registry, settings: Settings, sockets: list[socket.soc
     """
     sys.setswitchinterval(offload.SWITCH_SECONDS)
     upkeep = Upkeep(registry, settings, _url(registry, settings))
-    await bootstrap(registry)
-    await upkeep.prepare()
     made = upkeep.certificates
     app = create_app(registry, upkeep.origin(), upkeep.authority)
-    gc.freeze()  # what lives as long as the process is not looked through for cycles again and again
     config = uvicorn.Config(
         app,
         ssl_certfile=str(made.cert) if settings.tls else None,
         ssl_keyfile=str(made.key) if settings.tls else None,
         http=Connection,
         ws="none",  # `Connection` lets them through to the application itself
-        lifespan="off",
+        lifespan="off",  # entered below: uvicorn would log what it raises, and the caller, who tries again, not learn of it
         access_log=False,
         log_config=None,  # its lines go where ours go
         log_level="warning",
@@ -73,12 +67,10 @@ async def serve(registry: Registry, settings: Settings, sockets: list[socket.soc
         timeout_keep_alive=75,  # longer than clients keep idle connections, so that it is they who close them
         backlog=4096,
     )
-    watching = asyncio.create_task(watch_files_left())
-    try:
-        async with reporting(registry):
-            await _Server(config, settings, app.state, upkeep).serve(sockets)
-    finally:
-        watching.cancel()
+    async with app.router.lifespan_context(app):
+        await upkeep.prepare()
+        gc.freeze()  # what lives as long as the process is not looked through for cycles again and again
+        await _Server(config, settings, app.state, upkeep).serve(sockets)
 
 
 def _announce(settings: Settings, has_kubeconfig: bool) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
+import msgspec
 import typer
 from pydantic import SecretStr
 
@@ -78,7 +79,14 @@ def listed(made: Settings, database_url: DatabaseUrl = None) -> None:
     async def by_api(api: "Api") -> list[dict[str, Any]]:
         return await _all(lambda place: api.request_json("GET", f"{_BASE}/tokens", params={"continue": place}))
 
-    found = _either(made, database_url, by_api, lambda registry: _all(lambda place: page(registry, place)))
+    async def by_database(registry: "Registry") -> list[dict[str, Any]]:
+        async def read(place: str) -> dict[str, Any]:
+            found: dict[str, Any] = msgspec.to_builtins(await page(registry, place))
+            return found
+
+        return await _all(read)
+
+    found = _either(made, database_url, by_api, by_database)
     rows: list[tuple[str, ...]] = [_COLUMNS, *map(_row, found)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(_COLUMNS))]
     for row in rows:
@@ -102,17 +110,12 @@ def _row(token: dict[str, Any]) -> tuple[str, ...]:
         token["user"],
         ",".join(token.get("groups", ())) or "-",
         ",".join(token.get("nodes", ())) or "-",
-        _shown(meta["creationTimestamp"]),
-        _shown(token.get("expiresAt", "never")),
+        meta["creationTimestamp"],
+        token.get("expiresAt", "never"),
         str(token.get("uses", "-")),
         token["state"],
         token.get("file", "-"),
     )
-
-
-def _shown(time: Any) -> str:
-    """As JSON has it: from the database it comes as a time."""
-    return time if isinstance(time, str) else f"{time:%Y-%m-%dT%H:%M:%SZ}"
 
 
 @of_an_api

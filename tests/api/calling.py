@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import uvicorn
+from fastapi import FastAPI
 from msgspec.structs import replace
 from websockets.asyncio.client import connect
 
 from app.agent.clock import WallClock
 from app.agent.streams import Streams
-from app.api.app import Application, create_app
+from app.api.app import create_app
 from app.api.auth import certificates
 from app.api.auth.authenticator import MASTERS, NODES, User
 from app.api.auth.tokens import issue
@@ -40,7 +41,7 @@ class Replica:
     """One process of the API, as far as others can tell."""
 
     port: int
-    app: Application
+    app: FastAPI
     registry: Registry
 
     @property

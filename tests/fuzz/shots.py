@@ -9,10 +9,10 @@ from random import Random
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_from_bytes
 
-from app.api.agents import LogPieces, Reports, Usage
 from app.api.http.query import DeleteOptions, ListOptions, WriteOptions
 from app.api.resources.discovery import SUBRESOURCES
 from app.api.resources.ephemeral_resources import VIRTUAL
+from app.api.routers.agents import LogPieces, Reports, Usage
 from app.kinds.pod.pod import KIND as PODS
 from app.machinery.base import Kind
 from app.machinery.shape import ANY, shape_of

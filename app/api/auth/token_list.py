@@ -4,27 +4,60 @@ Called for requests under /apis/agents.jobplane.dev/v1/tokens, and by `jobplane 
 """
 
 from datetime import UTC, datetime
-from typing import Any
+
+import msgspec
 
 from app.api.auth.authenticator import MASTERS, NODES
+from app.api.openapi.meta import ListMeta
+from app.machinery.base import wire_name
 from app.machinery.errors import bad_request, not_found
 from app.plans.admission.rbac import ACCOUNT_PREFIX
 from app.registry.objects import Registry
 from app.store import Listed, Place
 
 GROUP = "agents.jobplane.dev"
+API_VERSION = f"{GROUP}/v1"
 BOOTSTRAPPERS = "system:bootstrappers"
 MOST = 500  # in a page
 
 
-async def page(registry: Registry, continue_: str = "") -> dict[str, Any]:
-    """A TokenList of up to `MOST` tokens of every kind, oldest first. 400 if `continue_` is none of ours."""
+class TokenMeta(msgspec.Struct, rename=wire_name):
+    """The id of a token, and when it was made, in whole seconds."""
+
+    name: str
+    creation_timestamp: datetime
+
+
+class Token(msgspec.Struct, tag_field="kind", tag="Token", kw_only=True, omit_defaults=True, rename=wire_name):
+    """A token of any kind, without its secret. `file`: name of the file that holds it, if one does."""
+
+    api_version: str = msgspec.field(default_factory=lambda: API_VERSION)
+    metadata: TokenMeta
+    type: str
+    user: str
+    state: str
+    groups: tuple[str, ...] = ()
+    nodes: tuple[str, ...] = ()
+    expires_at: datetime | None = None
+    file: str = ""
+    uses: int | None = None
+
+
+class TokenList(msgspec.Struct, tag_field="kind", tag="TokenList", kw_only=True, rename=wire_name):
+    """A page of tokens, oldest first."""
+
+    api_version: str = API_VERSION
+    metadata: ListMeta
+    items: list[Token]
+
+
+async def page(registry: Registry, continue_: str = "") -> TokenList:
+    """Up to `MOST` tokens of every kind. 400 if `continue_` is none of ours."""
     found = await registry.store.tokens.page(MOST + 1, _place(continue_) if continue_ else None)
     shown, more = found[:MOST], found[MOST:]
     last = shown[-1] if more else None
-    metadata = {"continue": f"{last.created_at.isoformat()},{last.id}"} if last else {}
-    items = [document(each, registry.now()) for each in shown]
-    return {"kind": "TokenList", "apiVersion": f"{GROUP}/v1", "metadata": metadata, "items": items}
+    metadata = ListMeta(continue_=f"{last.created_at.isoformat()},{last.id}") if last else ListMeta()
+    return TokenList(metadata=metadata, items=[_shown(each, registry.now()) for each in shown])
 
 
 async def revoke(registry: Registry, id_: str) -> None:
@@ -33,24 +66,18 @@ async def revoke(registry: Registry, id_: str) -> None:
         raise not_found(f"tokens.{GROUP}", id_)
 
 
-def document(token: Listed, now: datetime) -> dict[str, Any]:
-    """A Token as JSON has it, with times in whole seconds."""
-    optional = {
-        "groups": token.groups,
-        "nodes": token.nodes,
-        "expiresAt": token.expires_at and token.expires_at.replace(microsecond=0),
-        "file": token.file.rpartition("/")[2],
-    }
-    return {
-        "kind": "Token",
-        "apiVersion": f"{GROUP}/v1",
-        "metadata": {"name": token.id, "creationTimestamp": token.created_at.replace(microsecond=0)},
-        "type": type_of(token),
-        "user": token.username,
-        "state": state_of(token, now),
-        **{name: value for name, value in optional.items() if value},
-        **({} if token.uses is None else {"uses": token.uses}),
-    }
+def _shown(token: Listed, now: datetime) -> Token:
+    return Token(
+        metadata=TokenMeta(token.id, token.created_at.replace(microsecond=0)),
+        type=type_of(token),
+        user=token.username,
+        state=state_of(token, now),
+        groups=tuple(token.groups),
+        nodes=tuple(token.nodes),
+        expires_at=token.expires_at.replace(microsecond=0) if token.expires_at else None,
+        file=token.file.rpartition("/")[2],
+        uses=token.uses,
+    )
 
 
 def type_of(token: Listed) -> str:

@@ -8,11 +8,12 @@ from traceback import walk_tb
 from zlib import crc32
 
 import msgspec
+from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
-from app.machinery.errors import ApiError
+from app.machinery.errors import ApiError, bad_request
 from app.store.errors import OutcomeUnknown, Unavailable
 from app.structured_logging import Logger
 
@@ -88,6 +89,8 @@ def as_api_error(error: Exception) -> ApiError:
         return unavailable()
     if isinstance(error, ClientDisconnect):
         return ApiError(400, "BadRequest", "the client went away before it had sent everything")  # nobody hears it
+    if isinstance(error, RequestValidationError):
+        return bad_request("; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in error.errors()))
     if isinstance(error, HTTPException):
         reason, message = _OTHER.get(error.status_code, ("", error.detail))
         return ApiError(error.status_code, reason, message)

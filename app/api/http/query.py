@@ -7,6 +7,7 @@ worded as Kubernetes words them, except that a negative limit is refused where K
 """
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
@@ -106,7 +107,7 @@ class DeleteOptions(Struct):
 
 def read_list_options(query: Query) -> ListOptions:
     """For GET and DELETE of a collection: typed, but not checked. 400 for what is no number."""
-    return _read(query, ListOptions)
+    return read(query, ListOptions)
 
 
 def check_list_options(options: ListOptions) -> None:
@@ -133,7 +134,7 @@ def patch_options(query: Query, *, apply: bool) -> WriteOptions:
 
 def delete_options(query: Query, body: Mapping[str, Any] | None = None) -> DeleteOptions:
     """For DELETE. A body, even an empty object, hides the query, as in Kubernetes."""
-    options = _read(query, DeleteOptions) if body is None else _converted(body)
+    options = read(query, DeleteOptions) if body is None else _converted(body)
     causes = _dry_run_causes(options.dry_run)
     policy = options.propagation_policy
     if policy is not None and options.orphan_dependents is not None:
@@ -183,12 +184,12 @@ def integer(value: str) -> int:
 S = TypeVar("S", bound=Struct)
 
 
-def _read(query: Query, options: type[S]) -> S:
+def read(query: Query, options: type[S]) -> S:
     """Fill a record from the pairs that it knows; the first of several values counts, except in lists."""
     given: dict[str, list[str]] = {}
     for name, value in query:
         given.setdefault(name, []).append(value)
-    readers = _READERS[options]
+    readers = _readers(options)
     return options(**{readers[name][0]: readers[name][1](values) for name, values in given.items() if name in readers})
 
 
@@ -207,15 +208,13 @@ def _reader(kind: inspect.Type) -> Any:
     return lambda values: values[0]
 
 
+@cache
 def _readers(options: type[Struct]) -> dict[str, tuple[str, Any]]:
     shape = cast("inspect.StructType", inspect.type_info(options))
     return {each.encode_name: (each.name, _reader(each.type)) for each in shape.fields if each.name not in _BODY_ONLY}
 
 
 _BODY_ONLY = {"api_version", "kind", "preconditions"}
-_READERS: dict[type[Struct], dict[str, tuple[str, Any]]] = {
-    options: _readers(options) for options in (ListOptions, WriteOptions, DeleteOptions)
-}
 
 
 def _converted(body: Mapping[str, Any]) -> DeleteOptions:
@@ -289,7 +288,7 @@ def _match_causes(options: ListOptions, allowed: tuple[str, ...]) -> list[Cause]
 
 
 def _write_options(query: Query, kind: str, apply: bool | None = None) -> WriteOptions:
-    options = _read(query, WriteOptions)
+    options = read(query, WriteOptions)
     causes = [] if apply is None else _apply_causes(options, apply)
     causes += validate_manager(options.field_manager, "fieldManager")
     causes += _dry_run_causes(options.dry_run)

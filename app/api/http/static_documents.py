@@ -1,6 +1,6 @@
 """Documents that are made once and served often: discovery and OpenAPI, with their entity tags.
 
-`app.api.resources.discovery`, `app.api.openapi.v3` and `app.api.openapi.v2` make them; `app.api.app` answers with them.
+`app.api.resources.discovery`, `app.api.openapi.v3` and `app.api.openapi.v2` make them; `app.api.documents` answers with them.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
 """OpenAPI version 3: an index, and one document for each group and version, generated from the kinds.
 
-`app.api.app` builds one `OpenApi` at start and answers GET /openapi/v3... from it; a document is made when it is first
+`app.api.documents` builds one `OpenApi` at start and answers GET /openapi/v3... from it; a document is made when it is first
 asked for. `python -m app.api.openapi.v3 DIRECTORY` writes them all as files, the ones under `openapi/` that reviews read.
 """
 

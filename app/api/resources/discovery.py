@@ -1,6 +1,6 @@
 """Discovery: which groups, versions and resources there are, plain and aggregated, built once from the kinds.
 
-`app.api.app` builds one `Discovery` at start and answers GET /api, /apis, /apis/G, /api/v1 and /apis/G/V from it.
+`app.api.documents` builds one `Discovery` at start and answers GET /api, /apis, /apis/G, /api/v1 and /apis/G/V from it.
 kubectl and every client library read these before anything else.
 """
 

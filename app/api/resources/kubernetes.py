@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.auth import impersonation, token_requests
-from app.api.auth.authenticator import NODES, Action, Authenticator, User, check, may
+from app.api.auth.authenticator import NODES, Action, Authenticator, User, check, is_for_everyone, may
 from app.api.http import errors, websocket
 from app.api.resources import collection, ephemeral_resources, eviction, finalize, single_object, unsupported_kinds
 from app.api.resources.discovery import verbs
@@ -30,15 +30,17 @@ _VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
 @dataclass(frozen=True)
 class Kubernetes:
-    """The application under /api and /apis."""
+    """The application for objects, under /api and /apis. `documents` answers for what describes them, such as discovery."""
 
     registry: Registry
     authenticator: Authenticator
+    documents: Callable[[Request], Awaitable[ASGIApp]]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         try:
-            answer = await self._answer(request)
+            is_document = is_for_everyone(scope["path"])
+            answer = await (self.documents(request) if is_document else self._answer(request))
         except Exception as error:
             answer = errors.response(error)
         await answer(scope, receive, send)

@@ -1,9 +1,9 @@
 """Revocation: ends streams (watches, followed logs, exec, attach, port-forward, agents' calls) whose client lost its token or
 right.
 
-`app.api.resources.kubernetes` and `app.api.agents` put a `Claim` into the state of the request; whoever sends the stream waits
-for `refusal` beside its work. One task a process looks at all open streams every `SECONDS`: at their tokens in one query, and
-at roles, of which the process has a copy, once for a new stream and then only after one of them has changed.
+`app.api.resources.kubernetes` and `app.api.dependencies` put a `Claim` into the state of the request; whoever sends the stream
+waits for `refusal` beside its work. One task a process looks at all open streams every `SECONDS`: at their tokens in one query,
+and at roles, of which the process has a copy, once for a new stream and then only after one of them has changed.
 """
 
 import asyncio

@@ -1,0 +1,200 @@
+"""Endpoints that only agents call: reports of pods' statuses, pieces of logs, reports of usage, and calls to containers.
+
+Under /apis/agents.jobplane.dev/v1/nodes/NODE/, where NODE is a node that the token speaks for, or `-` for all of its nodes.
+One request serves many pods: these are the busiest paths after Kubernetes' own.
+"""
+
+from typing import Annotated, NoReturn, cast
+
+import msgspec
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+
+from app.api.dependencies import RegistryOf, RequiredNodes, require_node, stream_claim
+from app.api.direct_route import DirectRoute
+from app.api.http import errors
+from app.api.http.content import read_body
+from app.api.middleware import NODES
+from app.api.streams.agent_calls import Calls
+from app.api.struct_route import EVERY_METHOD, AsgiResponse, FromBody, S
+from app.kinds.pod.pod import KIND as PODS
+from app.kinds.pod.pod import Pod
+from app.machinery.base import Int32, Int64, Struct, at
+from app.machinery.decode import decode as decode_body
+from app.machinery.errors import bad_request
+from app.registry import node_usage, offload, status_reports
+from app.registry.codec import decode, key_of
+from app.registry.node_usage import NodeUsage
+from app.registry.objects import Registry
+from app.registry.status_reports import Outcome, Report
+from app.store import Append, Key, Stream
+
+DECODING = 16  # reports are only decoded, in a sixteenth of the time that all steps of a document take
+OBJECT = 64  # bytes that take as long to decode as an object takes by itself
+LONGEST_NAME = 253
+JOB_NAME = "batch.kubernetes.io/job-name"
+router = APIRouter(
+    prefix=f"{NODES}{{node}}", tags=["agents"], route_class=DirectRoute, dependencies=[Depends(require_node)]
+)
+
+
+class Reports(Struct):
+    """The body of POST statuses."""
+
+    items: Annotated[tuple[Report, ...], at(0)] = ()
+
+
+class Outcomes(msgspec.Struct):
+    """What became of each report, in the order of the reports."""
+
+    items: list[Outcome]
+
+
+class LogPiece(Struct):
+    """Bytes of a container's log from `offset` on. `data` is base64 on the wire."""
+
+    uid: Annotated[str, at(0)] = ""
+    namespace: Annotated[str, at(0)] = ""
+    name: Annotated[str, at(0)] = ""
+    container: Annotated[str, at(0)] = ""
+    attempt: Annotated[Int32, at(0)] = 0
+    offset: Annotated[Int64, at(0)] = 0
+    data: Annotated[bytes, at(0)] = b""
+
+
+class LogPieces(Struct):
+    """The body of POST logs. Pieces whose names do not fit together, or not to a pod of the node, are answered with 403."""
+
+    items: Annotated[tuple[LogPiece, ...], at(0)] = ()
+
+
+class StoredPiece(msgspec.Struct, omit_defaults=True):
+    """What became of a piece: 200 and the offset at which the next one begins, or 403 and nothing stored."""
+
+    uid: str
+    container: str
+    attempt: int
+    next: int
+    code: int
+
+
+class StoredPieces(msgspec.Struct):
+    """What became of each piece, in the order of the pieces."""
+
+    items: list[StoredPiece]
+
+
+class Usage(Struct):
+    """The body of POST usage."""
+
+    items: Annotated[tuple[NodeUsage, ...], at(0)] = ()
+
+
+class Accepted(msgspec.Struct):
+    """How many of the reports were of nodes that the request speaks for; the others are ignored."""
+
+    accepted: int
+
+
+class ReportsBody(FromBody[S]):
+    """Dependency: a body with reports. It is checked like any other: what is stored of it must be readable by everybody."""
+
+    async def __call__(self, request: Request) -> S:
+        body = await read_body(request)
+        if not body:
+            raise bad_request("the body is not what an agent sends: it is empty")
+        weight = max(len(body), OBJECT * body.count(b"{")) // DECODING
+        return (await offload.run(weight, decode_body, body, self.type)).object
+
+
+@router.post("/statuses", summary="Report statuses of pods")
+async def report_statuses(
+    registry: RegistryOf, nodes: RequiredNodes, told: Annotated[Reports, Depends(ReportsBody(Reports))]
+) -> Outcomes:
+    """Store how pods fare. A report of a pod that is not bound to one of the nodes gets 403, of one that is gone 404."""
+    items = told.items
+    _check_names(*(name for item in items for name in (item.namespace, item.name)))
+    return Outcomes(await status_reports.accept(registry, PODS, items, nodes.includes))
+
+
+@router.post("/logs", summary="Append to logs")
+async def append_logs(
+    registry: RegistryOf, nodes: RequiredNodes, pieces: Annotated[LogPieces, Depends(ReportsBody(LogPieces))]
+) -> StoredPieces:
+    """Store pieces of containers' logs, each where it belongs: a piece that was sent before is not stored again."""
+    items = pieces.items
+    _check_names(*(name for piece in items for name in (piece.uid, piece.namespace, piece.name, piece.container)))
+    pods = await _pods_of(registry, nodes, items)
+    appends = [_append(piece, pods.get(_key(piece))) for piece in items]
+    sizes = iter(await registry.store.logs.append([each for each in appends if each]))
+    return StoredPieces(
+        [
+            _stored(piece, next(sizes), 200) if append else _stored(piece, 0, 403)
+            for piece, append in zip(items, appends, strict=True)
+        ]
+    )
+
+
+@router.post("/usage", summary="Report usage of nodes")
+async def report_usage(
+    registry: RegistryOf, nodes: RequiredNodes, usage: Annotated[Usage, Depends(ReportsBody(Usage))]
+) -> Accepted:
+    """Keep what nodes, and the containers on them, use of processors and memory."""
+    _check_names(*(item.node for item in usage.items))
+    return Accepted(await node_usage.accept(registry, usage.items, nodes.includes))
+
+
+@router.get("/calls", summary="Wait for calls", dependencies=[Depends(stream_claim)])
+@router.get("/calls/", include_in_schema=False, dependencies=[Depends(stream_claim)])
+async def wait_for_calls(request: Request, nodes: RequiredNodes) -> AsgiResponse:
+    """Stream a line of JSON, with an id and a node, for each exec, attach or port-forward that an agent is to answer."""
+    calls: Calls = request.app.state.calls
+    return AsgiResponse(calls.ringing(nodes.includes))
+
+
+@router.get("/calls/{call:path}", summary="Answer a call", dependencies=[Depends(stream_claim)])
+async def answer_call(request: Request, nodes: RequiredNodes, call: str) -> AsgiResponse:
+    """Become the WebSocket that carries the call. 404 if nobody waits for it any longer."""
+    calls: Calls = request.app.state.calls
+    return AsgiResponse(calls.answering(request, nodes.name, call))
+
+
+@router.api_route("", methods=EVERY_METHOD, include_in_schema=False)
+@router.api_route("/{action:path}", methods=EVERY_METHOD, include_in_schema=False)
+async def refuse(request: Request) -> NoReturn:
+    """405 for a method that no agent uses, else 404."""
+    raise errors.no_such_path() if request.method == "POST" else errors.no_such_method()
+
+
+async def _pods_of(registry: Registry, nodes: RequiredNodes, pieces: tuple[LogPiece, ...]) -> dict[Key, Pod]:
+    """The pods that the pieces name, as far as they are bound to the agent's nodes.
+
+    A pod that is gone has its last lines refused: no node can be held to them.
+    """
+    heads = await registry.store.get_many(list({_key(piece) for piece in pieces}))
+    pods = ((key, cast("Pod", decode(PODS, head))) for key, head in heads.items())
+    return {key: pod for key, pod in pods if nodes.includes(pod.spec.node_name)}
+
+
+def _key(piece: LogPiece) -> Key:
+    return key_of(PODS, piece.namespace, piece.name)
+
+
+def _check_names(*names: str) -> None:
+    """What goes into the database's indexes must fit there."""
+    if any(len(name) > LONGEST_NAME for name in names):
+        raise bad_request(f"a name may not have more than {LONGEST_NAME} characters")
+
+
+def _append(piece: LogPiece, pod: Pod | None) -> Append | None:
+    """None unless a run of one of the pod's containers can have written the piece: its log is shown under these names."""
+    if pod is None or pod.metadata.uid != piece.uid or piece.attempt < 0:
+        return None
+    if all(each.name != piece.container for each in (*pod.spec.containers, *pod.spec.init_containers)):
+        return None
+    stream = Stream(piece.uid, piece.container, piece.attempt)
+    return Append(stream, piece.namespace, piece.name, piece.offset, piece.data, pod.metadata.labels.get(JOB_NAME, ""))
+
+
+def _stored(piece: LogPiece, size: int, code: int) -> StoredPiece:
+    return StoredPiece(piece.uid, piece.container, piece.attempt, size, code)

@@ -1,0 +1,33 @@
+"""Endpoints for probes: whether the process lives, and whether it is ready. Everybody may ask, by any method."""
+
+from fastapi import APIRouter
+from starlette.responses import PlainTextResponse
+
+from app.api.dependencies import RegistryOf
+from app.api.http import errors
+from app.api.struct_route import OTHER_METHODS, StructRoute
+from app.store import READ_ONLY
+
+router = APIRouter(tags=["health"], route_class=StructRoute)
+_OPEN: dict[str, list[str]] = {"security": []}
+
+
+@router.get("/livez", summary="Probe liveness", openapi_extra=_OPEN)
+@router.api_route("/livez", methods=OTHER_METHODS, include_in_schema=False)
+async def probe_liveness() -> PlainTextResponse:
+    """Says ok while the process serves requests."""
+    return PlainTextResponse("ok")
+
+
+@router.get("/readyz", summary="Probe readiness", openapi_extra=_OPEN)
+@router.get("/healthz", summary="Probe readiness, by its older name", openapi_extra=_OPEN)
+@router.api_route("/readyz", methods=OTHER_METHODS, include_in_schema=False)
+@router.api_route("/healthz", methods=OTHER_METHODS, include_in_schema=False)
+async def probe_readiness(registry: RegistryOf) -> PlainTextResponse:
+    """Says ok while the database takes writes and the change feed follows it; else 503."""
+    broken = registry.store.feed.broken
+    if broken is not None:
+        raise errors.unavailable(f"the change feed waits for the database: {type(broken).__name__}")
+    if await registry.store.is_read_only():
+        raise errors.unavailable(READ_ONLY)
+    return PlainTextResponse("ok")
