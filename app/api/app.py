@@ -54,7 +54,11 @@ def create_app(registry: Registry, origin: Origin | None = None, authority: Call
         exception_handlers={HTTPException: refuse_unrouted, RequestValidationError: as_status, ApiError: as_status},
         redirect_slashes=False,
         openapi_url=None,  # `app.api.routers.docs` serves it to those who may see it
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # to ask whether anybody wants it is 5 % of a GET
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+        },  # to ask whether anybody wants it is 5 % of a GET
     )
     app.state.registry, app.state.authenticator, app.state.authority = registry, authenticator, authority
     app.state.streams = set()  # tasks of the open streams; whoever stops the server ends them first

@@ -77,6 +77,6 @@ async def stream_claim(request: Request, user: CurrentUser) -> None:
     state = request.app.state
 
     async def judge() -> None:
-        await impersonation.acting(state.registry, credential.holder, request.headers)
+        await impersonation.impersonate(state.registry, credential.holder, request.headers)
 
     request.state.claim = Claim(credential.digest, None if user is credential.holder else judge)

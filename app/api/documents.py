@@ -56,5 +56,5 @@ class Documents:
         asked = request.query_params.get("hash")
         if asked and asked != document.digest:
             return RedirectResponse(f"{path}?hash={document.digest}", 301)
-        headers = static_documents.for_ever(self._registry.now()) if asked else {}
+        headers = static_documents.immutable_headers(self._registry.now()) if asked else {}
         return static_documents.answer(request, document, headers)

@@ -17,7 +17,7 @@ _OWN = (AGENTS, LOGS)
 
 
 class StopMiddleware:
-    """Answers a request with a Status whose task a stopping server cancels, as it took longer than that one waits."""
+    """Answers with a Status a request that a stopping server cancels because it takes too long."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app

@@ -57,12 +57,12 @@ async def serve(registry: Registry, settings: Settings, sockets: list[socket.soc
         ssl_keyfile=str(made.key) if settings.tls else None,
         http=Connection,
         ws="none",  # `Connection` lets them through to the application itself
-        lifespan="off",  # entered below: uvicorn would log what it raises, and the caller, who tries again, not learn of it
+        lifespan="off",  # entered below: uvicorn would log what it raises, but the caller must get it, to try again
         access_log=False,
         log_config=None,  # its lines go where ours go
         log_level="warning",
         server_header=False,
-        proxy_headers=False,  # who asks is told by tokens, never by addresses
+        proxy_headers=False,  # users are known by tokens, never by addresses
         timeout_graceful_shutdown=1,
         timeout_keep_alive=75,  # longer than clients keep idle connections, so that it is they who close them
         backlog=4096,
@@ -86,20 +86,20 @@ def _announce(settings: Settings, has_kubeconfig: bool) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says when it is ready, and how to use it. Returns after a signal, where uvicorn would die of it in the end."""
+    """Logs when it is ready. Returns after a signal, where uvicorn would raise it again."""
 
     def __init__(self, config: uvicorn.Config, settings: Settings, state: State, upkeep: Upkeep) -> None:
         super().__init__(config)
         self._settings, self._upkeep = settings, upkeep
         self._streams: Collection[asyncio.Task[None]] = state.streams
         self._calls: Calls = state.calls
-        self._looking: asyncio.Task[None] | None = None
+        self._upkeep_task: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         if self.started:
             context = self.config.ssl
-            self._looking = asyncio.create_task(self._upkeep.run(context, self._calls.come_from))
+            self._upkeep_task = asyncio.create_task(self._upkeep.run(context, self._calls.set_origin))
             _announce(self._settings, self._upkeep.has_kubeconfig)
 
     def handle_exit(self, sig: int, _: FrameType | None) -> None:
@@ -107,8 +107,8 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        if self._looking:
-            self._looking.cancel()
+        if self._upkeep_task:
+            self._upkeep_task.cancel()
         for stream in list(self._streams):
             stream.cancel()
         await super().shutdown(sockets)

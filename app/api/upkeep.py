@@ -27,7 +27,7 @@ Stamp = tuple[int, int]
 
 
 class Upkeep:
-    """`changed` is told the origin of this process whenever its certificate is another."""
+    """Tokens, kubeconfig and certificates of one data folder."""
 
     def __init__(self, registry: Registry, settings: Settings, url: str) -> None:
         self._registry, self._settings, self._url = registry, settings, url
@@ -55,16 +55,16 @@ class Upkeep:
         self.has_kubeconfig = write_kubeconfig(self._settings, self._paths.ca)
 
     async def run(self, context: ssl.SSLContext | None, changed: Callable[[Origin], None]) -> None:
-        """Until cancelled. What fails is tried again."""
+        """Reload what changes, until cancelled; `changed` gets the origin with a new certificate. What fails is tried again."""
         renewed_at = time.monotonic()
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                await self._look_at_tokens()
+                await self._reload_tokens()
                 if time.monotonic() - renewed_at > RENEW_SECONDS:
                     renewed_at = time.monotonic()
                     self.renew(datetime.now(UTC))
-                self._look_at_certificates(context, changed)
+                self._reload_certificates(context, changed)
             except (OSError, Unavailable, ValueError) as error:
                 logger.warning(
                     "cannot read changed tokens or certificates; retrying",
@@ -76,7 +76,7 @@ class Upkeep:
         """Make another server certificate if the one in the folder is due."""
         certificates.renew(self._tls, self._settings.certified_hosts, now=now)
 
-    async def _look_at_tokens(self) -> None:
+    async def _reload_tokens(self) -> None:
         found = self._stamps(self._settings.data_dir / ADMIN, self._settings.data_dir / AGENT)
         if found != self._tokens:
             await keep_files(self._registry, self._settings, AGENT_OVERLAP)
@@ -84,7 +84,7 @@ class Upkeep:
             self._tokens = found
             logger.info("accepting rotated tokens", path=str(self._settings.data_dir))
 
-    def _look_at_certificates(self, context: ssl.SSLContext | None, changed: Callable[[Origin], None]) -> None:
+    def _reload_certificates(self, context: ssl.SSLContext | None, changed: Callable[[Origin], None]) -> None:
         if self._stamps(self._paths.ca, self._paths.cert) == self._certificates:
             return
         self.renew(datetime.now(UTC))  # the authority may be another one

@@ -154,7 +154,7 @@ def api(
 
 
 async def _api(made: Settings, migrate: bool) -> None:
-    from app.api.http.listening_sockets import ListenError, bound
+    from app.api.http.listening_sockets import ListenError, bind_sockets
     from app.api.serve import serve
     from app.registry.objects import Registry
     from app.store import open_store
@@ -165,7 +165,7 @@ async def _api(made: Settings, migrate: bool) -> None:
 
     dsn = dsn_of(made)
     try:
-        sockets = await bound(made.host, made.port)
+        sockets = await bind_sockets(made.host, made.port)
     except ListenError as error:
         raise ConfigError(str(error)) from error
     if migrate:

@@ -22,14 +22,14 @@ NODES = "system:nodes"
 AUTHENTICATED, UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
 ACCOUNTS = "system:serviceaccounts"
 NODE_PREFIX = "system:node:"
-AUDIENCE = "https://kubernetes.default.svc.cluster.local"  # what a token that is meant for this API says
+AUDIENCE = "https://kubernetes.default.svc.cluster.local"  # of tokens for this API
 HEALTH = frozenset({"/livez", "/readyz", "/healthz"})
 Action = rbac.Action
 
 
 @dataclass(frozen=True, kw_only=True)
 class User:
-    """Whoever a token stands for.
+    """The user that a token stands for.
 
     nodes:     the nodes that it speaks for; a `*` at the end takes every suffix.
     extra:     what else is known, for whoever asks.
@@ -92,7 +92,7 @@ class Authenticator:
         self._asked: dict[str, asyncio.Future[User | None]] = {}
 
     async def user(self, authorization: str | None) -> User:
-        """The user behind an Authorization header; 401 if it has no token or one that nobody knows."""
+        """The user behind an Authorization header; 401 if it has no token, or one that is unknown."""
         token = bearer(authorization)
         found = await self._lookup(digest_of(token)) if token else None
         if found is None or (found.audiences and AUDIENCE not in found.audiences):
@@ -106,7 +106,7 @@ class Authenticator:
             return user
         self._known.pop(digest, None)
         asked = self._asked.get(digest)
-        if asked is None:  # who comes while the answer is on its way shares it
+        if asked is None:  # requests that come meanwhile share the answer
             asked = self._asked[digest] = asyncio.ensure_future(self._ask(digest, now))
             asked.add_done_callback(lambda done: self._answered(digest, done))
         return await asyncio.shield(asked)
@@ -114,7 +114,7 @@ class Authenticator:
     def _answered(self, digest: str, done: "asyncio.Future[User | None]") -> None:
         del self._asked[digest]
         if not done.cancelled():
-            done.exception()  # that nobody waits any more is no reason to complain
+            done.exception()  # marks it as seen: its waiters may have been cancelled
 
     async def _ask(self, digest: str, now: float) -> User | None:
         found = await self._tokens.lookup(digest)
@@ -146,7 +146,7 @@ async def check(registry: Registry, user: User, action: Action) -> None:
 
 
 def may(user: User, action: Action) -> bool:
-    """Whether the user may do it whatever roles there are. What an agent's pods need is the caller's to add."""
+    """Whether fixed rights allow it, without roles. Callers add what the pods of an agent need (`registry.node_authorizer`)."""
     if MASTERS in user.groups:
         return True
     if AUTHENTICATED in user.groups and _for_everyone(action):
@@ -164,7 +164,7 @@ async def check_path(registry: Registry, user: User, verb: str, path: str) -> No
 
 
 def may_path(user: User, verb: str, path: str) -> bool:
-    """The same for a path that is no resource."""
+    """Whether fixed rights allow it for a path that is no resource."""
     if MASTERS in user.groups:
         return True
     return AUTHENTICATED in user.groups and verb in ("get", "head") and (is_for_everyone(path) or path in HEALTH)
@@ -208,12 +208,12 @@ def _own_node(user: User, action: Action) -> bool:
 
 
 def _own_pods(user: User, action: Action) -> bool:
-    """What an agent says of its pods goes through its own endpoint; here it only looks."""
+    """An agent reads its pods here; it reports their statuses to an endpoint of its own."""
     return action.verb in ("list", "watch") and user.is_node(action.fields.requirement("spec.nodeName") or "")
 
 
 def refusal(user: User, action: Action, complaint: str = "") -> ApiError:
-    """403, in the sentence that Kubernetes says it in."""
+    """403, in Kubernetes' words."""
     part = f"{action.resource}/{action.subresource}" if action.subresource else action.resource
     where = f'in the namespace "{action.namespace}"' if action.namespace else "at the cluster scope"
     what = f'cannot {action.verb} resource "{part}" in API group "{action.group}" {where}'

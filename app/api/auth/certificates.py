@@ -32,7 +32,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID
 
 _CA_LIFE = timedelta(days=3650)
 _LIFE = timedelta(days=365)
-_RENEWED_BEFORE = timedelta(days=90)  # its end
+_RENEW_BEFORE = timedelta(days=90)  # its end
 _SKEW = timedelta(days=1)  # clocks of other machines may be behind
 _NEXT = "ca.next.pem"  # the authority that a rotation is to end with, and its key
 _ALWAYS = ("localhost", "127.0.0.1", "::1")
@@ -68,7 +68,7 @@ def ensure(folder: Path, hosts: Sequence[str], *, now: datetime | None = None) -
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     paths = Certificates(folder / "ca.crt", folder / "server.pem", folder / "server.pem")
     with _locked(folder):
-        _certify(paths.cert, _kept_authority(folder, now), hosts, now)
+        _certify(paths.cert, _load_or_make_authority(folder, now), hosts, now)
     return paths
 
 
@@ -81,7 +81,7 @@ def renew(folder: Path, hosts: Sequence[str], *, now: datetime) -> None:
 
 def is_due(end: datetime, authority_end: datetime, now: datetime) -> bool:
     """Whether to make another certificate, which may not outlast its authority."""
-    return now + _RENEWED_BEFORE >= end and end < authority_end
+    return now + _RENEW_BEFORE >= end and end < authority_end
 
 
 def begin_rotation(folder: Path, *, now: datetime) -> None:
@@ -103,7 +103,7 @@ def finish_rotation(folder: Path) -> None:
         following = _read_next(folder)
         if following is None:
             raise RotationError("no rotation has begun: run `jobplane certificates rotate` first")
-        _establish(folder, following)
+        _write_authority(folder, following)
 
 
 @contextmanager
@@ -115,10 +115,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _certify(path: Path, authority: _Pair, hosts: Sequence[str], now: datetime) -> None:
     """Names that the file's certificate has already stay: several machines may share the folder."""
-    names = {*_names([*hosts, *_ALWAYS, socket.gethostname()])}
-    held = _held_names(path, authority.certificate, now)
+    names = {*_general_names([*hosts, *_ALWAYS, socket.gethostname()])}
+    held = _certified_names(path, authority.certificate, now)
     if held is None or not names <= held:
-        write_private(path, _pem(_signed(authority, _sorted(names | (held or set())), now)))
+        write_private(path, _pem(_sign(authority, _alternative_names(names | (held or set())), now)))
 
 
 def kubeconfig(server_url: str, ca_pem: str, token: str, name: str = "jobplane") -> str:
@@ -136,7 +136,7 @@ def kubeconfig(server_url: str, ca_pem: str, token: str, name: str = "jobplane")
 
 
 def write_private(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """All of it or nothing, never readable by others on the way."""
+    """Write a file atomically, never readable by others meanwhile."""
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         if os.geteuid() == 0:  # what root writes into another user's folder is that user's
@@ -153,16 +153,16 @@ def write_private(path: Path, content: bytes, mode: int = 0o600) -> None:
         raise
 
 
-def _kept_authority(folder: Path, now: datetime) -> _Pair:
-    """The one in the folder, unless it is broken or about to end; then the second one, if a rotation has begun."""
+def _load_or_make_authority(folder: Path, now: datetime) -> _Pair:
+    """The authority in the folder, unless it is broken or about to end; then the second one of a rotation, or a new one."""
     kept = _read(folder / "ca.crt", folder / "ca.key")
-    if kept and now + _RENEWED_BEFORE < kept.certificate.not_valid_after_utc:
+    if kept and now + _RENEW_BEFORE < kept.certificate.not_valid_after_utc:
         return kept
-    return _establish(folder, _read_next(folder) or _new_authority(now))
+    return _write_authority(folder, _read_next(folder) or _new_authority(now))
 
 
-def _establish(folder: Path, authority: _Pair) -> _Pair:
-    """Cut short anywhere, it is done again by the next start: the files do not fit each other, and the next pair is there."""
+def _write_authority(folder: Path, authority: _Pair) -> _Pair:
+    """Write the authority's files. If this is interrupted, they do not match each other, and the next start does it again."""
     write_private(folder / "ca.key", _key_pem(authority.key))
     write_private(folder / "ca.crt", _certificate_pem(authority.certificate), 0o644)
     (folder / _NEXT).unlink(missing_ok=True)
@@ -185,7 +185,7 @@ def _read(certificate_path: Path, key_path: Path) -> _Pair | None:
     return _Pair(certificate, key)
 
 
-def _held_names(path: Path, authority: x509.Certificate, now: datetime) -> set[x509.GeneralName] | None:
+def _certified_names(path: Path, authority: x509.Certificate, now: datetime) -> set[x509.GeneralName] | None:
     """Names in the certificate of the file; None if it is not this authority's, or is due."""
     kept = _read(path, path)
     if kept is None or is_due(kept.certificate.not_valid_after_utc, authority.not_valid_after_utc, now):
@@ -197,7 +197,7 @@ def _held_names(path: Path, authority: x509.Certificate, now: datetime) -> set[x
         return None
 
 
-def _names(hosts: Sequence[str]) -> Iterator[x509.GeneralName]:
+def _general_names(hosts: Sequence[str]) -> Iterator[x509.GeneralName]:
     """An address that means all addresses is no name of a server."""
     for host in hosts:
         try:
@@ -210,7 +210,7 @@ def _names(hosts: Sequence[str]) -> Iterator[x509.GeneralName]:
                 yield x509.IPAddress(address)
 
 
-def _sorted(names: Iterable[x509.GeneralName]) -> x509.SubjectAlternativeName:
+def _alternative_names(names: Iterable[x509.GeneralName]) -> x509.SubjectAlternativeName:
     return x509.SubjectAlternativeName(sorted(names, key=str))
 
 
@@ -218,7 +218,7 @@ def _new_authority(now: datetime) -> _Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     # A serial in the name: clients that trust an older authority of ours must not take one for the other.
     serial = x509.random_serial_number()
-    name = _named(f"jobplane authority {serial % 16**8:08x}")
+    name = _distinguished_name(f"jobplane authority {serial % 16**8:08x}")
     builder = (
         _builder(name, name, key.public_key(), (now, now + _CA_LIFE))
         .serial_number(serial)
@@ -229,13 +229,13 @@ def _new_authority(now: datetime) -> _Pair:
     return _Pair(builder.sign(key, hashes.SHA256()), key)
 
 
-def _signed(authority: _Pair, names: x509.SubjectAlternativeName, now: datetime) -> _Pair:
+def _sign(authority: _Pair, names: x509.SubjectAlternativeName, now: datetime) -> _Pair:
     key = ec.generate_private_key(ec.SECP256R1())
     issuer = authority.certificate
     end = min(now + _LIFE, issuer.not_valid_after_utc)
     identifier = issuer.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
     builder = (
-        _builder(_named("jobplane"), issuer.subject, key.public_key(), (now, end))
+        _builder(_distinguished_name("jobplane"), issuer.subject, key.public_key(), (now, end))
         .serial_number(x509.random_serial_number())
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
@@ -256,7 +256,7 @@ def _builder(
     )
 
 
-def _named(common_name: str) -> x509.Name:
+def _distinguished_name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
 
 

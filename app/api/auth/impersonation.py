@@ -45,13 +45,13 @@ _USER, _UID, _GROUP, _EXTRA = "impersonate-user", "impersonate-uid", "impersonat
 
 
 async def user_of(registry: Registry, authenticator: Authenticator, request: Request) -> User:
-    """The user to judge the request as; `request.state.credential` tells by which token.
+    """The user to authorize the request as; `request.state.credential` tells by which token.
 
     401 or 403; 400 for a path or query with a NUL, which Postgres cannot store.
     """
     authorization = websocket.authorization(request)
     known = await authenticator.user(authorization)
-    user = await acting(registry, known, request.headers)
+    user = await impersonate(registry, known, request.headers)
     request.state.credential = Credential(authorization, known)
     query = request.scope["query_string"]
     if "\0" in request.scope["path"] or (query and (b"%00" in query or b"\0" in query)):
@@ -59,8 +59,8 @@ async def user_of(registry: Registry, authenticator: Authenticator, request: Req
     return user
 
 
-async def acting(registry: Registry, user: User, headers: Headers) -> User:
-    """Whoever the request is to be judged as: the user, or another one that it names."""
+async def impersonate(registry: Registry, user: User, headers: Headers) -> User:
+    """The user to authorize the request as: its own, or the one that it impersonates. 403 if it may not."""
     if not any(name.startswith(b"impersonate-") for name, _ in headers.raw):
         return user
     name, groups, uid, extra = headers.get(_USER, ""), headers.getlist(_GROUP), headers.get(_UID, ""), _extra(headers)
@@ -94,7 +94,7 @@ def _extra(headers: Headers) -> dict[str, tuple[str, ...]]:
 
 
 def _with_default(name: str, groups: tuple[str, ...]) -> tuple[str, ...]:
-    """Everybody is known or not known, unless the request says which."""
+    """Groups with system:authenticated or system:unauthenticated, unless one of them is given."""
     if AUTHENTICATED in groups or UNAUTHENTICATED in groups:
         return groups
     return (*groups, UNAUTHENTICATED if name == ANONYMOUS else AUTHENTICATED)

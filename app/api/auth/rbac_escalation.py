@@ -1,5 +1,5 @@
-"""Nobody grants more than they have: the check of every write of a role or binding; and of a node by itself
-(`node_restriction`). Called by `collection` and `single_object`.
+"""RBAC escalation: no user grants rights that they do not have. Checks every write of a role or binding, and by
+`node_restriction` a node's writes of itself. Called by `collection` and `single_object`.
 
 Administrators may grant all; so may those with the verb `escalate` on roles, or `bind` on the role that a binding names.
 """
@@ -29,7 +29,7 @@ _BINDINGS = {role_binding.KIND.resource, cluster_role_binding.KIND.resource}
 
 
 async def check_of(registry: Registry, user: User, kind: Kind, namespace: str, name: str = "") -> Check | None:
-    """What a write of this kind is to be checked by; None if by nothing, as almost always."""
+    """The check of a write of this kind; None, as almost always, if there is none."""
     if kind.resource == NODES.resource and node_restriction.applies(user):
         return node_restriction.check
     if kind.resource not in _ROLES | _BINDINGS or MASTERS in user.groups:
@@ -43,7 +43,7 @@ async def check_of(registry: Registry, user: User, kind: Kind, namespace: str, n
 
 
 def checked(check: Check | None, change: Edit) -> Edit:
-    """The same change, refused where it grants too much."""
+    """The same change, refused with 403 if it grants too much."""
     if check is None:
         return change
 
@@ -67,15 +67,15 @@ class _Grantor:
         return may(self._user, action) or self._rights.allowing(action) is not None
 
     def check_role(self, new: Object, old: Object | None) -> None:
-        if _only_lets_go(new, old):
+        if _changes_only_owners(new, old):
             return
         changed, before = cast("Role | ClusterRole", new), cast("Role | ClusterRole | None", old)
         self._check_rules(new, old, changed.rules)
-        if (_collects(changed) or _collects(before)) and access.beyond(self._held(), access.EVERYTHING):
+        if (_aggregates(changed) or _aggregates(before)) and access.beyond(self._own_rules(), access.EVERYTHING):
             raise self._refusal(new, old, "must have cluster-admin privileges to use the aggregationRule")
 
     def check_binding(self, new: Object, old: Object | None) -> None:
-        if _only_lets_go(new, old):
+        if _changes_only_owners(new, old):
             return
         role_ref = rbac.prepare_binding(new).role_ref
         plural = "roles" if role_ref.kind == "Role" else "clusterroles"
@@ -87,7 +87,7 @@ class _Grantor:
         self._check_rules(new, old, rules)
 
     def _check_rules(self, new: Object, old: Object | None, rules: Sequence[rbac.PolicyRule]) -> None:
-        held = self._held()
+        held = self._own_rules()
         if not access.beyond(held, access.EVERYTHING):
             return
         if access.cost(held, rules) > MOST_STEPS:
@@ -96,19 +96,19 @@ class _Grantor:
         if missing := access.beyond(held, rules):
             raise self._refusal(new, old, access.escalation(self._user.name, self._user.groups, missing))
 
-    def _held(self) -> list[rbac.PolicyRule]:
+    def _own_rules(self) -> list[rbac.PolicyRule]:
         return self._rights.rules(self._namespace)
 
     def _refusal(self, new: Object, old: Object | None, why: str) -> Exception:
         return refused(self._kind.resource, (old or new).metadata.name, why)
 
 
-def _collects(role: Role | ClusterRole | None) -> bool:
+def _aggregates(role: Role | ClusterRole | None) -> bool:
     return isinstance(role, ClusterRole) and role.aggregation_rule is not None
 
 
-def _only_lets_go(new: Object, old: Object | None) -> bool:
-    """Whether a write changes nothing but owners and finalizers, as when a garbage collector makes way."""
+def _changes_only_owners(new: Object, old: Object | None) -> bool:
+    """Whether a write changes nothing but owners and finalizers, as a garbage collector does."""
     if old is None:
         return False
     fields = ("owner_references", "finalizers", "managed_fields")

@@ -14,7 +14,7 @@ from app.api.auth.authenticator import AUDIENCE, MASTERS, NODES, User, account_u
 from app.api.auth.tokens import issue
 from app.api.http import content
 from app.api.http.query import create_options
-from app.api.resources.reviews import made
+from app.api.resources.reviews import review_response
 from app.api.resources.routes import Target
 from app.kinds.auth import authentication
 from app.kinds.auth.authentication import BoundObjectReference, TokenRequest, TokenRequestStatus, faults_in_request
@@ -40,13 +40,13 @@ async def answer(registry: Registry, request: Request, found: Target) -> Respons
     decoded = await content.read_struct(
         request, TokenRequest, f"{authentication.GROUP}/v1", content.validation_of(options)
     )
-    asked = _completed(decoded.object, found.namespace or "", found.name, registry.now())
+    asked = _apply_defaults(decoded.object, found.namespace or "", found.name, registry.now())
     await _check_node(registry, request.state.user, asked, found)
     account = await find(registry, ACCOUNTS, found.namespace or "", found.name)
     needs = [Need(account.key, account.uid)]
     extra: dict[str, tuple[str, ...]] = {f"{_CLAIM}credential-id": (f"JTI={uuid4()}",)}
     if asked.spec.bound_object_ref is not None:
-        bound = await _bound(registry, asked.spec.bound_object_ref, found)
+        bound = await _find_bound_object(registry, asked.spec.bound_object_ref, found)
         needs.append(Need(key_of(bound[0], bound[1].metadata.namespace, bound[1].metadata.name), bound[1].metadata.uid))
         extra |= {name: value async for name, value in _claims(registry, *bound)}
     expires_at = registry.now() + timedelta(seconds=asked.spec.expiration_seconds or _HOUR)
@@ -55,11 +55,11 @@ async def answer(registry: Registry, request: Request, found: Target) -> Respons
     )
     token = "" if options.is_dry_run else await issue(registry, user, expires_at, needs)
     status = TokenRequestStatus(token=token, expiration_timestamp=expires_at)
-    return made(request, replace(asked, status=status), decoded.warnings)
+    return review_response(request, replace(asked, status=status), decoded.warnings)
 
 
-def _completed(asked: TokenRequest, namespace: str, name: str, now: datetime) -> TokenRequest:
-    """The request with what it left out; refused if it cannot be met."""
+def _apply_defaults(asked: TokenRequest, namespace: str, name: str, now: datetime) -> TokenRequest:
+    """The request with its defaults; 400 or 422 if it cannot be met."""
     causes = faults_in_request(asked)
     if causes:
         raise unprocessable("TokenRequest", authentication.GROUP, "", causes)
@@ -75,8 +75,10 @@ def _completed(asked: TokenRequest, namespace: str, name: str, now: datetime) ->
     return replace(asked, metadata=metadata, spec=spec)
 
 
-async def _bound(registry: Registry, reference: BoundObjectReference, found: Target) -> tuple[Kind[Any], Object]:
-    """The object that the token is to end with."""
+async def _find_bound_object(
+    registry: Registry, reference: BoundObjectReference, found: Target
+) -> tuple[Kind[Any], Object]:
+    """The object with which the token ends."""
     kind = _BINDABLE.get((reference.api_version, reference.kind))
     if kind is None:
         group, _, version = reference.api_version.rpartition("/")
@@ -123,7 +125,7 @@ def _audiences(pod: Pod) -> set[str]:
 
 
 async def _claims(registry: Registry, kind: Kind[Any], obj: Object) -> AsyncIterator[tuple[str, tuple[str, ...]]]:
-    """What the token says of the object that it is bound to."""
+    """Claims about the object that the token is bound to."""
     if kind is SECRETS:
         return
     name = kind.singular

@@ -32,7 +32,7 @@ class StoredTokens(Tokens):
 
 
 async def issue(registry: Registry, user: User, expires_at: datetime | None = None, needs: Sequence[Need] = ()) -> str:
-    """A new token for a user, good while what it needs lives. It is shown once: nobody can read it from the database."""
+    """A new token for a user, good while what it needs lives. It is shown once: the database holds its digest only."""
     token = secrets.token_urlsafe(32)
     await registry.store.tokens.forget_expired(registry.now())
     await keep(registry, token, user, Limits(expires_at, needs))

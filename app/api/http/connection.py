@@ -16,7 +16,7 @@ from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
 from app.api.http.connection_limits import BoundedConnection
-from app.api.http.write_coalescing import Corked
+from app.api.http.write_coalescing import CoalescingTransport
 
 CLOSE_SECONDS = 10.0  # for what is written to leave, once a connection is to close
 
@@ -32,8 +32,8 @@ class Connection(BoundedConnection):
     _held = b""  # what came before the request had its answer
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._corked = Corked(cast("asyncio.Transport", transport))
-        super().connection_made(cast("asyncio.BaseTransport", self._corked))
+        self._coalescing = CoalescingTransport(cast("asyncio.Transport", transport))
+        super().connection_made(cast("asyncio.BaseTransport", self._coalescing))
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
@@ -103,7 +103,7 @@ class Connection(BoundedConnection):
         self.transport.write(
             f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\n{lines}\r\n".encode("latin-1")
         )
-        transport = self._corked.open()
+        transport = self._coalescing.open()
         self._end_limits()
         wire = Wire(transport, self.flow, self._held)
         self.connections.discard(self)
@@ -166,7 +166,7 @@ class Wire(asyncio.Protocol):
         self._arrived.set()
 
     def eof_received(self) -> None:
-        """None of our clients closes one half only, and TLS could not: whoever stops sending is gone."""
+        """A client that stops sending is gone: none of ours closes one half only, and TLS cannot."""
 
     def connection_lost(self, _: Exception | None) -> None:
         self._ended = True

@@ -165,7 +165,7 @@ class Shape:
 
     @property
     def sharing(self) -> tuple[str, Wanted, str | None]:
-        """The same for those to whom an object looks the same."""
+        """A key that shapes share in which an object has the same bytes."""
         return self.kind.resource, self.form, self.include
 
     def one(self, wire: bytes, now: datetime, *, columns: bool = True) -> bytes:

@@ -88,7 +88,9 @@ def as_api_error(error: Exception) -> ApiError:
         logger.warning("database is unavailable; answering 503", error=error)
         return unavailable()
     if isinstance(error, ClientDisconnect):
-        return ApiError(400, "BadRequest", "the client went away before it had sent everything")  # nobody hears it
+        return ApiError(
+            400, "BadRequest", "the client went away before it had sent everything"
+        )  # is not sent to anyone
     if isinstance(error, RequestValidationError):
         return bad_request("; ".join(f"{each['loc'][-1]}: {each['msg']}" for each in error.errors()))
     if isinstance(error, HTTPException):

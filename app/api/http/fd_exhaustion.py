@@ -1,4 +1,4 @@
-"""Logs when the API runs out of file descriptors, as its event loop does not: it hangs up on whoever connects. Run by `app`."""
+"""Logs when the API runs out of file descriptors, which the event loop does not: it closes new connections. Run by `app`."""
 
 import asyncio
 import os

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.structured_logging import Logger
 
-PATIENCE, PAUSE = 5.0, 0.1  # seconds: the API before may have been told to end a moment ago
+PATIENCE, PAUSE = 5.0, 0.1  # seconds: another API on this port may be about to end
 PASSIVE = socket.AI_PASSIVE
 ABSENT = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 
@@ -19,13 +19,13 @@ class ListenError(Exception):
     """The API cannot listen there; the text says what to do."""
 
 
-async def bound(host: str, port: int) -> list[socket.socket]:
+async def bind_sockets(host: str, port: int) -> list[socket.socket]:
     """One socket for each address of the host. Waits `PATIENCE` for a port that is in use. Raises ListenError."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + PATIENCE
     while True:
         try:
-            return await _bound(host, port)
+            return await _bind_addresses(host, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or loop.time() >= ends:
                 raise ListenError(refusal(error, host, port)) from error
@@ -33,14 +33,14 @@ async def bound(host: str, port: int) -> list[socket.socket]:
         await asyncio.sleep(PAUSE)
 
 
-async def _bound(host: str, port: int) -> list[socket.socket]:
+async def _bind_addresses(host: str, port: int) -> list[socket.socket]:
     """Bind every address that this machine has; the others are left out."""
     found = await asyncio.get_running_loop().getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=PASSIVE)
     made: list[socket.socket] = []
     absent: OSError | None = None
     for family, address in dict.fromkeys((each[0], each[4]) for each in found):
         try:
-            made.append(_opened(family, address))
+            made.append(_open_socket(family, address))
         except OSError as error:
             if error.errno not in ABSENT:
                 for each in made:
@@ -52,7 +52,7 @@ async def _bound(host: str, port: int) -> list[socket.socket]:
     return made
 
 
-def _opened(family: int, address: Any) -> socket.socket:
+def _open_socket(family: int, address: Any) -> socket.socket:
     opened = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         opened.setsockopt(

@@ -17,7 +17,7 @@ PART_BYTES = 256 << 10  # that are on their way to a client at a time
 
 
 class Stuck(Exception):
-    """The client has stopped to read: what is held for it is let go."""
+    """The client has stopped reading."""
 
 
 class Sender:
@@ -36,8 +36,8 @@ class Sender:
             await self._send({"type": "http.response.body", "body": part, "more_body": more or not is_last})
             self._since, self.is_whole = None, is_last
 
-    async def taken(self) -> None:
-        """Return when the client has taken all but a little of what was sent."""
+    async def drain(self) -> None:
+        """Wait until the client has taken all but a little of what was sent."""
         await self(b"")
 
     @property
@@ -45,7 +45,7 @@ class Sender:
         return self._since is not None and _clock() - self._since >= SEND_SECONDS
 
 
-async def attended(
+async def send_stream(
     work: Callable[[Sender], Coroutine[Any, Any, None]],
     receive: Receive,
     send: Send,
@@ -53,7 +53,7 @@ async def attended(
     refused: "Refused | None" = None,
     last_words: Callable[[ApiError], bytes] | None = None,
 ) -> None:
-    """Send what `work` sends, and the end of the body, while the client listens. Raises Stuck, or what the work raises.
+    """Send what `work` sends, and the end of the body, while the client is connected. Raises Stuck, or what the work raises.
 
     The task is in `running` meanwhile: who stops the server cancels it, which is an end like any other. So is `refused`,
     after which the client is sent `last_words`.
@@ -61,10 +61,10 @@ async def attended(
     running = set() if running is None else running
     sender = Sender(send)
     task = asyncio.create_task(work(sender))
-    gone = asyncio.create_task(_disconnected(receive))
+    gone = asyncio.create_task(_wait_for_disconnect(receive))
     running.add(task)
     try:
-        await _either(sender, task, gone, *([refused] if refused is not None else []))
+        await _wait_for_first(sender, task, gone, *([refused] if refused is not None else []))
         if task.done() and not task.cancelled():
             task.result()
         elif refused is not None and refused.done():
@@ -83,8 +83,8 @@ async def attended(
         await asyncio.gather(task, gone, return_exceptions=True)
 
 
-async def _either(sender: Sender, *ends: "asyncio.Future[Any]") -> None:
-    """Wait for the end of the work, of the client, or of its right; TimeoutError if the client does not read."""
+async def _wait_for_first(sender: Sender, *ends: "asyncio.Future[Any]") -> None:
+    """Wait until the first of these is done; TimeoutError if the client does not read."""
     while True:
         done, _ = await asyncio.wait(ends, timeout=SEND_SECONDS / 4, return_when=asyncio.FIRST_COMPLETED)
         if done:
@@ -93,7 +93,7 @@ async def _either(sender: Sender, *ends: "asyncio.Future[Any]") -> None:
             raise TimeoutError
 
 
-async def _disconnected(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -40,19 +40,19 @@ def of(body: bytes, content_type: str) -> Document:
     return Document(body, content_type, f'"{sha512(body).hexdigest().upper()}"')
 
 
-def for_ever(now: datetime) -> dict[str, str]:
-    """Headers of what never changes, because its address holds its hash."""
+def immutable_headers(now: datetime) -> dict[str, str]:
+    """Headers of a document whose address holds its hash, so that it never changes."""
     return {"Cache-Control": "public, immutable", "Expires": format_datetime(now + _YEAR, usegmt=True)}
 
 
 def answer(request: Request, document: Document, headers: Mapping[str, str]) -> Response:
     """The document, or 304 for a client that has it."""
     said = {"ETag": document.etag, "Vary": "Accept", **headers}
-    if _has(request.headers.get("if-none-match", ""), document.etag):
+    if _matches(request.headers.get("if-none-match", ""), document.etag):
         return Response(status_code=304, headers=said)
     return Body(document.body, headers=said, media_type=document.content_type)
 
 
-def _has(given: str, etag: str) -> bool:
+def _matches(given: str, etag: str) -> bool:
     tags = {each.strip().removeprefix("W/") for each in given.split(",")}
     return "*" in tags or etag in tags

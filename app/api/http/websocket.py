@@ -1,4 +1,4 @@
-"""WebSockets (RFC 6455) on a `Wire`: who asks for one, what it may be called, and whole messages both ways.
+"""WebSockets (RFC 6455) on a `Wire`: requests for one, subprotocols, and whole messages both ways.
 
 The framing is the client's, too. Browsers can set no header, so they carry their token as a subprotocol.
 """

@@ -9,8 +9,8 @@ from typing import Any
 _HEAD = b"HTTP/1."
 
 
-class Corked:
-    """All that uvicorn does with a transport. A head is held no longer than the turn of the loop in which it was written."""
+class CoalescingTransport:
+    """What uvicorn uses of a transport. A head is held no longer than the turn of the loop in which it was written."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -46,7 +46,7 @@ class Corked:
         self._transport.abort()
 
     def open(self) -> asyncio.Transport:
-        """The transport itself, for who goes on with it alone."""
+        """The transport itself, for a caller that writes to it directly."""
         self._flush()
         return self._transport
 

@@ -59,7 +59,7 @@ async def _create(registry: Registry, request: Request, found: Target) -> Respon
 
 
 async def _delete_all(registry: Registry, request: Request, found: Target, selection: Selection) -> Response:
-    """Delete what is selected, some at a time; objects that go meanwhile are nobody's problem."""
+    """Delete what is selected, some at a time; objects that go meanwhile are skipped."""
     asked = await delete_demand(request)
     listing = await lists.listing(registry, request, found, selection)
     stored = content.stored_kind(found.kind)
@@ -79,7 +79,7 @@ async def _delete_all(registry: Registry, request: Request, found: Target, selec
         return Response(msgspec.json.encode(done), media_type="application/json")
     end = await listing.end(last)
     page = Page(told, end.revision, end.more, end.remaining)
-    return await lists.whole(listing.shape, page, found.namespace, selection.options, registry.now())
+    return await lists.whole_page(listing.shape, page, found.namespace, selection.options, registry.now())
 
 
 async def _delete(

@@ -73,19 +73,19 @@ class Kubernetes:
         return await impersonation.user_of(self.registry, self.authenticator, request)
 
     def _claim(self, request: Request, user: User, action: Action, found: Target) -> Claim:
-        """By which a stream goes on. What an agent or administrator may is not asked again: no role decides about it."""
+        """The claim by which a stream goes on. Fixed rights of agents and administrators are not checked again."""
         credential: impersonation.Credential = request.state.credential
         if user is credential.holder and may(user, action):
             return Claim(credential.digest)
 
         async def judge() -> None:
-            acting = await impersonation.acting(self.registry, credential.holder, request.headers)
-            await _authorize(self.registry, acting, action, found, request)
+            acting_user = await impersonation.impersonate(self.registry, credential.holder, request.headers)
+            await _authorize(self.registry, acting_user, action, found, request)
 
         return Claim(credential.digest, judge)
 
     async def _virtual(self, request: Request, user: User) -> Response:
-        """What is answered on the spot and never stored."""
+        """Answer for an ephemeral resource."""
         place = ephemeral_resources.place(request.scope["path"])
         if place is None:
             raise errors.no_such_path()
@@ -115,7 +115,7 @@ _SPECIAL: dict[tuple[str, str, str], Callable[[Registry, Request, Target], Await
 
 
 def _is_no_part(found: Target) -> bool:
-    """A namespace's path goes on with a kind that nobody knows."""
+    """Whether a namespace's path goes on with an unknown kind."""
     return found.kind is NAMESPACES and found.subresource not in {*_SUBRESOURCES, "finalize"}
 
 
@@ -163,7 +163,7 @@ async def _authorize(registry: Registry, user: User, action: Action, found: Targ
 
 
 def _action(verb: str, found: Target, fields: FieldSelector) -> Action:
-    """A namespace lies within itself, and who may see one object may list it by its name."""
+    """The action to authorize. A namespace lies within itself; a list by a name needs the right to that object only."""
     kind, name, namespace = found.kind, found.name, found.namespace or ""
     if kind is NAMESPACES:
         namespace = name

@@ -1,8 +1,8 @@
 """Lists over HTTP: revision of a request, pages and their continue tokens, long lists as streams.
 
-`collection` calls `answer`, `found` and `whole`. A list shows all objects as they were at one revision, and so do its further
-pages. What fits into one page leaves in one piece; a longer list is sent while it is read, and breaks off rather than end
-short.
+`collection` calls `answer`, `listing` and `whole_page`. A list shows all objects as they were at one revision, and so do its
+further pages. What fits into one page leaves in one piece; a longer list is sent while it is read, and breaks off rather than
+end short.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from app.api.http import compression, content, errors
 from app.api.http.compression import Body
 from app.api.http.content import Shape
 from app.api.http.query import ListOptions
-from app.api.http.response_streams import Sender, Stuck, attended
+from app.api.http.response_streams import Sender, Stuck, send_stream
 from app.api.resources import continue_token
 from app.api.resources.routes import Target
 from app.api.resources.selection import Selection, scope_of
@@ -35,7 +35,7 @@ from app.structured_logging import Logger
 logger = Logger(__name__)
 ONE_PIECE = 500  # limits up to this are one page of the store, and one send
 ROWS_AT_ONCE, BYTES_AT_ONCE = 100, 256 << 10  # of a page, that are made into items in one turn of the loop
-CATCH_UP_SECONDS = 3.0  # how long a revision that nobody here knows is waited for
+CATCH_UP_SECONDS = 3.0  # to wait for a revision that this process has not seen yet
 EXPIRED = "The resourceVersion for the provided list is too old."
 INCONSISTENT = (
     "The provided continue parameter is too old to display a consistent list result. You can start a new list without "
@@ -46,21 +46,21 @@ INCONSISTENT = (
 
 
 async def answer(registry: Registry, request: Request, target: Target, selection: Selection) -> Response:
-    """What a list answers."""
+    """The answer to a list: one page, or a stream of pages."""
     options = selection.options
     shape, now = content.shape_of(request, target.kind), registry.now()
-    wanted = await _wanted(registry.store, target, selection)
+    wanted = await _resolve(registry.store, target, selection)
     try:
         if 0 < options.limit <= ONE_PIECE:
             with suppress(TooLarge):
                 page = await wanted.page(registry.store, options.limit)
-                return await whole(shape, page, target.namespace, options, now)
+                return await whole_page(shape, page, target.namespace, options, now)
         first = await opened(registry.store, wanted.scope, wanted.after, wanted.at)
     except Compacted as error:
         raise _expired(options, wanted.after, target.namespace) from error
     if not first.more and (not options.limit or len(first.heads) <= options.limit):
         page = Page(wanted.scope.selected(first.heads), first.revision, more=False)
-        return await whole(shape, page, target.namespace, options, now)
+        return await whole_page(shape, page, target.namespace, options, now)
     listing = Listing(registry.store, wanted.scope, first, shape, options.limit or None, target.namespace, now)
     return LongAnswer(listing.pieces(), shape.content_type, about=target.kind.resource)
 
@@ -69,7 +69,7 @@ async def listing(registry: Registry, request: Request, target: Target, selectio
     """The objects that a list would answer, for a caller that does something to each of them. 410 as `answer`."""
     options = selection.options
     shape, now = content.shape_of(request, target.kind), registry.now()
-    wanted = await _wanted(registry.store, target, selection)
+    wanted = await _resolve(registry.store, target, selection)
     try:
         first = await opened(registry.store, wanted.scope, wanted.after, wanted.at)
     except Compacted as error:
@@ -77,14 +77,14 @@ async def listing(registry: Registry, request: Request, target: Target, selectio
     return Listing(registry.store, wanted.scope, first, shape, options.limit or None, target.namespace, now)
 
 
-async def whole(shape: Shape, page: Page, namespace: str | None, options: ListOptions, now: datetime) -> Body:
+async def whole_page(shape: Shape, page: Page, namespace: str | None, options: ListOptions, now: datetime) -> Body:
     """The page in one piece."""
     meta = _meta(page, namespace, counted=not (options.label_selector or options.field_selector))
-    items = [items async for items in _made(shape, page.heads, now)]
+    items = [items async for items in _make_items(shape, page.heads, now)]
     return Body(shape.opening(meta) + b",".join(items) + shape.closing(), media_type=shape.content_type)
 
 
-async def _made(shape: Shape, heads: Sequence[StoredObject], now: datetime) -> AsyncGenerator[bytes, None]:
+async def _make_items(shape: Shape, heads: Sequence[StoredObject], now: datetime) -> AsyncGenerator[bytes, None]:
     """The items, some at a time: tables are made of decoded objects, and others are served between them."""
     if not heads:
         yield b""
@@ -104,8 +104,8 @@ async def require_kept(store: Store, revision: int) -> None:
         raise gone(EXPIRED)
 
 
-async def reached(store: Store, revision: int) -> None:
-    """Return once the revision is known here; 504 if it has not been given out.
+async def wait_for_revision(store: Store, revision: int) -> None:
+    """Wait until this process has seen the revision; 504 if it has not been given out.
 
     Nothing that began there could ever go on. A copy of the database may be behind.
     """
@@ -116,7 +116,7 @@ async def reached(store: Store, revision: int) -> None:
 
 
 @dataclass(frozen=True)
-class _Wanted:
+class _ListQuery:
     """Which objects, after which one, as of which revision (None: now)."""
 
     scope: Scope
@@ -127,7 +127,7 @@ class _Wanted:
         return await list_page(store, self.scope, self.after, limit, self.at, PAGE_BYTES)
 
 
-async def _wanted(store: Store, target: Target, selection: Selection) -> _Wanted:
+async def _resolve(store: Store, target: Target, selection: Selection) -> _ListQuery:
     kind, options = content.stored_kind(target.kind), selection.options
     scope = scope_of(kind, target.namespace, selection)
     if options.continue_:
@@ -136,15 +136,15 @@ async def _wanted(store: Store, target: Target, selection: Selection) -> _Wanted
         at, after = options.exact_revision, None
     if at is None:  # what is lost cannot be shown either, and a page says how the list goes on nevertheless
         await require_kept(store, options.revision or 0)
-    await reached(store, at or options.revision or 0)
-    return _Wanted(scope, after, at)
+    await wait_for_revision(store, at or options.revision or 0)
+    return _ListQuery(scope, after, at)
 
 
 # --- metadata
 
 
 def _meta(page: Page, namespace: str | None, *, counted: bool = True) -> dict[str, Any]:
-    """What a page of a namespace, or of all, says about itself."""
+    """ListMeta of a page."""
     meta: dict[str, Any] = {"resourceVersion": str(page.revision)}
     if page.more:
         meta["continue"] = continue_token.encode(page.revision, place_of(page.heads[-1]), namespace)
@@ -194,7 +194,7 @@ class Listing:
             async for heads in parts:
                 if not heads:
                     continue
-                piece = before + b",".join([items async for items in _made(self.shape, heads, self.now)])
+                piece = before + b",".join([items async for items in _make_items(self.shape, heads, self.now)])
                 before, last = b",", StoredObject(heads[-1].key, heads[-1].uid, heads[-1].revision, b"", None)
                 heads.clear()  # the client may take its time to read
                 yield piece
@@ -217,7 +217,7 @@ class Listing:
                     return
 
     async def end(self, last: StoredObject | None) -> Page:
-        """What the end of the list is like, of a list with a limit."""
+        """The last page of a list with a limit: whether more follows, and how many."""
         if last is None or not self._is_cut:
             return Page([], self.first.revision, more=False)
         remaining = None
@@ -227,7 +227,7 @@ class Listing:
 
 
 class LongAnswer(StreamingResponse):
-    """An answer that is sent while it is made. If that fails, it stays without its end: nobody must take it for whole."""
+    """An answer that is sent while it is made. If that fails, it stays without its end: no client may take it for whole."""
 
     def __init__(self, pieces: AsyncGenerator[bytes, None], content_type: str, about: str) -> None:
         super().__init__(pieces, media_type=content_type)
@@ -239,7 +239,7 @@ class LongAnswer(StreamingResponse):
         headers = [*self.raw_headers, *(compression.HEADERS if gzip else ())]
         await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
         try:
-            await attended(partial(self._send, gzip), receive, send)
+            await send_stream(partial(self._send, gzip), receive, send)
         except (Stuck, Unavailable, Compacted) as error:
             logger.warning("list ended early; its client has to list again", resource=self._about, error=error)
 
@@ -250,6 +250,6 @@ class LongAnswer(StreamingResponse):
                 if data:
                     await send(data)
                     del piece, data
-                    await send.taken()
+                    await send.drain()
         if gzip is not None:
             await send(await gzip.end())

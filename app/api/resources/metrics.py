@@ -1,6 +1,6 @@
 """metrics.k8s.io: what nodes and pods use at the moment, as `kubectl top` asks for it.
 
-Made from what agents have said within the last minute; what nobody has spoken of is not there.
+Made from agents' reports of the last minute; a node or pod without one is left out.
 """
 
 from collections.abc import Iterable, Mapping
@@ -45,7 +45,7 @@ class _Metadata(msgspec.Struct):
     labels: dict[str, str] = {}
 
 
-class _Seen(msgspec.Struct):
+class _Summary(msgspec.Struct):
     """As much of a pod or node as is needed here."""
 
     metadata: _Metadata
@@ -53,15 +53,15 @@ class _Seen(msgspec.Struct):
     status: _Status = msgspec.field(default_factory=_Status)
 
 
-_see = msgspec.json.Decoder(_Seen).decode
+_decode_summary = msgspec.json.Decoder(_Summary).decode
 
 
 async def nodes(registry: Registry, request: Request, _: str | None, name: str) -> Response:
     """GET nodes, or nodes/NAME."""
     if name:
-        found = await _of_nodes(registry, await _one(registry, Key("nodes", "", name), "nodes"))
-        return _only(request, found, "nodemetrics", name)
-    return _list(request, NODES, await _of_nodes(registry, await _selected(registry, request, "nodes", None)))
+        found = await _node_metrics(registry, await _one(registry, Key("nodes", "", name), "nodes"))
+        return _single(request, found, "nodemetrics", name)
+    return _list(request, NODES, await _node_metrics(registry, await _select(registry, request, "nodes", None)))
 
 
 async def pods(registry: Registry, request: Request, namespace: str | None, name: str) -> Response:
@@ -69,22 +69,22 @@ async def pods(registry: Registry, request: Request, namespace: str | None, name
     if name:
         if namespace is None:
             raise errors.no_such_path()
-        found = await _of_pods(registry, await _one(registry, Key("pods", namespace, name), "pods"))
-        return _only(request, found, "podmetrics", f"{namespace}/{name}")
-    return _list(request, PODS, await _of_pods(registry, await _selected(registry, request, "pods", namespace)))
+        found = await _pod_metrics(registry, await _one(registry, Key("pods", namespace, name), "pods"))
+        return _single(request, found, "podmetrics", f"{namespace}/{name}")
+    return _list(request, PODS, await _pod_metrics(registry, await _select(registry, request, "pods", namespace)))
 
 
 ANSWERS = {NODES: nodes, PODS: pods}
 
 
-async def _one(registry: Registry, key: Key, resource: str) -> list[_Seen]:
+async def _one(registry: Registry, key: Key, resource: str) -> list[_Summary]:
     head = await registry.store.get(key)
     if head is None:
         raise not_found(resource, key.name)
-    return [_see(head.body)]
+    return [_decode_summary(head.body)]
 
 
-async def _selected(registry: Registry, request: Request, kind: str, namespace: str | None) -> list[_Seen]:
+async def _select(registry: Registry, request: Request, kind: str, namespace: str | None) -> list[_Summary]:
     """The objects that the selectors pick; names and namespaces are all the fields there are."""
     selection = read_selection(request.query_params.multi_items())
     selection.check()
@@ -95,14 +95,14 @@ async def _selected(registry: Registry, request: Request, kind: str, namespace: 
     query = Query(kind=kind, namespace=namespace, name=fields.requirement("metadata.name"))
     heads: Iterable[StoredObject] = (await registry.store.list(query)).heads
     seen = [
-        _see(head.body)
+        _decode_summary(head.body)
         for head in heads
         if fields.matches({"metadata.name": head.key.name, "metadata.namespace": head.key.namespace})
     ]
     return [each for each in seen if labels.matches(each.metadata.labels)]
 
 
-async def _of_nodes(registry: Registry, seen: list[_Seen]) -> list[NodeMetrics]:
+async def _node_metrics(registry: Registry, seen: list[_Summary]) -> list[NodeMetrics]:
     known = await usage.known(registry, [each.metadata.name for each in seen])
     now = registry.now()
     return [
@@ -112,8 +112,8 @@ async def _of_nodes(registry: Registry, seen: list[_Seen]) -> list[NodeMetrics]:
     ]
 
 
-async def _of_pods(registry: Registry, seen: list[_Seen]) -> list[PodMetrics]:
-    """Of pods that run and whose own node has spoken of them."""
+async def _pod_metrics(registry: Registry, seen: list[_Summary]) -> list[PodMetrics]:
+    """Metrics of running pods that their own node has reported."""
     running = [each for each in seen if each.status.phase == "Running"]
     known = await usage.known(registry, {each.spec.node_name for each in running})
     now = registry.now()
@@ -124,7 +124,7 @@ async def _of_pods(registry: Registry, seen: list[_Seen]) -> list[PodMetrics]:
     ]
 
 
-def _metadata(seen: _Seen, now: datetime) -> ObjectMeta:
+def _metadata(seen: _Summary, now: datetime) -> ObjectMeta:
     meta = seen.metadata
     return ObjectMeta(name=meta.name, namespace=meta.namespace, labels=meta.labels, creation_timestamp=now)
 
@@ -141,7 +141,7 @@ def _quantities(used: Used) -> dict[str, Quantity]:
     return {"cpu": quantity.canonical(f"{used.cpu}n"), "memory": quantity.canonical(f"{used.memory // 1024}Ki")}
 
 
-def _only(request: Request, found: list[Any], resource: str, name: str) -> Response:
+def _single(request: Request, found: list[Any], resource: str, name: str) -> Response:
     if not found:
         raise not_found(f"{resource}.{GROUP}", name)
     return _answer(request, _named(found[0]))

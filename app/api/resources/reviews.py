@@ -46,14 +46,14 @@ O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.machinery.base
 Reviewing = Callable[[Registry, User, Any, str | None], Awaitable[Object]]
 
 
-# --- may somebody do something
+# --- access reviews
 
 
 async def _self_access(registry: Registry, user: User, review: SelfSubjectAccessReview, _: str | None) -> Object:
     _refuse(review)
     spec = review.spec
     return replace(
-        review, status=await _decided(registry, user, spec.resource_attributes or spec.non_resource_attributes)
+        review, status=await _decide(registry, user, spec.resource_attributes or spec.non_resource_attributes)
     )
 
 
@@ -61,15 +61,15 @@ async def _access(
     registry: Registry, _: User, review: SubjectAccessReview | LocalSubjectAccessReview, namespace: str | None
 ) -> Object:
     if namespace is not None:
-        review = _placed(review, namespace)
+        review = _with_namespace(review, namespace)
     _refuse(review)
     spec = review.spec
     somebody = User(name=spec.user, groups=spec.groups, uid=spec.uid, extra=spec.extra)
-    status = await _decided(registry, somebody, spec.resource_attributes or spec.non_resource_attributes)
+    status = await _decide(registry, somebody, spec.resource_attributes or spec.non_resource_attributes)
     return replace(review, status=status)
 
 
-def _placed(
+def _with_namespace(
     review: SubjectAccessReview | LocalSubjectAccessReview, namespace: str
 ) -> SubjectAccessReview | LocalSubjectAccessReview:
     if review.metadata.namespace and review.metadata.namespace != namespace:
@@ -83,7 +83,7 @@ def _refuse(review: authorization.AccessReview) -> None:
         raise unprocessable(type(review).__name__, authorization.GROUP, "", causes)
 
 
-async def _decided(
+async def _decide(
     registry: Registry, user: User, asked: ResourceAttributes | NonResourceAttributes | None
 ) -> SubjectAccessReviewStatus:
     if MASTERS in user.groups:
@@ -126,7 +126,7 @@ def _fields(selector: FieldSelectorAttributes) -> FieldSelector:
     return FieldSelector(tuple(FieldRequirement(each.key, each.values[0], equal=True) for each in equal))
 
 
-# --- what may I do
+# --- rules reviews
 
 
 async def _rules(registry: Registry, user: User, review: SelfSubjectRulesReview, _: str | None) -> Object:
@@ -135,14 +135,14 @@ async def _rules(registry: Registry, user: User, review: SelfSubjectRulesReview,
         raise bad_request("no namespace on request")
     is_node = NODES in user.groups
     status = replace(
-        _listed(await registry.policy.rights.of(user.name, user.groups), namespace),
+        _list_rules(await registry.policy.rights.of(user.name, user.groups), namespace),
         incomplete=is_node,
         evaluation_error="node authorizer does not support user rule resolution" if is_node else "",
     )
     return replace(review, status=status)
 
 
-def _listed(rights: Access, namespace: str) -> SubjectRulesReviewStatus:
+def _list_rules(rights: Access, namespace: str) -> SubjectRulesReviewStatus:
     rules = rights.rules(namespace)
     return SubjectRulesReviewStatus(
         resource_rules=tuple(
@@ -163,7 +163,7 @@ def _listed(rights: Access, namespace: str) -> SubjectRulesReviewStatus:
     )
 
 
-# --- who is it
+# --- self and token reviews
 
 
 async def _self(_: Registry, user: User, review: SelfSubjectReview, __: str | None) -> Object:
@@ -178,10 +178,10 @@ async def _token(registry: Registry, _: User, review: TokenReview, __: str | Non
     if not review.spec.token:
         raise bad_request("token is required for TokenReview in authentication")
     known = await StoredTokens(registry).lookup(digest_of(review.spec.token))
-    return replace(review, status=_verdict(known, review.spec.audiences))
+    return replace(review, status=_token_status(known, review.spec.audiences))
 
 
-def _verdict(known: User | None, audiences: tuple[str, ...]) -> TokenReviewStatus:
+def _token_status(known: User | None, audiences: tuple[str, ...]) -> TokenReviewStatus:
     if known is None:
         return TokenReviewStatus(error="invalid bearer token")
     meant = known.audiences or (AUDIENCE,)
@@ -194,16 +194,16 @@ def _verdict(known: User | None, audiences: tuple[str, ...]) -> TokenReviewStatu
     return TokenReviewStatus(authenticated=True, user=_info(known), audiences=both)
 
 
-# --- serving them
+# --- answers
 
 
-def made(request: Request, obj: Object, warnings: Iterable[str]) -> Response:
-    """The answer that carries what was posted and is not stored: JSON, if the client takes it."""
+def review_response(request: Request, obj: Object, warnings: Iterable[str]) -> Response:
+    """The answer to a POST of what is not stored: the object as JSON, if the client takes it."""
     wanted(request.headers.get("accept"))
     return Response(msgspec.json.encode(obj), 201, content.warning_headers(warnings), "application/json")
 
 
-def _answering(
+def _reviewer(
     type_: type[O], reviewing: Reviewing, group: str, *, version: str = "v1", namespaced: bool = False
 ) -> tuple[Virtual, Callable[[Registry, Request, str | None, str], Awaitable[Response]]]:
     plural = f"{type_.__name__.lower()}s"
@@ -213,20 +213,20 @@ def _answering(
         options = create_options(request.query_params.multi_items())
         decoded = await content.read_struct(request, type_, f"{group}/{version}", content.validation_of(options))
         review = await reviewing(registry, cast("User", request.state.user), decoded.object, namespace)
-        return made(request, review, decoded.warnings)
+        return review_response(request, review, decoded.warnings)
 
     return virtual, answer
 
 
 ANSWERS: Mapping[Virtual, Callable[[Registry, Request, str | None, str], Awaitable[Response]]] = dict(
     [
-        _answering(SelfSubjectReview, _self, authentication.GROUP),
-        _answering(SelfSubjectReview, _self, authentication.GROUP, version="v1beta1"),
-        _answering(SelfSubjectReview, _self, authentication.GROUP, version="v1alpha1"),
-        _answering(TokenReview, _token, authentication.GROUP),
-        _answering(SelfSubjectAccessReview, _self_access, authorization.GROUP),
-        _answering(SelfSubjectRulesReview, _rules, authorization.GROUP),
-        _answering(SubjectAccessReview, _access, authorization.GROUP),
-        _answering(LocalSubjectAccessReview, _access, authorization.GROUP, namespaced=True),
+        _reviewer(SelfSubjectReview, _self, authentication.GROUP),
+        _reviewer(SelfSubjectReview, _self, authentication.GROUP, version="v1beta1"),
+        _reviewer(SelfSubjectReview, _self, authentication.GROUP, version="v1alpha1"),
+        _reviewer(TokenReview, _token, authentication.GROUP),
+        _reviewer(SelfSubjectAccessReview, _self_access, authorization.GROUP),
+        _reviewer(SelfSubjectRulesReview, _rules, authorization.GROUP),
+        _reviewer(SubjectAccessReview, _access, authorization.GROUP),
+        _reviewer(LocalSubjectAccessReview, _access, authorization.GROUP, namespaced=True),
     ]
 )

@@ -149,14 +149,14 @@ async def report_usage(
 async def wait_for_calls(request: Request, nodes: RequiredNodes) -> AsgiResponse:
     """Stream a line of JSON, with an id and a node, for each exec, attach or port-forward that an agent is to answer."""
     calls: Calls = request.app.state.calls
-    return AsgiResponse(calls.ringing(nodes.includes))
+    return AsgiResponse(calls.ring_stream(nodes.includes))
 
 
 @router.get("/calls/{call:path}", summary="Answer a call", dependencies=[Depends(stream_claim)])
 async def answer_call(request: Request, nodes: RequiredNodes, call: str) -> AsgiResponse:
     """Become the WebSocket that carries the call. 404 if nobody waits for it any longer."""
     calls: Calls = request.app.state.calls
-    return AsgiResponse(calls.answering(request, nodes.name, call))
+    return AsgiResponse(calls.accept(request, nodes.name, call))
 
 
 @router.api_route("", methods=EVERY_METHOD, include_in_schema=False)

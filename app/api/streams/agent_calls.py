@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.http import websocket
 from app.api.http.connection import Wire
-from app.api.http.response_streams import Sender, attended
+from app.api.http.response_streams import Sender, send_stream
 from app.api.http.websocket import WebSocket
 from app.api.streams.channels import Upgrade
 from app.api.streams.relay import RELAYED, Relay
@@ -43,7 +43,7 @@ class DialError(Exception):
 
 
 class RefusedError(Exception):
-    """The agent will not do it; the text says why, as a kubelet would."""
+    """The agent refuses the call; the text is its reason, in a kubelet's words."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Origin:
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """What all processes are told of a call: for which node it is, and who waits for it."""
+    """NOTIFY to all processes of the API about a call: its node, and the process that waits for it."""
 
     id: str
     node: str
@@ -82,7 +82,7 @@ class Line:
         await self._link.end(channel)
 
     async def word(self) -> Word | None:
-        """What the agent says next; None if it is gone."""
+        """The agent's next word; None if it is gone."""
         while b"\n" not in self._words:
             more = await self.read(WORDS)
             if not more or len(self._words) > LONGEST_WORD:
@@ -122,21 +122,21 @@ class Calls:
         self._calls: dict[str, _Call] = {}
         self._elsewhere: dict[str, Notice] = {}
         self._listeners: dict[asyncio.Queue[Notice], Callable[[str], bool]] = {}
-        notices.listen(self._heard)
+        notices.listen(self._on_notice)
 
-    def come_from(self, origin: Origin) -> None:
-        """From now on this process shows another certificate."""
+    def set_origin(self, origin: Origin) -> None:
+        """Announce calls with this origin from now on: the certificate is another."""
         self._origin = origin
 
     # The client's side
 
     async def dial(self, node: str, wanted: Wanted) -> Line:
-        """A line to the agent of a node, which is ready. Whoever gets it hangs up. Raises DialError, RefusedError."""
+        """A line to the agent of a node, which is ready. The caller hangs up. Raises DialError, RefusedError."""
         call, id_ = _Call(node, wanted), secrets.token_urlsafe(16)
         self._calls[id_] = call
         try:
             async with asyncio.timeout(DIAL_SECONDS):
-                line = await self._answered(call, Notice(id_, node, self._origin.url, self._origin.certificate))
+                line = await self._wait_for_answer(call, Notice(id_, node, self._origin.url, self._origin.certificate))
                 word = await line.word()
         except TimeoutError:
             call.over.set()
@@ -154,7 +154,7 @@ class Calls:
             raise DialError(f'the agent of node "{node}" has hung up')
         raise RefusedError(word.refused)
 
-    async def _answered(self, call: _Call, notice: Notice) -> Line:
+    async def _wait_for_answer(self, call: _Call, notice: Notice) -> Line:
         """Rings until the agent answers."""
         while not call.answered.done():
             await self._notices.post(msgspec.json.encode(notice).decode())
@@ -163,7 +163,7 @@ class Calls:
 
     # The agent's side
 
-    def ringing(self, speaks_for: Callable[[str], bool]) -> ASGIApp:
+    def ring_stream(self, speaks_for: Callable[[str], bool]) -> ASGIApp:
         """The stream in which an agent is rung: a line for each call of its nodes, and an empty one now and then."""
 
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
@@ -171,7 +171,7 @@ class Calls:
             await send({"type": "http.response.start", "status": 200, "headers": headers})
             with refusal(scope) as refused:
                 running = scope["app"].state.streams
-                await attended(lambda sender: self._ring(speaks_for, sender), receive, send, running, refused)
+                await send_stream(lambda sender: self._ring(speaks_for, sender), receive, send, running, refused)
 
         return answer
 
@@ -190,18 +190,18 @@ class Calls:
         finally:
             del self._listeners[rings]
 
-    def answering(self, request: Request, node: str, id_: str) -> ASGIApp:
+    def accept(self, request: Request, node: str, id_: str) -> ASGIApp:
         """The answer to an agent that dials back for `node`. 404 unless there is such a call, and it is for that node."""
         call, notice = self._calls.get(id_), self._elsewhere.get(id_)
         if call is not None and call.node == node and not call.answered.done():
-            return Upgrade(_accepted(request), call.start, alone=0, closing=CLOSE_SECONDS)
+            return Upgrade(_handshake(request), call.start, alone=0, closing=CLOSE_SECONDS)
         if call is None and notice is not None and notice.node == node and RELAYED not in request.headers:
-            _accepted(request)
+            _handshake(request)
             return Relay(request, notice.url, notice.certificate)
         raise ApiError(404, "NotFound", f'node "{node}" is not called here, or no longer')
 
-    def _heard(self, text: str) -> None:
-        """From any process, this one too."""
+    def _on_notice(self, text: str) -> None:
+        """Handle a notice from any process, this one included."""
         try:
             notice = msgspec.json.decode(text, type=Notice)
         except msgspec.MsgspecError:
@@ -214,7 +214,7 @@ class Calls:
                 rings.put_nowait(notice)
 
 
-def _accepted(request: Request) -> list[tuple[str, str]]:
+def _handshake(request: Request) -> list[tuple[str, str]]:
     if not websocket.is_asked(request):
         raise ApiError(400, "BadRequest", "a call is answered with a WebSocket")
     return websocket.accepting(request, "")

@@ -28,7 +28,7 @@ logger = Logger(__name__)
 
 
 class Gone(ConnectionError):
-    """Nobody will ever read what was to be written."""
+    """The other end reads no more."""
 
 
 class Channel:
@@ -54,7 +54,7 @@ class Channel:
 
     @property
     def is_gone(self) -> bool:
-        """Nobody is left to read or write here."""
+        """Whether the channel is closed both ways."""
         return self._ended and self._closed
 
     async def write(self, data: bytes) -> None:
@@ -77,7 +77,7 @@ class Channel:
                 raise Gone(str(error)) from error
 
     async def ignore(self) -> None:
-        """Nothing more will be read: what comes is thrown away, and holds nobody up."""
+        """Nothing more will be read: what comes is discarded, and blocks no other channel."""
         async with self._changed:
             self._ignored = True
             self._inbox.clear()
@@ -180,7 +180,7 @@ async def _ping(link: Link) -> None:
 
 
 async def _ended(*tasks: asyncio.Task[None]) -> None:
-    """Cancel what still runs, and log what nobody expected."""
+    """Cancel what still runs, and log unexpected errors."""
     for task in tasks:
         task.cancel()
     for outcome in await asyncio.gather(*tasks, return_exceptions=True):

@@ -176,7 +176,7 @@ async def _run(application: Application, command: Command, error: Channel, codec
     try:
         status = await application(command)
     except Gone:
-        raise  # nobody is left to be told
+        raise  # the client is gone
     except Exception as failure:
         status = errors.as_api_error(failure).status()
     if codec.status:

@@ -38,11 +38,11 @@ async def execute(registry: Registry, request: Request, found: Target) -> ASGIAp
     command = request.query_params.getlist("command")
     if not command:
         raise bad_request("you must specify at least one command for the container")
-    return await _conversing(request, pod, "exec", command)
+    return await _run_command(request, pod, "exec", command)
 
 
 async def attach(registry: Registry, request: Request, found: Target) -> ASGIApp:
-    return await _conversing(request, await _pod(registry, found), "attach", ())
+    return await _run_command(request, await _pod(registry, found), "attach", ())
 
 
 async def forward(registry: Registry, request: Request, found: Target) -> ASGIApp:
@@ -87,7 +87,7 @@ def _calls(request: Request) -> Calls:
     return calls
 
 
-async def _conversing(request: Request, pod: Pod, kind: str, argv: Sequence[str]) -> ASGIApp:
+async def _run_command(request: Request, pod: Pod, kind: str, argv: Sequence[str]) -> ASGIApp:
     pairs = request.query_params.multi_items()
     asked = wanted(pairs)
     whole = msgspec.structs.replace(
@@ -105,11 +105,11 @@ async def _conversing(request: Request, pod: Pod, kind: str, argv: Sequence[str]
         if not websocket.is_asked(request):
             return _refusal(error)
         conversation.failure = error
-    return _Ending(upgrade, conversation)
+    return _HangUpAfter(upgrade, conversation)
 
 
 def _refusal(error: DialError | RefusedError) -> ASGIApp:
-    """What the API server says itself is a Status; what a kubelet says is passed on as the text that it is."""
+    """A failed dial is a Status of the API's; an agent's refusal is passed on as text, as a kubelet's is."""
     if isinstance(error, RefusedError):
         return PlainTextResponse(f"{error}\n", 500)
     return errors.response(ApiError(500, "", f"error dialing backend: {error}"))
@@ -117,7 +117,7 @@ def _refusal(error: DialError | RefusedError) -> ASGIApp:
 
 @dataclass
 class _Conversation:
-    """Of one client with one container."""
+    """One client's call to one container."""
 
     calls: Calls
     node: str
@@ -128,24 +128,24 @@ class _Conversation:
     async def run(self, command: Command) -> Status:
         """Carry the bytes until the command has ended; its outcome. What a client that is gone leaves behind is ended."""
         if self.line is None:
-            raise _internal(_as_sent(self.failure))
-        sending = _started(_towards(self.line, command))
-        carrying = _started(
-            _carried(self.line, number, channel)
+            raise _internal_error(_failure_text(self.failure))
+        sending = _start_tasks(_copy_inputs(self.line, command))
+        carrying = _start_tasks(
+            _copy_to_client(self.line, number, channel)
             for number, channel in ((STDOUT, command.stdout), (STDERR, command.stderr))
         )
         try:
             await asyncio.gather(*carrying)
             return await self._outcome(self.line)
         finally:
-            await _cancelled(*sending, *carrying)
+            await _cancel_tasks(*sending, *carrying)
 
     async def _outcome(self, line: Line) -> Status:
         word = await line.word()
         if word is None:
-            raise _internal(f'the connection to the agent of node "{self.node}" was lost')
+            raise _internal_error(f'the connection to the agent of node "{self.node}" was lost')
         if word.failed:
-            raise _internal(word.failed)
+            raise _internal_error(word.failed)
         return exited(self.wanted.command, word.exit_code) if word.exit_code else succeeded()
 
     def hang_up(self) -> None:
@@ -154,8 +154,8 @@ class _Conversation:
 
 
 @dataclass(frozen=True)
-class _Ending:
-    """Hangs up when the client's connection is over, also if it never came about."""
+class _HangUpAfter:
+    """Hangs up the call when the client's connection has ended, or was never upgraded."""
 
     upgrade: Upgrade
     conversation: _Conversation
@@ -167,40 +167,40 @@ class _Ending:
             self.conversation.hang_up()
 
 
-def _as_sent(failure: Exception | None) -> str:
+def _failure_text(failure: Exception | None) -> str:
     prefix = "unable to upgrade connection" if isinstance(failure, RefusedError) else "error dialing backend"
     return f"{prefix}: {failure}"
 
 
-def _internal(why: str) -> ApiError:
+def _internal_error(why: str) -> ApiError:
     return ApiError(500, "InternalError", f"Internal error occurred: {why}", causes=[{"message": why}])
 
 
-def _started(works: Iterable[Coroutine[Any, Any, None]]) -> "list[asyncio.Task[None]]":
+def _start_tasks(works: Iterable[Coroutine[Any, Any, None]]) -> "list[asyncio.Task[None]]":
     return [asyncio.create_task(work) for work in works]
 
 
-async def _cancelled(*tasks: "asyncio.Task[None]") -> None:
+async def _cancel_tasks(*tasks: "asyncio.Task[None]") -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _towards(line: Line, command: Command) -> Iterable[Coroutine[Any, Any, None]]:
-    """What the client says, to the agent."""
+def _copy_inputs(line: Line, command: Command) -> Iterable[Coroutine[Any, Any, None]]:
+    """Copy the client's input and sizes of its terminal to the agent."""
     for number, channel in ((STDIN, command.stdin), (RESIZE, command.resize)):
         if channel is not None:
-            yield _sent(line, number, channel)
+            yield _copy_to_agent(line, number, channel)
 
 
-async def _sent(line: Line, number: int, channel: Channel) -> None:
+async def _copy_to_agent(line: Line, number: int, channel: Channel) -> None:
     with suppress(ConnectionError):  # the agent is gone, or the command reads no more: its outcome tells
         while data := await channel.read():
             await line.write(number, data)
         await line.end(number)
 
 
-async def _carried(line: Line, number: int, channel: Channel | None) -> None:
+async def _copy_to_client(line: Line, number: int, channel: Channel | None) -> None:
     while data := await line.read(number):
         if channel is not None:
             await channel.write(data)
@@ -215,7 +215,9 @@ async def _connect(calls: Calls, node: str, whole: Wanted, forward: Forward) -> 
         raise ConnectionError(f"{where}: error dialing backend: {error}") from error
     except RefusedError as error:
         raise ConnectionError(f"{where}: {error}") from error
-    sending, carrying = _started((_sent(line, STDIN, forward.data), _carried(line, STDOUT, forward.data)))
+    sending, carrying = _start_tasks(
+        (_copy_to_agent(line, STDIN, forward.data), _copy_to_client(line, STDOUT, forward.data))
+    )
     try:
         await asyncio.wait((sending, carrying), return_when=asyncio.FIRST_COMPLETED)
         if forward.data.is_gone:
@@ -225,7 +227,7 @@ async def _connect(calls: Calls, node: str, whole: Wanted, forward: Forward) -> 
         if word is None or word.failed:
             raise ConnectionError(f"{where}: {word.failed if word else 'the connection to the agent was lost'}")
     finally:
-        await _cancelled(sending, carrying)
+        await _cancel_tasks(sending, carrying)
         line.hang_up()
 
 

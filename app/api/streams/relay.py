@@ -38,10 +38,10 @@ class Relay:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with self._connected() as (reader, writer):
-                headers = await self._accepted(reader, writer)
+            async with self._connect() as (reader, writer):
+                headers = await self._read_handshake(reader, writer)
                 wire = take_over(scope, headers)
-                await _pumped(wire, reader, writer, scope["app"].state.streams)
+                await _pump(wire, reader, writer, scope["app"].state.streams)
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             logger.warning("cannot reach another API replica; check its --advertise-url", address=self.url, error=error)
             await errors.response(_unreachable())(scope, receive, send)
@@ -49,7 +49,7 @@ class Relay:
             await errors.response(error)(scope, receive, send)
 
     @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    async def _connect(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         at = urlsplit(self.url)
         secure = _unchecked() if at.scheme == "https" else None
         async with asyncio.timeout(DIAL_SECONDS):
@@ -61,7 +61,9 @@ class Relay:
         finally:
             writer.close()
 
-    async def _accepted(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> list[tuple[str, str]]:
+    async def _read_handshake(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> list[tuple[str, str]]:
         """The headers of a 101. ApiError if there is none."""
         headers = self.request.headers
         path = quote(self.request.scope["path"])  # not `url.path`, into which the Host header has a say
@@ -94,7 +96,7 @@ def _unreachable() -> ApiError:
     return ApiError(502, "BadGateway", "the process of the API that waits for this call cannot be reached from here")
 
 
-async def _pumped(
+async def _pump(
     wire: Wire, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, streams: "set[asyncio.Task[None]]"
 ) -> None:
     """Both ways, until either side ends, or the server stops."""

@@ -26,7 +26,7 @@ Refused = asyncio.Future[ApiError]
 
 @dataclass(frozen=True)
 class Claim:
-    """By which a client has its stream.
+    """The right by which a client has its stream.
 
     digest: of its token.
     judge:  raises ApiError if roles and bindings allow the stream no longer; None if they do not decide about it.
@@ -50,10 +50,10 @@ class Revocations:
     ) -> None:
         self._ended = ended
         self._policies = policies
-        self._judged_by: object = None
+        self._checked_policies: object = None
         self._open: dict[Refused, Claim] = {}
         self._unjudged: set[Refused] = set()  # roles may have changed between a request's authorization and its stream
-        self._looking: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
 
     @contextmanager
     def watching(self, claim: Claim) -> Iterator[Refused]:
@@ -61,42 +61,42 @@ class Revocations:
         refused: Refused = asyncio.get_running_loop().create_future()
         self._open[refused] = claim
         self._unjudged.add(refused)
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look_again_and_again())
+        if self._checking is None:
+            self._checking = asyncio.create_task(self._check_periodically())
         try:
             yield refused
         finally:
             del self._open[refused]
             self._unjudged.discard(refused)
             refused.cancel()
-            if not self._open and self._looking is not None:
-                self._looking.cancel()
-                self._looking = None
+            if not self._open and self._checking is not None:
+                self._checking.cancel()
+                self._checking = None
 
-    async def _look_again_and_again(self) -> None:
+    async def _check_periodically(self) -> None:
         while True:
             await asyncio.sleep(SECONDS)
             try:
-                await self.look()
-            except Exception as error:  # what cannot be found out ends no stream
+                await self.check_streams()
+            except Exception as error:  # a failed check ends no stream
                 logger.info("cannot check tokens and roles of open streams; retrying", error=error)
 
-    async def look(self) -> None:
+    async def check_streams(self) -> None:
         """End the streams whose claims have ended. Raises what the look-up raises; then nothing counts as judged."""
         claims = dict(self._open)
         ended = await self._ended({claim.digest for claim in claims.values()})
         policies = await self._policies()
         for place, (refused, claim) in enumerate(claims.items(), start=1):
             error = _unauthorized() if claim.digest in ended else None
-            is_due = policies is not self._judged_by or refused in self._unjudged
+            is_due = policies is not self._checked_policies or refused in self._unjudged
             if error is None and claim.judge is not None and is_due:
-                error = await _judged(claim.judge)
+                error = await _judge(claim.judge)
             if error is not None and not refused.done():
                 logger.info("closing a stream: access was revoked", reason=error.message)
                 refused.set_result(error)
             if place % TOGETHER == 0:
                 await asyncio.sleep(0)
-        self._judged_by = policies
+        self._checked_policies = policies
         self._unjudged.difference_update(claims)
 
 
@@ -104,7 +104,7 @@ def _unauthorized() -> ApiError:
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
-async def _judged(judge: Callable[[], Awaitable[None]]) -> ApiError | None:
+async def _judge(judge: Callable[[], Awaitable[None]]) -> ApiError | None:
     try:
         await judge()
     except ApiError as error:

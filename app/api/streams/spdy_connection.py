@@ -126,7 +126,7 @@ class SpdyConnection:
         await self._pipe.write(self._encoder.data(number, data, end=end))
 
     def forget(self, stream: Stream) -> None:
-        """Whatever else comes on `stream` goes nowhere."""
+        """Discard what else comes on `stream`."""
         self._streams.pop(stream.number, None)
 
     async def _take(self, frame: spdy.Frame) -> None:

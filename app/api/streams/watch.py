@@ -1,8 +1,8 @@
 """Watches: events as ready bytes, and the HTTP answer that sends them, everything pending joined into one send.
 
 `stream` opens one. `Stream.events` yields one JSON event after another, for whoever sends them in another way (WebSocket
-messages); `Stream.batches` yields those that are ready together. What two watchers in the same form are told of the same
-change is made once.
+messages); `Stream.batches` yields those that are ready together. An event for two watchers in the same form is encoded
+once.
 """
 
 import asyncio
@@ -19,8 +19,8 @@ from starlette.types import Receive, Scope, Send
 from app.api.http import content, errors
 from app.api.http.content import Shape
 from app.api.http.query import ListOptions
-from app.api.http.response_streams import Sender, Stuck, attended
-from app.api.resources.lists import reached, require_kept
+from app.api.http.response_streams import Sender, Stuck, send_stream
+from app.api.resources.lists import require_kept, wait_for_revision
 from app.api.resources.routes import Target
 from app.api.resources.selection import Selection, scope_of
 from app.api.streams.revocation import refusal
@@ -46,7 +46,7 @@ async def stream(registry: Registry, request: Request, found: Target, selection:
     shape = content.shape_of(request, found.kind)
     revision = options.revision or 0
     await require_kept(registry.store, revision)
-    await reached(registry.store, revision)
+    await wait_for_revision(registry.store, revision)
     first = None
     if options.send_initial_events or (not revision and options.send_initial_events is None):
         first = await opened(registry.store, scope)
@@ -72,7 +72,7 @@ class Stream:
         running: set[asyncio.Task[None]] = scope["app"].state.streams
         try:
             with refusal(scope) as refused:
-                await attended(self._send, receive, send, running, refused, error_event)
+                await send_stream(self._send, receive, send, running, refused, error_event)
         except Stuck as error:
             logger.warning("closing a watch whose client does not read", resource=self.shape.kind.resource, error=error)
 
@@ -140,12 +140,12 @@ class Stream:
             sent_at = _clock()
 
     def _event(self, event: Event) -> bytes:
-        """One event. The columns of a Table are told once."""
+        """One event. The columns of a Table are in the first only."""
         columns, self._has_begun = not self._has_begun, True
         return _line(event.type, self.shape.one(event.object.wire, self.now(), columns=columns))
 
     def _shared(self, event: Event) -> bytes:
-        """One event, made once for all who are told it in the same form."""
+        """One event, encoded once for all watchers in the same form."""
         if self.shape.is_table and not self._has_begun:
             return self._event(event)
         key = (event, self.shape.sharing, self.now() if self.shape.is_table else None)
@@ -179,7 +179,7 @@ def _line(type_: str, obj: bytes) -> bytes:
 
 
 class _Lines:
-    """The newest events as bytes: a change is told to all watchers at about the same time."""
+    """Cache of the newest events as bytes: all watchers get a change at about the same time."""
 
     MOST, LARGEST = 256, 64 << 10
 

@@ -24,7 +24,7 @@ _END = 255
 
 @dataclass(frozen=True)
 class Codec:
-    """What a subprotocol says."""
+    """Properties of a subprotocol."""
 
     base64: bool = False
     ends: bool = False

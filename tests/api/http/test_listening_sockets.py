@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from app.api.http.listening_sockets import ListenError, bound, refusal
+from app.api.http.listening_sockets import ListenError, bind_sockets, refusal
 
 
 @pytest.mark.parametrize(
@@ -24,11 +24,11 @@ def test_a_refusal_says_what_to_do(number: int, expected: str) -> None:
 
 async def test_an_address_that_is_not_ours_is_refused() -> None:
     with pytest.raises(ListenError, match=r"192\.0\.2\.1 is not an address of this machine"):
-        await bound("192.0.2.1", 0)
+        await bind_sockets("192.0.2.1", 0)
 
 
 async def test_all_addresses_of_a_name_are_listened_on() -> None:
-    sockets = await bound("localhost", 0)
+    sockets = await bind_sockets("localhost", 0)
     try:
         assert "127.0.0.1" in {each.getsockname()[0] for each in sockets}
         assert all(each.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for each in sockets)
@@ -42,7 +42,7 @@ async def test_a_port_that_is_given_up_in_time_is_taken() -> None:
     """As by an API before, which was told to end a moment ago."""
     before = socket.create_server(("127.0.0.1", 0))
     port = before.getsockname()[1]
-    waiting = asyncio.create_task(bound("127.0.0.1", port))
+    waiting = asyncio.create_task(bind_sockets("127.0.0.1", port))
     await asyncio.sleep(0)
     before.close()
     [taken] = await waiting

@@ -13,7 +13,7 @@ from websockets.asyncio.client import connect
 from app.api.auth.authenticator import NODE_PREFIX, NODES, User
 from app.api.auth.tokens import issue, issue_for_account
 from app.api.http.query import ListOptions
-from app.api.http.response_streams import PART_BYTES, Sender, attended
+from app.api.http.response_streams import PART_BYTES, Sender, send_stream
 from app.api.streams import revocation
 from app.api.streams.revocation import Claim, Revocations
 from app.api.streams.watch import MOST_SECONDS, seconds_of
@@ -187,7 +187,7 @@ async def test_the_database_away_ends_no_stream() -> None:
     revocations = Revocations(away, _no_policies)
     with revocations.watching(Claim(b"")) as refused:
         with pytest.raises(ConnectionError):
-            await revocations.look()
+            await revocations.check_streams()
         assert not refused.done()
 
 
@@ -206,9 +206,9 @@ async def test_a_stream_ends_whose_right_was_withdrawn_before_it_was_open(monkey
 
     revocations = Revocations(none_has_ended, _no_policies)
     with revocations.watching(Claim(b"")):
-        await revocations.look()
+        await revocations.check_streams()
         with revocations.watching(Claim(b"", forbidden)) as refused:
-            await revocations.look()
+            await revocations.check_streams()
             assert refused.result().code == 403
 
 
@@ -231,7 +231,7 @@ async def test_the_last_words_are_not_sent_in_the_middle_of_an_event(size: int, 
         await sender(b"x" * size)
         await sender(b"next")
 
-    await attended(work, receive, send, refused=refused, last_words=lambda _: b"ERROR")
+    await send_stream(work, receive, send, refused=refused, last_words=lambda _: b"ERROR")
     assert (b"ERROR" in sent) is told
 
 
@@ -262,13 +262,13 @@ async def test_many_streams_cost_one_query_a_look_and_no_judgement_while_roles_s
     open_now = [revocations.watching(of(number)) for number in range(1_000)]
     futures = [each.__enter__() for each in open_now]
     for _ in range(5):
-        await revocations.look()
+        await revocations.check_streams()
     assert asked == [500] * 5
     assert len(judged) == 500  # once each, of those whom roles allow
 
     policies.append(object())
-    await revocations.look()
-    await revocations.look()
+    await revocations.check_streams()
+    await revocations.check_streams()
     assert len(judged) == 1_000
     assert [number for number, each in enumerate(futures) if each.done()] == [1]
 
