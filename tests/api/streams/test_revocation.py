@@ -274,7 +274,7 @@ async def test_many_streams_cost_one_query_a_look_and_no_judgement_while_roles_s
 
     for each in open_now:
         each.__exit__(None, None, None)
-    assert revocations._looking is None
+    assert revocations._checking is None
 
 
 @pytest.mark.parametrize(("asked", "seconds"), [(5, 5), (2**63 - 1, MOST_SECONDS)])
