@@ -37,7 +37,7 @@ from app.registry.objects import Registry
 
 
 def create_app(registry: Registry, origin: Origin | None = None, authority: Callable[[], str] = str) -> FastAPI:
-    """The application of one API process, which others reach at `origin`. `authority`: whom its clients are to trust, PEM."""
+    """The application of one API process. `origin`: where others reach it. `authority`: certificates that clients trust, PEM."""
     authenticator = Authenticator(StoredTokens(registry), time.monotonic)
     kubernetes = Kubernetes(registry, authenticator, Documents(registry, authenticator).answer)
     app = FastAPI(
@@ -53,15 +53,12 @@ def create_app(registry: Registry, origin: Origin | None = None, authority: Call
         ],
         exception_handlers={HTTPException: refuse_unrouted, RequestValidationError: as_status, ApiError: as_status},
         redirect_slashes=False,
-        openapi_url=None,  # `app.api.routers.docs` serves it to those who may see it
-        telemetry={
-            "tracing": False,
-            "metrics": False,
-            "logs": False,
-        },  # to ask whether anybody wants it is 5 % of a GET
+        openapi_url=None,  # `app.api.routers.docs` serves it, to users who may see it
+        # Otherwise each request asks whether an OpenTelemetry provider is set, for 5 % of what a GET takes.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.registry, app.state.authenticator, app.state.authority = registry, authenticator, authority
-    app.state.streams = set()  # tasks of the open streams; whoever stops the server ends them first
+    app.state.streams = set()  # tasks of the open streams: the server cancels them before it stops
     app.state.revocations = _revocations(registry)
     app.state.calls = Calls(registry.store.calls, origin or Origin())
     for router in (*docs.DOCUMENTED, docs.router):
@@ -71,7 +68,7 @@ def create_app(registry: Registry, origin: Origin | None = None, authority: Call
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Create the objects that must exist; then, while the application serves, watch over its files and losses of history."""
+    """Create the objects that must exist. While serving, report a lack of file descriptors and losses of history."""
     registry: Registry = app.state.registry
     await bootstrap(registry)
     watching = asyncio.create_task(watch_files_left())
@@ -83,12 +80,12 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 
 
 async def as_status(_: Request, error: Exception) -> Response:
-    """Every failure leaves as a Status, whatever raised it."""
+    """Exception handler: answers with the Status of the error."""
     return errors.response(error)
 
 
 async def refuse_unrouted(request: Request, error: Exception) -> Response:
-    """Refuses a path or method that has no route: by 401 or 403 before 404 or 405, as in Kubernetes."""
+    """Exception handler: refuses a path or method without a route, by 401 or 403 before 404 or 405, as Kubernetes does."""
     try:
         await require_path(request, await current_user(request))
     except Exception as refusal:

@@ -27,12 +27,12 @@ async def current_user(request: Request) -> User:
     return await impersonation.user_of(state.registry, state.authenticator, request)
 
 
-RegistryOf = Annotated[Registry, Depends(registry)]
+RegistryDep = Annotated[Registry, Depends(registry)]
 CurrentUser = Annotated[User, Depends(current_user)]
 
 
 async def require_path(request: Request, user: CurrentUser) -> None:
-    """403 unless the user may do this with the path, which is no resource: administrators, and whom a ClusterRole allows it."""
+    """403 unless the user may do this with the path, which is no resource: administrators, and users by a ClusterRole."""
     await check_path(request.app.state.registry, user, request.method.lower(), request.scope["path"])
 
 

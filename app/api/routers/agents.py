@@ -10,7 +10,7 @@ import msgspec
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 
-from app.api.dependencies import RegistryOf, RequiredNodes, require_node, stream_claim
+from app.api.dependencies import Nodes, RegistryDep, RequiredNodes, require_node, stream_claim
 from app.api.direct_route import DirectRoute
 from app.api.http import errors
 from app.api.http.content import read_body
@@ -109,17 +109,17 @@ class ReportsBody(FromBody[S]):
 
 @router.post("/statuses", summary="Report statuses of pods")
 async def report_statuses(
-    registry: RegistryOf, nodes: RequiredNodes, told: Annotated[Reports, Depends(ReportsBody(Reports))]
+    registry: RegistryDep, nodes: RequiredNodes, reports: Annotated[Reports, Depends(ReportsBody(Reports))]
 ) -> Outcomes:
     """Store how pods fare. A report of a pod that is not bound to one of the nodes gets 403, of one that is gone 404."""
-    items = told.items
+    items = reports.items
     _check_names(*(name for item in items for name in (item.namespace, item.name)))
     return Outcomes(await status_reports.accept(registry, PODS, items, nodes.includes))
 
 
 @router.post("/logs", summary="Append to logs")
 async def append_logs(
-    registry: RegistryOf, nodes: RequiredNodes, pieces: Annotated[LogPieces, Depends(ReportsBody(LogPieces))]
+    registry: RegistryDep, nodes: RequiredNodes, pieces: Annotated[LogPieces, Depends(ReportsBody(LogPieces))]
 ) -> StoredPieces:
     """Store pieces of containers' logs, each where it belongs: a piece that was sent before is not stored again."""
     items = pieces.items
@@ -137,7 +137,7 @@ async def append_logs(
 
 @router.post("/usage", summary="Report usage of nodes")
 async def report_usage(
-    registry: RegistryOf, nodes: RequiredNodes, usage: Annotated[Usage, Depends(ReportsBody(Usage))]
+    registry: RegistryDep, nodes: RequiredNodes, usage: Annotated[Usage, Depends(ReportsBody(Usage))]
 ) -> Accepted:
     """Keep what nodes, and the containers on them, use of processors and memory."""
     _check_names(*(item.node for item in usage.items))
@@ -166,7 +166,7 @@ async def refuse(request: Request) -> NoReturn:
     raise errors.no_such_path() if request.method == "POST" else errors.no_such_method()
 
 
-async def _pods_of(registry: Registry, nodes: RequiredNodes, pieces: tuple[LogPiece, ...]) -> dict[Key, Pod]:
+async def _pods_of(registry: Registry, nodes: Nodes, pieces: tuple[LogPiece, ...]) -> dict[Key, Pod]:
     """The pods that the pieces name, as far as they are bound to the agent's nodes.
 
     A pod that is gone has its last lines refused: no node can be held to them.

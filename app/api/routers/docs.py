@@ -1,7 +1,7 @@
 """Documentation of our own endpoints: /docs for people, /docs/openapi.json for programs. Kubernetes' paths are in /openapi.
 
-Whoever may GET these paths may read them, as any path that is no resource: administrators, and whom a ClusterRole allows it by
-`nonResourceURLs`. A browser has no token to send: `kubectl proxy` sends one for it. The page loads nothing from elsewhere.
+Who may read them: administrators, and users whose ClusterRole allows it by `nonResourceURLs`, as for any path that is no
+resource. A browser has no token to send: `kubectl proxy` sends one for it. The page loads nothing from elsewhere.
 """
 
 from collections.abc import Iterator

@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 from starlette.responses import PlainTextResponse
 
-from app.api.dependencies import RegistryOf
+from app.api.dependencies import RegistryDep
 from app.api.http import errors
 from app.api.struct_route import OTHER_METHODS, StructRoute
 from app.store import READ_ONLY
@@ -23,7 +23,7 @@ async def probe_liveness() -> PlainTextResponse:
 @router.get("/healthz", summary="Probe readiness, by its older name", openapi_extra=_OPEN)
 @router.api_route("/readyz", methods=OTHER_METHODS, include_in_schema=False)
 @router.api_route("/healthz", methods=OTHER_METHODS, include_in_schema=False)
-async def probe_readiness(registry: RegistryOf) -> PlainTextResponse:
+async def probe_readiness(registry: RegistryDep) -> PlainTextResponse:
     """Says ok while the database takes writes and the change feed follows it; else 503."""
     broken = registry.store.feed.broken
     if broken is not None:

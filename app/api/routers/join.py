@@ -19,7 +19,7 @@ from app.api.auth import token_list
 from app.api.auth.authenticator import NODE_PREFIX, NODES, User, bearer, digest_of, path_refusal
 from app.api.auth.token_list import API_VERSION, BOOTSTRAPPERS, GROUP, TokenList, TokenMeta
 from app.api.auth.tokens import issue_named
-from app.api.dependencies import CurrentUser, RegistryOf, Requires, current_user
+from app.api.dependencies import CurrentUser, RegistryDep, Requires, current_user
 from app.api.http import errors
 from app.api.http.content import read_body
 from app.api.middleware import AGENTS
@@ -72,7 +72,7 @@ class Joined(msgspec.Struct):
 
 
 class JoinToken(msgspec.Struct, tag_field="kind", tag="JoinToken", kw_only=True, omit_defaults=True, rename=wire_name):
-    """A join token. `token`, its secret, is shown once, to whoever makes it."""
+    """A join token. `token`, its secret, is only in the answer that creates it."""
 
     api_version: str = msgspec.field(default_factory=lambda: API_VERSION)
     metadata: TokenMeta
@@ -118,7 +118,7 @@ async def require_join_token(request: Request, user: CurrentUser) -> None:
 
 @router.get("/ca", summary="Read the authority's certificate", openapi_extra={"security": []})
 async def read_ca(request: Request) -> PlainTextResponse:
-    """The certificate as PEM, for everybody: an agent compares it with the hash that it was told."""
+    """The certificate as PEM, for everybody: an agent compares it with the hash in its settings."""
     authority: Callable[[], str] = request.app.state.authority
     if not (found := authority()):
         raise errors.no_such_path()
@@ -126,7 +126,7 @@ async def read_ca(request: Request) -> PlainTextResponse:
 
 
 @router.post("/jointokens", status_code=201, summary="Create a join token", dependencies=_may("create", "jointokens"))
-async def create_join_token(registry: RegistryOf, asked: Annotated[Wanted, Depends(SmallBody(Wanted))]) -> JoinToken:
+async def create_join_token(registry: RegistryDep, asked: Annotated[Wanted, Depends(SmallBody(Wanted))]) -> JoinToken:
     _check_between(1, asked.ttl_seconds, int(LONGEST.total_seconds()), "ttlSeconds")
     _check_between(1, asked.uses, MOST_USES, "uses")
     _check_between(0, asked.node_ttl_seconds, int(LONGEST.total_seconds()), "nodeTtlSeconds")
@@ -140,14 +140,14 @@ async def create_join_token(registry: RegistryOf, asked: Annotated[Wanted, Depen
 
 
 @router.get("/jointokens", summary="List join tokens", dependencies=_may("list", "jointokens"))
-async def list_join_tokens(registry: RegistryOf) -> JoinTokenList:
+async def list_join_tokens(registry: RegistryDep) -> JoinTokenList:
     found = await registry.store.tokens.of_group(BOOTSTRAPPERS, registry.now())
     items = [_shown(each.id, each.created_at, each.expires_at, each.uses) for each in found]
     return JoinTokenList(metadata=ListMeta(), items=items)
 
 
 @router.delete("/jointokens/{name:path}", summary="Revoke a join token", dependencies=_may("delete", "jointokens"))
-async def revoke_join_token(registry: RegistryOf, name: str) -> Deleted:
+async def revoke_join_token(registry: RegistryDep, name: str) -> Deleted:
     if not await registry.store.tokens.revoke(BOOTSTRAP_PREFIX + name):
         raise not_found(f"jointokens.{GROUP}", name)
     return Deleted()
@@ -155,14 +155,14 @@ async def revoke_join_token(registry: RegistryOf, name: str) -> Deleted:
 
 @router.get("/tokens", summary="List tokens", dependencies=_may("list", "tokens"))
 async def list_tokens(
-    registry: RegistryOf, options: Annotated[PageOptions, Depends(FromQuery(PageOptions))]
+    registry: RegistryDep, options: Annotated[PageOptions, Depends(FromQuery(PageOptions))]
 ) -> TokenList:
     """All tokens of every kind, oldest first, page by page."""
     return await token_list.page(registry, options.continue_)
 
 
 @router.delete("/tokens/{name:path}", summary="Revoke a token", dependencies=_may("delete", "tokens"))
-async def revoke_token(registry: RegistryOf, name: str) -> Deleted:
+async def revoke_token(registry: RegistryDep, name: str) -> Deleted:
     """End a token of any kind by its id."""
     await token_list.revoke(registry, name)
     return Deleted()
@@ -171,7 +171,7 @@ async def revoke_token(registry: RegistryOf, name: str) -> Deleted:
 @router.post("/join", status_code=201, summary="Join as a node", dependencies=[Depends(require_join_token)])
 async def join(
     request: Request,
-    registry: RegistryOf,
+    registry: RegistryDep,
     user: CurrentUser,
     asked: Annotated[Joining, Depends(SmallBody(Joining))],
 ) -> Joined:
@@ -194,7 +194,7 @@ async def join(
 
 
 @router.delete("/credentials/{name:path}", summary="Reset a node", dependencies=_may("delete", "credentials"))
-async def reset_node(registry: RegistryOf, name: str) -> Deleted:
+async def reset_node(registry: RegistryDep, name: str) -> Deleted:
     """Revoke every credential of a node, so that another machine may join as it."""
     revoked = await registry.store.tokens.revoke(NODE_PREFIX + name, (name,))
     try:  # or the node would count as alive until its lease ends
@@ -209,7 +209,7 @@ async def reset_node(registry: RegistryOf, name: str) -> Deleted:
 
 @router.api_route("/{path:path}", methods=EVERY_METHOD, include_in_schema=False, dependencies=[Depends(current_user)])
 async def refuse() -> NoReturn:
-    """404 for whatever else is asked for, once it is known by whom."""
+    """404 for any other path or method, after authentication."""
     raise errors.no_such_path()
 
 

@@ -1,4 +1,4 @@
-"""Endpoints for logs of pods that may be gone: what there is of a namespace, and each log, for whoever may read pods/log there.
+"""Endpoints for logs of pods that may be gone: a list for each namespace, and each log, for users who may read pods/log there.
 
 Under /apis/logs.jobplane.dev/v1/namespaces/NAMESPACE/logs. A pod's name may have been used before: without `uid` the newest
 pod of that name is meant.
@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.auth.authenticator import Action, check
-from app.api.dependencies import CurrentUser, RegistryOf, current_user
+from app.api.dependencies import CurrentUser, RegistryDep, current_user
 from app.api.http import errors
 from app.api.http.query import first
 from app.api.middleware import LOGS
@@ -85,7 +85,7 @@ class KeptLogList(msgspec.Struct, tag_field="kind", tag="KeptLogList", kw_only=T
     items: list[Item]
 
 
-async def require_pod_logs(request: Request, registry: RegistryOf, user: CurrentUser, namespace: str) -> None:
+async def require_pod_logs(request: Request, registry: RegistryDep, user: CurrentUser, namespace: str) -> None:
     """403 unless the user may read logs of the pod that the path or query names, or of all pods of the namespace."""
     named = request.path_params.get("pod") or first(request.query_params.multi_items(), "pod") or ""
     await check(registry, user, Action("get", "", "pods", "log", namespace, named))
@@ -97,7 +97,7 @@ _RIGHTS = [Depends(require_pod_logs)]
 @router.get(_LIST, summary="List kept logs", dependencies=_RIGHTS)
 @router.head(_LIST, include_in_schema=False, dependencies=_RIGHTS)
 async def list_kept_logs(
-    registry: RegistryOf, namespace: str, options: Annotated[ListQuery, Depends(FromQuery(ListQuery))]
+    registry: RegistryDep, namespace: str, options: Annotated[ListQuery, Depends(FromQuery(ListQuery))]
 ) -> KeptLogList:
     """What there is, page by page: one item for each run of a container."""
     limit = options.limit or _PAGE
@@ -113,7 +113,7 @@ async def list_kept_logs(
 @router.head(_ONE, include_in_schema=False, dependencies=_RIGHTS)
 async def read_kept_log(
     request: Request,
-    registry: RegistryOf,
+    registry: RegistryDep,
     namespace: str,
     pod: str,
     options: Annotated[LogQuery, Depends(FromQuery(LogQuery))],
@@ -138,7 +138,7 @@ async def refuse_method() -> NoReturn:
 
 @router.api_route("/{path:path}", methods=EVERY_METHOD, include_in_schema=False, dependencies=[Depends(current_user)])
 async def refuse_path() -> NoReturn:
-    """404 for whatever else is asked for, once it is known by whom."""
+    """404 for any other path, after authentication."""
     raise errors.no_such_path()
 
 
