@@ -1,4 +1,4 @@
-"""Every setting, read once by the command line: flags over JOBPLANE_* variables over these defaults. Passed on as values.
+"""Settings, read once by the command line: a flag, else a JOBPLANE_* variable, else the default. Passed on as values.
 
 The descriptions here are the help of the flags (`app.main.cli_options`) and docs/settings.md (scripts/settings_page.py).
 """
@@ -40,11 +40,14 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="ignore", validate_default=True)
 
-    data_dir: Annotated[Path, about("Folder in which everything is kept.")] = Path("~/.jobplane")
+    data_dir: Annotated[
+        Path, about("Data folder: tokens, certificates, the database of `jobplane up`, and the agent's state.")
+    ] = Path("~/.jobplane")
     database_url: Annotated[
         SecretStr,
         about(
-            "A Postgres >= 14: postgresql://user:password@host/database.", "`jobplane up` starts its own in DATA_DIR"
+            "URL of a Postgres >= 14: postgresql://user:password@host/database.",
+            "`jobplane up` starts its own in DATA_DIR",
         ),
     ] = SecretStr("")
     host: Annotated[str, about("Address that the API listens on.")] = "127.0.0.1"
@@ -58,23 +61,21 @@ class Settings(BaseSettings):
     server: Annotated[
         str, about("URL of the API: https://host:6443.", "https://127.0.0.1:6443, or as DATA_DIR/kubeconfig says")
     ] = ""
-    token_file: Annotated[Path | None, about("File with the token to call the API with.", "none")] = None
+    token_file: Annotated[Path | None, about("File with the token for the API.", "none")] = None
     ca_file: Annotated[
         Path | None,
-        about("File with the certificate of the authority that signed the API's.", "this machine's authorities"),
+        about("File with the CA certificate of the API.", "the CA certificates of this machine"),
     ] = None
     join_token: Annotated[
         SecretStr,
         about(
-            "Token from `jobplane token create`; needed once. Other users of this machine may see it in the list of processes.",
+            "Join token from `jobplane token create`, needed once. Visible in the process list; --join-token-file is not.",
             "none",
         ),
     ] = SecretStr("")
     join_token_file: Annotated[Path | None, about("File with the join token.", "none")] = None
-    ca_hash: Annotated[
-        str, about("Hash of the authority that signed the API's certificate, sha256:..., instead of its file.", "none")
-    ] = ""
-    runtime: Annotated[RuntimeName, about("Runtime that runs the containers.")] = "process"
+    ca_hash: Annotated[str, about("Hash of the API's CA certificate, sha256:..., instead of --ca-file.", "none")] = ""
+    runtime: Annotated[RuntimeName, about("Container runtime.")] = "process"
     runtime_endpoint: Annotated[
         str,
         about(
@@ -85,13 +86,13 @@ class Settings(BaseSettings):
     cgroup: Annotated[
         str,
         about(
-            "Cgroup v2 folder of the process runtime's containers: auto, none, or a folder that the agent may write to.",
+            "Cgroup v2 folder for containers of the process runtime: auto, none, or a folder that the agent can write to.",
             "",
             "agent",
         ),
     ] = "auto"
     pids_limit: Annotated[
-        int, about("Most processes of one container of the process runtime; 0: no limit.", "", "agent", ge=0)
+        int, about("Process limit of each container of the process runtime; 0: no limit.", "", "agent", ge=0)
     ] = 0
     node_name: Annotated[
         str,
@@ -104,7 +105,7 @@ class Settings(BaseSettings):
     agent_nodes: Annotated[
         str,
         about(
-            "Nodes, by commas, that agent.token in DATA_DIR speaks for; * ends a prefix. `jobplane up` sets it.",
+            "Nodes that DATA_DIR/agent.token may act as, comma-separated; * ends a prefix. `jobplane up` sets it.",
             "this host, or --node-name",
             "api",
         ),
@@ -112,23 +113,24 @@ class Settings(BaseSettings):
     tls_san: Annotated[
         str,
         about(
-            "More names and addresses, by commas, that the API's certificate is for, besides --host and this machine's.",
+            "Names and addresses to add to the API's certificate, comma-separated. --host and this machine's are always in it.",
             "none",
         ),
     ] = ""
     eviction_hard: Annotated[
         str,
         about(
-            "Evict pods when less than this is free, such as memory.available<100Mi; or none.", "a kubelet's thresholds"
+            "Evict pods when less than this is free, such as memory.available<100Mi; or none.",
+            "the kubelet's thresholds",
         ),
     ] = ""
     shutdown_grace_period: Annotated[
-        str, about("On SIGTERM, end the pods within this time, such as 60s; 0s: they go on.")
+        str, about("Time in which SIGTERM stops the node's pods, such as 60s; 0s: pods keep running.")
     ] = "0s"
     shutdown_grace_period_critical_pods: Annotated[
-        str, about("Last part of the shutdown grace period, kept for critical pods (priority of 2 billion and more).")
+        str, about("Last part of the shutdown grace period, for critical pods only (priority >= 2000000000).")
     ] = "0s"
-    tls_name: Annotated[str, about("Name that the API's certificate must hold.", "the host in --server")] = ""
+    tls_name: Annotated[str, about("Host name to check the API's certificate for.", "the host in --server")] = ""
     devices: Annotated[
         str,
         about("Devices that the node offers: auto (NVIDIA's GPUs), none, a file, or nvidia.com/gpu=/dev/nvidia0,..."),
@@ -136,7 +138,7 @@ class Settings(BaseSettings):
     lease_seconds: Annotated[
         int,
         about(
-            "Seconds for which a node's lease lasts; its agent renews it four times as often.",
+            "Lease duration of the node, in seconds; the agent renews the lease four times as often.",
             "",
             "agent",
             ge=5,
@@ -146,46 +148,56 @@ class Settings(BaseSettings):
     node_grace_seconds: Annotated[
         float,
         about(
-            "Seconds without a lease renewal after which a node is lost; never before its lease is over and 10 s more.",
+            "Seconds without a lease renewal after which a node is lost; at least 10 s more than its lease.",
             "",
             "controllers",
             gt=0,
         ),
     ] = 50
     history_hours: Annotated[
-        float, about("Hours for which old versions of objects can be read and watched from.", "", "controllers", ge=0)
+        float, about("Retention of old versions of objects, to list and watch from, in hours.", "", "controllers", ge=0)
     ] = 24
     secret_history_minutes: Annotated[
         float,
         about(
-            "Minutes for which a version of a Secret that was deleted or replaced can be read and watched from.",
+            "Retention of deleted and replaced versions of Secrets, in minutes.",
             "",
             "controllers",
             ge=1,
         ),
     ] = 5
     event_ttl_seconds: Annotated[
-        float, about("Seconds for which an event is kept after it last happened.", "", "controllers", gt=0)
+        float, about("Retention of events after they last happened, in seconds.", "", "controllers", gt=0)
     ] = 3600
     log_ttl_hours: Annotated[
-        float, about("Hours for which a log is kept after its container has ended.", "", "controllers", gt=0)
+        float, about("Retention of logs after their container has ended, in hours.", "", "controllers", gt=0)
     ] = 168
     log_cap_mib: Annotated[
         float,
-        about("MiB that are kept of the log of each run of a container: the newest.", "", "api", "controllers", ge=1),
+        about(
+            "Log size limit of each run of a container, in MiB; the newest lines are kept.",
+            "",
+            "api",
+            "controllers",
+            ge=1,
+        ),
     ] = 10
     scoring_strategy: Annotated[
         ScoringStrategy,
-        about("Nodes that get pods first: the emptiest (LeastAllocated) or the fullest (MostAllocated)."),
+        about(
+            "Scoring strategy of the scheduler: the emptiest node first (LeastAllocated) or the fullest (MostAllocated)."
+        ),
     ] = "LeastAllocated"
     feature_gates: Annotated[
-        str, about("Features that are off in Kubernetes by default, such as WorkloadWithJob=true.", "none")
+        str,
+        about(
+            "Feature gates that are off by default in Kubernetes, comma-separated, such as WorkloadWithJob=true.",
+            "none",
+        ),
     ] = ""
     log_level: Annotated[
         str,
-        about(
-            "Least level that is logged: debug, info, warning, error or critical.", "", "api", "controllers", "agent"
-        ),
+        about("Lowest level of log lines: debug, info, warning, error or critical.", "", "api", "controllers", "agent"),
     ] = "info"
     log_format: Annotated[LogFormat, about("Format of log lines: text, or json, one object a line.")] = "text"
 
@@ -196,7 +208,7 @@ class Settings(BaseSettings):
         try:
             return path and path.expanduser().absolute()
         except RuntimeError:
-            raise ValueError(f"{path}: there is no home folder to expand ~ to: give a whole path") from None
+            raise ValueError(f"{path}: cannot expand ~ to a home folder: pass an absolute path") from None
 
     @field_validator("server")
     @classmethod
@@ -214,14 +226,14 @@ class Settings(BaseSettings):
     def _of_postgres(cls, url: SecretStr) -> SecretStr:
         """Says nothing of what was given: it may hold a password."""
         if url.get_secret_value() and not url.get_secret_value().startswith(("postgresql://", "postgres://")):
-            raise ValueError("not the URL of a Postgres: postgresql://user:password@host/database")
+            raise ValueError("not a Postgres URL such as postgresql://user:password@host/database")
         return url
 
     @field_validator("log_level")
     @classmethod
     def _known_level(cls, level: str) -> str:
         if level.lower() not in LEVELS:
-            raise ValueError(f"{level} is none of {', '.join(LEVELS)}")
+            raise ValueError(f"{level} is not a level: pass one of {', '.join(LEVELS)}")
         return level.lower()
 
     @field_validator("feature_gates")
@@ -243,7 +255,7 @@ class Settings(BaseSettings):
     @model_validator(mode="after")
     def _plain_only_here(self) -> Self:
         if not self.tls and self.host not in LOOPBACK:
-            raise ValueError(f"without TLS the API listens on {' or '.join(sorted(LOOPBACK))} only, not on {self.host}")
+            raise ValueError(f"--no-tls needs a --host of {', '.join(sorted(LOOPBACK))}, not {self.host}")
         return self
 
     @property

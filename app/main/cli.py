@@ -1,4 +1,4 @@
-"""The command line: the only place that reads settings and wires the parts together."""
+"""The command line. Reads settings, opens the store, and wires the parts together."""
 
 import asyncio
 import sys
@@ -41,8 +41,8 @@ from app.main.cli_process import follow_parent, now, run_fast, run_until_signal,
 from app.main.cli_tokens import create, listed, revoke, rotate
 from app.settings import Settings
 
-HELP = "Kubernetes Jobs without running Kubernetes: serve the API, run Jobs on your machines. Begin with `jobplane up`."
-# Without rich, which takes what stands in brackets for markup: defaults.
+HELP = "Kubernetes Jobs without running Kubernetes: serve the API, run Jobs on your machines. Start with `jobplane up`."
+# Without rich, which would read the brackets around defaults as markup.
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, help=HELP, pretty_exceptions_enable=False, rich_markup_mode=None
 )
@@ -93,7 +93,7 @@ def up(
     tls_san: TlsSan = None,
     log_format: Logs = None,
 ) -> None:
-    """Run everything on this machine: Postgres, API, controllers and one agent. Ctrl-C stops it; run it again to go on.
+    """Run Postgres, the API, the controllers and an agent on this machine. Ctrl-C stops them; run it again to continue.
 
     Writes DATA_DIR/kubeconfig: `kubectl --kubeconfig DATA_DIR/kubeconfig get nodes`.
     """
@@ -134,9 +134,9 @@ def api(
     tls_san: TlsSan = None,
     advertise_url: Annotated[str | None, option("advertise_url")] = None,
     log_format: Logs = None,
-    migrate: Annotated[bool, typer.Option(help="Bring the database up to date first.")] = False,
+    migrate: Annotated[bool, typer.Option(help="Migrate the database to this version first.")] = False,
 ) -> None:
-    """Run one replica of the API. Any number may share a database."""
+    """Run an API replica. Any number of replicas can share a database."""
     made = settings(
         "api",
         data_dir=data_dir,
@@ -182,9 +182,9 @@ def controllers(
     feature_gates: FeatureGates = None,
     log_format: Logs = None,
 ) -> None:
-    """Run the controllers and the scheduler. Several may run: one acts, the others stand by.
+    """Run the controllers and the scheduler. Several can run: one is elected leader, the others stand by.
 
-    With --ca-file, every namespace gets that certificate in a ConfigMap, kube-root-ca.crt.
+    With --ca-file, every namespace gets that certificate in the ConfigMap kube-root-ca.crt.
     """
     made = settings(
         "controllers",
@@ -228,7 +228,7 @@ async def _controllers(made: Settings) -> None:
 
 @app.command()
 def migrate(database_url: DatabaseUrl = None, log_format: Logs = None) -> None:
-    """Bring the schema of the database to this version."""
+    """Migrate the schema of the database to this version."""
     made = settings("migrate", database_url=database_url, log_format=log_format)
     asyncio.run(_migrate(dsn_of(made)))
 
@@ -251,20 +251,25 @@ async def _despite_outages(dsn: str, work: Callable[[], Awaitable[None]], *, mig
 @tokens.callback()
 def token(
     context: typer.Context,
-    user: Annotated[str | None, typer.Option(help="Who holds it, such as alice. [default: admin]")] = None,
+    user: Annotated[str | None, typer.Option(help="User name of the holder, such as alice. [default: admin]")] = None,
     group: Annotated[
-        list[str] | None, typer.Option(help="May be repeated. [default: system:masters, if no --user is given]")
+        list[str] | None,
+        typer.Option(help="Group of the holder; can be repeated. [default: system:masters, if there is no --user]"),
     ] = None,
     service_account: Annotated[
-        str | None, typer.Option(help="NAMESPACE/NAME of the service account that holds it; it ends with the account.")
+        str | None,
+        typer.Option(help="Service account of the token, NAMESPACE/NAME; the token ends with it. [default: none]"),
     ] = None,
-    node: Annotated[list[str] | None, typer.Option(help="A node that the holder speaks for; * ends a prefix.")] = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(help="Node that the holder may act as; can be repeated; * ends a prefix. [default: none]"),
+    ] = None,
     duration: Annotated[
-        str | None, typer.Option(help="How long it is good for, such as 8h or 1d12h; for ever if not given.")
+        str | None, typer.Option(help="Lifetime of the token, such as 8h or 1d12h. [default: unlimited]")
     ] = None,
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Make a token and print it, once: only its digest is kept. With a command: list, revoke and rotate tokens.
+    """Create a token and print it, once: only its digest is stored. With a command: list, revoke and rotate tokens.
 
     For a person: jobplane token --user alice --group physicists (and bind a role to either)
     For an agent: jobplane token create; or, with a --database-url, jobplane token --node worker-1
@@ -276,7 +281,7 @@ def token(
     if service_account:
         if user or group or node:
             raise typer.BadParameter(
-                "a service account has its own user name and groups", param_hint="--service-account"
+                "cannot be combined with --user, --group or --node", param_hint="--service-account"
             )
         typer.echo(asyncio.run(_account_token(made, service_account, expires)))
         return
@@ -314,11 +319,11 @@ async def _account_token(made: Settings, account: str, expires_at: datetime | No
 def demo(
     manifest: Annotated[
         Path | None,
-        typer.Argument(help="File of the Job to run.", show_default="a Job that computes pi"),
+        typer.Argument(help="Manifest of the Job to run.", show_default="a Job that computes pi"),
     ] = None,
     data_dir: Annotated[Path | None, option("data_dir", default="build/demo")] = None,
 ) -> None:
-    """Start everything, run a Job, print its log, stop. Needs nothing but this program."""
+    """Start everything, run a Job, print its log, and stop. Needs no other program."""
     from app.main.demo import PI, run
 
     made = settings(data_dir=data_dir or Path("build/demo"), log_level="warning")

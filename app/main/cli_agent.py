@@ -41,9 +41,9 @@ def agent(
     tls_name: Annotated[str | None, option("tls_name")] = None,
     log_format: Logs = None,
 ) -> None:
-    """Make this machine a node. It only dials out; its pods go on when the agent ends.
+    """Run the agent, which makes this machine a node. It only dials out; its pods keep running when it stops.
 
-    The first time, pass a join token: the agent exchanges it for a credential of its own, which it keeps in DATA_DIR/agent.
+    Pass a join token the first time: the agent exchanges it for a credential of its own, which it keeps in DATA_DIR/agent.
     """
     made = settings(
         "agent",

@@ -1,4 +1,4 @@
-"""`jobplane certificates rotate`: another authority for the API's certificate, in two steps. Added by `app.main.cli`."""
+"""`jobplane certificates rotate`: a new CA for the API's certificate, in two steps. Added by `app.main.cli`."""
 
 from typing import Annotated
 
@@ -7,29 +7,31 @@ import typer
 from app.main.cli_options import DataDir, settings
 from app.main.cli_process import now
 
-certificates = typer.Typer(no_args_is_help=True, help="The authority that signs the API's certificate.")
+certificates = typer.Typer(
+    no_args_is_help=True, help="Manage the certificate authority (CA) that signs the API's certificate."
+)
 
-_BEGUN = """{ca} now holds two authorities, the present one and the next; nothing is signed by the next yet.
-`up`'s own agent, its controllers and {kubeconfig} follow within seconds, agents that have joined within ten minutes.
+_BEGUN = """{ca} now holds two CA certificates, the current one and the next one; the next one signs nothing yet.
+The agent and the controllers of `jobplane up` and {kubeconfig} follow within seconds, joined agents within ten minutes.
 Before you run this again with --finish:
-  - copy {ca} to agents with a --ca-file elsewhere, and to `jobplane controllers` on other machines; restart those;
-  - give people their kubeconfig anew;
+  - copy {ca} to agents on other machines that use a --ca-file, and to `jobplane controllers` there; restart these;
+  - give users a new kubeconfig;
   - copy ca.crt, ca.key and ca.next.pem to DATA_DIR/tls of every other machine that runs `jobplane api`."""
-_FINISHED = """{ca} holds the new authority alone; a running API shows a certificate of it within seconds.
-On every other machine that runs `jobplane api`, run this, too. The --ca-hash of join commands is another one from now on."""
+_FINISHED = """{ca} now holds the new CA certificate only; a running API uses it within seconds.
+Join commands have a new --ca-hash. Run this on every other machine that runs `jobplane api`, too."""
 
 
 @certificates.callback()
 def _group() -> None:
-    """A group also with one command."""
+    """Makes typer treat it as a group, though it has one command."""
 
 
 @certificates.command()
 def rotate(
     data_dir: DataDir = None,
-    finish: Annotated[bool, typer.Option("--finish", help="The second step: sign with the next authority.")] = False,
+    finish: Annotated[bool, typer.Option("--finish", help="Second step: sign with the new CA only.")] = False,
 ) -> None:
-    """Make another authority; clients are to trust both until --finish. Says what to do in between."""
+    """Create a new CA. Clients have to trust both until --finish; prints what to do in between."""
     from app.api.auth.certificates import RotationError, begin_rotation, finish_rotation
 
     made = settings(data_dir=data_dir, log_level="warning")

@@ -1,4 +1,4 @@
-"""The database, for commands that speak to it themselves: its address, and a store that fails where services would wait."""
+"""Database access of commands: the URL, and a store that fails at once where a service would wait."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def opened(made: Settings) -> AsyncIterator["Store"]:
-    """For a command that is soon done: it fails where others wait for the database."""
+    """Open the store. Raises CommandError if the database cannot be used; services wait for it instead."""
     from app.store import OutcomeUnknown, Unavailable, UrlError, open_store, place_of, problem_of
 
     dsn = dsn_of(made)
     try:
         if problem := await problem_of(dsn):
-            raise CommandError(f"the database at {place_of(dsn)} cannot be used: {problem}")
+            raise CommandError(f"cannot use the database at {place_of(dsn)}: {problem}")
         async with open_store(dsn, ring_bytes=0, pool_size=1) as store:
             yield store
     except UrlError as error:
@@ -29,8 +29,10 @@ async def opened(made: Settings) -> AsyncIterator["Store"]:
 
 
 def dsn_of(made: Settings) -> str:
-    """The address that was given. Raises ConfigError if there is none."""
+    """Return the database URL. Raises ConfigError if there is none."""
     given = made.database_url.get_secret_value()
     if not given:
-        raise ConfigError("no database: give --database-url or JOBPLANE_DATABASE_URL (`jobplane up` starts its own)")
+        raise ConfigError(
+            "no database: pass --database-url or set JOBPLANE_DATABASE_URL (`jobplane up` starts its own)"
+        )
     return given

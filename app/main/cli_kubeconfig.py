@@ -1,4 +1,4 @@
-"""`jobplane kubeconfig`: what kubectl and the client libraries need. Added to the command line by `app.main.cli`."""
+"""`jobplane kubeconfig`: print a kubeconfig for kubectl and client libraries. Added by `app.main.cli`."""
 
 import asyncio
 from datetime import datetime
@@ -19,15 +19,16 @@ def kubeconfig(
     server: Server = None,
     database_url: DatabaseUrl = None,
     ca_file: CaFile = None,
-    user: Annotated[str | None, typer.Option(help="Who holds the token. [default: admin]")] = None,
+    user: Annotated[str | None, typer.Option(help="User name of the token's holder. [default: admin]")] = None,
     group: Annotated[
-        list[str] | None, typer.Option(help="May be repeated. [default: system:masters, if no --user is given]")
+        list[str] | None,
+        typer.Option(help="Group of the holder; can be repeated. [default: system:masters, if there is no --user]"),
     ] = None,
     duration: Annotated[
-        str | None, typer.Option(help="How long the token is good for, such as 30d; for ever if not given.")
+        str | None, typer.Option(help="Lifetime of the token, such as 30d. [default: unlimited]")
     ] = None,
 ) -> None:
-    """Print the kubeconfig that `up` wrote; or, with --server, one with a new token, which `jobplane token revoke` ends.
+    """Print the kubeconfig of `jobplane up`. With --server, print one with a new token; `jobplane token revoke` ends it.
 
     For an administrator: jobplane kubeconfig --server https://api:6443 --ca-file ca.crt > kubeconfig
     """
@@ -45,7 +46,7 @@ def kubeconfig(
     path = made.data_dir / "kubeconfig"
     if not path.exists():
         why = (
-            "start `jobplane up` first, or name its --data-dir; for a `jobplane api`, give --server and --database-url"
+            "start `jobplane up` first, or pass its --data-dir; for a `jobplane api`, pass --server and --database-url"
         )
         raise CommandError(f"{path} does not exist: {why}")
     typer.echo(path.read_text(), nl=False)
@@ -56,7 +57,7 @@ def _new(made: Settings, holder: tuple[str, tuple[str, ...]], expires_at: dateti
 
     ca_file = made.ca_file or made.data_dir / "tls" / "ca.crt"
     if not ca_file.exists():
-        why = "copy DATA_DIR/tls/ca.crt from a machine that runs `jobplane api`, and name it by --ca-file"
+        why = "copy DATA_DIR/tls/ca.crt from a machine that runs `jobplane api`, and pass it as --ca-file"
         raise CommandError(f"{ca_file} does not exist: {why}")
     return written(made.server, ca_file.read_text(), asyncio.run(_token(made, *holder, expires_at)))
 

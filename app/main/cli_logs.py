@@ -1,4 +1,4 @@
-"""`jobplane logs`: what containers wrote, also of pods that are gone. Added to the command line by `app.main.cli`."""
+"""`jobplane logs`: print logs of containers, also of pods that are gone. Added by `app.main.cli`."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,22 +17,26 @@ _BASE = "/apis/logs.jobplane.dev/v1/namespaces"
 @of_an_api
 def logs(
     made: Settings,
-    what: Annotated[str, typer.Argument(metavar="POD|job/NAME", help="A pod's name, or job/ and a Job's.")],
-    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Where it is or was.")] = "default",
-    container: Annotated[str | None, typer.Option("--container", "-c", help="Which one, if there are several.")] = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Every pod, container and run, each line with where it is from.")
-    ] = False,
-    previous: Annotated[bool, typer.Option("--previous", "-p", help="The run before the last one.")] = False,
-    tail: Annotated[int | None, typer.Option(help="Only the last so many lines.")] = None,
-    since_time: Annotated[
-        str | None, typer.Option(help="Only lines from this moment on: 2026-01-31T12:00:00Z.")
+    what: Annotated[str, typer.Argument(metavar="POD|job/NAME", help="Name of a pod, or job/ and the name of a Job.")],
+    namespace: Annotated[str, typer.Option("--namespace", "-n", help="Namespace of the pod or Job.")] = "default",
+    container: Annotated[
+        str | None,
+        typer.Option("--container", "-c", help="Name of the container. [default: the only one; with --all, all]"),
     ] = None,
-    timestamps: Annotated[bool, typer.Option(help="Each line with its time.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Print every pod, container and run, and name them in each line.")
+    ] = False,
+    previous: Annotated[bool, typer.Option("--previous", "-p", help="Print the run before the last one.")] = False,
+    tail: Annotated[int | None, typer.Option(help="Number of last lines to print. [default: all]")] = None,
+    since_time: Annotated[
+        str | None,
+        typer.Option(help="Time of the first line to print, such as 2026-01-31T12:00:00Z. [default: the start]"),
+    ] = None,
+    timestamps: Annotated[bool, typer.Option(help="Print the time of each line.")] = False,
 ) -> None:
-    """Print what containers wrote, for a week after they ended, whether their pods are still there or not.
+    """Print logs of containers, also of pods that were deleted. Logs are kept for a week after the container has ended.
 
-    Of several pods of a name or a Job, without --all the last one that began.
+    If several pods match, the one that started last is printed; --all prints all.
     """
     given = {"tailLines": tail, "sinceTime": since_time, "timestamps": "true" if timestamps else None}
     query = {name: str(value) for name, value in given.items() if value is not None}
@@ -43,14 +47,14 @@ def logs(
         if container:
             found = [each for each in found if each["container"] == container]
         if not found:
-            typer.echo(f"no logs of {what} in the namespace {namespace}", err=True)
+            typer.echo(f"no logs of {what} in namespace {namespace}", err=True)
             raise typer.Exit(1)
         if everything:
             await _print_all(api, place, found, query)
             return
         newest = max(found, key=lambda each: each["startedAt"])["metadata"]
         if len({each["metadata"]["uid"] for each in found}) > 1:
-            typer.echo(f"of several pods, this is {newest['name']}; --all shows all", err=True)
+            typer.echo(f"several pods match: printing {newest['name']}; --all prints all", err=True)
         which = {"container": container} if container else {}
         which |= {"previous": "true"} if previous else {}
         await _print(api, f"{place}/{newest['name']}", {**query, **which, "uid": newest["uid"]})
@@ -59,10 +63,10 @@ def logs(
 
 
 async def _found(api: "Api", place: str, what: str) -> list[dict[str, Any]]:
-    """Every log of the pods of a name, or of a Job's pods."""
+    """List the logs of the pods of a name, or of a Job's pods."""
     kind, _, name = what.rpartition("/")
     if kind not in ("", "pod", "pods", "job", "jobs", "job.batch"):
-        raise typer.BadParameter(f"{what} is neither POD nor job/NAME")
+        raise typer.BadParameter(f"{what} is not POD or job/NAME")
     query = {"job" if kind.startswith("job") else "pod": name}
     found: list[dict[str, Any]] = []
     while True:
@@ -84,7 +88,7 @@ async def _print_all(api: "Api", place: str, found: list[dict[str, Any]], query:
 
 
 async def _print(api: "Api", path: str, query: dict[str, str], prefix: bytes = b"") -> None:
-    """As it comes; with a prefix, line by line."""
+    """Print a log as it arrives; with a prefix, line by line."""
     rest = b""
     async with api.stream(path, query) as pieces:
         async for piece in pieces:

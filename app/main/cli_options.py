@@ -1,4 +1,4 @@
-"""What the commands share: options, the settings that they become, and a client of the API for those that call it."""
+"""Options of the commands: declared once, read into settings; and a client for commands that call the API."""
 
 import asyncio
 import functools
@@ -23,17 +23,17 @@ T = TypeVar("T")
 
 
 def option(name: str, *flags: str, default: str = "") -> Any:
-    """The flag of a setting: its help, default and variable are the setting's own. `default`: of a command that has another."""
+    """Declare the flag of a setting, whose help shows its default and its variable. `default`: if the command has another."""
     text = Settings.model_fields[name].description
     shown = f"{default}" if default else f"{shown_default(name)}; {variable(name)}"
     return typer.Option(*flags, help=f"{text} [default: {shown}]")
 
 
 def more_settings(*programs: Program) -> str:
-    """The end of a command's help: the settings that it reads and has no flag for."""
+    """Describe the settings that programs read by variable only: the end of a command's help."""
     names = [name for name in Settings.model_fields if set(programs) & set(read_by(name))]
     listed = ", ".join(f"{variable(name)} ({shown_default(name)})" for name in names)
-    return f"By variable only, with their defaults: {listed}. docs/settings.md describes them."
+    return f"Settings by variable only, with their defaults: {listed}. See docs/settings.md."
 
 
 DataDir = Annotated[Path | None, option("data_dir")]
@@ -75,7 +75,7 @@ _WHICH_API: dict[str, Any] = {"server": Server, "token_file": TokenFile, "ca_fil
 
 
 def of_an_api(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with the options that say which API it calls: it is given, first, the settings that they become."""
+    """Add the options that say which API a command calls; the command gets the settings as its first argument."""
 
     @functools.wraps(command)
     def whole(**given: Any) -> None:
@@ -93,7 +93,7 @@ def of_an_api(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def calling(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
-    """What `work` finds out from the API that the settings name; a refusal is told in a line and ends the command."""
+    """Run `work` with a client of the API that the settings name. Raises CommandError if the API refuses or is away."""
     from app.client.api import UnreachableError
     from app.client.connection_errors import remedy
     from app.machinery.errors import ApiError
@@ -103,7 +103,7 @@ def calling(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
     except ApiError as error:
         raise CommandError(error.message) from error
     except UnreachableError as error:
-        raise CommandError(remedy(place(made).server, error) or f"no answer: {error}") from error
+        raise CommandError(remedy(place(made).server, error) or f"cannot reach the API: {error}") from error
 
 
 async def _calling(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
@@ -117,7 +117,7 @@ async def _calling(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
 
 
 class Place(NamedTuple):
-    """Where the API is, and how to be let in."""
+    """URL of the API, and credentials for it."""
 
     server: str
     token: str
@@ -125,17 +125,19 @@ class Place(NamedTuple):
 
 
 def place(made: Settings) -> Place:
-    """What the settings say, or the kubeconfig of the Jobplane in the data folder."""
+    """Read URL and credentials from the settings, or from the kubeconfig in the data folder."""
     if made.server:
         return Place(made.server, text_of(made.token_file) if made.token_file else "", made.ca_file)
     import yaml
 
     path = made.data_dir / "kubeconfig"
     if not path.exists():
-        raise CommandError(f"{path} does not exist: name a --data-dir that `jobplane up` uses, or --server")
+        raise CommandError(f"{path} does not exist: pass the --data-dir of `jobplane up`, or --server")
     try:
         config = yaml.safe_load(text_of(path))
         server, token = config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"]
     except (yaml.YAMLError, KeyError, IndexError, TypeError):
-        raise CommandError(f"{path} is no kubeconfig of `jobplane up`: start that again, or name --server") from None
+        raise CommandError(
+            f"{path} is not a kubeconfig of `jobplane up`: restart `jobplane up`, or pass --server"
+        ) from None
     return Place(server, token, made.data_dir / "tls" / "ca.crt")

@@ -1,4 +1,4 @@
-"""What the commands share that run until they are told to end: signals, the parent to end with, garbage collection."""
+"""Process control of long-running commands: signals, ending with the parent, garbage collection."""
 
 import asyncio
 import ctypes
@@ -24,7 +24,7 @@ def now() -> datetime:
 
 
 def run_fast(main: Coroutine[Any, Any, None]) -> None:
-    """On uvloop, for processes that serve."""
+    """Run on uvloop, for processes that serve."""
     import uvloop
 
     raise_limit()
@@ -34,12 +34,12 @@ def run_fast(main: Coroutine[Any, Any, None]) -> None:
 
 
 def look_for_cycles_seldom() -> None:
-    """Requests and pods leave hardly any behind, and to look for them costs a tenth of the time."""
+    """Collect garbage less often: requests and pods leave hardly any cycles, and the search costs a tenth of the time."""
     gc.set_threshold(20_000, 20, 50)
 
 
 async def run_until_signal(work: Coroutine[Any, Any, None], first: Callable[[], Awaitable[None]] | None = None) -> None:
-    """Run until it ends by itself or a signal ends it. On the first SIGTERM `first` is done before that."""
+    """Run `work` until it returns or a signal cancels it. The first SIGTERM runs `first` before it cancels."""
     task = asyncio.ensure_future(work)
     loop = asyncio.get_running_loop()
     ending: list[asyncio.Task[None]] = []
@@ -69,10 +69,10 @@ async def run_until_signal(work: Coroutine[Any, Any, None], first: Callable[[], 
 
 
 async def _end_when_left_alone(task: "asyncio.Future[None]") -> None:
-    """A part of `up` ends with it, also where no signal tells that it is gone, or one was lost."""
+    """Cancel the task when the parent has ended, where no signal tells, or one was lost."""
     if not has_parent():
         return
-    while os.getppid() == _parent():  # noqa: ASYNC110 - nothing tells
+    while os.getppid() == _parent():  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(LOOK)
     while not task.done():
         task.cancel()
@@ -80,7 +80,7 @@ async def _end_when_left_alone(task: "asyncio.Future[None]") -> None:
 
 
 def follow_parent() -> None:
-    """End with the supervisor, even if it is killed. Linux tells at once; elsewhere `until_told` looks."""
+    """End with the supervisor, even if it is killed: on Linux by a signal, elsewhere `run_until_signal` polls."""
     if not has_parent():
         return
     if sys.platform == "linux":
@@ -94,13 +94,13 @@ def _parent() -> int:
 
 
 def has_parent() -> bool:
-    """Whether it is a part of `up`."""
+    """Return whether `jobplane up` started this process."""
     return bool(os.environ.get("JOBPLANE_PARENT"))
 
 
 async def wait_for_file(path: Path | None) -> None:
-    """`up` starts the agent and the controllers before the API has written its files. Without it they must be there."""
+    """Wait for a file of the API, before which `up` starts the agent and the controllers. Without `up` it must exist."""
     if path is not None and not has_parent() and not path.exists():
         raise ConfigError(f"{path} does not exist: pass another path")
-    while path is not None and not path.exists():  # noqa: ASYNC110 - a file announces itself to nobody
+    while path is not None and not path.exists():  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0.05)

@@ -1,6 +1,6 @@
-"""`jobplane token create|list|revoke|rotate`: who is let in, and until when. Added to the command line by `app.main.cli`.
+"""`jobplane token create|list|revoke|rotate`: manage tokens. Added by `app.main.cli`.
 
-Tokens are listed and revoked through the API, or, with --database-url and without --server, in the database itself.
+Lists and revokes tokens through the API or, with --database-url and without --server, in the database itself.
 """
 
 import asyncio
@@ -34,15 +34,15 @@ _COLUMNS = ("ID", "TYPE", "HOLDER", "GROUPS", "NODES", "CREATED", "EXPIRES", "US
 def create(
     made: Settings,
     ttl: Annotated[
-        str, typer.Option("--ttl", "--duration", help="How long machines may join by it, such as 90m, 24h or 30d.")
+        str, typer.Option("--ttl", "--duration", help="Lifetime of the join token, such as 90m, 24h or 30d.")
     ] = "24h",
-    uses: Annotated[int, typer.Option(help="How many machines may join by it.")] = 1,
+    uses: Annotated[int, typer.Option(help="Number of machines that can join with the token.")] = 1,
     node_duration: Annotated[
         str | None,
-        typer.Option(help="How long the credentials of those nodes are good for, such as 30d; for ever if not given."),
+        typer.Option(help="Lifetime of the credentials of these nodes, such as 30d. [default: unlimited]"),
     ] = None,
 ) -> None:
-    """Make a token by which machines join, and print the command that does it."""
+    """Create a join token, and print the command with which a machine joins."""
     body = {"ttlSeconds": int(span(ttl, "--ttl").total_seconds()), "uses": uses}
     if node_duration:
         body["nodeTtlSeconds"] = int(span(node_duration, "--node-duration").total_seconds())
@@ -55,11 +55,11 @@ def create(
     server = place(made).server
     typer.echo(f"jobplane agent --server {server} --join-token {token['token']}{trust}")
     if (urlsplit(server).hostname or "") in LOOPBACK:
-        typer.echo("other machines reach this one by its address: put that into --server there", err=True)
+        typer.echo("on other machines, pass this machine's address in --server", err=True)
 
 
 async def _hash(api: "Api") -> str:
-    """Hash of the authority, as this machine knows it; empty if a proxy serves TLS."""
+    """Fetch the hash of the API's CA certificate; empty if a proxy serves TLS."""
     from app.client.ca_pin import PATH, hash_of
     from app.machinery.errors import ApiError
 
@@ -73,7 +73,7 @@ async def _hash(api: "Api") -> str:
 
 @of_an_api
 def listed(made: Settings, database_url: DatabaseUrl = None) -> None:
-    """List all tokens, of every kind, oldest first. Their secrets cannot be read again."""
+    """List all tokens, of every type, oldest first. Their secrets cannot be shown again."""
     from app.api.auth.token_list import page
 
     async def by_api(api: "Api") -> list[dict[str, Any]]:
@@ -121,10 +121,12 @@ def _row(token: dict[str, Any]) -> tuple[str, ...]:
 @of_an_api
 def revoke(
     made: Settings,
-    token: Annotated[str, typer.Argument(metavar="ID", help="As `jobplane token list` shows it, or a join token.")],
+    token: Annotated[
+        str, typer.Argument(metavar="ID", help="ID of the token, as in `jobplane token list`, or a join token.")
+    ],
     database_url: DatabaseUrl = None,
 ) -> None:
-    """End a token of any kind, within seconds. Nodes that have joined by a join token stay."""
+    """Revoke a token of any type, within seconds. Nodes that joined with a join token stay joined."""
     from app.api.auth.token_list import revoke as end
 
     id_ = token.partition(".")[0]
@@ -143,7 +145,7 @@ def _either(
     by_api: Callable[["Api"], Awaitable[Any]],
     by_database: Callable[["Registry"], Awaitable[Any]],
 ) -> Any:
-    """Result of one of both ways; a refusal ends the command with one line."""
+    """Ask the API or the database, as the settings say. A refusal ends the command with one line."""
     from app.machinery.errors import ApiError
 
     if database_url:
@@ -165,28 +167,28 @@ async def _in_database(made: Settings, work: Callable[["Registry"], Awaitable[An
 
 
 def rotate(data_dir: DataDir = None) -> None:
-    """Replace the tokens in DATA_DIR, which `up` made, and the one in its kubeconfig. The old ones end within seconds.
+    """Replace the tokens that `jobplane up` made in DATA_DIR, and the one in its kubeconfig. Old tokens end within seconds.
 
-    The agent of `up` begins anew with its new one; its pods go on.
+    The agent of `jobplane up` restarts with its new token; its pods keep running.
     """
     from app.api.auth.certificates import write_private
 
     made = settings(data_dir=data_dir, log_level="warning")
     paths = [path for name in ("admin.token", "agent.token") if (path := made.data_dir / name).exists()]
     if not paths:
-        typer.echo(f"{made.data_dir} holds no admin.token: name the --data-dir of `jobplane up`", err=True)
+        typer.echo(f"{made.data_dir} has no admin.token: pass the --data-dir of `jobplane up`", err=True)
         raise typer.Exit(1)
     before = place(made) if (made.data_dir / "kubeconfig").exists() else None
     for path in paths:
         write_private(path, secrets.token_urlsafe(32).encode())
     if before and asyncio.run(_serves(made, before)):
-        typer.echo(f"rotated; {made.data_dir / 'kubeconfig'} is written anew")
+        typer.echo(f"tokens are rotated, and {made.data_dir / 'kubeconfig'} is updated")
     else:
-        typer.echo("rotated; as no API answers here, the old ones end when it starts")
+        typer.echo("tokens are rotated; no API runs here, so the old tokens end when it starts")
 
 
 async def _serves(made: Settings, before: Place) -> bool:
-    """Whether the API has taken in the new token and refuses the old one; it looks at the files every second."""
+    """Wait until the API, which reads the files every second, takes the new token and refuses the old one."""
     ends = time.monotonic() + TAKEN_SECONDS
     while time.monotonic() < ends:
         old = await _answer(before)

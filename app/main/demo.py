@@ -1,4 +1,4 @@
-"""`jobplane demo`: the whole path once, as a newcomer sees it: start, run a Job, read its log, stop."""
+"""`jobplane demo`: start a Jobplane, run a Job, print its log, stop. Called by `app.main.cli`."""
 
 import asyncio
 import signal
@@ -44,7 +44,7 @@ async def run(manifest: Path, data_dir: Path) -> int:
     try:
         return await asyncio.wait_for(_run(document, data_dir, port, server, started), _READY_SECONDS + _DONE_SECONDS)
     except TimeoutError:
-        _say(f"gave up waiting; see {data_dir / 'up.log'}")
+        _say(f"timed out; see {data_dir / 'up.log'}")
         return 1
     finally:
         if server.returncode is None:
@@ -68,7 +68,7 @@ async def _run(
 ) -> int:
     api = await _ready(data_dir, port, server)
     _say(
-        f"ready after {time.monotonic() - started:.1f} s; kubectl --kubeconfig {data_dir / 'kubeconfig'} works meanwhile"
+        f"ready after {time.monotonic() - started:.1f} s; kubectl --kubeconfig {data_dir / 'kubeconfig'} works while it runs"
     )
     try:
         return await _job(api, document)
@@ -88,7 +88,7 @@ async def _ready(data_dir: Path, port: int, server: asyncio.subprocess.Process) 
             else:
                 return api
         await asyncio.sleep(0.1)
-    raise SystemExit(f"the server ended at once; see {data_dir / 'up.log'}")
+    raise SystemExit(f"`jobplane up` ended; see {data_dir / 'up.log'}")
 
 
 async def _job(api: Api, document: dict[str, Any]) -> int:
@@ -105,7 +105,7 @@ async def _job(api: Api, document: dict[str, Any]) -> int:
 
 
 async def _delete_old(api: Api, path: str) -> None:
-    """A demo that runs again starts afresh."""
+    """Delete the Job of an earlier demo."""
     try:
         await api.request_json("DELETE", path, {"propagationPolicy": "Background"})
     except ApiError as error:

@@ -1,9 +1,9 @@
-"""`jobplane up`: Postgres and the three processes of Jobplane, each started again when it ends, all ended together.
+"""Supervisor of `jobplane up`: runs Postgres, API, controllers and agent; restarts each when it ends; stops all together.
 
-A child that ends with a code that says that it would do so again ends them all, and its line is the last that is printed.
+A child that ends with a code of `PERMANENT` would end so again: it stops them all, and its line is printed last.
 
-Kept small on purpose: it imports none of what its children do. The children end with it even if it is killed, because
-they watch their parent; containers go on, as they should.
+Kept small: it imports nothing that its children need. The children end with it even if it is killed, as they watch their
+parent; containers keep running.
 """
 
 import asyncio
@@ -29,12 +29,12 @@ _PAUSE_SECONDS = 0.2  # before a process that ended is started again; doubled wh
 _LONGEST_PAUSE = 5.0
 _STEADY_SECONDS = 5.0
 _LOOK_SECONDS = 1.0  # between looks at files that children have read
-_PATIENCE = 12.0  # how long a child may take to end before it is killed
+_PATIENCE = 12.0  # seconds for a child to end before it is killed
 PARENT = "JOBPLANE_PARENT"
 
 
 class Supervisor:
-    """Owns the children of one `jobplane up`."""
+    """Runs the children of one `jobplane up`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -44,7 +44,7 @@ class Supervisor:
         self._failure = ""
 
     async def run(self) -> None:
-        """Run until SIGINT or SIGTERM. Raises ConfigError, CommandError and SetupError, with nothing left running."""
+        """Run until SIGINT or SIGTERM. Raises ConfigError, CommandError and SetupError, after all children have ended."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._stopping.set)
@@ -60,7 +60,7 @@ class Supervisor:
             await self._run(environment)
         finally:
             self._stopping.set()
-            # Postgres last: what ends before it may still have something to write.
+            # Postgres last: the others may still write to it.
             await asyncio.gather(*self._tasks, return_exceptions=True)
             if self._postgres:
                 await self._postgres.stop()
@@ -68,7 +68,7 @@ class Supervisor:
             raise ConfigError(self._failure)
 
     async def _run(self, environment: dict[str, str]) -> None:
-        """The API starts beside Postgres, for most of its start is not the database's; the others when there is one."""
+        """Start the API beside Postgres, as most of its start needs no database, and the others once Postgres runs."""
         first, *others = self._commands()
         if self._postgres:
             self._claim(self._postgres)
@@ -83,21 +83,21 @@ class Supervisor:
         logger.info("stopping")
 
     def _claim(self, postgres: Postgres) -> None:
-        """Before an API starts, which would write another kubeconfig."""
+        """Claim the folder before an API starts, which would overwrite the kubeconfig. Raises CommandError."""
         try:
             postgres.claim()
         except InUseError as error:
             data = self._settings.data_dir
             raise CommandError(
-                f"`jobplane up`{f' (process {error.pid})' if error.pid else ''} already serves {data}: use it by kubectl "
-                f"--kubeconfig {data / 'kubeconfig'}, stop it, or pass another --data-dir"
+                f"`jobplane up`{f' (process {error.pid})' if error.pid else ''} already serves {data}: use `kubectl "
+                f"--kubeconfig {data / 'kubeconfig'}`, stop it, or pass another --data-dir"
             ) from error
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.ensure_future(work))
 
     def _environment(self, dsn: str) -> dict[str, str]:
-        """The children's: secrets travel by environment and file, never by command line, which everybody may read."""
+        """Environment of the children. It carries the secrets, as any user can read a command line."""
         return {
             **os.environ,
             "JOBPLANE_DATABASE_URL": dsn,
@@ -109,7 +109,7 @@ class Supervisor:
             "JOBPLANE_LOG_FORMAT": self._settings.log_format,
             "JOBPLANE_AGENT_NODES": ",".join(self._settings.own_nodes),
             "JOBPLANE_TLS_SAN": self._settings.tls_san,
-            "JOBPLANE_TLS_NAME": "",  # it is our own, on this machine
+            "JOBPLANE_TLS_NAME": "",  # the API is on this machine
             PARENT: str(os.getpid()),
         }
 
@@ -126,13 +126,13 @@ class Supervisor:
         ]
 
     def _read_by(self, name: str) -> list[Path]:
-        """Files that the child reads when it starts: it begins anew when one is replaced."""
+        """Files that the child reads when it starts; it is restarted when one of them is replaced."""
         data = self._settings.data_dir
         token = [data / "agent.token"] if name == "agent" else []
         return [*token, *([data / "tls" / "ca.crt"] if self._settings.tls else [])]
 
     async def _keep_postgres(self, postgres: Postgres) -> None:
-        """Start Postgres again whenever it ends by itself."""
+        """Restart Postgres whenever it ends by itself."""
         while not self._stopping.is_set():
             ended = asyncio.ensure_future(postgres.wait())
             stopping = asyncio.ensure_future(self._stopping.wait())
@@ -155,14 +155,14 @@ class Supervisor:
                 return
 
     async def _pause(self, seconds: float) -> None:
-        """Wait, but not beyond the moment when we stop."""
+        """Wait, or return early if `up` stops."""
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
     async def _keep(
         self, name: str, arguments: Sequence[str], environment: dict[str, str], files: Sequence[Path] = ()
     ) -> None:
-        """Run a child, and start it again whenever it ends, until we stop."""
+        """Run a child, and restart it whenever it ends, until `up` stops."""
         pause = _PAUSE_SECONDS
         loop = asyncio.get_running_loop()
         while not self._stopping.is_set():
@@ -180,9 +180,9 @@ class Supervisor:
     async def _run_once(
         self, name: str, arguments: Sequence[str], environment: dict[str, str], files: Sequence[Path]
     ) -> int | None:
-        """Run a child until it ends, a file is replaced, or we stop.
+        """Run a child until it ends, a file is replaced, or `up` stops.
 
-        Its exit code; None if a file was replaced, or if the child could not be started. Both are logged here.
+        Returns its exit code; None, after a log line, if a file was replaced or the child could not be started.
         """
         try:
             with tempfile.TemporaryFile() as words:
@@ -200,15 +200,16 @@ class Supervisor:
                 if child.returncode in PERMANENT and not self._stopping.is_set():
                     words.seek(0)
                     self._failure = (
-                        words.read().decode() or f"{name} ended with {child.returncode}: its message is above"
+                        words.read().decode()
+                        or f"{name} ended with exit code {child.returncode}; see its message above"
                     )
                 return child.returncode
-        except OSError as error:  # no process, memory or disk left, for now
+        except OSError as error:  # no process, memory or disk is left, which may pass
             logger.error("cannot start a process; retrying", process=name, error=error)
             return None
 
     async def _watched(self, child: asyncio.subprocess.Process, files: Sequence[Path]) -> Path | None:
-        """Wait for the child to end, or end it when we stop or one of the files is replaced; tell which."""
+        """Wait until the child ends; end it if `up` stops or a file is replaced. Returns the replaced file, if any."""
         ended = asyncio.ensure_future(child.wait())
         stopping = asyncio.ensure_future(self._stopping.wait())
         replaced = asyncio.ensure_future(_replaced(files))
@@ -227,7 +228,7 @@ class Supervisor:
 
 
 async def _replaced(files: Sequence[Path]) -> Path:
-    """The first of the files that is another than it was. One that is not there yet is nobody's loss."""
+    """Wait until a file is replaced; return it. Files that appear later count from then on."""
     seen: dict[Path, tuple[int, int]] = {}
     while True:
         for file in files:
@@ -240,12 +241,12 @@ async def _replaced(files: Sequence[Path]) -> Path:
 
 
 def _without_database(environment: dict[str, str]) -> dict[str, str]:
-    """The agent's: what it runs may be able to read it."""
+    """The environment without the database URL, for the agent: its containers may be able to read it."""
     return {name: value for name, value in environment.items() if name != "JOBPLANE_DATABASE_URL"}
 
 
 def _secret(path: Path) -> None:
-    """A token that stays the same over restarts, readable by its owner only; whole, or not there."""
+    """Create the file of a token, once, readable by its owner only; written atomically."""
     if path.exists() and path.stat().st_size:
         return
     fresh = path.with_name(f".{path.name}.new")

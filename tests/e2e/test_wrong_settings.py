@@ -67,7 +67,7 @@ def ran(*arguments: str, cwd: Path | None = None, **variables: str) -> Ended:
         pytest.param(
             ("agent", "--server", NOWHERE, "--token-file", "binary"), 78, "/binary is not a text file", id="token file"
         ),
-        pytest.param(("migrate", "--database-url", "mysql://u:secret@h/x"), 2, "not the URL of a Postgres", id="MySQL"),
+        pytest.param(("migrate", "--database-url", "mysql://u:secret@h/x"), 2, "not a Postgres URL", id="MySQL"),
         pytest.param(
             ("migrate", "--database-url", "postgresql://u:se/cret@h:x/x"),
             78,
@@ -84,7 +84,7 @@ def ran(*arguments: str, cwd: Path | None = None, **variables: str) -> Ended:
         pytest.param(
             ("token", "list", "--server", NOWHERE, "--ca-file", "none"), 1, "/none does not exist", id="no authority"
         ),
-        pytest.param(("migrate",), 78, "no database: give --database-url", id="no database"),
+        pytest.param(("migrate",), 78, "no database: pass --database-url", id="no database"),
         pytest.param(
             ("api", "--host", "192.0.2.1", "--database-url", DATABASE),
             78,
@@ -95,11 +95,13 @@ def ran(*arguments: str, cwd: Path | None = None, **variables: str) -> Ended:
         pytest.param(("up", "--port", "{}", "--runtime", "cri"), 78, "pip install 'jobplane[cri]'", id="missing extra"),
         pytest.param(("demo", "nothing.yaml"), 78, "nothing.yaml does not exist", id="manifest"),
         pytest.param(("demo", "binary"), 78, "binary is not a text file", id="no manifest"),
-        pytest.param(("logs", "x", "--server", NOWHERE), 1, f"no answer: {NOWHERE}: [Errno 111]", id="nobody answers"),
+        pytest.param(
+            ("logs", "x", "--server", NOWHERE), 1, f"cannot reach the API: {NOWHERE}: [Errno 111]", id="nobody answers"
+        ),
         pytest.param(
             ("token", "--database-url", DATABASE),
             1,
-            "the database at 127.0.0.1:9 cannot be used: [Errno 111]",
+            "cannot use the database at 127.0.0.1:9: [Errno 111]",
             id="token",
         ),
     ],
@@ -136,7 +138,7 @@ def test_a_second_up_on_a_folder_says_who_serves_it(cluster: Cluster) -> None:
 
     assert found.code == 1
     assert len(found.lines) == 1
-    assert f"(process {cluster.pid}) already serves {cluster.folder}" in found.lines[0]
+    assert f"`jobplane up` (process {cluster.pid}) already serves {cluster.folder}" in found.lines[0]
     assert cluster.kubeconfig.read_bytes() == before
 
 

@@ -42,8 +42,8 @@ def test_the_default_folder_is_absolute(monkeypatch: pytest.MonkeyPatch) -> None
         ("server", "https://a b", "is not a URL such as https://"),
         ("database_url", "mysql://u:secret@h/x", "postgresql://user:password@host/database"),
         ("database_url", "h:5432/x", "postgresql://user:password@host/database"),
-        ("log_level", "bogus", "bogus is none of debug, info, warning, error, critical"),
-        ("data_dir", "~nobody-of-that-name/x", "give a whole path"),
+        ("log_level", "bogus", "bogus is not a level: pass one of debug, info, warning, error, critical"),
+        ("data_dir", "~nobody-of-that-name/x", "pass an absolute path"),
     ],
 )
 def test_a_value_that_cannot_work_is_refused(name: str, value: str, expected: str) -> None:

@@ -218,7 +218,7 @@ async def test_the_command_prints(several: Registry, command: Any, arguments: st
 
 
 async def test_the_command_says_what_is_missing(several: Registry, command: Any) -> None:
-    assert await command("none") == (1, "", "no logs of none in the namespace default\n")
+    assert await command("none") == (1, "", "no logs of none in namespace default\n")
     assert (await command("two"))[::2] == (
         1,
         "a container name must be specified for pod two, choose one of: [main side]\n",
