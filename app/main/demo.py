@@ -23,10 +23,10 @@ _DONE_SECONDS = 300
 
 async def run(manifest: Path, data_dir: Path) -> int:
     """Run the Job in `manifest` on a server of its own in `data_dir`; 0 if it completes."""
-    document = _read(manifest)
+    document = _read_manifest(manifest)
     data_dir.mkdir(parents=True, exist_ok=True)
     started, port = time.monotonic(), _free_port()
-    _say(f"starting Jobplane in {data_dir}")
+    _print(f"starting Jobplane in {data_dir}")
     with (data_dir / "up.log").open("ab") as log:
         server = await asyncio.create_subprocess_exec(
             sys.executable,
@@ -44,16 +44,16 @@ async def run(manifest: Path, data_dir: Path) -> int:
     try:
         return await asyncio.wait_for(_run(document, data_dir, port, server, started), _READY_SECONDS + _DONE_SECONDS)
     except TimeoutError:
-        _say(f"timed out; see {data_dir / 'up.log'}")
+        _print(f"timed out; see {data_dir / 'up.log'}")
         return 1
     finally:
         if server.returncode is None:
             server.send_signal(signal.SIGTERM)
             await server.wait()
-        _say(f"stopped after {time.monotonic() - started:.1f} s")
+        _print(f"stopped after {time.monotonic() - started:.1f} s")
 
 
-def _read(manifest: Path) -> dict[str, Any]:
+def _read_manifest(manifest: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(text_of(manifest))
     except yaml.YAMLError as error:
@@ -66,17 +66,17 @@ def _read(manifest: Path) -> dict[str, Any]:
 async def _run(
     document: dict[str, Any], data_dir: Path, port: int, server: asyncio.subprocess.Process, started: float
 ) -> int:
-    api = await _ready(data_dir, port, server)
-    _say(
+    api = await _wait_until_ready(data_dir, port, server)
+    _print(
         f"ready after {time.monotonic() - started:.1f} s; kubectl --kubeconfig {data_dir / 'kubeconfig'} works while it runs"
     )
     try:
-        return await _job(api, document)
+        return await _run_job(api, document)
     finally:
         await api.close()
 
 
-async def _ready(data_dir: Path, port: int, server: asyncio.subprocess.Process) -> Api:
+async def _wait_until_ready(data_dir: Path, port: int, server: asyncio.subprocess.Process) -> Api:
     token, ca = data_dir / "admin.token", data_dir / "tls" / "ca.crt"
     while server.returncode is None:
         if token.exists() and ca.exists():
@@ -91,16 +91,16 @@ async def _ready(data_dir: Path, port: int, server: asyncio.subprocess.Process) 
     raise SystemExit(f"`jobplane up` ended; see {data_dir / 'up.log'}")
 
 
-async def _job(api: Api, document: dict[str, Any]) -> int:
+async def _run_job(api: Api, document: dict[str, Any]) -> int:
     jobs = f"/apis/batch/v1/namespaces/{document['metadata'].get('namespace', 'default')}/jobs"
     name = document["metadata"]["name"]
     await _delete_old(api, f"{jobs}/{name}")
     made = await api.request_json("POST", jobs, document)
-    _say(f"created job.batch/{name}; waiting for it to complete")
-    job = await _finished(api, jobs, name)
+    _print(f"created job.batch/{name}; waiting for it to complete")
+    job = await _wait_until_finished(api, jobs, name)
     await _print_log(api, made["metadata"]["namespace"], job)
     done = condition(job, "Complete")
-    _say(f"{name}: {'complete' if done else 'failed'}, succeeded {job.status.succeeded}, failed {job.status.failed}")
+    _print(f"{name}: {'complete' if done else 'failed'}, succeeded {job.status.succeeded}, failed {job.status.failed}")
     return 0 if done else 1
 
 
@@ -113,7 +113,7 @@ async def _delete_old(api: Api, path: str) -> None:
             raise
 
 
-async def _finished(api: Api, jobs: str, name: str) -> Job:
+async def _wait_until_finished(api: Api, jobs: str, name: str) -> Job:
     async with aclosing(api.list_and_watch(jobs, Job, {"fieldSelector": f"metadata.name={name}"})) as events:
         async for event in events:
             for job in event.items if event.object is None else [event.object]:
@@ -138,5 +138,5 @@ def _free_port() -> int:
         return port
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     print(text, file=sys.stderr, flush=True)

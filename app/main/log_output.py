@@ -30,7 +30,7 @@ def start(level: str, form: LogFormat, component: str, **fields: Unpack[Fields])
     root.handlers[:] = [handler]
     root.setLevel(level.upper())
     logging.captureWarnings(True)
-    threading.excepthook = _log_of_thread
+    threading.excepthook, sys.unraisablehook = _log_of_thread, _log_unraisable
     for noisy in ("alembic", "httpx", "httpcore"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
     # A database that is away is our own store's to tell, in a line.
@@ -45,6 +45,12 @@ def is_json() -> bool:
 def _log_of_thread(failed: threading.ExceptHookArgs) -> None:
     name = failed.thread.name if failed.thread else ""
     logging.getLogger("threading").error("unexpected error in thread %s", name, exc_info=failed.exc_value)
+
+
+def _log_unraisable(failed: "sys.UnraisableHookArgs") -> None:
+    logging.getLogger("unraisable").error(
+        "unexpected error in %s", type(failed.object).__name__, exc_info=failed.exc_value
+    )
 
 
 class RateLimit(logging.Filter):

@@ -52,7 +52,7 @@ class Supervisor:
             mode=0o755, parents=True, exist_ok=True
         )  # whatever the umask: others may not write
         for name in ("admin.token", "agent.token"):
-            _secret(self._settings.data_dir / name)
+            _create_token(self._settings.data_dir / name)
         given = self._settings.database_url.get_secret_value()
         self._postgres = None if given else Postgres(self._settings.data_dir / "postgres")
         environment = self._environment(self._postgres.dsn if self._postgres else given)
@@ -72,13 +72,13 @@ class Supervisor:
         first, *others = self._commands()
         if self._postgres:
             self._claim(self._postgres)
-        self._begin(self._keep(*first, environment))
+        self._start_task(self._supervise(*first, environment))
         if self._postgres:
             await self._postgres.start()
-            self._begin(self._keep_postgres(self._postgres))
+            self._start_task(self._supervise_postgres(self._postgres))
         for name, arguments in others:
             theirs = _without_database(environment) if name == "agent" else environment
-            self._begin(self._keep(name, arguments, theirs, self._read_by(name)))
+            self._start_task(self._supervise(name, arguments, theirs, self._files_read_by(name)))
         await self._stopping.wait()
         logger.info("stopping")
 
@@ -93,7 +93,7 @@ class Supervisor:
                 f"--kubeconfig {data / 'kubeconfig'}`, stop it, or pass another --data-dir"
             ) from error
 
-    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         self._tasks.append(asyncio.ensure_future(work))
 
     def _environment(self, dsn: str) -> dict[str, str]:
@@ -125,13 +125,13 @@ class Supervisor:
             ("agent", agent + (["--node-name", settings.node_name] if settings.node_name else [])),
         ]
 
-    def _read_by(self, name: str) -> list[Path]:
+    def _files_read_by(self, name: str) -> list[Path]:
         """Files that the child reads when it starts; it is restarted when one of them is replaced."""
         data = self._settings.data_dir
         token = [data / "agent.token"] if name == "agent" else []
         return [*token, *([data / "tls" / "ca.crt"] if self._settings.tls else [])]
 
-    async def _keep_postgres(self, postgres: Postgres) -> None:
+    async def _supervise_postgres(self, postgres: Postgres) -> None:
         """Restart Postgres whenever it ends by itself."""
         while not self._stopping.is_set():
             ended = asyncio.ensure_future(postgres.wait())
@@ -142,9 +142,9 @@ class Supervisor:
                 ended.cancel()
                 return
             logger.warning("process ended; starting it again", process="postgres", exit_code=ended.result())
-            await self._start_again(postgres)
+            await self._restart_postgres(postgres)
 
-    async def _start_again(self, postgres: Postgres) -> None:
+    async def _restart_postgres(self, postgres: Postgres) -> None:
         while not self._stopping.is_set():
             try:
                 await postgres.start()
@@ -159,7 +159,7 @@ class Supervisor:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._stopping.wait(), seconds)
 
-    async def _keep(
+    async def _supervise(
         self, name: str, arguments: Sequence[str], environment: dict[str, str], files: Sequence[Path] = ()
     ) -> None:
         """Run a child, and restart it whenever it ends, until `up` stops."""
@@ -185,22 +185,22 @@ class Supervisor:
         Returns its exit code; None, after a log line, if a file was replaced or the child could not be started.
         """
         try:
-            with tempfile.TemporaryFile() as words:
-                number = words.fileno()
+            with tempfile.TemporaryFile() as last_words:
+                number = last_words.fileno()
                 child = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-P", "-m", "app.main.cli", *arguments),
                     env={**environment, LAST_WORDS: str(number)},
                     pass_fds=(number,),
                 )
-                if replaced := await self._watched(child, files):
+                if replaced := await self._wait_for_end(child, files):
                     logger.info(
                         "file of a process was replaced; restarting the process", process=name, path=str(replaced)
                     )
                     return None
                 if child.returncode in PERMANENT and not self._stopping.is_set():
-                    words.seek(0)
+                    last_words.seek(0)
                     self._failure = (
-                        words.read().decode()
+                        last_words.read().decode()
                         or f"{name} ended with exit code {child.returncode}; see its message above"
                     )
                 return child.returncode
@@ -208,11 +208,11 @@ class Supervisor:
             logger.error("cannot start a process; retrying", process=name, error=error)
             return None
 
-    async def _watched(self, child: asyncio.subprocess.Process, files: Sequence[Path]) -> Path | None:
+    async def _wait_for_end(self, child: asyncio.subprocess.Process, files: Sequence[Path]) -> Path | None:
         """Wait until the child ends; end it if `up` stops or a file is replaced. Returns the replaced file, if any."""
         ended = asyncio.ensure_future(child.wait())
         stopping = asyncio.ensure_future(self._stopping.wait())
-        replaced = asyncio.ensure_future(_replaced(files))
+        replaced = asyncio.ensure_future(_wait_for_replacement(files))
         await asyncio.wait((ended, stopping, replaced), return_when=asyncio.FIRST_COMPLETED)
         stopping.cancel()
         replaced.cancel()
@@ -227,7 +227,7 @@ class Supervisor:
         return replaced.result() if replaced.done() and not replaced.cancelled() else None
 
 
-async def _replaced(files: Sequence[Path]) -> Path:
+async def _wait_for_replacement(files: Sequence[Path]) -> Path:
     """Wait until a file is replaced; return it. Files that appear later count from then on."""
     seen: dict[Path, tuple[int, int]] = {}
     while True:
@@ -245,7 +245,7 @@ def _without_database(environment: dict[str, str]) -> dict[str, str]:
     return {name: value for name, value in environment.items() if name != "JOBPLANE_DATABASE_URL"}
 
 
-def _secret(path: Path) -> None:
+def _create_token(path: Path) -> None:
     """Create the file of a token, once, readable by its owner only; written atomically."""
     if path.exists() and path.stat().st_size:
         return

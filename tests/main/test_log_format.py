@@ -60,6 +60,25 @@ def test_tracebacks_of_level_debug_are_json_too(tmp_path: Path) -> None:
     assert any("Traceback" in line["msg"] for line in lines)
 
 
+def test_errors_of_threads_and_of_finalizers_are_json_too() -> None:
+    program = """if True:
+        import threading
+        from app.main import log_output
+        log_output.start("info", "json", "test")
+        thread = threading.Thread(target=lambda: 1 / 0)
+        thread.start()
+        thread.join()
+        class Broken:
+            def __del__(self):
+                raise ValueError("broken")
+        Broken()
+        """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    thread, finalizer = parsed(done.stderr.splitlines())
+    assert "ZeroDivisionError" in thread["exception"]
+    assert "ValueError: broken" in finalizer["exception"]
+
+
 def test_text_is_the_default(tmp_path: Path) -> None:
     warning, last = stderr_of(an_agent(tmp_path))
     assert " WARNING agent: --server is plain HTTP" in warning
