@@ -271,6 +271,7 @@ def token(
 ) -> None:
     """Create a token and print it, once: only its digest is stored. With a command: list, revoke and rotate tokens.
 
+    \b
     For a person: jobplane token --user alice --group physicists (and bind a role to either)
     For an agent: jobplane token create; or, with a --database-url, jobplane token --node worker-1
     """

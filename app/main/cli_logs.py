@@ -30,7 +30,7 @@ def logs(
     tail: Annotated[int | None, typer.Option(help="Number of last lines to print. [default: all]")] = None,
     since_time: Annotated[
         str | None,
-        typer.Option(help="Time of the first line to print, such as 2026-01-31T12:00:00Z. [default: the start]"),
+        typer.Option(help="Print only lines since this time, such as 2026-01-31T12:00:00Z. [default: all]"),
     ] = None,
     timestamps: Annotated[bool, typer.Option(help="Print the time of each line.")] = False,
 ) -> None:

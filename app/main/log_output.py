@@ -64,7 +64,7 @@ class RateLimit(logging.Filter):
         super().__init__()
         self._clock, self._most = clock, most
         self._lines: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()  # the last one's time, and left out since
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # finalizers may log while it is held
 
     def filter(self, record: logging.LogRecord) -> bool:
         cause, now = cause_of(record), self._clock()

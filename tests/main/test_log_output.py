@@ -157,3 +157,16 @@ def test_the_oldest_causes_are_forgotten_so_that_memory_is_bounded() -> None:
     assert len(minutes.limit._lines) == 10
     assert not minutes.let_through(a_record(pod="a/99"))
     assert minutes.let_through(a_record(pod="a/0"))
+
+
+@pytest.mark.timeout(20)
+def test_a_finalizer_may_log_while_a_line_is_judged() -> None:
+    """The garbage collector may run at any time, and asyncio logs from finalizers."""
+    minutes = Minutes()
+
+    class Collected:
+        def __hash__(self) -> int:
+            minutes.let_through(a_record("task was never awaited"))
+            return 1
+
+    assert minutes.let_through(a_record(pod=Collected()))
