@@ -12,12 +12,10 @@ from urllib.parse import urlsplit
 _OF_CERTIFICATES = {  # by X509_V_ERR_* of OpenSSL
     9: "the clock of this machine is probably wrong: set it",  # not yet valid
     10: "set the clock of this machine if it is wrong; otherwise start the API again, which renews its certificate",
-    62: "name a host in --server, or a --tls-name, that the certificate holds",  # HOSTNAME_MISMATCH
-    64: "name a host in --server, or a --tls-name, that the certificate holds",  # IP_ADDRESS_MISMATCH
+    62: "pass a --server or a --tls-name that the certificate is for",  # HOSTNAME_MISMATCH
+    64: "pass a --server or a --tls-name that the certificate is for",  # IP_ADDRESS_MISMATCH
 }
-_OF_OTHERS = (
-    "pass the --ca-hash that came with the join token, or the --ca-file of the authority that signed the certificate"
-)
+_OF_OTHERS = "pass the --ca-hash that came with the join token, or the API's CA certificate as --ca-file"
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNKNOWN_PROTOCOL")
 _HUNG_UP = "disconnected without sending a response"
 _SECONDS = 5.0
@@ -38,7 +36,7 @@ def remedy(server: str, error: BaseException) -> str:
         if isinstance(each, ssl.SSLCertVerificationError):
             return f"{server}: {each.verify_message or each}: {_OF_CERTIFICATES.get(each.verify_code, _OF_OTHERS)}"
         if isinstance(each, ssl.SSLError) and (each.reason or "") in _NO_TLS:
-            return f"{server} does not speak TLS: check host and port; of an API with --no-tls the address begins with http://"
+            return f"{server} does not speak TLS: check host and port; for an API with --no-tls, pass http://"
     return ""
 
 
@@ -49,7 +47,7 @@ async def remedy_now(server: str, error: BaseException) -> str:
         and any(_HUNG_UP in str(each) for each in _causes(error))
         and await _speaks_tls(server)
     ):
-        return f"{server} speaks TLS: begin the --server with https://"
+        return f"{server} speaks TLS: pass a --server with https://"
     return remedy(server, error)
 
 

@@ -64,7 +64,7 @@ async def test_a_certificate_of_another_name_points_to_the_name(tmp_path: Path) 
     async with serving(tmp_path) as (port, ca):
         server = f"https://127.0.0.1:{port}"
         for name in ("elsewhere.example", "10.9.9.9"):
-            assert "--tls-name, that the certificate holds" in remedy(server, await failure(server, ca, name))
+            assert "--tls-name that the certificate is for" in remedy(server, await failure(server, ca, name))
 
 
 async def test_an_unknown_authority_points_to_the_hash(tmp_path: Path) -> None:
@@ -76,13 +76,11 @@ async def test_an_unknown_authority_points_to_the_hash(tmp_path: Path) -> None:
 async def test_http_to_tls_and_tls_to_http_point_to_the_scheme(tmp_path: Path) -> None:
     async with serving(tmp_path) as (port, _):
         server = f"http://127.0.0.1:{port}"
-        assert (
-            await remedy_now(server, await failure(server)) == f"{server} speaks TLS: begin the --server with https://"
-        )
+        assert await remedy_now(server, await failure(server)) == f"{server} speaks TLS: pass a --server with https://"
     async with listening(app()) as port:
         server = f"https://127.0.0.1:{port}"
         assert await remedy_now(server, await failure(server)) == (
-            f"{server} does not speak TLS: check host and port; of an API with --no-tls the address begins with http://"
+            f"{server} does not speak TLS: check host and port; for an API with --no-tls, pass http://"
         )
 
 

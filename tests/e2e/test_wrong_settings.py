@@ -145,7 +145,7 @@ def test_a_second_up_on_a_folder_says_who_serves_it(cluster: Cluster) -> None:
 @pytest.mark.parametrize(
     ("scheme", "expected"),
     [
-        ("http", "speaks TLS: begin the --server with https://"),
+        ("http", "speaks TLS: pass a --server with https://"),
         ("https", "pass the --ca-hash that came with the join token"),
     ],
 )

@@ -37,8 +37,8 @@ def test_an_agent_loads_only_the_kinds_that_it_needs() -> None:
 @pytest.mark.parametrize(
     ("runtime", "endpoint", "expected"),
     [
-        pytest.param("cri", "tcp://1.2.3.4:5", "only unix:// is spoken here, with a whole path", id="cri"),
-        pytest.param("docker", "ssh://1.2.3.4", "only unix:// and plain tcp:// are spoken here", id="docker"),
+        pytest.param("cri", "tcp://1.2.3.4:5", "only unix:// with an absolute path is supported", id="cri"),
+        pytest.param("docker", "ssh://1.2.3.4", "only unix:// and plain tcp:// are supported", id="docker"),
     ],
 )
 def test_an_endpoint_that_it_cannot_speak_to_is_refused(

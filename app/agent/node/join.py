@@ -145,7 +145,7 @@ async def _exchange(terms: JoinConfig, ca_file: Path | None, token: str) -> None
                 await api.request("POST", JOIN, body)
             except ApiError as error:
                 if error.code == 401:
-                    raise JoinError("the API does not know the join token: it has ended or was revoked") from error
+                    raise JoinError("the API refuses the join token: it expired or was revoked") from error
                 if error.code < 500 and error.code != 429:
                     raise JoinError(error.message) from error
                 pause = await _waited(terms.server, pause, error)

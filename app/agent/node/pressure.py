@@ -62,7 +62,9 @@ def thresholds(text: str) -> Thresholds:
     for part in filter(None, text.split(",")) if text != "none" else ():
         form = _FORM.fullmatch(part.strip())
         if form is None or form[1] not in SIGNALS:
-            raise ThresholdsError(f"{part!r} is none of {', '.join(SIGNALS)} below an amount or a percentage")
+            raise ThresholdsError(
+                f"{part!r} is not a threshold such as memory.available<100Mi or <5%, with one of {', '.join(SIGNALS)}"
+            )
         try:
             found[form[1]] = _threshold(form[2], form[3])
         except ValueError as error:

@@ -89,7 +89,7 @@ def begin_rotation(folder: Path, *, now: datetime) -> None:
     with _locked(folder):
         current, following = _read(folder / "ca.crt", folder / "ca.key"), _read_next(folder)
         if current is None:
-            raise RotationError(f"{folder} holds no authority: start the API on it first")
+            raise RotationError(f"{folder} has no CA: start the API with this --data-dir first")
         if following is None:
             following = _new_authority(now)
             write_private(folder / _NEXT, _pem(following))

@@ -76,7 +76,7 @@ def refusal(error: OSError, host: str, port: int) -> str:
         case errno.EADDRINUSE:
             return f"port {port} of {host} is in use: pass another --port, or stop the program that listens there"
         case errno.EACCES:
-            return f"user {os.geteuid()} may not listen on {place}: pass a --port above 1023"
+            return f"user {os.geteuid()} cannot listen on {place}: pass a --port above 1023"
         case errno.EADDRNOTAVAIL | errno.EAFNOSUPPORT:
             return f"{host} is not an address of this machine: pass another --host, or 0.0.0.0 for all of its addresses"
     return f"cannot listen on {place} ({error.strerror or error}): pass another --host"

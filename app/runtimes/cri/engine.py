@@ -109,7 +109,7 @@ class Engine:
         """Raises EndpointError."""
         self.endpoint = endpoint if "://" in endpoint else f"unix://{endpoint}"
         if not self.endpoint.startswith("unix:///"):
-            raise EndpointError(f"{self.endpoint}: only unix:// is spoken here, with a whole path")
+            raise EndpointError(f"{self.endpoint}: only unix:// with an absolute path is supported")
         self._path = self.endpoint.removeprefix("unix://")
         self._wires: list[Wire] = []  # the last is asked; one before it may still have something to say
         self._keep_alive, self._opening = KeepAlive(), asyncio.Lock()

@@ -146,7 +146,7 @@ async def connect(url: str, *, stdin: bool, tty: bool) -> StreamSession:
     """Raises ConnectionError, Unsupported."""
     where = urlsplit(url)
     if where.scheme != "http" or not where.hostname:
-        raise Unsupported(f"streams of the container engine at {url.partition('?')[0]}: only plain http is spoken here")
+        raise Unsupported(f"streams of the container engine at {url.partition('?')[0]}: only plain http is supported")
     try:
         reader, writer = await asyncio.open_connection(where.hostname, where.port or 80)
     except OSError as error:

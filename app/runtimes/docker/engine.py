@@ -39,7 +39,7 @@ class Engine(Docker):
         elif where.scheme in ("tcp", "http"):
             connector = aiohttp.TCPConnector(limit=0)
         else:
-            raise EndpointError(f"{self.endpoint}: only unix:// and plain tcp:// are spoken here")
+            raise EndpointError(f"{self.endpoint}: only unix:// and plain tcp:// are supported")
         host = "docker" if where.scheme == "unix" else where.netloc
         self._connector_made = connector
         self._podman: bool | None = None

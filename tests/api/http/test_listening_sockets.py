@@ -13,7 +13,7 @@ from app.api.http.listening_sockets import ListenError, bind_sockets, refusal
     ("number", "expected"),
     [
         (errno.EADDRINUSE, "port 6443 of h is in use: pass another --port, or stop the program that listens there"),
-        (errno.EACCES, "may not listen on h:6443: pass a --port above 1023"),
+        (errno.EACCES, "cannot listen on h:6443: pass a --port above 1023"),
         (errno.EADDRNOTAVAIL, "h is not an address of this machine: pass another --host, or 0.0.0.0"),
         (socket.EAI_NONAME, "cannot listen on h:6443 (why): pass another --host"),
     ],
