@@ -12,7 +12,7 @@ import typer
 
 from app.main.cli_agent import agent
 from app.main.cli_certificates import certificates
-from app.main.cli_database import dsn_of, opened
+from app.main.cli_database import dsn_of, open_database
 from app.main.cli_errors import CommandError, ConfigError, ended, text_of
 from app.main.cli_kubeconfig import kubeconfig
 from app.main.cli_logs import logs
@@ -35,7 +35,7 @@ from app.main.cli_options import (
     TlsSan,
     more_settings,
     option,
-    settings,
+    read_settings,
 )
 from app.main.cli_process import follow_parent, now, run_fast, run_until_signal, wait_for_file
 from app.main.cli_tokens import create, listed, revoke, rotate
@@ -100,7 +100,7 @@ def up(
     from app.main.supervisor import Supervisor
     from app.store.postgres_binaries import SetupError
 
-    made = settings(
+    made = read_settings(
         "up",
         data_dir=data_dir,
         host=host,
@@ -137,7 +137,7 @@ def api(
     migrate: Annotated[bool, typer.Option(help="Migrate the database to this version first.")] = False,
 ) -> None:
     """Run an API replica. Any number of replicas can share a database."""
-    made = settings(
+    made = read_settings(
         "api",
         data_dir=data_dir,
         host=host,
@@ -170,7 +170,7 @@ async def _api(made: Settings, migrate: bool) -> None:
         raise ConfigError(str(error)) from error
     if migrate:
         await _migrate(dsn)
-    await _despite_outages(dsn, work)
+    await _run_despite_outages(dsn, work)
 
 
 @app.command(epilog=more_settings("controllers"))
@@ -186,7 +186,7 @@ def controllers(
 
     With --ca-file, every namespace gets that certificate in the ConfigMap kube-root-ca.crt.
     """
-    made = settings(
+    made = read_settings(
         "controllers",
         database_url=database_url,
         data_dir=data_dir,
@@ -223,23 +223,23 @@ async def _controllers(made: Settings) -> None:
 
     dsn = dsn_of(made)
     await wait_for_file(made.ca_file)
-    await _despite_outages(dsn, work)
+    await _run_despite_outages(dsn, work)
 
 
 @app.command()
 def migrate(database_url: DatabaseUrl = None, log_format: Logs = None) -> None:
     """Migrate the schema of the database to this version."""
-    made = settings("migrate", database_url=database_url, log_format=log_format)
+    made = read_settings("migrate", database_url=database_url, log_format=log_format)
     asyncio.run(_migrate(dsn_of(made)))
 
 
 async def _migrate(dsn: str) -> None:
     from app.store.migrate import migrate as upgrade
 
-    await _despite_outages(dsn, lambda: upgrade(dsn), migrated=False)
+    await _run_despite_outages(dsn, lambda: upgrade(dsn), migrated=False)
 
 
-async def _despite_outages(dsn: str, work: Callable[[], Awaitable[None]], *, migrated: bool = True) -> None:
+async def _run_despite_outages(dsn: str, work: Callable[[], Awaitable[None]], *, migrated: bool = True) -> None:
     from app.store import UrlError, despite_outages
 
     try:
@@ -277,38 +277,38 @@ def token(
     """
     if context.invoked_subcommand:
         return
-    made = settings(database_url=database_url)
+    made = read_settings(database_url=database_url)
     expires = now() + span(duration) if duration else None
     if service_account:
         if user or group or node:
             raise typer.BadParameter(
                 "cannot be combined with --user, --group or --node", param_hint="--service-account"
             )
-        typer.echo(asyncio.run(_account_token(made, service_account, expires)))
+        typer.echo(asyncio.run(_issue_account_token(made, service_account, expires)))
         return
     groups = tuple(group or (["system:nodes"] if node else [] if user else ["system:masters"]))
     name = user or (f"system:node:{node[0].rstrip('*-')}" if node else "admin")
-    typer.echo(asyncio.run(_token(made, name, groups, tuple(node or ()), expires)))
+    typer.echo(asyncio.run(_issue_token(made, name, groups, tuple(node or ()), expires)))
 
 
-async def _token(
+async def _issue_token(
     made: Settings, user: str, groups: tuple[str, ...], nodes: tuple[str, ...], expires_at: datetime | None
 ) -> str:
     from app.api.auth.authenticator import User
     from app.api.auth.tokens import issue
     from app.registry.objects import Registry
 
-    async with opened(made) as store:
+    async with open_database(made) as store:
         return await issue(Registry(store, now), User(name=user, groups=groups, nodes=nodes), expires_at)
 
 
-async def _account_token(made: Settings, account: str, expires_at: datetime | None) -> str:
+async def _issue_account_token(made: Settings, account: str, expires_at: datetime | None) -> str:
     from app.api.auth.tokens import issue_for_account
     from app.machinery.errors import ApiError
     from app.registry.objects import Registry
 
     namespace, _, name = account.rpartition("/")
-    async with opened(made) as store:
+    async with open_database(made) as store:
         try:
             return await issue_for_account(Registry(store, now), namespace or "default", name, expires_at)
         except ApiError as error:
@@ -327,7 +327,7 @@ def demo(
     """Start everything, run a Job, print its log, and stop. Needs no other program."""
     from app.main.demo import PI, run
 
-    made = settings(data_dir=data_dir or Path("build/demo"), log_level="warning")
+    made = read_settings(data_dir=data_dir or Path("build/demo"), log_level="warning")
     _exit(asyncio.run(run(manifest or PI, made.data_dir)))
 
 

@@ -18,7 +18,7 @@ from app.main.cli_options import (
     Server,
     TokenFile,
     option,
-    settings,
+    read_settings,
 )
 
 
@@ -45,7 +45,7 @@ def agent(
 
     Pass a join token the first time: the agent exchanges it for a credential of its own, which it keeps in DATA_DIR/agent.
     """
-    made = settings(
+    made = read_settings(
         "agent",
         server=server,
         token_file=token_file,

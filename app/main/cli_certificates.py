@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from app.main.cli_options import DataDir, settings
+from app.main.cli_options import DataDir, read_settings
 from app.main.cli_process import now
 
 certificates = typer.Typer(
@@ -34,7 +34,7 @@ def rotate(
     """Create a new CA. Clients have to trust both until --finish; prints what to do in between."""
     from app.api.auth.certificates import RotationError, begin_rotation, finish_rotation
 
-    made = settings(data_dir=data_dir, log_level="warning")
+    made = read_settings(data_dir=data_dir, log_level="warning")
     folder = made.data_dir / "tls"
     try:
         if finish:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @asynccontextmanager
-async def opened(made: Settings) -> AsyncIterator["Store"]:
+async def open_database(made: Settings) -> AsyncIterator["Store"]:
     """Open the store. Raises CommandError if the database cannot be used; services wait for it instead."""
     from app.store import OutcomeUnknown, Unavailable, UrlError, open_store, place_of, problem_of
 

@@ -129,10 +129,10 @@ def _keep_traceback(error: BaseException) -> str:
             with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
                 file.writelines(traceback.format_exception(error))
             return f"its traceback is in {path}"
-    return f"its traceback could not be kept; it was raised at {_place(error)}"
+    return f"its traceback could not be kept; it was raised at {_raised_at(error)}"
 
 
-def _place(error: BaseException) -> str:
+def _raised_at(error: BaseException) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     return f"{frames[-1].filename}:{frames[-1].lineno}" if frames else "an unknown place"
 

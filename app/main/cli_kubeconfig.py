@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from app.main.cli_database import opened
+from app.main.cli_database import open_database
 from app.main.cli_errors import CommandError
 from app.main.cli_nodes import span
-from app.main.cli_options import CaFile, DatabaseUrl, DataDir, Server, settings
+from app.main.cli_options import CaFile, DatabaseUrl, DataDir, Server, read_settings
 from app.main.cli_process import now
 from app.settings import Settings
 
@@ -32,7 +32,7 @@ def kubeconfig(
 
     For an administrator: jobplane kubeconfig --server https://api:6443 --ca-file ca.crt > kubeconfig
     """
-    made = settings(
+    made = read_settings(
         data_dir=data_dir,
         server=server,
         database_url=database_url,
@@ -41,7 +41,10 @@ def kubeconfig(
     )
     if made.server:
         groups = tuple(group or ([] if user else ["system:masters"]))
-        typer.echo(_new(made, (user or "admin", groups), now() + span(duration) if duration else None), nl=False)
+        typer.echo(
+            _kubeconfig_with_token(made, (user or "admin", groups), now() + span(duration) if duration else None),
+            nl=False,
+        )
         return
     path = made.data_dir / "kubeconfig"
     if not path.exists():
@@ -52,20 +55,20 @@ def kubeconfig(
     typer.echo(path.read_text(), nl=False)
 
 
-def _new(made: Settings, holder: tuple[str, tuple[str, ...]], expires_at: datetime | None) -> str:
+def _kubeconfig_with_token(made: Settings, holder: tuple[str, tuple[str, ...]], expires_at: datetime | None) -> str:
     from app.api.auth.certificates import kubeconfig as written
 
     ca_file = made.ca_file or made.data_dir / "tls" / "ca.crt"
     if not ca_file.exists():
         why = "copy DATA_DIR/tls/ca.crt from a machine that runs `jobplane api`, and pass it as --ca-file"
         raise CommandError(f"{ca_file} does not exist: {why}")
-    return written(made.server, ca_file.read_text(), asyncio.run(_token(made, *holder, expires_at)))
+    return written(made.server, ca_file.read_text(), asyncio.run(_issue_token(made, *holder, expires_at)))
 
 
-async def _token(made: Settings, user: str, groups: tuple[str, ...], expires_at: datetime | None) -> str:
+async def _issue_token(made: Settings, user: str, groups: tuple[str, ...], expires_at: datetime | None) -> str:
     from app.api.auth.authenticator import User
     from app.api.auth.tokens import issue
     from app.registry.objects import Registry
 
-    async with opened(made) as store:
+    async with open_database(made) as store:
         return await issue(Registry(store, now), User(name=user, groups=groups), expires_at)

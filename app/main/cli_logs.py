@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from app.main.cli_options import calling, of_an_api
+from app.main.cli_options import call_api, with_api_options
 from app.settings import Settings
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 _BASE = "/apis/logs.jobplane.dev/v1/namespaces"
 
 
-@of_an_api
+@with_api_options
 def logs(
     made: Settings,
     what: Annotated[str, typer.Argument(metavar="POD|job/NAME", help="Name of a pod, or job/ and the name of a Job.")],
@@ -43,7 +43,7 @@ def logs(
     place = f"{_BASE}/{namespace}/logs"
 
     async def work(api: "Api") -> None:
-        found = await _found(api, place, what)
+        found = await _find_logs(api, place, what)
         if container:
             found = [each for each in found if each["container"] == container]
         if not found:
@@ -59,10 +59,10 @@ def logs(
         which |= {"previous": "true"} if previous else {}
         await _print(api, f"{place}/{newest['name']}", {**query, **which, "uid": newest["uid"]})
 
-    calling(made, work)
+    call_api(made, work)
 
 
-async def _found(api: "Api", place: str, what: str) -> list[dict[str, Any]]:
+async def _find_logs(api: "Api", place: str, what: str) -> list[dict[str, Any]]:
     """List the logs of the pods of a name, or of a Job's pods."""
     kind, _, name = what.rpartition("/")
     if kind not in ("", "pod", "pods", "job", "jobs", "job.batch"):

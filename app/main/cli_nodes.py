@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from app.main.cli_options import calling, of_an_api
+from app.main.cli_options import call_api, with_api_options
 from app.settings import Settings
 
 _BASE = "/apis/agents.jobplane.dev/v1"
@@ -23,11 +23,11 @@ def span(text: str, option: str = "--duration") -> timedelta:
 
 
 @nodes.command()
-@of_an_api
+@with_api_options
 def reset(
     made: Settings,
     name: Annotated[str, typer.Argument(help="Name of the node.")],
 ) -> None:
     """Revoke the credential of a node, so that another machine can join as that node. Its agent stops its pods."""
-    calling(made, lambda api: api.request("DELETE", f"{_BASE}/credentials/{name}"))
+    call_api(made, lambda api: api.request("DELETE", f"{_BASE}/credentials/{name}"))
     typer.echo(f"credential of node {name} is revoked; join it again by `jobplane token create`")

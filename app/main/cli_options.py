@@ -55,7 +55,7 @@ FeatureGates = Annotated[str | None, option("feature_gates")]
 Logs = Annotated[LogFormat | None, option("log_format")]
 
 
-def settings(component: str = "jobplane", /, **given: Any) -> Settings:
+def read_settings(component: str = "jobplane", /, **given: Any) -> Settings:
     """Read the settings, with the flags that were given on top, and start logging; `component` is on every line."""
     try:
         made = Settings(**{name: value for name, value in given.items() if value is not None})
@@ -74,13 +74,13 @@ def settings(component: str = "jobplane", /, **given: Any) -> Settings:
 _WHICH_API: dict[str, Any] = {"server": Server, "token_file": TokenFile, "ca_file": CaFile, "data_dir": DataDir}
 
 
-def of_an_api(command: Callable[..., None]) -> Callable[..., None]:
+def with_api_options(command: Callable[..., None]) -> Callable[..., None]:
     """Add the options that say which API a command calls; the command gets the settings as its first argument."""
 
     @functools.wraps(command)
     def whole(**given: Any) -> None:
         which = {name: given.pop(name) for name in _WHICH_API}
-        command(settings(**which, log_level="warning"), **given)
+        command(read_settings(**which, log_level="warning"), **given)
 
     own = inspect.signature(command)
     options = [
@@ -92,7 +92,7 @@ def of_an_api(command: Callable[..., None]) -> Callable[..., None]:
     return whole
 
 
-def calling(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
+def call_api(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
     """Run `work` with a client of the API that the settings name. Raises CommandError if the API refuses or is away."""
     from app.client.api import UnreachableError
     from app.client.connection_errors import remedy
@@ -103,20 +103,20 @@ def calling(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
     except ApiError as error:
         raise CommandError(error.message) from error
     except UnreachableError as error:
-        raise CommandError(remedy(place(made).server, error) or f"cannot reach the API: {error}") from error
+        raise CommandError(remedy(api_access(made).server, error) or f"cannot reach the API: {error}") from error
 
 
 async def _calling(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
     from app.client.api import Api
 
-    api = Api(*place(made))
+    api = Api(*api_access(made))
     try:
         return await work(api)
     finally:
         await api.close()
 
 
-class Place(NamedTuple):
+class ApiAccess(NamedTuple):
     """URL of the API, and credentials for it."""
 
     server: str
@@ -124,10 +124,10 @@ class Place(NamedTuple):
     ca_file: Path | None
 
 
-def place(made: Settings) -> Place:
+def api_access(made: Settings) -> ApiAccess:
     """Read URL and credentials from the settings, or from the kubeconfig in the data folder."""
     if made.server:
-        return Place(made.server, text_of(made.token_file) if made.token_file else "", made.ca_file)
+        return ApiAccess(made.server, text_of(made.token_file) if made.token_file else "", made.ca_file)
     import yaml
 
     path = made.data_dir / "kubeconfig"
@@ -140,4 +140,4 @@ def place(made: Settings) -> Place:
         raise CommandError(
             f"{path} is not a kubeconfig of `jobplane up`: restart `jobplane up`, or pass --server"
         ) from None
-    return Place(server, token, made.data_dir / "tls" / "ca.crt")
+    return ApiAccess(server, token, made.data_dir / "tls" / "ca.crt")

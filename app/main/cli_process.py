@@ -16,7 +16,7 @@ from app.open_files import raise_limit
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
-LOOK = 1.0  # seconds
+LOOK_SECONDS = 1.0  # seconds
 
 
 def now() -> datetime:
@@ -59,24 +59,24 @@ async def run_until_signal(work: Coroutine[Any, Any, None], first: Callable[[], 
 
     loop.add_signal_handler(signal.SIGINT, task.cancel)
     loop.add_signal_handler(signal.SIGTERM, terminate)
-    left_alone = loop.create_task(_end_when_left_alone(task))
+    following = loop.create_task(_end_with_parent(task))
     try:
         await task
     except asyncio.CancelledError:
         logger.info("stopping")
     finally:
-        left_alone.cancel()
+        following.cancel()
 
 
-async def _end_when_left_alone(task: "asyncio.Future[None]") -> None:
+async def _end_with_parent(task: "asyncio.Future[None]") -> None:
     """Cancel the task when the parent has ended, where no signal tells, or one was lost."""
     if not has_parent():
         return
     while os.getppid() == _parent():  # noqa: ASYNC110 - there is no event for it
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(LOOK_SECONDS)
     while not task.done():
         task.cancel()
-        await asyncio.sleep(LOOK)
+        await asyncio.sleep(LOOK_SECONDS)
 
 
 def follow_parent() -> None:

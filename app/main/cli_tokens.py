@@ -14,9 +14,9 @@ import msgspec
 import typer
 from pydantic import SecretStr
 
-from app.main.cli_database import opened
+from app.main.cli_database import open_database
 from app.main.cli_nodes import span
-from app.main.cli_options import DatabaseUrl, DataDir, Place, calling, of_an_api, place, settings
+from app.main.cli_options import ApiAccess, DatabaseUrl, DataDir, api_access, call_api, read_settings, with_api_options
 from app.main.cli_process import now
 from app.settings import LOOPBACK, Settings
 
@@ -30,7 +30,7 @@ TAKEN_SECONDS = 20.0
 _COLUMNS = ("ID", "TYPE", "HOLDER", "GROUPS", "NODES", "CREATED", "EXPIRES", "USES", "STATE", "FILE")
 
 
-@of_an_api
+@with_api_options
 def create(
     made: Settings,
     ttl: Annotated[
@@ -50,9 +50,9 @@ def create(
     async def work(api: "Api") -> tuple[Any, str]:
         return await api.request_json("POST", f"{_BASE}/jointokens", body), await _hash(api)
 
-    token, ca_hash = calling(made, work)
+    token, ca_hash = call_api(made, work)
     trust = f" --ca-hash {ca_hash}" if ca_hash else ""
-    server = place(made).server
+    server = api_access(made).server
     typer.echo(f"jobplane agent --server {server} --join-token {token['token']}{trust}")
     if (urlsplit(server).hostname or "") in LOOPBACK:
         typer.echo("on other machines, pass this machine's address in --server", err=True)
@@ -71,7 +71,7 @@ async def _hash(api: "Api") -> str:
         return ""
 
 
-@of_an_api
+@with_api_options
 def listed(made: Settings, database_url: DatabaseUrl = None) -> None:
     """List all tokens, of every type, oldest first. Their secrets cannot be shown again."""
     from app.api.auth.token_list import page
@@ -118,7 +118,7 @@ def _row(token: dict[str, Any]) -> tuple[str, ...]:
     )
 
 
-@of_an_api
+@with_api_options
 def revoke(
     made: Settings,
     token: Annotated[
@@ -151,7 +151,7 @@ def _either(
     if database_url:
         made = made.model_copy(update={"database_url": SecretStr(database_url)})
     if made.server or not made.database_url.get_secret_value():
-        return calling(made, by_api)
+        return call_api(made, by_api)
     try:
         return asyncio.run(_in_database(made, by_database))
     except ApiError as error:
@@ -162,7 +162,7 @@ def _either(
 async def _in_database(made: Settings, work: Callable[["Registry"], Awaitable[Any]]) -> Any:
     from app.registry.objects import Registry
 
-    async with opened(made) as store:
+    async with open_database(made) as store:
         return await work(Registry(store, now))
 
 
@@ -173,12 +173,12 @@ def rotate(data_dir: DataDir = None) -> None:
     """
     from app.api.auth.certificates import write_private
 
-    made = settings(data_dir=data_dir, log_level="warning")
+    made = read_settings(data_dir=data_dir, log_level="warning")
     paths = [path for name in ("admin.token", "agent.token") if (path := made.data_dir / name).exists()]
     if not paths:
         typer.echo(f"{made.data_dir} has no admin.token: pass the --data-dir of `jobplane up`", err=True)
         raise typer.Exit(1)
-    before = place(made) if (made.data_dir / "kubeconfig").exists() else None
+    before = api_access(made) if (made.data_dir / "kubeconfig").exists() else None
     for path in paths:
         write_private(path, secrets.token_urlsafe(32).encode())
     if before and asyncio.run(_serves(made, before)):
@@ -187,20 +187,20 @@ def rotate(data_dir: DataDir = None) -> None:
         typer.echo("tokens are rotated; no API runs here, so the old tokens end when it starts")
 
 
-async def _serves(made: Settings, before: Place) -> bool:
+async def _serves(made: Settings, before: ApiAccess) -> bool:
     """Wait until the API, which reads the files every second, takes the new token and refuses the old one."""
     ends = time.monotonic() + TAKEN_SECONDS
     while time.monotonic() < ends:
         old = await _answer(before)
         if old is None:
             return False
-        if (old, await _answer(place(made))) == (401, 200):
+        if (old, await _answer(api_access(made))) == (401, 200):
             return True
         await asyncio.sleep(0.1)
     return False
 
 
-async def _answer(where: Place) -> int | None:
+async def _answer(where: ApiAccess) -> int | None:
     from app.client.api import Api
     from app.machinery.errors import ApiError
 

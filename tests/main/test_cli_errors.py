@@ -11,7 +11,7 @@ import pytest
 from app.client.api import Api
 from app.machinery.errors import ApiError
 from app.main.cli_errors import CommandError, ConfigError, ended, ending, keep_tracebacks_in, text_of
-from app.main.cli_options import calling
+from app.main.cli_options import call_api
 from app.settings import Settings
 
 
@@ -91,4 +91,4 @@ def test_a_reader_that_has_hung_up_is_not_taken_for_an_api_that_does_not_answer(
         raise BrokenPipeError(errno.EPIPE, "Broken pipe")
 
     with pytest.raises(BrokenPipeError):
-        calling(Settings(server="http://127.0.0.1:9"), work)
+        call_api(Settings(server="http://127.0.0.1:9"), work)

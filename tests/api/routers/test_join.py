@@ -411,7 +411,7 @@ async def test_an_agent_whose_credential_was_revoked_says_so_and_joins_again(
 async def test_an_agent_says_why_it_cannot_join(
     url: str, admin: httpx.AsyncClient, node: httpx.AsyncClient, tmp_path: Path
 ) -> None:
-    with pytest.raises(JoinError, match="has ended or was revoked"):
+    with pytest.raises(JoinError, match="it expired or was revoked"):
         await join(JoinConfig(server=url, node="n2", state=tmp_path, join_token="guess"))
     with pytest.raises(JoinError, match="jobplane node reset n1"):
         await join(JoinConfig(server=url, node="n1", state=tmp_path, join_token=await join_token(admin)))
