@@ -18,7 +18,7 @@ from app.kinds.scheduling.workload import Workload
 from app.machinery.base import Object
 from app.machinery.feature_gates import Features
 from app.plans.jobs import workloads
-from app.plans.jobs.workloads import NO_GANG, Found, Gang
+from app.plans.jobs.workloads import NO_GANG, Gang, StoredObjects
 from app.registry.codec import NAMESPACES
 from app.store import Key, Mirror
 
@@ -73,12 +73,12 @@ class GangIndex:
             for workload in found
             for group in self._find_referrers(Key(WORKLOADS.resource, namespace, workload.metadata.name))
         ]
-        there = Found(
+        there = StoredObjects(
             cast("list[Workload]", found),
             cast("list[PodGroup]", groups),
             lambda resource, name: self._mirror.get(Key(resource, namespace, name)) is not None,
         )
-        return workloads.gang(job, pods, there, lambda: str(uuid4()))
+        return workloads.plan_gang(job, pods, there, lambda: str(uuid4()))
 
     def _find_referrers(self, reference: Key) -> list[Object]:
         return list(self._referrers.get(reference, {}).values())

@@ -1,19 +1,20 @@
-"""State that plans keep in an object's annotations: a count and a time, `<count>;<time>`.
+"""Annotation state: a count and a time that plans keep in an object's annotation, `<count>;<time>`.
 
-Anybody may write annotations, and anything. What is no such pair, or cannot be one that a plan has written, is nothing.
+Used by the back-off of Jobs and of indexes, and by refusals. Any client may write any annotation: text that is no such
+pair, or cannot be one that a plan has written, counts as none.
 """
 
 from datetime import UTC, datetime, timedelta
 
 AHEAD = timedelta(minutes=10)
-"""So far ahead of now a moment may be: the longest pause that there is, and more than clocks are apart."""
+"""A time may be no further ahead of now than this: the longest back-off, and more than clocks differ."""
 _MOST = 2**31
 
 
 def read(annotations: dict[str, str], key: str, now: datetime) -> tuple[int, datetime] | None:
-    number, _, said = annotations.get(key, "").partition(";")
+    number, _, time = annotations.get(key, "").partition(";")
     try:
-        count, local = int(number), datetime.fromisoformat(said)
+        count, local = int(number), datetime.fromisoformat(time)
         at = local.astimezone(UTC).replace(microsecond=0)
     except (ValueError, OverflowError):  # the first and the last day of all have no other zone
         return None
@@ -29,9 +30,9 @@ def moment(at: datetime) -> str:
     return f"{at.astimezone(UTC).replace(tzinfo=None).isoformat(timespec='seconds')}Z"
 
 
-def noted(annotations: dict[str, str], key: str, mark: str | None) -> dict[str, str]:
-    """The annotations with the mark in them, or without if there is none; the same dict if nothing changes."""
-    if annotations.get(key) == mark:
+def annotate(annotations: dict[str, str], key: str, value: str | None) -> dict[str, str]:
+    """The annotations with this value, or without the key if it is None; the same dict if nothing changes."""
+    if annotations.get(key) == value:
         return annotations
-    others = {name: value for name, value in annotations.items() if name != key}
-    return others if mark is None else {**others, key: mark}
+    others = {name: each for name, each in annotations.items() if name != key}
+    return others if value is None else {**others, key: value}

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.machinery.base import Object, OwnerReference
 from app.machinery.metadata_validation import FOREGROUND, ORPHAN, Propagation
 from app.machinery.owner_references import controller_of
-from app.plans.jobs.finalizers import is_tracked, loosened, without
+from app.plans.jobs.finalizers import is_tracked, remove_finalizer, remove_tracking
 from app.plans.plan import Action, Delete, Emit, Update
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.machinery.base
@@ -44,7 +44,7 @@ def plan(obj: Object, judge: Judge, *, owns: bool) -> tuple[Action, ...]:
         return ()
     if Owner.LIVES in found.values():
         return (Update(without_owners(obj, ended), obj),)
-    free = loosened(obj)
+    free = remove_tracking(obj)
     policy = _policy(obj, waited_for=owns and Owner.WAITS in found.values())
     return (Delete(free, None if free is obj else obj, propagation=policy),)
 
@@ -52,7 +52,7 @@ def plan(obj: Object, judge: Judge, *, owns: bool) -> tuple[Action, ...]:
 def _freed(obj: Object, ended: Collection[OwnerReference]) -> tuple[Action, ...]:
     """What is on its way out needs no more, unless it waits to be counted by a Job that will not do so."""
     if is_tracked(obj) and controller_of(obj) in ended:
-        return (Update(loosened(obj), obj),)
+        return (Update(remove_tracking(obj), obj),)
     return ()
 
 
@@ -65,7 +65,7 @@ def _policy(obj: Object, *, waited_for: bool) -> Propagation:
 
 def without_owners(obj: O, owners: Collection[OwnerReference]) -> O:
     """Without these owners; nor will a Job that is among them count it."""
-    free = loosened(obj) if controller_of(obj) in owners else obj
+    free = remove_tracking(obj) if controller_of(obj) in owners else obj
     kept = tuple(each for each in obj.metadata.owner_references if each not in owners)
     return replace(free, metadata=replace(free.metadata, owner_references=kept))
 
@@ -80,7 +80,7 @@ def orphaned(uid: str, dependents: Iterable[Object]) -> tuple[Update, ...]:
 
 def released(owner: Object, finalizer: str) -> Update:
     """The owner without what has held it: its dependents need it no more."""
-    return Update(without(owner, finalizer), owner)
+    return Update(remove_finalizer(owner, finalizer), owner)
 
 
 def is_orphaning(obj: Object) -> bool:

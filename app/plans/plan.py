@@ -9,16 +9,14 @@ from datetime import datetime
 
 import msgspec
 
-from app.kinds.pod.pod import Pod
 from app.machinery.base import Object
 from app.machinery.metadata_validation import Propagation
-from app.plans.admission.refusals import NONE, Refusal
 
 Names = Callable[[str], str]  # prefix -> an unused name that starts with it: randomness is handed in
 
 
 class _Action(msgspec.Struct, frozen=True):
-    """The base of every action."""
+    """Base of all actions."""
 
 
 class Create(_Action, frozen=True):
@@ -56,7 +54,7 @@ class SetStatus(_Action, frozen=True):
 class Emit(_Action, frozen=True):
     """Record an event about an object. `count` stands for that many like it.
 
-    once: it is told once in the object's life, so there is none to count it with.
+    once: it occurs once in the object's life, so no stored event is looked for to count it with.
     """
 
     type: str  # Normal or Warning
@@ -80,18 +78,3 @@ class Plan(msgspec.Struct, frozen=True):
 def earliest(moments: Iterable[datetime | None]) -> datetime | None:
     """When to look again, of several reasons to."""
     return min((moment for moment in moments if moment), default=None)
-
-
-class Move(msgspec.Struct, frozen=True):
-    """Which pods are to start and to stop: a part of a plan, before it is known what that does to the counts.
-
-    charged: the quotas as they are once these pods are created. refusal: of pods that are wanted and may not be created.
-    waits: indexes that are due, and when the back-off of each is over; only with a limit for each index.
-    """
-
-    delete: tuple[Pod, ...] = ()
-    create: tuple[Pod, ...] = ()
-    again_at: datetime | None = None
-    charged: tuple[Update, ...] = ()
-    refusal: Refusal = NONE
-    waits: dict[int, datetime] = {}

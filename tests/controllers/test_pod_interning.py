@@ -15,7 +15,7 @@ from app.controllers.pod_interning import CONTROLLER_UID, PodInterner, PodStub, 
 from app.kinds.core.configmap import ConfigMap
 from app.kinds.pod.pod import Pod, PodStatus
 from app.machinery.base import Condition, OwnerReference
-from app.plans.jobs.finalizers import TRACKING, loosened
+from app.plans.jobs.finalizers import TRACKING, remove_tracking
 from app.plans.plan import Plan, Update
 from app.registry import objects
 from app.registry.codec import write_of
@@ -35,7 +35,7 @@ READY = Condition(type="Ready", status="True")
 
 def ended(name: str = "p", **metadata: Any) -> Pod:
     """A pod that its Job has counted."""
-    pod = loosened(pods("s", JOB)[0])
+    pod = remove_tracking(pods("s", JOB)[0])
     labels = {CONTROLLER_UID: JOB.metadata.uid, "app": "pi"}
     return replace(pod, metadata=replace(pod.metadata, **{"name": name, "labels": labels} | metadata))
 

@@ -1,8 +1,8 @@
-"""What an owner may not create, because a quota or another rule of its namespace refuses it: told with growing pauses, and
-tried again. Jobs are refused pods, CronJobs Jobs.
+"""Refusals: a quota or another rule of the namespace refuses what an owner creates. Reported with growing pauses, and retried.
 
-How often and when it was last told is kept in the owner's annotation `jobplane.dev/refused`, `<times>;<time>`: any replica
-may plan next. It is written together with the event, and goes as soon as nothing is refused.
+A Job is refused pods, a CronJob Jobs. How often and when this was last reported is kept in the owner's annotation
+`jobplane.dev/refused`, `<times>;<time>`, as any replica may plan next. It is written together with the event, and removed as
+soon as nothing is refused.
 """
 
 from datetime import datetime, timedelta
@@ -15,16 +15,16 @@ from app.machinery.durations import duration_text
 from app.plans import annotation_state
 
 ANNOTATION = "jobplane.dev/refused"
-EXCEEDED = "exceeded quota: "  # what a refusal says for want of room
+EXCEEDED = "exceeded quota: "  # in the message of a refusal by a quota
 BASE = timedelta(seconds=1)
 LONGEST = timedelta(seconds=60)
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """How many times in a row it was told, and when last. `message`: what to tell now, if anything."""
+    """How many times in a row it was reported, and when last. `message`: what to report now, if anything."""
 
     times: int = 0
-    told_at: datetime | None = None
+    reported_at: datetime | None = None
     message: str = ""
 
     @property
@@ -33,28 +33,28 @@ class Refusal(msgspec.Struct, frozen=True):
 
     @property
     def again_at(self) -> datetime | None:
-        """Before this moment it is not told again."""
-        return self.told_at + self.pause if self.told_at and self.times else None
+        """It is not reported again before this moment."""
+        return self.reported_at + self.pause if self.reported_at and self.times else None
 
 
 NONE = Refusal()
 
 
-def remembered(owner: Object, now: datetime) -> Refusal:
-    """What the owner says of earlier refusals; what somebody garbled counts as nothing."""
+def read(owner: Object, now: datetime) -> Refusal:
+    """The earlier refusals in the owner's annotation; none if a client wrote something else there."""
     return Refusal(*(annotation_state.read(owner.metadata.annotations, ANNOTATION, now) or ()))
 
 
-def refused(owner: Object, why: str, now: datetime) -> Refusal:
-    """One more refusal, to be told if it is time, with when it is tried again."""
-    before = remembered(owner, now)
+def record(owner: Object, why: str, now: datetime) -> Refusal:
+    """One more refusal, with a message if it is time to report it, and with when to try again."""
+    before = read(owner, now)
     if before.again_at is not None and now < before.again_at:
         return before
     refusal = Refusal(before.times + 1, now)
-    return replace(refusal, message=f"{why}; {_when(refusal, why)}") if why else refusal
+    return replace(refusal, message=f"{why}; {_next_try(refusal, why)}") if why else refusal
 
 
-def _when(refusal: Refusal, why: str) -> str:
+def _next_try(refusal: Refusal, why: str) -> str:
     """Whoever refused wakes the owner. A quota does so when something leaves it, so of other times nobody need know.
 
     No moments: an event that says the same again is counted, not written again.
@@ -64,7 +64,7 @@ def _when(refusal: Refusal, why: str) -> str:
     return f"tried again in {duration_text(refusal.pause)}, or as soon as the rules change"
 
 
-def noted(annotations: dict[str, str], refusal: Refusal) -> dict[str, str]:
+def annotate(annotations: dict[str, str], refusal: Refusal) -> dict[str, str]:
     """The annotations with the refusal in them, or without if there is none; the same dict if nothing changes."""
-    mark = annotation_state.text(refusal.times, refusal.told_at) if refusal.told_at else None
-    return annotation_state.noted(annotations, ANNOTATION, mark)
+    text = annotation_state.text(refusal.times, refusal.reported_at) if refusal.reported_at else None
+    return annotation_state.annotate(annotations, ANNOTATION, text)

@@ -1,8 +1,9 @@
 """Back-off delay: how long a Job waits before it starts pods again after some have failed.
 
-The count and the time of the last failure are kept in the Job's annotation `jobplane.dev/backoff`, `<failures>;<time>`.
-They cannot be derived from pods, which anybody may delete, nor be held in memory, since any replica may plan next. A
-Job without failures never carries the annotation, and it goes with the first success or with the end of the Job.
+10 s after the first failure, then twice as long each time, up to ten minutes. The count and the time of the last failure
+are kept in the Job's annotation `jobplane.dev/backoff`, `<failures>;<time>`. They cannot be derived from pods, which any
+client may delete, nor be kept in memory, since any replica may plan next. A Job without failures never has the annotation;
+the first success, or the end of the Job, removes it.
 """
 
 from collections.abc import Sequence
@@ -12,7 +13,7 @@ import msgspec
 
 from app.kinds.batch.job import Job
 from app.kinds.pod.pod import Pod, condition
-from app.machinery.durations import after as moment_after
+from app.machinery.durations import after
 from app.plans import annotation_state
 
 ANNOTATION = "jobplane.dev/backoff"
@@ -28,7 +29,7 @@ class Backoff(msgspec.Struct, frozen=True):
 
     @property
     def retry_at(self) -> datetime | None:
-        """Before this moment, nothing is started."""
+        """No pod is created before this moment."""
         return self.last_at + delay(self.failures) if self.last_at and self.failures else None
 
 
@@ -37,19 +38,19 @@ def delay(failures: int) -> timedelta:
     return min(BASE * 2 ** min(failures - 1, 10), LONGEST) if failures > 0 else timedelta()
 
 
-def remembered(job: Job, now: datetime) -> Backoff:
-    """What the Job says of earlier failures; what somebody garbled counts as nothing."""
+def read(job: Job, now: datetime) -> Backoff:
+    """The back-off in the Job's annotation; none if a client wrote something else there."""
     return Backoff(*(annotation_state.read(job.metadata.annotations, ANNOTATION, now) or ()))
 
 
-def noted(annotations: dict[str, str], backoff: Backoff) -> dict[str, str]:
+def annotate(annotations: dict[str, str], backoff: Backoff) -> dict[str, str]:
     """The annotations with the back-off in them, or without if there is none; the same dict if nothing changes."""
-    mark = annotation_state.text(backoff.failures, backoff.last_at) if backoff.failures and backoff.last_at else None
-    return annotation_state.noted(annotations, ANNOTATION, mark)
+    text = annotation_state.text(backoff.failures, backoff.last_at) if backoff.failures and backoff.last_at else None
+    return annotation_state.annotate(annotations, ANNOTATION, text)
 
 
-def after(backoff: Backoff, succeeded: Sequence[Pod], failed: Sequence[Pod], now: datetime) -> Backoff:
-    """The back-off once these pods, which ended since the last look, are known."""
+def update(backoff: Backoff, succeeded: Sequence[Pod], failed: Sequence[Pod], now: datetime) -> Backoff:
+    """The back-off after these pods, which ended since the last plan."""
     if not failed:
         return Backoff() if succeeded else backoff
     ends = [ended_at(pod, now) for pod in failed]
@@ -61,7 +62,7 @@ def after(backoff: Backoff, succeeded: Sequence[Pod], failed: Sequence[Pod], now
 
 
 def ended_at(pod: Pod, now: datetime) -> datetime:
-    """When the pod ended, as well as its status tells. Never after now: a node's clock may be ahead of ours."""
+    """When the pod ended, as far as its status says. Never after now: a node's clock may be ahead of ours."""
     return min(_containers_ended_at(pod) or _unready_at(pod) or _deleted_at(pod) or now, now)
 
 
@@ -78,8 +79,8 @@ def _unready_at(pod: Pod) -> datetime | None:
 
 
 def _deleted_at(pod: Pod) -> datetime | None:
-    """When deletion was asked for; for a pod that nobody deleted, all that is left is when it was created."""
+    """When deletion was requested; when it was created, for a pod that is not deleted."""
     meta = pod.metadata
     if not meta.deletion_timestamp:
         return meta.creation_timestamp
-    return moment_after(meta.deletion_timestamp, -(meta.deletion_grace_period_seconds or 0))
+    return after(meta.deletion_timestamp, -(meta.deletion_grace_period_seconds or 0))

@@ -68,14 +68,14 @@ class _Stock:
 
     def refuse(self, why: str, now: datetime) -> None:
         """The Job that is due may not be created: tell it now and then, and try again."""
-        self.refusal = refusals.refused(self.cron_job, why, now)
+        self.refusal = refusals.record(self.cron_job, why, now)
         if self.refusal.message:
             self.say("Warning", "FailedCreate", f"Error creating job: {self.refusal.message}")
         self.again_at = earliest((self.again_at, self.refusal.again_at))
 
     def plan(self) -> Plan:
         before = self.cron_job.metadata.annotations
-        annotations = refusals.noted(before, self.refusal)
+        annotations = refusals.annotate(before, self.refusal)
         if self.status != self.cron_job.status or annotations is not before:
             metadata = replace(self.cron_job.metadata, annotations=annotations)
             self.actions.append(SetStatus(replace(self.cron_job, metadata=metadata, status=self.status)))

@@ -1,8 +1,9 @@
 """Job decision: what to do next about one Job. Pure: the same job, pods, time and names give the same plan.
 
-Called by the Job controller whenever a Job or one of its pods changes, and at the time that the last plan named. A plan
-is carried out whole or not at all; so every plan starts from a state in which each pod is either counted and without
-the tracking finalizer, or not counted and with it.
+Called by the Job controller whenever a Job or one of its pods changes, and at the time that the last plan named. In order:
+take a snapshot (claim, sort and count the pods), decide, build status, actions and events. A plan is carried out whole or
+not at all; so every plan starts from a state in which each pod is either counted and without the tracking finalizer, or not
+counted and with it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -10,176 +11,199 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from app.kinds.batch.job import Job, is_finished
-from app.kinds.pod.pod import KIND as PODS
+from app.kinds.batch.completion_indexes import Indexes
+from app.kinds.batch.job import Job, is_finished, is_indexed
 from app.kinds.pod.pod import Pod
-from app.machinery.base import Condition
-from app.machinery.errors import ApiError, unprocessable
 from app.machinery.owner_references import controller_of
-from app.plans.admission import refusals, resource_quota
-from app.plans.admission.pod_admission import NO_RULES, Rules, check, completed, is_completed
-from app.plans.jobs import job_events, waiting_events, workloads
-from app.plans.jobs.counting import Situation, settle, situation
-from app.plans.jobs.finalizers import is_tracked, loosened
-from app.plans.jobs.finish_conditions import completion, deadline_at, outcome
-from app.plans.jobs.job_pods import Claim, claim
-from app.plans.jobs.job_status import Step, written
-from app.plans.jobs.scaling import adjust, stop_all
+from app.machinery.selectors import from_label_selector
+from app.plans.admission.pod_admission import NO_RULES, Rules
+from app.plans.jobs import backoff, job_events, workloads
+from app.plans.jobs.finalizers import account_pods, add_tracking, is_tracked, remove_tracking, untrack_all
+from app.plans.jobs.index_failure import exhausted_indexes, last_failed_pods
+from app.plans.jobs.indexes import has_valid_index, indexes_of
+from app.plans.jobs.job_snapshot import JobDecision, JobSnapshot, only_replaces_failed_pods
+from app.plans.jobs.job_status import build_job, deadline_at, find_completion, find_outcome
+from app.plans.jobs.pod_failure_policy import count_failures
+from app.plans.jobs.pod_template import owner_reference
+from app.plans.jobs.scaling import delete_all, scale
 from app.plans.jobs.workloads import NO_GANG, Gang
-from app.plans.plan import Action, Create, Delete, Emit, Move, Names, Plan, SetStatus, Update, earliest
-
-
-def admitted(job: Job, move: Move, rules: Rules, now: datetime) -> Move:
-    """The move without the pods that are refused, and with what the others are charged to."""
-    if not move.create:
-        return move
-    pods = move.create
-    try:
-        if not is_completed(pods[0], rules):
-            completed(_unnamed(pods[0]), rules)
-            pods = tuple(completed(pod, rules) for pod in pods)
-            _validate(pods[0])
-        check("pods", pods[0], rules)
-        return _charged(job, replace(move, create=pods), rules, now) if rules.quotas else replace(move, create=pods)
-    except ApiError as error:
-        return _trimmed(job, move, 0, error, now)
-
-
-def _validate(pod: Pod) -> None:
-    """What was valid may not be so with what was given to it: a request may be over a limit that it got."""
-    if causes := PODS.validate(PODS.prepare(pod)):
-        raise unprocessable(PODS.name, PODS.group, pod.metadata.name, causes)
-
-
-def _unnamed(pod: Pod) -> Pod:
-    """As it is before it gets its name: that is how Kubernetes' refusals of this stage call it."""
-    return replace(pod, metadata=replace(pod.metadata, name=""))
-
-
-def _charged(job: Job, move: Move, rules: Rules, now: datetime) -> Move:
-    first, wanted = move.create[0], len(move.create)
-    each = resource_quota.cost_of_pod(first)
-    concerns = resource_quota.concerned(rules.quotas, each)
-    resource_quota.check_fit(concerns, each, "pods", first)
-    fitting = resource_quota.room(concerns, each, wanted)
-    pairs = resource_quota.raised(concerns, each, fitting)
-    kept = replace(move, charged=tuple(Update(after, before) for before, after in pairs))
-    if fitting == wanted:
-        return kept
-    after = {before.metadata.uid: after for before, after in pairs}
-    full = [after.get(quota.metadata.uid, quota) for quota in concerns]
-    error = resource_quota.exceeded(full, each, "pods", move.create[fitting].metadata.name)
-    return _trimmed(job, kept, fitting, error, now)
-
-
-def _trimmed(job: Job, move: Move, count: int, error: ApiError | None, now: datetime) -> Move:
-    """Only so many pods, and when to try the others again."""
-    refusal = refusals.refused(job, error.message if error else "", now)
-    later = move.again_at if move.again_at and move.again_at > now else None
-    again_at = earliest((later, refusal.again_at))
-    return replace(move, create=move.create[:count], refusal=refusal, again_at=again_at)
+from app.plans.plan import Action, Create, Delete, Names, Plan, SetStatus, Update, earliest
 
 
 def plan(
     job: Job, pods: Sequence[Pod], now: datetime, names: Names, rules: Rules = NO_RULES, gang: Gang = NO_GANG
 ) -> Plan:
-    """The next step towards what the Job's spec says.
+    """The next step towards the Job's spec.
 
     `pods` must hold all pods that the Job controls and that carry the tracking finalizer, or are active or terminating;
-    and the orphans that its selector matches. More of its pods do no harm: those that were counted need no look.
-    `rules` are those of the Job's namespace. `gang` is what `app.plans.jobs.workloads` says of the same job and pods.
+    and the orphans that its selector matches. More of its pods do no harm: those that were counted are skipped.
+    `rules` are those of the Job's namespace. `gang` is from `app.plans.jobs.workloads`, for the same job and pods.
     """
-    if not is_ours(job):
+    if not is_managed(job):
         return Plan()
     if is_finished(job):
-        return Plan(tuple(let_go(job, pods)))
+        return Plan(tuple(untrack_all(job, pods)))
     if job.spec.completion_mode not in ("", "NonIndexed", "Indexed"):
         return Plan((job_events.unknown_completion_mode(job),))
-    gang, rules = workloads.admitted(job, gang, rules)
+    gang, rules = workloads.charge_quotas(job, gang, rules)
     if gang.refused:
-        return workloads.held(job, gang, now)
-    claims = claim(job, pods)
-    step = decide(situation(job, claims.pods, now), names, rules, gang)
-    after = written(step)
-    status = () if after is job else (SetStatus(after),)
-    deadline = deadline_at(after) if step.outcome is None else None
-    return Plan(
-        (
-            *workloads.first(gang),
-            *_pods(step, claims),
-            *status,
-            *workloads.together(gang, step.move),
-            *workloads.told(job, gang),
-            *_events(step, after),
-        ),
-        again_at=earliest((step.move.again_at, deadline)),
-    )
+        return workloads.refuse_start(job, gang, now)
+    snapshot = take_snapshot(job, pods, now, rules, gang)
+    decision = decide(snapshot, names)
+    after = build_job(snapshot, decision)
+    deadline = deadline_at(after) if decision.outcome is None else None
+    return Plan(tuple(_build_actions(snapshot, decision, after)), again_at=earliest((decision.again_at, deadline)))
 
 
-def decide(situation: Situation, names: Names, rules: Rules = NO_RULES, gang: Gang = NO_GANG) -> Step:
-    """With an outcome every pod is stopped. Without, pods are adjusted, and that may show that the Job is complete."""
-    found = outcome(situation)
-    move = stop_all(situation) if found else _adjusted(situation, names, rules, gang)
-    active = len(situation.seen.active) - len(move.delete) + len(move.create)
-    found = found or completion(situation, active)
-    return Step(situation, move, found, settle(situation, move, found), active)
-
-
-def _adjusted(situation: Situation, names: Names, rules: Rules, gang: Gang) -> Move:
-    job = situation.job
-    if job.metadata.deletion_timestamp:
-        return Move()
-    return admitted(job, workloads.joined(adjust(situation, names), gang), rules, situation.now)
-
-
-def is_ours(job: Job) -> bool:
-    """Jobs that say another controller manages them are left alone entirely."""
+def is_managed(job: Job) -> bool:
+    """False for a Job that another controller manages (`spec.managedBy`): it is left alone entirely."""
     return job.spec.managed_by in (None, "kubernetes.io/job-controller")
 
 
-def let_go(job: Job | None, pods: Iterable[Pod]) -> Iterable[Update]:
-    """Free the pods of a Job that is finished, or of a Job that is gone, of the tracking finalizer."""
+def decide(snapshot: JobSnapshot, names: Names) -> JobDecision:
+    """With an outcome all pods are deleted. Without one they are scaled, after which the Job may prove complete."""
+    outcome = find_outcome(snapshot)
+    decision = delete_all(snapshot) if outcome else scale(snapshot, names)
+    active = len(snapshot.active_pods) - len(decision.delete) + len(decision.create)
+    terminating = len(snapshot.terminating_pods) + len(decision.delete)
+    outcome = outcome or find_completion(snapshot, active)
+    return account_pods(snapshot, replace(decision, outcome=outcome, active=active, terminating=terminating))
+
+
+# --- snapshot
+
+
+def take_snapshot(job: Job, pods: Sequence[Pod], now: datetime, rules: Rules, gang: Gang) -> JobSnapshot:
+    claimed, ownership = claim_pods(job, pods)
+    snapshot = JobSnapshot(job=job, now=now, rules=rules, gang=gang, ownership=ownership)
+    return count_pods(sort_pods(snapshot, claimed))
+
+
+def claim_pods(job: Job, pods: Sequence[Pod]) -> tuple[list[Pod], dict[str, Update]]:
+    """The Job's pods; and, by UID, the orphans that its selector matches and its pods that it no longer matches.
+
+    The former are adopted and are among its pods, the latter are released.
+    """
+    claimed: list[Pod] = []
+    ownership: dict[str, Update] = {}
+    selector = from_label_selector(job.spec.selector)
+    is_deleted = job.metadata.deletion_timestamp is not None
     for pod in pods:
         owner = controller_of(pod)
-        if is_tracked(pod) and (owner is None or job is None or owner.uid == job.metadata.uid):
-            yield Update(loosened(pod), pod)
+        if owner is not None and owner.uid != job.metadata.uid:
+            continue
+        if not selector.matches(pod.metadata.labels):
+            if owner and not is_deleted:
+                ownership[pod.metadata.uid] = Update(release_pod(job, pod), pod)
+        elif owner:
+            claimed.append(pod)
+        elif not pod.metadata.deletion_timestamp and not is_deleted:
+            adopted = adopt_pod(job, pod)
+            claimed.append(adopted)
+            ownership[pod.metadata.uid] = Update(adopted, pod)
+    return claimed, ownership
 
 
-def _pods(step: Step, claims: Claim) -> Iterable[Action]:
-    """What happens to pods: one action for each, whatever the reasons."""
-    before, touched = claims.before, set[str]()
-    for pod in step.move.delete:
-        touched.add(pod.metadata.uid)
-        free = loosened(pod)
-        yield Delete(free, before.get(pod.metadata.uid, None if free is pod else pod))
-    for pod in step.ledger.loosened:
-        touched.add(pod.metadata.uid)
-        yield Update(loosened(pod), before.get(pod.metadata.uid, pod))
-    for pod in claims.changed:
-        if pod.metadata.uid not in touched:
-            yield Update(pod, before[pod.metadata.uid])
-    yield from map(Create, step.move.create)
+def adopt_pod(job: Job, pod: Pod) -> Pod:
+    meta = pod.metadata
+    others = tuple(owner for owner in meta.owner_references if owner.uid != job.metadata.uid)
+    owners = (*others, owner_reference(job))
+    return replace(pod, metadata=replace(meta, owner_references=owners, finalizers=add_tracking(meta.finalizers)))
 
 
-def _events(step: Step, after: Job) -> Iterable[Emit]:
-    job = step.situation.job
-    yield from job_events.created(job, step.move.create)
-    yield from job_events.deleted(job, step.move.delete)
-    if step.move.refusal.message:
-        yield job_events.refused(job, step.move.refusal.message)
-    yield from waiting_events.told(step, after)
-    new = [each for each in after.status.conditions if each not in job.status.conditions]
-    for each in new:
-        yield from _told(step, each)
+def release_pod(job: Job, pod: Pod) -> Pod:
+    owners = tuple(owner for owner in pod.metadata.owner_references if owner.uid != job.metadata.uid)
+    return remove_tracking(replace(pod, metadata=replace(pod.metadata, owner_references=owners)))
 
 
-def _told(step: Step, new: Condition) -> Iterable[Emit]:
-    """The events that a new condition brings."""
-    job, succeeded = step.situation.job, step.situation.tally.succeeded
-    enough = succeeded if job.spec.completions is None else job.spec.completions
-    if new.type == "Suspended":
-        yield job_events.suspended(job) if new.status == "True" else job_events.resumed(job)
-    elif new.type in ("Complete", "Failed"):
-        yield job_events.finished(job, new)
-    elif new.reason == "CompletionsReached" and succeeded > enough:
-        yield job_events.too_many_succeeded(job)
+def sort_pods(snapshot: JobSnapshot, pods: Iterable[Pod]) -> JobSnapshot:
+    """The snapshot with these pods by state. Pods that have ended and were counted are left out."""
+    job = snapshot.job
+    deleted_is_failed = not only_replaces_failed_pods(job)
+    active: list[Pod] = []
+    terminating: list[Pod] = []
+    succeeded: list[Pod] = []
+    failed: list[Pod] = []
+    unindexed: list[Pod] = []
+    for pod in pods:
+        phase = _phase(pod)
+        if phase not in ("Succeeded", "Failed"):
+            if pod.metadata.deletion_timestamp is None:
+                active.append(pod)
+                continue
+            terminating.append(pod)
+            if not deleted_is_failed:
+                continue
+        if is_tracked(pod):
+            ended = succeeded if phase == "Succeeded" else failed
+            (ended if has_valid_index(job, pod) else unindexed).append(pod)
+    return replace(
+        snapshot,
+        active_pods=active,
+        terminating_pods=terminating,
+        succeeded_pods=succeeded,
+        failed_pods=failed,
+        unindexed_pods=unindexed,
+    )
+
+
+def _phase(pod: Pod) -> str:
+    """A pod that is deleted before it gets a node never runs, and no agent reports that it has failed."""
+    never_ran = pod.status.phase == "Pending" and not pod.spec.node_name
+    return "Failed" if never_ran and pod.metadata.deletion_timestamp is not None else pod.status.phase
+
+
+def count_pods(snapshot: JobSnapshot) -> JobSnapshot:
+    """The snapshot with the counts of the Job's status and of its sorted pods, and with the back-off that follows."""
+    job, now, succeeded, failed = snapshot.job, snapshot.now, snapshot.succeeded_pods, snapshot.failed_pods
+    completed_indexes, failed_indexes = count_indexes(snapshot)
+    return replace(
+        snapshot,
+        succeeded=len(completed_indexes) if is_indexed(job) else job.status.succeeded + len(succeeded),
+        failed=job.status.failed + count_failures(job, failed),
+        completed_indexes=completed_indexes,
+        failed_indexes=failed_indexes,
+        last_failed=last_failed_pods(job, failed, now),
+        backoff=backoff.update(backoff.read(job, now), succeeded, failed, now),
+    )
+
+
+def count_indexes(snapshot: JobSnapshot) -> tuple[Indexes, Indexes]:
+    """The indexes that have succeeded, and those that have failed for good. None, unless the Job is Indexed."""
+    job, status = snapshot.job, snapshot.job.status
+    if not is_indexed(job):
+        return Indexes(), Indexes()
+    end = job.spec.completions or 0
+    failed = Indexes.parse(status.failed_indexes or "").clip(end)
+    succeeded = [index for index in indexes_of(snapshot.succeeded_pods) if index not in failed]
+    completed = Indexes.parse(status.completed_indexes).clip(end).add(succeeded)
+    exhausted = [index for index in exhausted_indexes(job, snapshot.failed_pods) if index not in completed]
+    return completed, failed.add(exhausted)
+
+
+# --- actions
+
+
+def _build_actions(snapshot: JobSnapshot, decision: JobDecision, after: Job) -> Iterable[Action]:
+    job, gang = snapshot.job, snapshot.gang
+    yield from workloads.write_objects(gang)
+    yield from _write_pods(snapshot, decision)
+    if after is not job:
+        yield SetStatus(after)
+    yield from workloads.merge_quota_updates(gang, decision.quota_updates)
+    yield from workloads.created_events(job, gang)
+    yield from job_events.build_events(snapshot, decision, after)
+
+
+def _write_pods(snapshot: JobSnapshot, decision: JobDecision) -> Iterable[Action]:
+    """One action for each pod that changes, against the version that is stored."""
+    ownership = dict(snapshot.ownership)
+    for pod in decision.delete:
+        changed, untracked = ownership.pop(pod.metadata.uid, None), remove_tracking(pod)
+        unchanged = None if untracked is pod else pod
+        yield Delete(untracked, changed.old if changed else unchanged)
+    for pod in decision.untrack:
+        changed = ownership.pop(pod.metadata.uid, None)
+        yield Update(remove_tracking(pod), changed.old if changed else pod)
+    yield from ownership.values()
+    yield from map(Create, decision.create)

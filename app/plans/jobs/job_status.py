@@ -1,114 +1,191 @@
-"""Job status: what a plan writes to it, and to annotations. Used by `job`."""
+"""Job status: the conditions by which a Job ends, and all that a plan writes into its status and annotations.
 
+Used by `job`. The outcome of a Job is an interim condition, SuccessCriteriaMet or FailureTarget; once stored it stands.
+The terminal condition, Complete or Failed, repeats its reason and message when the Job's last pod has ended. What ends
+a Job: podFailurePolicy, backoffLimit, activeDeadlineSeconds, failed indexes, successPolicy, completions, in this order.
+"""
+
+from collections.abc import Callable
 from datetime import datetime
+from itertools import chain
 
-import msgspec
 from msgspec.structs import replace
 
 from app.kinds.batch.job import Job, JobStatus, UncountedTerminatedPods, is_true
 from app.kinds.pod.pod import Pod, is_ready
 from app.machinery.base import Condition
 from app.machinery.conditions import with_condition
+from app.machinery.durations import after
 from app.plans.admission import refusals
-from app.plans.jobs import index_failure
-from app.plans.jobs.backoff import Backoff, noted
-from app.plans.jobs.counting import Ledger, Situation
-from app.plans.jobs.finish_conditions import observed, started_at, terminal
-from app.plans.jobs.index_failure import is_limited
-from app.plans.plan import Move
+from app.plans.jobs import backoff, index_failure, pod_failure_policy, success_policy
+from app.plans.jobs.backoff import Backoff
+from app.plans.jobs.job_snapshot import (
+    JobDecision,
+    JobSnapshot,
+    failure_target,
+    new_condition,
+    success_criteria_met,
+)
+
+TERMINAL = {"SuccessCriteriaMet": "Complete", "FailureTarget": "Failed"}
 
 
-class Step(msgspec.Struct, frozen=True):
-    """Everything that is decided, before it is written down."""
-
-    situation: Situation
-    move: Move
-    outcome: Condition | None
-    ledger: Ledger
-    active: int
-
-    @property
-    def terminating(self) -> int:
-        return len(self.situation.seen.terminating) + len(self.move.delete)
-
-    @property
-    def finishes(self) -> bool:
-        """The terminal condition waits for the last pod."""
-        return self.outcome is not None and not self.active and not self.terminating
-
-    @property
-    def waiting(self) -> list[Pod]:
-        """The failed pods whose index waits for its back-off to end."""
-        return [self.situation.last_failed[index] for index in self.move.waits]
-
-    @property
-    def runs(self) -> bool:
-        """The Job goes on: no outcome, and nobody deleted it."""
-        return self.outcome is None and self.situation.job.metadata.deletion_timestamp is None
+# --- outcome
 
 
-def written(step: Step) -> Job:
-    """The Job with what the plan makes of it; the same object if nothing changes."""
-    job = step.situation.job
-    forgets = step.finishes or is_limited(job)  # an index's own back-off is in its pods
-    annotations = noted(job.metadata.annotations, Backoff() if forgets else step.situation.backoff)
-    annotations = refusals.noted(annotations, step.move.refusal)
-    annotations = index_failure.noted(annotations, step.waiting)
-    status = _status(step)
+def find_outcome(snapshot: JobSnapshot) -> Condition | None:
+    """The first reason to end the Job that holds; success by count is not among them (see `find_completion`)."""
+    stored = (each for each in snapshot.job.status.conditions if each.type in TERMINAL and each.status == "True")
+    found = (find(snapshot) for find in _REASONS)
+    return next(filter(None, chain(stored, found)), None)
+
+
+def find_completion(snapshot: JobSnapshot, active: int) -> Condition | None:
+    """Success by count, with so many pods active after this plan."""
+    completions, succeeded = snapshot.job.spec.completions, snapshot.succeeded
+    is_enough = succeeded > 0 if completions is None else succeeded >= completions
+    if active or not is_enough:
+        return None
+    return success_criteria_met(snapshot, "CompletionsReached", "Reached expected number of succeeded pods")
+
+
+def _exceeds_backoff_limit(snapshot: JobSnapshot) -> Condition | None:
+    limit = snapshot.job.spec.backoff_limit
+    if limit is None:
+        return None
+    if snapshot.failed > limit or _restarts_reach(snapshot, limit):
+        return failure_target(snapshot, "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+    return None
+
+
+def _restarts_reach(snapshot: JobSnapshot, limit: int) -> bool:
+    """Containers that restart in place use the limit up, too: when it is reached, not only when it is exceeded."""
+    if snapshot.job.spec.template.spec.restart_policy != "OnFailure":
+        return False
+    return sum(map(_count_restarts, chain(snapshot.active_pods, snapshot.terminating_pods))) >= max(limit, 1)
+
+
+def _count_restarts(pod: Pod) -> int:
+    if pod.status.phase not in ("Pending", "Running"):
+        return 0
+    statuses = chain(pod.status.container_statuses, pod.status.init_container_statuses)
+    return sum(status.restart_count for status in statuses)
+
+
+def _exceeds_deadline(snapshot: JobSnapshot) -> Condition | None:
+    seconds = snapshot.job.spec.active_deadline_seconds
+    if seconds is None or snapshot.job.spec.suspend:
+        return None
+    start = started_at(snapshot.job) or snapshot.now
+    if snapshot.now < after(start, seconds):
+        return None
+    return failure_target(snapshot, "DeadlineExceeded", "Job was active longer than specified deadline")
+
+
+_REASONS: tuple[Callable[[JobSnapshot], Condition | None], ...] = (
+    pod_failure_policy.find_failure,
+    _exceeds_backoff_limit,
+    _exceeds_deadline,
+    index_failure.find_failure,
+    success_policy.find_success,
+)
+
+
+# --- start and deadline
+
+
+def deadline_at(job: Job) -> datetime | None:
+    """When activeDeadlineSeconds ends the Job. Never, while it is suspended."""
+    seconds, start = job.spec.active_deadline_seconds, started_at(job)
+    return None if seconds is None or start is None or job.spec.suspend else after(start, seconds)
+
+
+def started_at(job: Job) -> datetime | None:
+    """None for a Job that has not started, or that is resumed now: it starts anew."""
+    return None if is_resuming(job) else job.status.start_time
+
+
+def is_resuming(job: Job) -> bool:
+    return not job.spec.suspend and is_true(job, "Suspended")
+
+
+# --- status
+
+
+def build_job(snapshot: JobSnapshot, decision: JobDecision) -> Job:
+    """The Job with the status and annotations that the plan writes; the same object if nothing changes."""
+    job = snapshot.job
+    annotations = _build_annotations(snapshot, decision)
+    status = build_status(snapshot, decision)
     if status == job.status and annotations is job.metadata.annotations:
         return job
     return replace(job, metadata=replace(job.metadata, annotations=annotations), status=status)
 
 
-def _status(step: Step) -> JobStatus:
-    job, tally, now = step.situation.job, step.situation.tally, step.situation.now
+def _build_annotations(snapshot: JobSnapshot, decision: JobDecision) -> dict[str, str]:
+    without_backoff = decision.is_final or index_failure.has_limit_per_index(
+        snapshot.job
+    )  # an index's own is in its pods
+    annotations = snapshot.job.metadata.annotations
+    annotations = backoff.annotate(annotations, Backoff() if without_backoff else snapshot.backoff)
+    annotations = refusals.annotate(annotations, decision.refusal)
+    return index_failure.annotate(annotations, index_failure.backing_off(snapshot, decision))
+
+
+def build_status(snapshot: JobSnapshot, decision: JobDecision) -> JobStatus:
+    job = snapshot.job
+    has_succeeded = decision.outcome is not None and decision.outcome.type == "SuccessCriteriaMet"
+    has_limit_per_index = index_failure.has_limit_per_index(job)
     return replace(
         job.status,
-        conditions=conditions(step),
-        start_time=_start_time(step),
-        completion_time=now if step.finishes and succeeds(step) else job.status.completion_time,
-        active=step.active,
-        ready=_ready(step),
-        terminating=step.terminating,
-        succeeded=tally.succeeded,
-        failed=step.ledger.failed,
-        completed_indexes=str(tally.completed),
-        failed_indexes=str(tally.failed_indexes) if is_limited(job) else None,
-        uncounted_terminated_pods=UncountedTerminatedPods(),  # nothing ever waits there: pods are counted in one write
+        conditions=_build_conditions(snapshot, decision),
+        start_time=_start_time(snapshot, decision),
+        completion_time=snapshot.now if decision.is_final and has_succeeded else job.status.completion_time,
+        active=decision.active,
+        ready=sum(map(is_ready, snapshot.active_pods)) - sum(map(is_ready, decision.delete)),
+        terminating=decision.terminating,
+        succeeded=snapshot.succeeded,
+        failed=decision.failed,
+        completed_indexes=str(snapshot.completed_indexes),
+        failed_indexes=str(snapshot.failed_indexes) if has_limit_per_index else None,
+        uncounted_terminated_pods=UncountedTerminatedPods(),  # always empty: a pod is counted in one write
     )
 
 
-def succeeds(step: Step) -> bool:
-    return step.outcome is not None and step.outcome.type == "SuccessCriteriaMet"
+def is_ongoing(snapshot: JobSnapshot, decision: JobDecision) -> bool:
+    """The Job has no outcome, and is not deleted."""
+    return decision.outcome is None and snapshot.job.metadata.deletion_timestamp is None
 
 
-def _ready(step: Step) -> int:
-    return sum(map(is_ready, step.situation.seen.active)) - sum(map(is_ready, step.move.delete))
-
-
-def _start_time(step: Step) -> datetime | None:
-    """Suspending clears it, resuming sets it anew. A Job that ends without ever having run starts as it ends."""
-    job, now = step.situation.job, step.situation.now
-    if step.runs:
+def _start_time(snapshot: JobSnapshot, decision: JobDecision) -> datetime | None:
+    """Suspending clears it, resuming sets it anew. A Job that ends before it ever ran starts as it ends."""
+    job, now = snapshot.job, snapshot.now
+    if is_ongoing(snapshot, decision):
         return None if job.spec.suspend else started_at(job) or now
-    return job.status.start_time or (now if step.finishes or not job.spec.suspend else None)
+    return job.status.start_time or (now if decision.is_final or not job.spec.suspend else None)
 
 
-def conditions(step: Step) -> tuple[Condition, ...]:
-    """Interim first, then terminal; or Suspended, on which a Job with an outcome has nothing more to say."""
-    present, now = step.situation.job.status.conditions, step.situation.now
-    if step.runs:
-        return _suspension(step.situation.job, now)
-    if step.outcome and step.outcome not in present:
-        present = with_condition(present, step.outcome)
-    return with_condition(present, terminal(step.outcome, now)) if step.outcome and step.finishes else present
+def _build_conditions(snapshot: JobSnapshot, decision: JobDecision) -> tuple[Condition, ...]:
+    """First the interim condition, then the terminal one. Suspended changes only while there is no outcome."""
+    present, outcome = snapshot.job.status.conditions, decision.outcome
+    if is_ongoing(snapshot, decision):
+        return _build_suspension(snapshot.job, snapshot.now)
+    if outcome is None:
+        return present
+    if outcome not in present:
+        present = with_condition(present, outcome)
+    return with_condition(present, _terminal_condition(outcome, snapshot.now)) if decision.is_final else present
 
 
-def _suspension(job: Job, now: datetime) -> tuple[Condition, ...]:
-    """A Job that never was suspended does not say so."""
+def _terminal_condition(outcome: Condition, now: datetime) -> Condition:
+    return replace(outcome, type=TERMINAL[outcome.type], last_probe_time=now, last_transition_time=now)
+
+
+def _build_suspension(job: Job, now: datetime) -> tuple[Condition, ...]:
+    """A Job that never was suspended does not get the condition Suspended."""
     present = job.status.conditions
     if bool(job.spec.suspend) == is_true(job, "Suspended"):
         return present
     if job.spec.suspend:
-        return with_condition(present, observed("Suspended", "JobSuspended", "Job suspended", now))
-    return with_condition(present, observed("Suspended", "JobResumed", "Job resumed", now, status="False"))
+        return with_condition(present, new_condition("Suspended", "JobSuspended", "Job suspended", now))
+    return with_condition(present, new_condition("Suspended", "JobResumed", "Job resumed", now, status="False"))

@@ -1,4 +1,4 @@
-"""The pods that a Job creates: its template, and what ties a pod to the Job and to its index.
+"""Pod template: the pods that a Job creates, with their names, owner, finalizer and completion index.
 
 Used by `app.plans.jobs.scaling`. What all pods of a Job share is built once a plan (`common_pod`); one pod more then costs a
 name and, for an Indexed Job, its index.
@@ -13,7 +13,8 @@ from app.kinds.pod.container import Container, EnvVar, EnvVarSource
 from app.kinds.pod.pod import Pod, PodSpec
 from app.kinds.pod.volume import ObjectFieldSelector
 from app.machinery.base import ObjectMeta, OwnerReference
-from app.plans.jobs.finalizers import tracked
+from app.machinery.owner_references import controller_reference
+from app.plans.jobs.finalizers import add_tracking
 from app.plans.jobs.indexes import COMPLETION_INDEX
 from app.plans.plan import Names
 
@@ -28,7 +29,7 @@ _INDEX_VARIABLE = EnvVar(
 
 
 def common_pod(job: Job) -> Pod:
-    """What all pods of the Job have in common: everything but names and indexes."""
+    """What all pods of the Job share: everything but names and indexes."""
     template = job.spec.template
     meta = template.metadata
     return Pod(
@@ -38,10 +39,10 @@ def common_pod(job: Job) -> Pod:
             namespace=job.metadata.namespace,
             labels=meta.labels,
             annotations=meta.annotations,
-            finalizers=tracked(meta.finalizers),
+            finalizers=add_tracking(meta.finalizers),
             owner_references=(owner_reference(job),),
         ),
-        spec=_knowing_its_index(template.spec) if is_indexed(job) else template.spec,
+        spec=_with_index_variables(template.spec) if is_indexed(job) else template.spec,
     )
 
 
@@ -52,8 +53,8 @@ def pod_of(job: Job, common: Pod, names: Names) -> Pod:
     return replace(common, metadata=replace(common.metadata, name=name, generate_name=prefix))
 
 
-def pod_of_index(job: Job, common: Pod, index: int, names: Names, more: Mapping[str, str]) -> Pod:
-    """The pod for one index, with its index and these annotations more."""
+def pod_of_index(job: Job, common: Pod, index: int, names: Names, annotations: Mapping[str, str]) -> Pod:
+    """The pod for one index, with these annotations besides those of the template."""
     prefix = index_prefix(job.metadata.name, index)
     mark = {COMPLETION_INDEX: str(index)}
     meta = replace(
@@ -61,28 +62,21 @@ def pod_of_index(job: Job, common: Pod, index: int, names: Names, more: Mapping[
         name=names(prefix),
         generate_name=prefix,
         labels={**common.metadata.labels, **mark},
-        annotations={**common.metadata.annotations, **mark, **more},
+        annotations={**common.metadata.annotations, **mark, **annotations},
     )
     return replace(common, metadata=meta, spec=replace(common.spec, hostname=f"{job.metadata.name}-{index}"))
 
 
 def index_prefix(name: str, index: int) -> str:
-    """`<job>-<index>-`; if that is too long it is the Job's part that gives way."""
+    """`<job>-<index>-`; if that is too long, the Job's name is truncated."""
     return f"{name[: LONGEST_PREFIX - len(f'-{index}-')]}-{index}-"
 
 
 def owner_reference(job: Job) -> OwnerReference:
-    return OwnerReference(
-        api_version="batch/v1",
-        kind="Job",
-        name=job.metadata.name,
-        uid=job.metadata.uid,
-        controller=True,
-        block_owner_deletion=True,
-    )
+    return controller_reference("batch/v1", "Job", job.metadata)
 
 
-def _knowing_its_index(spec: PodSpec) -> PodSpec:
+def _with_index_variables(spec: PodSpec) -> PodSpec:
     return replace(
         spec,
         containers=tuple(map(_with_index_variable, spec.containers)),

@@ -1,136 +1,103 @@
-"""Scaling: which pods of a Job to start and which to stop. Used by `job`, unless the Job has an outcome.
+"""Scaling of pods: which pods of a Job to create and which to delete, and whether the new ones are admitted.
 
-A plan stops pods or starts pods, never both; and at most `MOST_PODS`, so that a Job of many pods is many short writes.
+Used by `job`. A plan deletes pods or creates pods, never both; and at most `MOST_PODS`, so that a Job of many pods is many
+short write sets. What a new pod looks like is `pod_template`.
 """
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from app.kinds.batch.job import Job, is_indexed
+from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod, condition, is_ready
-from app.plans.jobs.counting import Situation
-from app.plans.jobs.index_failure import inherited, is_limited, retry_at
-from app.plans.jobs.indexes import index_of
-from app.plans.jobs.job_pods import is_of_use, replaces_failed_only
+from app.machinery.errors import ApiError, unprocessable
+from app.plans.admission import refusals, resource_quota
+from app.plans.admission.pod_admission import check, completed, is_completed
+from app.plans.jobs.index_failure import failure_annotations, has_limit_per_index, retry_at
+from app.plans.jobs.indexes import has_valid_index, have_distinct_indexes, index_of, pending_indexes
+from app.plans.jobs.job_snapshot import JobDecision, JobSnapshot, only_replaces_failed_pods
 from app.plans.jobs.pod_template import common_pod, pod_of, pod_of_index
-from app.plans.plan import Move, Names, earliest
+from app.plans.jobs.workloads import join_group
+from app.plans.plan import Names, Update, earliest
 
 MOST_PODS = 500
 
 
-def stop_all(situation: Situation) -> Move:
-    return stop(situation.seen.active, situation.now)
-
-
-def stop(pods: Sequence[Pod], now: datetime) -> Move:
-    return Move(delete=tuple(pods[:MOST_PODS]), again_at=now if len(pods) > MOST_PODS else None)
-
-
-def adjust(situation: Situation, names: Names) -> Move:
-    """Towards as many active pods as are wanted."""
-    if situation.job.spec.suspend:
-        return stop_all(situation)
-    active = situation.seen.active
-    surplus = to_stop(situation.job, active, len(active) - wanted(situation))
+def scale(snapshot: JobSnapshot, names: Names) -> JobDecision:
+    """Pods to create or delete, towards as many active pods as are wanted. None, if the Job is being deleted."""
+    job, active = snapshot.job, snapshot.active_pods
+    if job.metadata.deletion_timestamp:
+        return JobDecision()
+    if job.spec.suspend:
+        return delete_all(snapshot)
+    wanted = wanted_pods(snapshot)
+    surplus = surplus_pods(job, active, len(active) - wanted)
     if surplus:
-        return stop(surplus, situation.now)
-    ending = len(situation.seen.terminating) if replaces_failed_only(situation.job) else 0
-    return start(situation, wanted(situation) - len(active) - ending, names)
+        return _delete_pods(surplus, snapshot.now)
+    terminating = len(snapshot.terminating_pods) if only_replaces_failed_pods(job) else 0
+    decision = create_pods(snapshot, wanted - len(active) - terminating, names)
+    return admit_pods(snapshot, replace(decision, create=join_group(decision.create, snapshot.gang)))
 
 
-def wanted(situation: Situation) -> int:
-    """How many pods should be active. A work queue's first success means: start no more, let the rest finish."""
-    spec, succeeded = situation.job.spec, situation.tally.succeeded
-    most = 1 if spec.parallelism is None else spec.parallelism
+def wanted_pods(snapshot: JobSnapshot) -> int:
+    """How many pods should be active. After a work queue's first success no more are created, and the others finish."""
+    spec, succeeded = snapshot.job.spec, snapshot.succeeded
+    parallelism = 1 if spec.parallelism is None else spec.parallelism
     if spec.completions is None:
-        return len(situation.seen.active) if succeeded else most
-    return max(min(most, spec.completions - succeeded), 0)
+        return len(snapshot.active_pods) if succeeded else parallelism
+    return max(min(parallelism, spec.completions - succeeded), 0)
 
 
-def start(situation: Situation, missing: int, names: Names) -> Move:
-    """So many pods more, if back-off allows."""
-    count = min(missing, MOST_PODS)
-    if count <= 0:
-        return Move()
-    if is_limited(situation.job):
-        return _start_retried_indexes(situation, count, names)
-    retry = situation.backoff.retry_at
-    if retry and retry > situation.now:
-        return Move(again_at=retry)
-    job, common = situation.job, common_pod(situation.job)
-    if is_indexed(job):
-        return _start_indexes(situation, pending_indexes(situation, count), names)
-    create = tuple(pod_of(job, common, names) for _ in range(count))
-    return Move(create=create, again_at=situation.now if missing > count else None)
+# --- deleting
 
 
-def _start_retried_indexes(situation: Situation, count: int, names: Names) -> Move:
-    """Each index has its own back-off; one that has to wait keeps its place."""
-    pending = pending_indexes(situation, count)
-    last, now = situation.last_failed, situation.now
-    waits = {index: moment for index in pending if index in last and (moment := retry_at(last[index], now)) > now}
-    move = _start_indexes(situation, [index for index in pending if index not in waits], names)
-    return Move(create=move.create, again_at=earliest((move.again_at, *waits.values())), waits=waits)
+def delete_all(snapshot: JobSnapshot) -> JobDecision:
+    return _delete_pods(snapshot.active_pods, snapshot.now)
 
 
-def _start_indexes(situation: Situation, indexes: Sequence[int], names: Names) -> Move:
-    job, common, last = situation.job, common_pod(situation.job), situation.last_failed
-    create = tuple(pod_of_index(job, common, each, names, inherited(job, last.get(each))) for each in indexes)
-    return Move(create=create, again_at=situation.now if len(create) == MOST_PODS else None)
+def _delete_pods(pods: Sequence[Pod], now: datetime) -> JobDecision:
+    return JobDecision(delete=tuple(pods[:MOST_PODS]), again_at=now if len(pods) > MOST_PODS else None)
 
 
-def pending_indexes(situation: Situation, count: int) -> list[int]:
-    """The lowest indexes that nothing is known of: no pod at work, no success, no final failure."""
-    seen, tally = situation.seen, situation.tally
-    pods = [*seen.active, *seen.terminating] if replaces_failed_only(situation.job) else seen.active
-    busy = {index for pod in pods if (index := index_of(pod)) is not None}
-    settled = tally.completed.union(tally.failed_indexes)
-    return settled.first_missing(count, situation.job.spec.completions or 0, busy)
-
-
-def to_stop(job: Job, active: Sequence[Pod], surplus: int) -> list[Pod]:
-    """At least so many pods, those first that lose least; and all that have no index, or one that another pod has."""
+def surplus_pods(job: Job, active: Sequence[Pod], count: int) -> list[Pod]:
+    """At least so many pods, by `rank_for_deletion`; and all whose index is missing, invalid or also another pod's."""
     if not is_indexed(job):
-        return by_worth(active)[:surplus] if surplus > 0 else []
-    chosen = _misplaced(job, active)
-    missing = surplus - len(chosen)
+        return rank_for_deletion(active)[:count] if count > 0 else []
+    chosen = _pods_without_own_index(job, active)
+    missing = count - len(chosen)
     if missing <= 0:
         return chosen
     known = {pod.metadata.uid for pod in chosen}
-    return [*chosen, *by_worth(pod for pod in active if pod.metadata.uid not in known)[:missing]]
+    return [*chosen, *rank_for_deletion(pod for pod in active if pod.metadata.uid not in known)[:missing]]
 
 
-def _one_each(job: Job, active: Sequence[Pod]) -> bool:
-    """Each has an index of its own, as nearly always."""
-    indexes = {index for pod in active if (index := index_of(pod)) is not None}
-    return len(indexes) == len(active) and max(indexes, default=-1) < (job.spec.completions or 0)
-
-
-def _misplaced(job: Job, active: Sequence[Pod]) -> list[Pod]:
-    if _one_each(job, active):
+def _pods_without_own_index(job: Job, active: Sequence[Pod]) -> list[Pod]:
+    if have_distinct_indexes(job, active):
         return []
     misplaced: list[Pod] = []
-    holders: dict[int | None, list[Pod]] = {}
+    by_index: dict[int | None, list[Pod]] = {}
     for pod in active:
-        if is_of_use(job, pod):
-            holders.setdefault(index_of(pod), []).append(pod)
+        if has_valid_index(job, pod):
+            by_index.setdefault(index_of(pod), []).append(pod)
         else:
             misplaced.append(pod)
-    for pods in holders.values():
+    for pods in by_index.values():
         if len(pods) > 1:
-            misplaced += by_worth(pods)[:-1]
+            misplaced += rank_for_deletion(pods)[:-1]
     return misplaced
 
 
 _PROGRESS = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
-def by_worth(pods: Iterable[Pod]) -> list[Pod]:
-    """Those first that are missed least: on no node yet, not running, not ready, or younger than others."""
-    return sorted(pods, key=_worth)
+def rank_for_deletion(pods: Iterable[Pod]) -> list[Pod]:
+    """First pods that lose the least work: on no node yet, not running, not ready, or younger than others."""
+    return sorted(pods, key=_rank)
 
 
-def _worth(pod: Pod) -> tuple[bool, int, bool, float, int, float]:
+def _rank(pod: Pod) -> tuple[bool, int, bool, float, int, float]:
     ready = is_ready(pod)
     return (
         bool(pod.spec.node_name),
@@ -150,3 +117,96 @@ def _ready_at(pod: Pod) -> datetime | None:
 def _seconds(moment: datetime | None) -> float:
     """An unknown moment is the latest of all."""
     return moment.timestamp() if moment else float("inf")
+
+
+# --- creating
+
+
+def create_pods(snapshot: JobSnapshot, missing: int, names: Names) -> JobDecision:
+    """So many pods more, unless back-off delays them."""
+    job, now, count = snapshot.job, snapshot.now, min(missing, MOST_PODS)
+    if count <= 0:
+        return JobDecision()
+    if has_limit_per_index(job):
+        return _create_retried_indexes(snapshot, count, names)
+    backoff_ends_at = snapshot.backoff.retry_at
+    if backoff_ends_at and backoff_ends_at > now:
+        return JobDecision(backoff_ends_at=backoff_ends_at, again_at=backoff_ends_at)
+    if is_indexed(job):
+        return _create_indexes(snapshot, pending_indexes(snapshot, count), names)
+    common = common_pod(job)
+    create = tuple(pod_of(job, common, names) for _ in range(count))
+    return JobDecision(create=create, again_at=now if missing > count else None)
+
+
+def _create_retried_indexes(snapshot: JobSnapshot, count: int, names: Names) -> JobDecision:
+    """Each index has its own back-off; an index that waits for its end still takes one of the `count` places."""
+    pending = pending_indexes(snapshot, count)
+    last, now = snapshot.last_failed, snapshot.now
+    waits = {index: moment for index in pending if index in last and (moment := retry_at(last[index], now)) > now}
+    decision = _create_indexes(snapshot, [index for index in pending if index not in waits], names)
+    return replace(decision, index_backoffs=waits, again_at=earliest((decision.again_at, *waits.values())))
+
+
+def _create_indexes(snapshot: JobSnapshot, indexes: Sequence[int], names: Names) -> JobDecision:
+    job, common, last = snapshot.job, common_pod(snapshot.job), snapshot.last_failed
+    create = tuple(
+        pod_of_index(job, common, index, names, failure_annotations(job, last.get(index))) for index in indexes
+    )
+    return JobDecision(create=create, again_at=snapshot.now if len(create) == MOST_PODS else None)
+
+
+# --- admission
+
+
+def admit_pods(snapshot: JobSnapshot, decision: JobDecision) -> JobDecision:
+    """The decision without the pods that are refused, and with the quotas that the others are charged to."""
+    rules, pods = snapshot.rules, decision.create
+    if not pods:
+        return decision
+    try:
+        if not is_completed(pods[0], rules):
+            completed(_unnamed(pods[0]), rules)
+            pods = tuple(completed(pod, rules) for pod in pods)
+            _validate(pods[0])
+        check("pods", pods[0], rules)
+        admitted = replace(decision, create=pods)
+        return _charge_quotas(snapshot, admitted) if rules.quotas else admitted
+    except ApiError as error:
+        return _refuse_pods(snapshot, decision, 0, error)
+
+
+def _validate(pod: Pod) -> None:
+    """What was valid may not be so with its defaults: a request may exceed a limit that a LimitRange sets."""
+    if causes := PODS.validate(PODS.prepare(pod)):
+        raise unprocessable(PODS.name, PODS.group, pod.metadata.name, causes)
+
+
+def _unnamed(pod: Pod) -> Pod:
+    """The pod before it gets its name: Kubernetes' refusals of this stage call it by the prefix of its name."""
+    return replace(pod, metadata=replace(pod.metadata, name=""))
+
+
+def _charge_quotas(snapshot: JobSnapshot, decision: JobDecision) -> JobDecision:
+    first, wanted = decision.create[0], len(decision.create)
+    each = resource_quota.cost_of_pod(first)
+    concerns = resource_quota.concerned(snapshot.rules.quotas, each)
+    resource_quota.check_fit(concerns, each, "pods", first)
+    fitting = resource_quota.room(concerns, each, wanted)
+    pairs = resource_quota.raised(concerns, each, fitting)
+    charged = replace(decision, quota_updates=tuple(Update(after, before) for before, after in pairs))
+    if fitting == wanted:
+        return charged
+    after = {before.metadata.uid: after for before, after in pairs}
+    full = [after.get(quota.metadata.uid, quota) for quota in concerns]
+    error = resource_quota.exceeded(full, each, "pods", decision.create[fitting].metadata.name)
+    return _refuse_pods(snapshot, charged, fitting, error)
+
+
+def _refuse_pods(snapshot: JobSnapshot, decision: JobDecision, admitted: int, error: ApiError | None) -> JobDecision:
+    """The decision with only so many pods, and when to try the others again."""
+    now = snapshot.now
+    refusal = refusals.record(snapshot.job, error.message if error else "", now)
+    later = decision.again_at if decision.again_at and decision.again_at > now else None
+    again_at = earliest((later, refusal.again_at))
+    return replace(decision, create=decision.create[:admitted], refusal=refusal, again_at=again_at)

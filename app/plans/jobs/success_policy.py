@@ -1,25 +1,37 @@
-"""successPolicy: whether a Job is successful before every index has succeeded. Used by `finish_conditions`."""
+"""successPolicy: a Job may succeed before every index has succeeded. The first rule that matches decides.
+
+Called by `job_status`, in which it is the last of the reasons to end a Job. Pods that still run are then deleted.
+"""
 
 from app.kinds.batch.completion_indexes import Indexes
 from app.kinds.batch.job import Job, SuccessPolicyRule
+from app.machinery.base import Condition
+from app.plans.jobs.job_snapshot import JobSnapshot, success_criteria_met
 
 
-def matched(job: Job, completed: Indexes) -> str | None:
-    """A message that names the first rule that matches. No rule does before one index has succeeded."""
+def find_success(snapshot: JobSnapshot) -> Condition | None:
+    """The condition SuccessCriteriaMet, if a rule matches the indexes that have succeeded so far."""
+    number = match_rule(snapshot.job, snapshot.completed_indexes)
+    if number is None:
+        return None
+    return success_criteria_met(snapshot, "SuccessPolicy", f"Matched rules at index {number}")
+
+
+def match_rule(job: Job, completed: Indexes) -> int | None:
+    """The number of the first rule that matches. None does before one index has succeeded."""
     if job.spec.success_policy is None or not len(completed):
         return None
-    for number, rule in enumerate(job.spec.success_policy.rules):
-        if _fits(rule, completed):
-            return f"Matched rules at index {number}"
-    return None
+    rules = enumerate(job.spec.success_policy.rules)
+    return next((number for number, rule in rules if _is_met(rule, completed)), None)
 
 
-def _fits(rule: SuccessPolicyRule, completed: Indexes) -> bool:
+def _is_met(rule: SuccessPolicyRule, completed: Indexes) -> bool:
+    """Of the listed indexes, or of all if none are listed, so many must have succeeded, or every listed one."""
     if not rule.succeeded_indexes:
         return rule.succeeded_count is not None and len(completed) >= rule.succeeded_count
     try:
         listed = Indexes.parse(rule.succeeded_indexes)
     except ValueError:
         return False  # validation lets none of these in
-    met = len(listed.intersection(completed))
-    return met >= (len(listed) if rule.succeeded_count is None else rule.succeeded_count)
+    succeeded = len(listed.intersection(completed))
+    return succeeded >= (len(listed) if rule.succeeded_count is None else rule.succeeded_count)

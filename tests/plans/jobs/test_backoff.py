@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.kinds.batch.job import Job
 from app.machinery.base import Condition
-from app.plans.jobs.backoff import ANNOTATION, Backoff, after, delay, ended_at, noted, remembered
+from app.plans.jobs.backoff import ANNOTATION, Backoff, annotate, delay, ended_at, read, update
 from app.plans.jobs.job import plan
 from tests.build import LONG_AGO, NOW, a_job, a_pod, names, pods, said, stored
 
@@ -95,7 +95,7 @@ def test_what_is_remembered(succeeded: list[int], failed: list[int], expected: B
     well = [a_pod("Succeeded", finished_at=ago(each)) for each in succeeded]
     ill = [a_pod("Failed", finished_at=ago(each)) for each in failed]
 
-    assert after(Backoff(2, ago(100)), well, ill, NOW) == expected
+    assert update(Backoff(2, ago(100)), well, ill, NOW) == expected
 
 
 @given(
@@ -105,10 +105,10 @@ def test_what_is_remembered(succeeded: list[int], failed: list[int], expected: B
 )
 def test_what_is_noted_is_remembered(failures: int, seconds: int, others: dict[str, str]) -> None:
     backoff = Backoff(failures, ago(seconds))
-    job = a_job(metadata={"annotations": noted(others, backoff)})
+    job = a_job(metadata={"annotations": annotate(others, backoff)})
 
-    assert remembered(job, NOW) == backoff
-    assert noted(job.metadata.annotations, Backoff()) == {key: others[key] for key in others if key != ANNOTATION}
+    assert read(job, NOW) == backoff
+    assert annotate(job.metadata.annotations, Backoff()) == {key: others[key] for key in others if key != ANNOTATION}
 
 
 @pytest.mark.parametrize(
@@ -121,13 +121,13 @@ def test_what_is_noted_is_remembered(failures: int, seconds: int, others: dict[s
     ],
 )
 def test_what_is_garbled_is_forgotten(text: str) -> None:
-    assert remembered(a_job(metadata={"annotations": {ANNOTATION: text}}), NOW) == Backoff()
+    assert read(a_job(metadata={"annotations": {ANNOTATION: text}}), NOW) == Backoff()
 
 
 def test_a_failure_is_believed_of_a_clock_that_is_a_little_ahead_but_not_of_a_year_to_come() -> None:
     said = [f"3;{ago(-seconds):%Y-%m-%dT%H:%M:%SZ}" for seconds in (600, 601)]
 
-    known = [remembered(a_job(metadata={"annotations": {ANNOTATION: each}}), NOW) for each in said]
+    known = [read(a_job(metadata={"annotations": {ANNOTATION: each}}), NOW) for each in said]
     assert known == [Backoff(3, ago(-600)), Backoff()]
 
 

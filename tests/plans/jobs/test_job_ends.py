@@ -8,7 +8,8 @@ import pytest
 from app.kinds.batch.job import Job, JobStatus
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Condition
-from app.plans.jobs.job import let_go, plan
+from app.plans.jobs.finalizers import untrack_all
+from app.plans.jobs.job import plan
 from app.plans.plan import Plan, SetStatus, Update
 from tests.build import (
     LONG_AGO,
@@ -87,7 +88,7 @@ def test_a_finished_job_only_lets_go_of_its_pods(terminal: str) -> None:
 
 
 def test_pods_of_a_job_that_is_gone_are_let_go() -> None:
-    assert [each.object.metadata.finalizers for each in let_go(None, pods("rS"))] == [()]
+    assert [each.object.metadata.finalizers for each in untrack_all(None, pods("rS"))] == [()]
 
 
 @pytest.mark.parametrize(

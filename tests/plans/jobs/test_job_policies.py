@@ -20,7 +20,7 @@ from app.machinery.base import Condition
 from app.plans.jobs.backoff import ANNOTATION
 from app.plans.jobs.index_failure import FAILURES, IGNORED
 from app.plans.jobs.job import plan
-from app.plans.jobs.pod_failure_policy import match_of
+from app.plans.jobs.pod_failure_policy import match_rule
 from app.plans.plan import Plan
 from tests.build import INDEX, NOW, a_job, a_pod, created, names, pods, said, status_of, stored, updated
 
@@ -83,7 +83,7 @@ def planned(spec: dict[str, Any], *seen: Pod) -> Plan:
     ],
 )
 def test_a_failure_rule_matches(rule: PodFailurePolicyRule, pod: Pod, action: str | None) -> None:
-    match = match_of(a_job(**policy(rule)), pod)
+    match = match_rule(a_job(**policy(rule)), pod)
 
     assert (match.action if match else None) == action
 

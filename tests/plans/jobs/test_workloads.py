@@ -30,7 +30,7 @@ from app.plans.admission.pod_admission import NO_RULES, Rules
 from app.plans.admission.refusals import ANNOTATION
 from app.plans.jobs import workloads
 from app.plans.jobs.job import plan
-from app.plans.jobs.workloads import NO_GANG, Found, Gang, gang, is_on, qualifies
+from app.plans.jobs.workloads import NO_GANG, Gang, StoredObjects, is_on, plan_gang, qualifies
 from app.plans.plan import Create, Emit, Plan
 from tests.build import LONG_AGO, NOW, a_job, a_template, names, pods, stored, told, updated
 from tests.plans.admission.test_resource_quota import a_quota
@@ -38,7 +38,7 @@ from tests.plans.admission.test_resource_quota import a_quota
 SHAPE = {"parallelism": 4, "completions": 4, "completion_mode": "Indexed"}
 BASIC = JobSchedulingConfiguration()
 LABEL = "jobplane.dev/gang"
-NOTHING = Found()
+NOTHING = StoredObjects()
 
 
 def explicit(min_count: int | None = None, **more: Any) -> JobSchedulingConfiguration:
@@ -50,9 +50,9 @@ def a_gang_job(status: JobStatus | None = None, metadata: dict[str, Any] | None 
     return a_job(status, metadata, **(SHAPE | spec))
 
 
-def asked(job: Job, phases: str = "", found: Found = NOTHING) -> Gang:
+def asked(job: Job, phases: str = "", found: StoredObjects = NOTHING) -> Gang:
     numbers = count()
-    return gang(job, pods(phases), found, lambda: f"uid-{next(numbers)}")
+    return plan_gang(job, pods(phases), found, lambda: f"uid-{next(numbers)}")
 
 
 def made(job: Job) -> tuple[Workload, PodGroup]:
@@ -62,12 +62,12 @@ def made(job: Job) -> tuple[Workload, PodGroup]:
     return workload, group
 
 
-def there(job: Job) -> Found:
+def there(job: Job) -> StoredObjects:
     workload, group = made(job)
-    return Found([workload], [group])
+    return StoredObjects([workload], [group])
 
 
-def planned(job: Job, rules: Rules = NO_RULES, found: Found = NOTHING, phases: str = "") -> Plan:
+def planned(job: Job, rules: Rules = NO_RULES, found: StoredObjects = NOTHING, phases: str = "") -> Plan:
     return plan(job, pods(phases), NOW, names(), rules, asked(job, phases, found))
 
 
@@ -245,11 +245,11 @@ def test_what_somebody_else_made_is_left_alone() -> None:
     two = replace(workload, spec=replace(workload.spec, pod_group_templates=workload.spec.pod_group_templates * 2))
 
     for other in (
-        Found([foreign(workload)], [group]),
-        Found([workload], [foreign(group)]),
-        Found([workload, foreign(workload)], [group]),
-        Found([workload], [group, foreign(group)]),
-        Found([two], [group]),
+        StoredObjects([foreign(workload)], [group]),
+        StoredObjects([workload], [foreign(group)]),
+        StoredObjects([workload, foreign(workload)], [group]),
+        StoredObjects([workload], [group, foreign(group)]),
+        StoredObjects([two], [group]),
     ):
         assert asked(job, found=other) is NO_GANG
 
@@ -348,7 +348,7 @@ def test_a_job_whose_objects_are_refused_does_not_start_but_says_why() -> None:
 def test_a_name_that_is_taken_is_told() -> None:
     job = a_gang_job()
     name = made(job)[0].metadata.name
-    result = planned(job, found=Found(taken=lambda resource, _: resource == WORKLOADS.resource))
+    result = planned(job, found=StoredObjects(exists=lambda resource, _: resource == WORKLOADS.resource))
 
     assert kinds_made(result) == []
     assert [each.message for each in result.actions if isinstance(each, Emit)] == [

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from app.kinds.batch.job import Job, is_finished
 from app.kinds.pod.pod import Pod, is_active, is_terminal
-from app.plans.jobs.finalizers import is_tracked, loosened
+from app.plans.jobs.finalizers import is_tracked, remove_tracking
 from app.plans.jobs.job import plan
 from app.plans.plan import Action, Create, Delete, Names, Plan, SetStatus, Update
 from tests.plans.jobs.simulation.controller import PlanJob
@@ -59,7 +59,7 @@ def _drops_a_finalizer_early(made: Plan, job: Job, pods: Sequence[Pod]) -> Plan:
         if is_tracked(pod) and is_active(pod) and pod.metadata.owner_references[0].uid == job.metadata.uid
     ]
     touched = {each.object.metadata.uid for each in made.actions if isinstance(each, Update | Delete)}
-    early = [Update(loosened(pod), pod) for pod in mine if pod.metadata.uid not in touched]
+    early = [Update(remove_tracking(pod), pod) for pod in mine if pod.metadata.uid not in touched]
     return replace(made, actions=(*made.actions, *early[:1])) if made.actions else made
 
 
