@@ -1,6 +1,7 @@
-"""CronJob controller: looks at a CronJob when it or one of its Jobs changes, and when its next start is due.
+"""CronJob controller: reconciles a CronJob when it or one of its Jobs changes, and when its next start is due.
 
-One whose Job was refused is also looked at when the rules of its namespace change, or when a quota has room again.
+The decision is `app.plans.jobs.cronjob`. A CronJob whose Job was refused is also reconciled when the rules of its namespace
+change, or when a quota has room again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -31,12 +32,14 @@ class CronJobController:
         self._mirror = mirror
         self._turns = turns
         self._book = Rulebook(mirror)
-        self._refused = Refused()  # CronJobs whose Jobs were
-        self._changed: dict[str, datetime | None] = {}  # UIDs of those whose schedule was changed, and when
+        self._refused = Refused()  # CronJobs whose Jobs were refused
+        self._changed: dict[
+            str, datetime | None
+        ] = {}  # by UID: when the schedule was changed; None: since the last plan
 
     def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == CRON_JOBS.resource:
-            self._note_schedule(cast("CronJob | None", before), cast("CronJob | None", now))
+            self._update_changed(cast("CronJob | None", before), cast("CronJob | None", now))
             self._refused.note(key, now)
             return [key]
         if key.kind in RULES:
@@ -46,11 +49,11 @@ class CronJobController:
         owners = {owner for each in (before, now) if each is not None and (owner := controller_of(each))}
         return [Key(CRON_JOBS.resource, key.namespace, each.name) for each in owners if each.kind == CRON_JOBS.name]
 
-    def _note_schedule(self, before: CronJob | None, now: CronJob | None) -> None:
+    def _update_changed(self, before: CronJob | None, now: CronJob | None) -> None:
         if now is None:
             if before is not None:
                 self._changed.pop(before.metadata.uid, None)
-        elif before is not None and _clock(before) != _clock(now):
+        elif before is not None and _schedule_of(before) != _schedule_of(now):
             self._changed[now.metadata.uid] = None
 
     def turn(self, key: Key) -> AbstractAsyncContextManager[object]:
@@ -67,29 +70,29 @@ class CronJobController:
 
     def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
         cron_job = cast("CronJob | None", self._mirror.get(key))
-        if cron_job is None or self._is_going(key.namespace):
+        if cron_job is None or self._is_deleted(key.namespace):
             return []
         uid = cron_job.metadata.uid
         if uid in self._changed and self._changed[uid] is None:
             self._changed[uid] = now
         owned = [each for each in self._mirror.owned(uid) if isinstance(each, Job)]
-        made = cronjob_plan.plan(
+        plan = cronjob_plan.plan(
             cron_job,
             owned,
             now,
-            named=lambda name: cast("Job | None", self._mirror.get(Key(JOBS.resource, key.namespace, name))),
+            find_job=lambda name: cast("Job | None", self._mirror.get(Key(JOBS.resource, key.namespace, name))),
             uids=lambda: str(uuid4()),
             since=self._changed.get(uid),
             rules=self._book.rules(key.namespace),
         )
-        # What only says something must not write the CronJob: that would wake this controller to say it again.
-        only_says = all(isinstance(action, Emit) for action in made.actions)
-        return [PlannedWrite(made, [] if only_says else [cron_job])]
+        # A plan of events alone must not write the CronJob: that would wake this controller to emit them again.
+        is_events_only = all(isinstance(action, Emit) for action in plan.actions)
+        return [PlannedWrite(plan, [] if is_events_only else [cron_job])]
 
-    def _is_going(self, namespace: str) -> bool:
+    def _is_deleted(self, namespace: str) -> bool:
         found = self._mirror.get(Key(NAMESPACES, "", namespace))
         return found is not None and found.metadata.deletion_timestamp is not None
 
 
-def _clock(cron_job: CronJob) -> tuple[str, str | None]:
+def _schedule_of(cron_job: CronJob) -> tuple[str, str | None]:
     return cron_job.spec.schedule, cron_job.spec.time_zone

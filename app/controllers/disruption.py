@@ -1,4 +1,7 @@
-"""Disruption controller: looks at a PodDisruptionBudget when it or a pod that it selects changes, and keeps its status."""
+"""Disruption controller: reconciles a PodDisruptionBudget's status when it or a pod that it selects changes.
+
+The decision is `app.plans.disruption`.
+"""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -20,29 +23,29 @@ class DisruptionController:
 
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
-        self._selectors: dict[str, dict[Key, Selector]] = {}  # of the budgets of each namespace
-        self._pods: dict[Key, dict[Key, Pod]] = {}  # those that each budget selects
+        self._selectors: dict[str, dict[Key, Selector]] = {}  # by namespace and budget
+        self._pods: dict[Key, dict[Key, Pod]] = {}  # by budget: the pods that it selects
 
     def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == PODS.resource:
-            return self._pod_changed(key, cast("Pod | None", now))
+            return self._update_pod(key, cast("Pod | None", now))
         if key.kind != BUDGETS.resource:
             return []
         old, new = cast("PodDisruptionBudget | None", before), cast("PodDisruptionBudget | None", now)
         if new is None:
-            self._forget(key)
+            self._remove_budget(key)
         elif old is None or old.spec.selector != new.spec.selector:
-            self._learn(key, new)
+            self._add_budget(key, new)
         return [key]
 
-    def _forget(self, key: Key) -> None:
+    def _remove_budget(self, key: Key) -> None:
         self._pods.pop(key, None)
         here = self._selectors.get(key.namespace, {})
         here.pop(key, None)
         if not here:
             self._selectors.pop(key.namespace, None)
 
-    def _learn(self, key: Key, budget: PodDisruptionBudget) -> None:
+    def _add_budget(self, key: Key, budget: PodDisruptionBudget) -> None:
         selector = from_label_selector(budget.spec.selector)
         self._selectors.setdefault(key.namespace, {})[key] = selector
         everywhere = (cast("Pod", each) for each in self._mirror.all(PODS.resource))
@@ -53,8 +56,8 @@ class DisruptionController:
             if selector.matches(pod.metadata.labels)
         }
 
-    def _pod_changed(self, key: Key, pod: Pod | None) -> Iterable[Key]:
-        """The budgets that select it, or did."""
+    def _update_pod(self, key: Key, pod: Pod | None) -> Iterable[Key]:
+        """The budgets that select the pod, or did."""
         touched = []
         for budget, selector in self._selectors.get(key.namespace, {}).items():
             was_in = self._pods[budget].pop(key, None) is not None

@@ -1,6 +1,7 @@
-"""The Job controller: a Job is looked at when it or one of its pods changes.
+"""Job controller: reconciles a Job when it, one of its pods, or its Workload or PodGroup changes.
 
-One whose pods were refused is also looked at when the rules of its namespace change, or when a quota has room again.
+The decisions are `app.plans.jobs.job` and `app.plans.jobs.ttl_after_finished`. A Job whose pods were refused is also
+reconciled when the rules of its namespace change, or when a quota has room again.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -38,11 +39,11 @@ class JobController:
         self._random_name = random_name
         self._turns = turns
         self._book = Rulebook(mirror)
-        self._refused = Refused()  # Jobs whose pods were
-        self._orphans: dict[Key, Pod] = {}  # pods that nobody controls: a Job may adopt them
+        self._refused = Refused()  # Jobs whose pods were refused
+        self._orphans: dict[Key, Pod] = {}  # pods without a controller: a Job may adopt them
         self._gangs = gang_index.GangIndex(mirror, features)
 
-    def _note_orphan(self, key: Key, pod: Pod | None) -> None:
+    def _update_orphans(self, key: Key, pod: Pod | None) -> None:
         if pod is not None and pod.metadata.labels and controller_of(pod) is None:
             self._orphans[key] = pod
         else:
@@ -58,8 +59,8 @@ class JobController:
             return self._gangs.on_event(key, before, now)
         if key.kind != PODS.resource:
             return []
-        self._note_orphan(key, cast("Pod | None", now))
-        if before is not None and now is not None and _has_same_owners(before, now):
+        self._update_orphans(key, cast("Pod | None", now))
+        if before is not None and now is not None and _have_same_owners(before, now):
             return self._owners(now)
         return {owner for pod in (before, now) if pod is not None for owner in self._owners(pod)}
 
@@ -67,19 +68,19 @@ class JobController:
         return self._turns.of(key.namespace) if self._book.has_quotas(key.namespace) else nullcontext()
 
     def _owners(self, pod: Object) -> Iterable[Key]:
-        """The Job that controls a pod; for a pod that nobody controls, each Job whose selector might want it."""
+        """The Job that controls a pod; for an orphan, each Job whose selector matches it."""
         namespace = pod.metadata.namespace
         if owner := controller_of(pod):
             return [Key(JOBS.resource, namespace, owner.name)] if owner.kind == JOBS.name else []
         if not pod.metadata.labels:
             return []
         jobs = (cast("Job", each) for each in self._mirror.all(JOBS.resource))
-        return [Key(JOBS.resource, namespace, each.metadata.name) for each in jobs if _wants(each, pod)]
+        return [Key(JOBS.resource, namespace, each.metadata.name) for each in jobs if _selects(each, pod)]
 
     def enqueue_all(self) -> Iterable[Key]:
         self._gangs.rebuild()
         for pod in self._mirror.all(PODS.resource):
-            self._note_orphan(Key(PODS.resource, pod.metadata.namespace, pod.metadata.name), cast("Pod", pod))
+            self._update_orphans(Key(PODS.resource, pod.metadata.namespace, pod.metadata.name), cast("Pod", pod))
         return list(self._jobs())
 
     def _jobs(self) -> Iterator[Key]:
@@ -90,17 +91,17 @@ class JobController:
 
     def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
         job = cast("Job | None", self._mirror.get(key))
-        if job is None or self._is_next(job):
+        if job is None or self._is_about_to_be_deleted(job):
             return []
         rules = self._book.rules(key.namespace)
         pods = self._pods(job)
-        made = job_plan.plan(job, pods, now, self._unused_names(key.namespace), rules, self._gangs.gang_of(job, pods))
-        if is_finished(job) and not made.actions:
+        plan = job_plan.plan(job, pods, now, self._unused_names(key.namespace), rules, self._gangs.gang_of(job, pods))
+        if is_finished(job) and not plan.actions:
             return [PlannedWrite(ttl_after_finished.plan(job, now))]
-        return [PlannedWrite(made, [job])]
+        return [PlannedWrite(plan, [job])]
 
     def _unused_names(self, namespace: str) -> Names:
-        """Names that no pod has, in plans of this moment: of 10,000 random ones, about three are there twice."""
+        """Names that no pod has, each given once: of 10,000 random ones, about three occur twice."""
         given: set[str] = set()
 
         def unused_name(prefix: str) -> str:
@@ -111,24 +112,24 @@ class JobController:
 
         return unused_name
 
-    def _is_next(self, job: Job) -> bool:
-        """Its namespace is going, and it is about to: what it would create is refused."""
+    def _is_about_to_be_deleted(self, job: Job) -> bool:
+        """Its namespace is being deleted, and it will be: what it would create is refused."""
         namespace = self._mirror.get(Key(NAMESPACES, "", job.metadata.namespace))
-        going = namespace is not None and namespace.metadata.deletion_timestamp is not None
-        return going and job.metadata.deletion_timestamp is None
+        is_deleted = namespace is not None and namespace.metadata.deletion_timestamp is not None
+        return is_deleted and job.metadata.deletion_timestamp is None
 
     def _pods(self, job: Job) -> list[Pod]:
         owned = [each for each in self._mirror.owned(job.metadata.uid) if isinstance(each, Pod)]
-        return owned + [pod for pod in self._orphans.values() if _wants(job, pod)]
+        return owned + [pod for pod in self._orphans.values() if _selects(job, pod)]
 
 
-def _has_same_owners(before: Object, now: Object) -> bool:
-    """As most changes leave them. Whose pod it is that has none, its labels say."""
+def _have_same_owners(before: Object, now: Object) -> bool:
+    """True for most changes. False for a pod without owners: its labels decide which Jobs it concerns."""
     old, new = before.metadata.owner_references, now.metadata.owner_references
     return bool(new) and old == new
 
 
-def _wants(job: Job, pod: Object) -> bool:
+def _selects(job: Job, pod: Object) -> bool:
     if job.metadata.namespace != pod.metadata.namespace or job.spec.selector is None:
         return False
     return from_label_selector(job.spec.selector).matches(pod.metadata.labels)

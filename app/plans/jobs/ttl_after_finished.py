@@ -13,7 +13,7 @@ from app.plans.plan import Delete, Plan
 
 
 def plan(job: Job, now: datetime) -> Plan:
-    """Delete the Job when its time has come; else say when to look again."""
+    """Delete the Job if its TTL is over; else look again when it is."""
     at = expires_at(job)
     if at is None or job.metadata.deletion_timestamp is not None:
         return Plan()
@@ -23,7 +23,7 @@ def plan(job: Job, now: datetime) -> Plan:
 
 
 def expires_at(job: Job) -> datetime | None:
-    """None for a Job that has not finished, or that stays."""
+    """None for a Job that has not finished, or that has no TTL."""
     seconds = job.spec.ttl_seconds_after_finished
     ended = condition(job.status.conditions, "Complete") or condition(job.status.conditions, "Failed")
     if seconds is None or ended is None or ended.status != "True" or ended.last_transition_time is None:

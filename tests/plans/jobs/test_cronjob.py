@@ -19,7 +19,7 @@ from tests.build import a_job as any_job
 from tests.plans.admission.test_resource_quota import a_quota
 
 MINUTE = timedelta(minutes=1)
-CREATED = NOW - timedelta(seconds=30)  # NOW is noon: the slot of */5 * * * * is now
+CREATED = NOW - timedelta(seconds=30)  # NOW is noon: a scheduled time of */5 * * * *
 
 
 def a_cron_job(status: CronJobStatus | None = None, metadata: dict[str, Any] | None = None, **spec: Any) -> CronJob:
@@ -57,7 +57,7 @@ def active(*names: str) -> tuple[ObjectReference, ...]:
 def planned(cron_job: CronJob, *jobs: Job, now: datetime = NOW, others: tuple[Job, ...] = (), **more: Any) -> Plan:
     numbers = count()
     by_name = {each.metadata.name: each for each in (*jobs, *others)}
-    return cronjob_plan.plan(cron_job, jobs, now, named=by_name.get, uids=lambda: f"new-{next(numbers)}", **more)
+    return cronjob_plan.plan(cron_job, jobs, now, find_job=by_name.get, uids=lambda: f"new-{next(numbers)}", **more)
 
 
 def created(plan: Plan) -> list[str]:
@@ -101,7 +101,7 @@ def test_a_job_is_started_when_its_time_has_come() -> None:
     assert plan.again_at == NOW + 5 * MINUTE
 
 
-def test_the_time_of_the_slot_is_told_in_the_cron_jobs_own_zone() -> None:
+def test_the_scheduled_time_is_annotated_in_the_cron_jobs_own_zone() -> None:
     plan = planned(a_cron_job(time_zone="Asia/Kolkata"))
 
     (made,) = (action.object for action in plan.actions if isinstance(action, Create))
@@ -112,13 +112,13 @@ def test_nothing_is_started_before_its_time() -> None:
     assert planned(a_cron_job(), now=NOW - timedelta(seconds=1)) == Plan(again_at=NOW)
 
 
-def test_a_slot_is_started_once() -> None:
+def test_a_scheduled_time_starts_one_job() -> None:
     done = a_cron_job(CronJobStatus(last_schedule_time=NOW, active=active(SLOT)))
 
     assert planned(done, job(SLOT), now=NOW + MINUTE) == Plan(again_at=NOW + 5 * MINUTE)
 
 
-def test_only_the_latest_of_many_missed_slots_is_started() -> None:
+def test_only_the_latest_of_many_missed_starts_is_started() -> None:
     plan = planned(a_cron_job(metadata={"creation_timestamp": NOW - timedelta(days=2)}))
 
     assert created(plan) == [SLOT]
@@ -165,7 +165,7 @@ def test_forbid_lets_the_running_job_finish_and_says_so() -> None:
     ]
 
 
-def test_forbid_starts_the_missed_slot_when_the_running_job_has_ended() -> None:
+def test_forbid_makes_up_for_the_missed_start_when_the_running_job_has_ended() -> None:
     running = a_cron_job(CronJobStatus(active=active("tick-1")), concurrency_policy="Forbid")
 
     plan = planned(running, job("tick-1", "Complete"), now=NOW + MINUTE)
@@ -191,7 +191,7 @@ def test_allow_starts_beside_the_running_job() -> None:
     assert [each.name for each in kept.active] == ["tick-1", SLOT]
 
 
-def test_a_job_of_the_slots_name_that_is_ours_is_taken_in() -> None:
+def test_an_existing_job_of_that_name_that_is_ours_is_taken_in() -> None:
     plan = planned(a_cron_job(), job(SLOT))
 
     assert created(plan) == []
@@ -200,7 +200,7 @@ def test_a_job_of_the_slots_name_that_is_ours_is_taken_in() -> None:
     assert [each.uid for each in kept.active] == [f"uid-of-{SLOT}"]
 
 
-def test_a_second_slot_of_the_same_minute_is_taken_as_started() -> None:
+def test_a_second_scheduled_time_of_the_same_minute_is_taken_as_started() -> None:
     """As of @every 30s: Jobs are named by the minute."""
     plan = planned(a_cron_job(CronJobStatus(last_successful_time=NOW)), job(SLOT, "Complete"))
 
@@ -209,7 +209,7 @@ def test_a_second_slot_of_the_same_minute_is_taken_as_started() -> None:
     assert (created(plan), kept.active, kept.last_schedule_time) == ([], (), NOW)
 
 
-def test_a_job_of_the_slots_name_that_is_somebody_elses_is_left_alone() -> None:
+def test_an_existing_job_of_that_name_that_is_not_ours_is_left_alone() -> None:
     foreign = any_job(metadata={"name": SLOT, "uid": "foreign"})
 
     assert planned(a_cron_job(), others=(foreign,)) == Plan(again_at=NOW + 5 * MINUTE)

@@ -1,4 +1,4 @@
-"""Which slot of a schedule is due: the latest that was missed, however many were."""
+"""Which scheduled time is due: the latest that was missed, however many were."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.kinds.batch.cron_schedule import ScheduleError, parse
-from app.plans.jobs.missed_starts import Due, due
+from app.plans.jobs.missed_starts import Due, find_due
 
 NOON = datetime(2026, 7, 24, 12, 0, tzinfo=UTC)  # a Friday
 
@@ -17,14 +17,14 @@ def at(text: str) -> datetime:
 
 
 def found(schedule: str, since: datetime, now: datetime, deadline: int | None = None) -> Due:
-    return due(parse(schedule), UTC, since, now, None if deadline is None else timedelta(seconds=deadline))
+    return find_due(parse(schedule), UTC, since, now, None if deadline is None else timedelta(seconds=deadline))
 
 
 DAY = "2026-07-24T"
 
 
 @pytest.mark.parametrize(
-    ("schedule", "since", "now", "slot", "missed", "next_at"),
+    ("schedule", "since", "now", "scheduled_at", "missed", "next_at"),
     [
         pytest.param("0 * * * *", DAY + "11:30", DAY + "11:59", "", 0, DAY + "12:00", id="none yet"),
         pytest.param("0 * * * *", DAY + "11:30", DAY + "12:00", DAY + "12:00", 1, DAY + "13:00", id="this second"),
@@ -38,18 +38,18 @@ DAY = "2026-07-24T"
         pytest.param("0 9-17 * * *", "2026-07-21T16:30", DAY + "12:30", DAY + "12:00", 5, DAY + "13:00", id="after a night"),
     ],
 )  # fmt: skip
-def test_the_latest_missed_slot_is_due(
-    schedule: str, since: str, now: str, slot: str, missed: int, next_at: str
+def test_the_latest_missed_start_is_due(
+    schedule: str, since: str, now: str, scheduled_at: str, missed: int, next_at: str
 ) -> None:
     answer = found(schedule, at(since), at(now))
 
-    assert (answer.slot, answer.next_at) == (at(slot) if slot else None, at(next_at))
+    assert (answer.scheduled_at, answer.next_at) == (at(scheduled_at) if scheduled_at else None, at(next_at))
     assert answer.missed == pytest.approx(missed, rel=0.1)
 
 
 def test_what_is_older_than_the_deadline_does_not_count() -> None:
-    assert found("0 * * * *", NOON - timedelta(hours=5), NOON + timedelta(minutes=1), 30).slot is None
-    assert found("0 * * * *", NOON - timedelta(hours=5), NOON + timedelta(seconds=20), 30).slot == NOON
+    assert found("0 * * * *", NOON - timedelta(hours=5), NOON + timedelta(minutes=1), 30).scheduled_at is None
+    assert found("0 * * * *", NOON - timedelta(hours=5), NOON + timedelta(seconds=20), 30).scheduled_at == NOON
 
 
 def test_when_to_look_again_does_not_depend_on_the_deadline() -> None:
@@ -76,7 +76,7 @@ SCHEDULES = {
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 @given(part=st.floats(0, 1))
-def test_the_slot_is_the_one_that_stepping_finds(schedule: str, part: float) -> None:
+def test_the_latest_start_is_the_one_that_stepping_finds(schedule: str, part: float) -> None:
     now = NOON + timedelta(seconds=int(part * SCHEDULES[schedule] * 86_400))
     expected, step, parsed = None, NOON, parse(schedule)
     while (step := parsed.next_after(step, UTC)) <= now:
