@@ -58,7 +58,7 @@ class GarbageController:
     def _of(self, key: Key, obj: Object) -> list[Key]:
         """What to look at because of an object that is there."""
         found = [key] if self._is_due(key, obj) else []
-        if garbage_collection.is_orphaning(obj) or garbage_collection.is_waiting(obj):
+        if garbage_collection.is_orphaning(obj) or garbage_collection.is_deleted_in_foreground(obj):
             found.append(_owner(obj.metadata.uid))
         return found
 
@@ -68,13 +68,13 @@ class GarbageController:
         if owner is None or owner.metadata.deletion_timestamp is None:
             return False
         return garbage_collection.is_orphaning(owner) or (
-            garbage_collection.is_waiting(owner) and not self._ownership.is_blocked(uid)
+            garbage_collection.is_deleted_in_foreground(owner) and not self._ownership.is_blocked(uid)
         )
 
     def enqueue_all(self) -> Iterable[Key]:
         found: dict[Key, None] = {}
         for key, obj in list(self._ownership.start_anew()):
-            if garbage_collection.is_orphaning(obj) or garbage_collection.is_waiting(obj):
+            if garbage_collection.is_orphaning(obj) or garbage_collection.is_deleted_in_foreground(obj):
                 found[_owner(obj.metadata.uid)] = None
             if self._is_due(key, obj):
                 # All that belongs to one owner is looked at together.
@@ -108,7 +108,7 @@ class GarbageController:
         if place is not None and owner is not None and garbage_collection.is_orphaning(owner):
             return await self._orphaned(key.name, place, [each for each in dependents if each != place])
         works = await self._judged(dependents, now)
-        if place is not None and owner is not None and garbage_collection.is_waiting(owner):
+        if place is not None and owner is not None and garbage_collection.is_deleted_in_foreground(owner):
             works += await self._released(key.name, place)
         return works
 
@@ -127,23 +127,29 @@ class GarbageController:
         strangers = self._strangers(obj)
         if strangers:
             _remember(self._told, obj.metadata.uid)
-        return (*self._actions(key, obj), *garbage_collection.misplaced(obj, strangers))
+        return (*self._actions(key, obj), *garbage_collection.misplaced_owner_events(obj, strangers))
 
     async def _orphaned(self, uid: str, place: Key, dependents: Sequence[Key]) -> list[PlannedWrite]:
         """Few dependents are let go together with the owner. Of many it is the last, woken again by their change."""
         whole = await self._whole(dependents[:MOST])
-        updates = garbage_collection.orphaned(uid, whole.values())
+        updates = garbage_collection.orphan_dependents(uid, whole.values())
         if len(dependents) > TOGETHER or len(whole) < len(dependents):
             return [PlannedWrite(Plan(updates[n : n + TOGETHER])) for n in range(0, len(updates), TOGETHER)]
         found = await self._whole([place])
-        return [PlannedWrite(Plan((*updates, garbage_collection.released(each, ORPHAN)))) for each in found.values()]
+        return [
+            PlannedWrite(Plan((*updates, garbage_collection.remove_blocking_finalizer(each, ORPHAN))))
+            for each in found.values()
+        ]
 
     async def _released(self, uid: str, place: Key) -> list[PlannedWrite]:
         """In the foreground an owner goes when nothing that blocks it is left."""
         if self._ownership.is_blocked(uid):
             return []
         found = await self._whole([place])
-        return [PlannedWrite(Plan((garbage_collection.released(each, FOREGROUND),))) for each in found.values()]
+        return [
+            PlannedWrite(Plan((garbage_collection.remove_blocking_finalizer(each, FOREGROUND),)))
+            for each in found.values()
+        ]
 
     async def _whole(self, keys: Sequence[Key]) -> dict[Key, Object]:
         """The objects with all that they hold. One that the mirror has in another version is left for later: it will tell."""

@@ -50,7 +50,7 @@ class NamespaceController:
 
     def _going(self, key: Key) -> Namespace | None:
         namespace = cast("Namespace | None", self._mirror.get(key))
-        return namespace if namespace is not None and namespace_plan.is_to_be_emptied(namespace) else None
+        return namespace if namespace is not None and namespace_plan.needs_emptying(namespace) else None
 
     async def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
         namespace = self._going(key)

@@ -8,7 +8,7 @@ from msgspec.structs import force_setattr
 
 from app.kinds import KINDS
 from app.machinery.base import Object, OwnerReference
-from app.plans.garbage_collection import Owner, blocks, is_waiting
+from app.plans.garbage_collection import Owner, blocks, is_deleted_in_foreground
 from app.store import Key, Mirror
 
 
@@ -95,12 +95,12 @@ class Ownership:
         owner = self._mirror.get(Key(kind.resource, namespace if kind.namespaced else "", reference.name))
         if owner is None or owner.metadata.uid != reference.uid:
             return Owner.GONE
-        return Owner.WAITS if is_waiting(owner) else Owner.LIVES
+        return Owner.WAITS if is_deleted_in_foreground(owner) else Owner.EXISTS
 
     def has_what_it_needs(self, obj: Object) -> bool:
         """Whether all its owners live, or it has none."""
         namespace = obj.metadata.namespace
-        return all(self.judge(each, namespace) is Owner.LIVES for each in obj.metadata.owner_references)
+        return all(self.judge(each, namespace) is Owner.EXISTS for each in obj.metadata.owner_references)
 
     def elsewhere(self, obj: Object) -> list[OwnerReference]:
         """Those of its owners that live in another namespace, where no owner of it can be."""
@@ -122,7 +122,7 @@ class Ownership:
                 continue
             if obj.metadata.uid == uid:
                 return True
-            if is_waiting(obj):
+            if is_deleted_in_foreground(obj):
                 seen.add(obj.metadata.uid)
                 ahead += [each for each, blocking in self._dependents.get(obj.metadata.uid, {}).items() if blocking]
         return False

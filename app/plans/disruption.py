@@ -1,7 +1,7 @@
-"""Disruption budgets: how many more pods may be evicted; the budget's status from the pods that it selects. Pure.
+"""Disruption budgets (PodDisruptionBudget): how many more pods may be evicted, from the pods that the budget selects. Pure.
 
-The disruption controller carries `plan` out; `app.registry.eviction` takes from what is allowed with `taken`, in the
-write set that deletes the pod, so that no two evictions spend the same allowance.
+The disruption controller calls `plan`; `app.registry.eviction` calls `spend_disruption`, in the write set that deletes the
+pod, so that no two evictions spend the same allowed disruption.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,7 +19,7 @@ from app.plans.plan import Action, Emit, Plan, SetStatus, earliest
 
 ALLOWED = "DisruptionAllowed"
 SYNC_FAILED = "SyncFailed"
-GONE_WITHIN = timedelta(minutes=2)  # a pod that was evicted and still stays after that counts again
+DELETION_TIMEOUT = timedelta(minutes=2)  # a pod that was evicted and is not deleted after that counts again
 _UNMANAGED = (
     "Pods selected by this PodDisruptionBudget (selector: {}) were found to be unmanaged. As a result, the status of the "
     "PDB cannot be calculated correctly, which may result in undefined behavior. To account for these pods please set "
@@ -28,73 +28,75 @@ _UNMANAGED = (
 
 
 class _UncountableError(Exception):
-    """It cannot be told how many pods there should be; says why."""
+    """The number of pods that there should be is unknown; says why."""
 
 
 def plan(budget: PodDisruptionBudget, pods: Sequence[Pod], now: datetime) -> Plan:
-    """`pods` are all that the budget selects. Events tell of a status that has changed, not of every look."""
+    """`pods` are all that the budget selects. Events are emitted only if the status changes."""
     try:
-        expected, desired = _expected(budget, pods)
+        expected, desired = _expected_pods(budget, pods)
     except _UncountableError as error:
-        return _failed(budget, str(error), now)
-    going = _going(budget, pods, now)
-    healthy = sum(_is_healthy(pod, going) for pod in pods)
+        return _fail_sync(budget, str(error), now)
+    evicted = _evicted_pods(budget, pods, now)
+    healthy = sum(_is_healthy(pod, evicted) for pod in pods)
     status = PodDisruptionBudgetStatus(
         observed_generation=budget.metadata.generation,
-        disrupted_pods=going,
+        disrupted_pods=evicted,
         disruptions_allowed=max(0, healthy - desired) if expected > 0 else 0,
         current_healthy=healthy,
         desired_healthy=desired,
         expected_pods=expected,
         conditions=budget.status.conditions,
     )
-    again_at = earliest(at + GONE_WITHIN for at in going.values())
-    return Plan(tuple(_said(budget, told(status, now), _remarks(budget, pods))), again_at)
+    again_at = earliest(at + DELETION_TIMEOUT for at in evicted.values())
+    return Plan(tuple(_update_status(budget, add_condition(status, now), _build_events(budget, pods))), again_at)
 
 
-def told(status: PodDisruptionBudgetStatus, now: datetime) -> PodDisruptionBudgetStatus:
-    """The status with the condition that says what it allows."""
-    enough = status.disruptions_allowed > 0
+def add_condition(status: PodDisruptionBudgetStatus, now: datetime) -> PodDisruptionBudgetStatus:
+    """The status with the condition DisruptionAllowed that follows from it."""
+    is_allowed = status.disruptions_allowed > 0
     condition = Condition(
         type=ALLOWED,
-        status="True" if enough else "False",
+        status="True" if is_allowed else "False",
         observed_generation=status.observed_generation,
         last_transition_time=now,
-        reason="SufficientPods" if enough else "InsufficientPods",
+        reason="SufficientPods" if is_allowed else "InsufficientPods",
     )
     return replace(status, conditions=with_condition(status.conditions, condition))
 
 
-def taken(budget: PodDisruptionBudget, pod: str, now: datetime) -> PodDisruptionBudget:
-    """The budget once it has let a pod of this name go. The controller counts again when the pod is going."""
-    left = replace(
+def spend_disruption(budget: PodDisruptionBudget, pod: str, now: datetime) -> PodDisruptionBudget:
+    """The budget after one eviction, of a pod of this name. The controller counts again when the pod is deleted."""
+    status = replace(
         budget.status,
         disruptions_allowed=budget.status.disruptions_allowed - 1,
         disrupted_pods={**budget.status.disrupted_pods, pod: now},
     )
-    return replace(budget, status=left if left.disruptions_allowed else told(left, now))
+    return replace(budget, status=status if status.disruptions_allowed else add_condition(status, now))
 
 
-def _said(budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus, events: Iterable[Emit]) -> Iterable[Action]:
+def _update_status(
+    budget: PodDisruptionBudget, status: PodDisruptionBudgetStatus, events: Iterable[Emit]
+) -> Iterable[Action]:
     if status == budget.status:
         return ()
     return (SetStatus(replace(budget, status=status)), *events)
 
 
-def _remarks(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> Iterable[Emit]:
+def _build_events(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> Iterable[Emit]:
     if not pods:
         yield Emit("Normal", "NoPods", "No matching pods found", budget)
     if _is_relative(budget) and any(controller_of(pod) is None for pod in pods):
-        yield Emit("Warning", "UnmanagedPods", _UNMANAGED.format(_shown(budget.spec.selector)), budget)
+        yield Emit("Warning", "UnmanagedPods", _UNMANAGED.format(_format_selector(budget.spec.selector)), budget)
 
 
-def _shown(selector: LabelSelector | None) -> str:
+def _format_selector(selector: LabelSelector | None) -> str:
     labels = selector.match_labels if selector else {}
     return ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
 
 
-def _failed(budget: PodDisruptionBudget, why: str, now: datetime) -> Plan:
-    """Nothing may go while it is not known how many there should be."""
+def _fail_sync(budget: PodDisruptionBudget, why: str, now: datetime) -> Plan:
+    """No pod may be evicted while the number of pods that there should be is unknown."""
     condition = Condition(
         type=ALLOWED,
         status="False",
@@ -106,30 +108,32 @@ def _failed(budget: PodDisruptionBudget, why: str, now: datetime) -> Plan:
     conditions = with_condition(budget.status.conditions, condition)
     status = replace(budget.status, disruptions_allowed=0, conditions=conditions)
     text = f"Failed to calculate the number of expected pods: {why}"
-    return Plan(tuple(_said(budget, status, [Emit("Warning", "CalculateExpectedPodCountFailed", text, budget)])))
+    return Plan(
+        tuple(_update_status(budget, status, [Emit("Warning", "CalculateExpectedPodCountFailed", text, budget)]))
+    )
 
 
 def _is_relative(budget: PodDisruptionBudget) -> bool:
-    """Whether it takes a number of pods that there should be."""
+    """Whether the budget depends on the number of pods that there should be."""
     return budget.spec.max_unavailable is not None or isinstance(budget.spec.min_available, str)
 
 
-def _expected(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> tuple[int, int]:
-    """How many pods there should be, and how many of them healthy."""
+def _expected_pods(budget: PodDisruptionBudget, pods: Sequence[Pod]) -> tuple[int, int]:
+    """`status.expectedPods` and `status.desiredHealthy`."""
     spec = budget.spec
     if spec.max_unavailable is not None:
-        expected = _scale(pods)
-        return expected, max(0, expected - _part(spec.max_unavailable, expected))
+        expected = _sum_scales(pods)
+        return expected, max(0, expected - _resolve_percentage(spec.max_unavailable, expected))
     if spec.min_available is None:
         return 0, 0
     if isinstance(spec.min_available, int):
         return len(pods), spec.min_available
-    expected = _scale(pods)
-    return expected, _part(spec.min_available, expected)
+    expected = _sum_scales(pods)
+    return expected, _resolve_percentage(spec.min_available, expected)
 
 
-def _scale(pods: Sequence[Pod]) -> int:
-    """The sum of what the pods' controllers want. None of those that can own a pod here has a scale, Jobs included."""
+def _sum_scales(pods: Sequence[Pod]) -> int:
+    """The sum of the scales of the pods' controllers. No kind that can own a pod here has a scale, Jobs included."""
     for pod in pods:
         owner = controller_of(pod)
         if owner is None:
@@ -141,22 +145,22 @@ def _scale(pods: Sequence[Pod]) -> int:
     return 0
 
 
-def _part(amount: IntOrString, whole: int) -> int:
-    """A number, or a percentage of the whole, rounded up."""
+def _resolve_percentage(amount: IntOrString, whole: int) -> int:
+    """A number as it is; a percentage of the whole, rounded up."""
     return amount if isinstance(amount, int) else -(-int(amount.removesuffix("%")) * whole // 100)
 
 
-def _going(budget: PodDisruptionBudget, pods: Sequence[Pod], now: datetime) -> dict[str, datetime]:
-    """Of the pods that were evicted, those that do not show it yet, and may still do so."""
-    evicted = budget.status.disrupted_pods
+def _evicted_pods(budget: PodDisruptionBudget, pods: Sequence[Pod], now: datetime) -> dict[str, datetime]:
+    """When pods were evicted that are not deleted yet, but may still be."""
+    disrupted = budget.status.disrupted_pods
     return {
-        pod.metadata.name: evicted[pod.metadata.name]
-        for pod in (pods if evicted else ())
-        if pod.metadata.name in evicted
+        pod.metadata.name: disrupted[pod.metadata.name]
+        for pod in (pods if disrupted else ())
+        if pod.metadata.name in disrupted
         and pod.metadata.deletion_timestamp is None
-        and evicted[pod.metadata.name] + GONE_WITHIN >= now
+        and disrupted[pod.metadata.name] + DELETION_TIMEOUT >= now
     }
 
 
-def _is_healthy(pod: Pod, going: dict[str, datetime]) -> bool:
-    return pod.metadata.deletion_timestamp is None and pod.metadata.name not in going and is_ready(pod)
+def _is_healthy(pod: Pod, evicted: dict[str, datetime]) -> bool:
+    return pod.metadata.deletion_timestamp is None and pod.metadata.name not in evicted and is_ready(pod)

@@ -1,7 +1,7 @@
-"""Garbage collection: what becomes of objects whose owners are gone or going: deleted, or orphaned. Pure.
+"""Garbage collection: deletes or orphans objects whose owners are deleted. Pure; called by the garbage collector.
 
-Kubernetes' garbage collection: an object goes when none of its owners is left; an owner that is deleted in the foreground
-waits for what blocks it, one that is to leave orphans lets go of them first. Called by the garbage collector.
+Kubernetes' rules: an object is deleted when none of its owners is left; an owner that is deleted in the foreground waits for
+dependents that block it; an owner that is deleted with orphans is first removed from their owner references.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -20,66 +20,66 @@ O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.machinery.base
 
 
 class Owner(Enum):
-    """What an owner reference comes to."""
+    """State of the owner that a reference names."""
 
-    LIVES = "lives"  # it may be on its way out, too: nobody waits for its dependents
+    EXISTS = "exists"  # or is being deleted, but does not wait for its dependents
     WAITS = "waits"  # it is deleted in the foreground
     GONE = "gone"  # or was never there, under that name and in that place
-    MISPLACED = "misplaced"  # an object outside of namespaces may only have owners like itself
-    UNKNOWN = "unknown"  # of a kind that is not served: nobody here knows what becomes of it
+    MISPLACED = "misplaced"  # a cluster-scoped object may only have cluster-scoped owners
+    UNKNOWN = "unknown"  # of a kind that is not served
 
 
 Judge = Callable[[OwnerReference], Owner]
-_NOBODY_KNOWS = {Owner.UNKNOWN, Owner.MISPLACED}
+_UNDECIDABLE = {Owner.UNKNOWN, Owner.MISPLACED}
 
 
 def plan(obj: Object, judge: Judge, *, owns: bool) -> tuple[Action, ...]:
-    """What becomes of an object, by what its owners have come to. `owns`: other objects belong to it in turn."""
+    """What to do with an object, by the state of its owners. `owns`: it has dependents itself."""
     references = obj.metadata.owner_references
     found = {reference: judge(reference) for reference in references}
     ended = [reference for reference, owner in found.items() if owner in (Owner.GONE, Owner.WAITS)]
     if obj.metadata.deletion_timestamp is not None:
-        return _freed(obj, ended)
-    if not ended or _NOBODY_KNOWS & set(found.values()):
+        return _release_pod(obj, ended)
+    if not ended or _UNDECIDABLE & set(found.values()):
         return ()
-    if Owner.LIVES in found.values():
-        return (Update(without_owners(obj, ended), obj),)
-    free = remove_tracking(obj)
+    if Owner.EXISTS in found.values():
+        return (Update(remove_owners(obj, ended), obj),)
+    untracked = remove_tracking(obj)
     policy = _policy(obj, waited_for=owns and Owner.WAITS in found.values())
-    return (Delete(free, None if free is obj else obj, propagation=policy),)
+    return (Delete(untracked, None if untracked is obj else obj, propagation=policy),)
 
 
-def _freed(obj: Object, ended: Collection[OwnerReference]) -> tuple[Action, ...]:
-    """What is on its way out needs no more, unless it waits to be counted by a Job that will not do so."""
+def _release_pod(obj: Object, ended: Collection[OwnerReference]) -> tuple[Action, ...]:
+    """An object that is deleted already needs nothing, unless it waits to be counted by a Job that is gone."""
     if is_tracked(obj) and controller_of(obj) in ended:
         return (Update(remove_tracking(obj), obj),)
     return ()
 
 
 def _policy(obj: Object, *, waited_for: bool) -> Propagation:
-    """What waits for an object waits for what belongs to it, too. Else a finalizer that was set beforehand decides."""
+    """An owner that waits for the object also waits for its dependents. Else a finalizer that was set before decides."""
     if waited_for or FOREGROUND in obj.metadata.finalizers:
         return "Foreground"
     return "Orphan" if ORPHAN in obj.metadata.finalizers else "Background"
 
 
-def without_owners(obj: O, owners: Collection[OwnerReference]) -> O:
-    """Without these owners; nor will a Job that is among them count it."""
-    free = remove_tracking(obj) if controller_of(obj) in owners else obj
+def remove_owners(obj: O, owners: Collection[OwnerReference]) -> O:
+    """Without these owners, and without the tracking finalizer if a Job is among them."""
+    untracked = remove_tracking(obj) if controller_of(obj) in owners else obj
     kept = tuple(each for each in obj.metadata.owner_references if each not in owners)
-    return replace(free, metadata=replace(free.metadata, owner_references=kept))
+    return replace(untracked, metadata=replace(untracked.metadata, owner_references=kept))
 
 
-def orphaned(uid: str, dependents: Iterable[Object]) -> tuple[Update, ...]:
-    """The dependents of the owner with this UID, let go of."""
+def orphan_dependents(uid: str, dependents: Iterable[Object]) -> tuple[Update, ...]:
+    """Remove the owner with this UID from its dependents."""
     return tuple(
-        Update(without_owners(each, [owner for owner in each.metadata.owner_references if owner.uid == uid]), each)
+        Update(remove_owners(each, [owner for owner in each.metadata.owner_references if owner.uid == uid]), each)
         for each in dependents
     )
 
 
-def released(owner: Object, finalizer: str) -> Update:
-    """The owner without what has held it: its dependents need it no more."""
+def remove_blocking_finalizer(owner: Object, finalizer: str) -> Update:
+    """The owner without its orphan or foreground finalizer: its dependents no longer hold it."""
     return Update(remove_finalizer(owner, finalizer), owner)
 
 
@@ -87,7 +87,7 @@ def is_orphaning(obj: Object) -> bool:
     return obj.metadata.deletion_timestamp is not None and ORPHAN in obj.metadata.finalizers
 
 
-def is_waiting(obj: Object) -> bool:
+def is_deleted_in_foreground(obj: Object) -> bool:
     return obj.metadata.deletion_timestamp is not None and FOREGROUND in obj.metadata.finalizers
 
 
@@ -95,8 +95,8 @@ def blocks(reference: OwnerReference) -> bool:
     return bool(reference.block_owner_deletion)
 
 
-def misplaced(obj: Object, references: Sequence[OwnerReference]) -> tuple[Emit, ...]:
-    """Says that owners are in a place where an owner of this object cannot be."""
+def misplaced_owner_events(obj: Object, references: Sequence[OwnerReference]) -> tuple[Emit, ...]:
+    """Events about owners in a namespace in which an owner of this object cannot be."""
     namespace = obj.metadata.namespace
     return tuple(
         Emit(

@@ -17,7 +17,7 @@ from app.machinery.base import Condition
 from app.machinery.errors import ApiError
 from app.machinery.meta_condition import condition as meta_condition
 from app.machinery.selectors import from_label_selector
-from app.plans.disruption import ALLOWED, SYNC_FAILED, taken
+from app.plans.disruption import ALLOWED, SYNC_FAILED, spend_disruption
 from app.registry import deletion
 from app.registry.binding import with_condition
 from app.registry.codec import decode, write_of
@@ -94,7 +94,7 @@ def charged(budget: PodDisruptionBudget, pod: Pod, now: datetime) -> PodDisrupti
         raise errors.refused("poddisruptionbudget.policy", name, why)
     if status.disruptions_allowed <= 0:
         raise _violated(_shortage(budget))
-    return taken(budget, pod.metadata.name, now)
+    return spend_disruption(budget, pod.metadata.name, now)
 
 
 def busy(budget: str) -> ApiError:

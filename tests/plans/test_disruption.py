@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from app.kinds.core.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudgetSpec, PodDisruptionBudgetStatus
 from app.kinds.pod.pod import Pod
 from app.machinery.base import LabelSelector, ObjectMeta, OwnerReference
-from app.plans.disruption import plan, taken, told
+from app.plans.disruption import add_condition, plan, spend_disruption
 from app.plans.plan import Emit, Plan, SetStatus
 from tests.build import LONG_AGO, NOW, a_pod
 
@@ -110,15 +110,15 @@ def test_nothing_is_said_twice() -> None:
 
 
 def test_the_condition_keeps_its_time_while_it_holds() -> None:
-    status = told(PodDisruptionBudgetStatus(disruptions_allowed=1), NOW)
+    status = add_condition(PodDisruptionBudgetStatus(disruptions_allowed=1), NOW)
     later = NOW + timedelta(minutes=1)
 
-    assert told(replace(status, disruptions_allowed=2), later).conditions == status.conditions
-    assert told(replace(status, disruptions_allowed=0), later).conditions[0].last_transition_time == later
+    assert add_condition(replace(status, disruptions_allowed=2), later).conditions == status.conditions
+    assert add_condition(replace(status, disruptions_allowed=0), later).conditions[0].last_transition_time == later
 
 
 def test_an_evicted_pod_does_not_count_until_it_is_plain_that_it_stays() -> None:
-    budget = taken(a_budget(PodDisruptionBudgetStatus(disruptions_allowed=1), min_available=1), "w-0", NOW)
+    budget = spend_disruption(a_budget(PodDisruptionBudgetStatus(disruptions_allowed=1), min_available=1), "w-0", NOW)
 
     made = plan(budget, pods("rr"), NOW + timedelta(minutes=2))
     assert counts(status_of(made)) == (2, 1, 1, 0)
@@ -129,9 +129,9 @@ def test_an_evicted_pod_does_not_count_until_it_is_plain_that_it_stays() -> None
 
 
 def test_the_last_allowance_is_told_of() -> None:
-    budget = a_budget(told(PodDisruptionBudgetStatus(disruptions_allowed=2), NOW))
-    one = taken(budget, "a", NOW).status
-    none = taken(taken(budget, "a", NOW), "b", NOW).status
+    budget = a_budget(add_condition(PodDisruptionBudgetStatus(disruptions_allowed=2), NOW))
+    one = spend_disruption(budget, "a", NOW).status
+    none = spend_disruption(spend_disruption(budget, "a", NOW), "b", NOW).status
 
     assert (one.disruptions_allowed, one.conditions[0].status) == (1, "True")
     assert (none.disruptions_allowed, none.conditions[0].status) == (0, "False")

@@ -16,7 +16,7 @@ from app.plans.plan import Action, Delete, Emit, Update
 from tests.build import LONG_AGO, a_job, pods
 
 FATES = {
-    "l": Owner.LIVES,
+    "l": Owner.EXISTS,
     "w": Owner.WAITS,
     "g": Owner.GONE,
     "m": Owner.MISPLACED,
@@ -113,7 +113,7 @@ def shared(pod: Pod) -> Pod:
 def test_a_job_that_is_gone_counts_nothing_though_another_owner_lives() -> None:
     pod = shared(pods("r")[0])
 
-    (update,) = plan(pod, lambda owner: Owner.LIVES if owner == OTHER else Owner.GONE, owns=False)
+    (update,) = plan(pod, lambda owner: Owner.EXISTS if owner == OTHER else Owner.GONE, owns=False)
 
     assert (update.object.metadata.owner_references, update.object.metadata.finalizers) == ((OTHER,), ())
 
@@ -121,7 +121,7 @@ def test_a_job_that_is_gone_counts_nothing_though_another_owner_lives() -> None:
 def test_a_job_that_lives_counts_though_another_owner_is_gone() -> None:
     pod = shared(pods("r")[0])
 
-    (update,) = plan(pod, lambda owner: Owner.GONE if owner == OTHER else Owner.LIVES, owns=False)
+    (update,) = plan(pod, lambda owner: Owner.GONE if owner == OTHER else Owner.EXISTS, owns=False)
 
     assert (len(update.object.metadata.owner_references), update.object.metadata.finalizers) == (1, (TRACKING,))
 
@@ -129,25 +129,25 @@ def test_a_job_that_lives_counts_though_another_owner_is_gone() -> None:
 def test_orphans_lose_one_owner_and_whoever_would_count_them() -> None:
     tracked = shared(pods("r")[0])
 
-    (update,) = garbage_collection.orphaned("uid-of-pi", [tracked])
+    (update,) = garbage_collection.orphan_dependents("uid-of-pi", [tracked])
 
     assert update.object.metadata.owner_references == (OTHER,)
     assert update.object.metadata.finalizers == ()
-    (kept,) = garbage_collection.orphaned("other", [tracked])
+    (kept,) = garbage_collection.orphan_dependents("other", [tracked])
     assert kept.object.metadata.finalizers == (TRACKING,)
 
 
 def test_an_owner_is_released_of_one_finalizer() -> None:
     job = a_job(metadata={"deletion_timestamp": LONG_AGO, "finalizers": (FOREGROUND, "example.com/x")})
 
-    released = garbage_collection.released(job, FOREGROUND).object
+    released = garbage_collection.remove_blocking_finalizer(job, FOREGROUND).object
 
-    assert garbage_collection.is_waiting(job)
-    assert not garbage_collection.is_waiting(released)
+    assert garbage_collection.is_deleted_in_foreground(job)
+    assert not garbage_collection.is_deleted_in_foreground(released)
     assert released.metadata.finalizers == ("example.com/x",)
 
 
-@pytest.mark.parametrize("claim", [garbage_collection.is_waiting, garbage_collection.is_orphaning])
+@pytest.mark.parametrize("claim", [garbage_collection.is_deleted_in_foreground, garbage_collection.is_orphaning])
 def test_a_finalizer_means_nothing_while_the_object_lives(claim: Any) -> None:
     assert not claim(a_job(metadata={"finalizers": (FOREGROUND, ORPHAN)}))
 
@@ -155,7 +155,7 @@ def test_a_finalizer_means_nothing_while_the_object_lives(claim: Any) -> None:
 def test_an_owner_in_another_namespace_is_told_of() -> None:
     obj: Object = owned("g", namespace="home")
 
-    (emit,) = garbage_collection.misplaced(obj, obj.metadata.owner_references)
+    (emit,) = garbage_collection.misplaced_owner_events(obj, obj.metadata.owner_references)
 
     assert isinstance(emit, Emit)
     assert (emit.type, emit.reason) == ("Warning", "OwnerRefInvalidNamespace")

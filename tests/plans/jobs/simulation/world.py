@@ -145,7 +145,7 @@ class World:
             pod for pod in self.pods.values() if any(each.uid == "uid-of-pi" for each in pod.metadata.owner_references)
         ]
         if self.job is not None and garbage_collection.is_orphaning(self.job):
-            for update in garbage_collection.orphaned(self.job.metadata.uid, mine):
+            for update in garbage_collection.orphan_dependents(self.job.metadata.uid, mine):
                 self._carry_out(update)
             self.job = None
             return True
