@@ -25,7 +25,7 @@ class Refused:
 
     def on_event(self, namespace: str, before: Object | None, now: Object | None) -> Iterable[Key]:
         """Those that wait for a rule that changes so: in its namespace or, for a rule of all, in any."""
-        if not resource_quota.may_help(before, now):
+        if not resource_quota.may_admit_more(before, now):
             return []
         if namespace:
             return list(self._keys.get(namespace, ()))

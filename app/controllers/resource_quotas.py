@@ -57,7 +57,7 @@ class QuotaController:
         """The quotas that are about a resource."""
         found = self._quotas.get(namespace, {})
         if resource == "pods":
-            return [key for key, quota in found.items() if any(map(resource_quota.of_pods, quota.spec.hard))]
+            return [key for key, quota in found.items() if any(map(resource_quota.is_pod_resource, quota.spec.hard))]
         return [key for key, quota in found.items() if resource in resource_quota.counted_resources(quota)]
 
     def _quota_changed(self, key: Key, before: ResourceQuota | None, now: ResourceQuota | None) -> list[Key]:
@@ -124,7 +124,7 @@ class QuotaController:
         pods = dict(self._sums[key.namespace])
         resources = sorted(resource_quota.counted_resources(quota))
         counts = await self._store.count(resources, key.namespace) if resources else {}
-        after = resource_quota.recounted(quota, pods, counts, now)
+        after = resource_quota.recount(quota, pods, counts, now)
         again_at = earliest((now + RESYNC, _after(resource_quota.next_expiry(pods, now))))
         if after is quota:
             return [PlannedWrite(Plan(again_at=again_at))]

@@ -20,7 +20,7 @@ from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError, Cause
 from app.machinery.feature_gates import USUAL, Features
 from app.machinery.managed_fields import Writer
-from app.plans.admission.pod_admission import Rules, judged
+from app.plans.admission.pod_admission import Rules, admit
 from app.plans.plan import Update
 from app.registry import deletion, offload
 from app.registry.admission import Admission
@@ -153,7 +153,7 @@ def _still(rules: Rules, size: int) -> Rules:
 
 def _judged(kind: Kind, namespace: str, sent: _Sent, now: datetime, rules: Rules) -> _Draft:
     made = new(kind, namespace, sent.object, now, rules, sent.by)
-    charged = judged(kind.resource, made, rules)
+    charged = admit(kind.resource, made, rules)
     warnings = _warnings(kind, _as_asked(made, sent.given), None)
     return _Draft(write_of(kind, made, "A"), charged, warnings)
 

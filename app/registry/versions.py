@@ -18,7 +18,7 @@ from app.machinery.base import Kind, Object, ObjectMeta
 from app.machinery.errors import Cause
 from app.machinery.managed_fields import Writer, after_create, after_update, is_same, with_entries
 from app.machinery.metadata_validation import validate_metadata, validate_metadata_update
-from app.plans.admission.pod_admission import NO_RULES, Rules, completed
+from app.plans.admission.pod_admission import NO_RULES, Rules, apply_defaults
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: Kubernetes' own choice
 
@@ -55,7 +55,7 @@ def new(
     _check_namespace(kind, namespace, obj.metadata)
     given = obj
     if isinstance(obj, Pod):
-        obj = completed(_within(obj, namespace), rules)
+        obj = apply_defaults(_within(obj, namespace), rules)
     sent = obj.metadata
     metadata = msgspec.structs.replace(
         sent,

@@ -1,6 +1,6 @@
 """The PriorityClass kind: how important pods are, by name.
 
-Pods get their priority from it in `app.plans.admission.priority`.
+Pods get their priority from it in `app.plans.admission.pod_admission`.
 """
 
 from datetime import datetime

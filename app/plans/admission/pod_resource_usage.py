@@ -1,4 +1,4 @@
-"""Resource usage of a pod as quotas and limit ranges count it: requests and limits, exactly.
+"""Resource usage of a pod: requests and limits, exactly, as quotas and limit ranges count them.
 
 The scheduler's own figures, in `app.kinds.pod.pod_resources`, are rounded for speed. These are not.
 """
@@ -17,13 +17,13 @@ _NONE = ResourceRequirements()
 
 
 def requests(pod: Pod, *, overhead: bool = True) -> Amounts:
-    """Containers and sidecars together, or the neediest step of initialisation if that is more; plus overhead."""
-    total = _total(pod, asked)
+    """The sum of containers and sidecars, or the largest step of initialisation if that is more; plus overhead."""
+    total = _total(pod, effective_requests)
     return _plus(total, pod.spec.overhead) if overhead else total
 
 
 def limits(pod: Pod, *, overhead: bool = True) -> Amounts:
-    """Likewise. Overhead only adds to a limit that there is."""
+    """Likewise. Overhead only adds to an existing limit."""
     total = _total(pod, lambda resources: resources.limits)
     if not overhead:
         return total
@@ -31,7 +31,7 @@ def limits(pod: Pod, *, overhead: bool = True) -> Amounts:
     return _plus(total, limited)
 
 
-def asked(resources: ResourceRequirements) -> Mapping[str, Quantity]:
+def effective_requests(resources: ResourceRequirements) -> Mapping[str, Quantity]:
     """Limits stand in for requests that are not given."""
     return {**resources.limits, **resources.requests} if resources.limits else resources.requests
 
@@ -40,24 +40,24 @@ def _total(pod: Pod, part: _Part) -> Amounts:
     spec = pod.spec
     total = _sum(part(container.resources or _NONE) for container in spec.containers)
     if spec.init_containers:
-        peak, sidecars = _initialisation(spec.init_containers, part)
-        total = _most(_plus(total, sidecars), peak)
-    if spec.resources:  # said for the whole pod: wins
-        total |= {name: each for name, each in part(spec.resources).items() if _is_of_whole_pods(name)}
+        peak, sidecars = _init_usage(spec.init_containers, part)
+        total = _max(_plus(total, sidecars), peak)
+    if spec.resources:  # requests and limits of the whole pod take precedence
+        total |= {name: each for name, each in part(spec.resources).items() if _is_pod_level(name)}
     return total
 
 
-def _is_of_whole_pods(name: str) -> bool:
+def _is_pod_level(name: str) -> bool:
     return name in ("cpu", "memory") or is_huge(name)
 
 
-def _initialisation(containers: Iterable[Container], part: _Part) -> tuple[Amounts, Amounts]:
-    """The most that is needed while init containers run, and what the sidecars among them go on needing."""
+def _init_usage(containers: Iterable[Container], part: _Part) -> tuple[Amounts, Amounts]:
+    """The most that is used at once while init containers run, and what the sidecars among them continue to use."""
     peak: Amounts = {}
     sidecars: Amounts = {}
     for container in containers:
         running = _plus(sidecars, part(container.resources or _NONE))
-        peak = _most(peak, running)
+        peak = _max(peak, running)
         if container.restart_policy == "Always":
             sidecars = running
     return peak, sidecars
@@ -76,6 +76,6 @@ def _plus(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts
     return {**one, **{name: plus(one.get(name, 0), each) for name, each in other.items()}}
 
 
-def _most(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
+def _max(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
     larger = {name: each for name, each in other.items() if name not in one or compare(each, one[name]) > 0}
     return {**one, **larger}

@@ -1,7 +1,7 @@
-"""ResourceQuota admission: what objects cost, which quotas that concerns, and whether it fits. Pure.
+"""ResourceQuota admission: what objects cost, which quotas they are charged to, and whether they fit. Pure.
 
-Admission charges with it what is created, in the write set of the creation itself; the Job controller asks how many of its
-pods fit; the quota controller counts anew. Sums are exact. Rules and messages follow Kubernetes' quota admission.
+Called by `pod_admission`, which charges a new object in the write set that creates it; by the Job controller, for how many
+of its pods fit; and by the quota controller, which recounts. Sums are exact. Rules and messages are Kubernetes'.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -37,36 +37,36 @@ UNCOUNTED = frozenset({"events", "events.events.k8s.io"})
 _ALIASES = frozenset(
     {"configmaps", "resourcequotas", "replicationcontrollers", "secrets", "services", "persistentvolumeclaims"}
 )
-_OF_PODS = frozenset(
+_POD_RESOURCES = frozenset(
     ("count/pods", "pods", *COMPUTE, *(REQUESTS + name for name in COMPUTE), *(LIMITS + name for name in COMPUTE))
 )
-_OF_OTHERS = _ALIASES | {"services.nodeports", "services.loadbalancers", "requests.storage"}
-_NEEDED = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
+_OTHER_RESOURCES = _ALIASES | {"services.nodeports", "services.loadbalancers", "requests.storage"}
+_MUST_BE_SPECIFIED = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """What an object costs; equal for all pods that are alike. `scopes` None: not a pod, so of no scope."""
+    """What an object costs; equal for all similar pods. `scopes` is None for an object that is not a pod."""
 
     usage: tuple[tuple[str, Quantity], ...]
     scopes: frozenset[str] | None = None
     priority_class: str = ""
-    until: datetime | None = None  # from when on only its existence counts
+    until: datetime | None = None  # after this, only its existence counts
 
     def at(self, now: datetime | None) -> Amounts:
-        """What it costs now. None: it was just made."""
+        """What it costs now. None: it is created now."""
         if self.until is not None and now is not None and now > self.until:
             return {name: each for name, each in self.usage if name.startswith(COUNT)}
         return dict(self.usage)
 
 
-# --- what things cost
+# --- cost
 
 
 def cost(resource: str, obj: Object) -> Cost:
-    return cost_of_pod(obj) if isinstance(obj, Pod) else Cost(tuple((name, "1") for name in counted_as(resource)))
+    return cost_of_pod(obj) if isinstance(obj, Pod) else Cost(tuple((name, "1") for name in count_names(resource)))
 
 
-def counted_as(resource: str) -> tuple[str, ...]:
+def count_names(resource: str) -> tuple[str, ...]:
     """The names under which quotas count the objects of a kind other than pods."""
     if resource in UNCOUNTED:
         return ()
@@ -74,7 +74,7 @@ def counted_as(resource: str) -> tuple[str, ...]:
 
 
 def cost_of_pod(pod: Pod) -> Cost:
-    """What has ended only counts as an object. So does what should be gone, if nobody can tell that it is."""
+    """A pod that has ended counts only as an object, and so does one whose deletion grace period is over."""
     usage = {} if is_terminal(pod) else _usage(pod_resource_usage.requests(pod), pod_resource_usage.limits(pod))
     meta, until = pod.metadata, None
     if meta.deletion_timestamp is not None and meta.deletion_grace_period_seconds is not None and usage:
@@ -101,12 +101,12 @@ def _scopes(pod: Pod) -> Iterator[str]:
     deadline = pod.spec.active_deadline_seconds
     yield NOT_TERMINATING if deadline is None or deadline < 0 else TERMINATING
     yield BEST_EFFORT if qos_class(pod.spec) == "BestEffort" else NOT_BEST_EFFORT
-    if _looks_abroad(pod):
+    if _names_other_namespaces(pod):
         yield CROSS_NAMESPACE
 
 
-def _looks_abroad(pod: Pod) -> bool:
-    """Its affinity names pods of other namespaces."""
+def _names_other_namespaces(pod: Pod) -> bool:
+    """Whether its affinity selects pods of other namespaces."""
     affinity = pod.spec.affinity
     if affinity is None:
         return False
@@ -118,27 +118,27 @@ def _looks_abroad(pod: Pod) -> bool:
 
 def _terms(side: PodAffinity | PodAntiAffinity) -> Iterator[PodAffinityTerm]:
     yield from side.required_during_scheduling_ignored_during_execution
-    for wish in side.preferred_during_scheduling_ignored_during_execution:
-        if wish.pod_affinity_term:
-            yield wish.pod_affinity_term
+    for preferred in side.preferred_during_scheduling_ignored_during_execution:
+        if preferred.pod_affinity_term:
+            yield preferred.pod_affinity_term
 
 
-# --- which quotas that concerns
+# --- matching quotas
 
 
 def covers(quota: ResourceQuota, each: Cost) -> bool:
-    """The quota's scopes hold, all of them."""
-    return all(_holds(demand, each) for demand in _demands(quota))
+    """Whether the object is in all scopes of the quota."""
+    return all(_matches(demand, each) for demand in _scope_requirements(quota))
 
 
-def _demands(quota: ResourceQuota) -> Iterator[ScopedResourceSelectorRequirement]:
+def _scope_requirements(quota: ResourceQuota) -> Iterator[ScopedResourceSelectorRequirement]:
     for scope in quota.spec.scopes:
         yield ScopedResourceSelectorRequirement(scope_name=scope, operator="Exists")
     if quota.spec.scope_selector:
         yield from quota.spec.scope_selector.match_expressions
 
 
-def _holds(demand: ScopedResourceSelectorRequirement, each: Cost) -> bool:
+def _matches(demand: ScopedResourceSelectorRequirement, each: Cost) -> bool:
     if each.scopes is None:
         return False
     if demand.scope_name != PRIORITY_CLASS:
@@ -149,53 +149,58 @@ def _holds(demand: ScopedResourceSelectorRequirement, each: Cost) -> bool:
     return (named and each.priority_class in demand.values) is (demand.operator == "In")
 
 
-def of_pods(name: str) -> bool:
-    """Whether it is pods that use up this resource."""
-    if name in _OF_PODS or name.startswith((HUGE, REQUESTS + HUGE)):
+def is_pod_resource(name: str) -> bool:
+    """Whether pods use this resource."""
+    if name in _POD_RESOURCES or name.startswith((HUGE, REQUESTS + HUGE)):
         return True
     return not is_native(name) and name.startswith(REQUESTS)
 
 
 def is_known(name: str) -> bool:
-    """Whether anything that this server can count uses up the resource: the use of any other stays unknown."""
-    return of_pods(name) or name in _OF_OTHERS or name.startswith(COUNT) or ".storageclass.storage.k8s.io/" in name
+    """Whether this server can count the use of this resource: that of any other stays unknown."""
+    return (
+        is_pod_resource(name)
+        or name in _OTHER_RESOURCES
+        or name.startswith(COUNT)
+        or ".storageclass.storage.k8s.io/" in name
+    )
 
 
-def _limited(quota: ResourceQuota, each: Cost) -> list[str]:
-    """The resources in the quota that objects of this sort use up."""
+def _limited_resources(quota: ResourceQuota, each: Cost) -> list[str]:
+    """The resources in the quota that such an object uses."""
     if each.scopes is not None:
-        return sorted(filter(of_pods, quota.status.hard))
+        return sorted(filter(is_pod_resource, quota.status.hard))
     return sorted(name for name, _ in each.usage if name in quota.status.hard)
 
 
-def concerned(quotas: Iterable[ResourceQuota], each: Cost) -> list[ResourceQuota]:
-    return [quota for quota in quotas if _limited(quota, each) and covers(quota, each)]
+def matching_quotas(quotas: Iterable[ResourceQuota], each: Cost) -> list[ResourceQuota]:
+    return [quota for quota in quotas if _limited_resources(quota, each) and covers(quota, each)]
 
 
-# --- whether it fits
+# --- admission
 
 
-def charged(quotas: Sequence[ResourceQuota], resource: str, obj: Object) -> list[tuple[ResourceQuota, ResourceQuota]]:
-    """The quotas that the object is charged to, each as it is and as it will be; raises the 403 if it does not fit."""
+def charge(quotas: Sequence[ResourceQuota], resource: str, obj: Object) -> list[tuple[ResourceQuota, ResourceQuota]]:
+    """The quotas to charge, each without and with the object. Raises the 403 if the object does not fit."""
     each = cost(resource, obj)
-    concerns = concerned(quotas, each)
-    check_fit(concerns, each, resource, obj)
-    if error := exceeded(concerns, each, resource, obj.metadata.name):
+    concerns = matching_quotas(quotas, each)
+    check_specified(concerns, each, resource, obj)
+    if error := find_exceeded(concerns, each, resource, obj.metadata.name):
         raise error
-    return raised(concerns, each)
+    return add_usage(concerns, each)
 
 
-def check_fit(quotas: Iterable[ResourceQuota], each: Cost, resource: str, obj: Object) -> None:
-    """Raises the 403 of a quota that cannot judge the object."""
+def check_specified(quotas: Iterable[ResourceQuota], each: Cost, resource: str, obj: Object) -> None:
+    """Raises the 403 of a quota by which the object cannot be counted."""
     for quota in quotas:
-        if fault := _unfit(quota, each, obj):
+        if fault := _find_fault(quota, each, obj):
             raise refused(resource, obj.metadata.name, fault)
 
 
-def _unfit(quota: ResourceQuota, each: Cost, obj: Object) -> str:
-    """Why a quota cannot judge the object."""
-    limited, name = _limited(quota, each), quota.metadata.name
-    missing = _unspecified(obj, _NEEDED.intersection(limited)) if isinstance(obj, Pod) else ""
+def _find_fault(quota: ResourceQuota, each: Cost, obj: Object) -> str:
+    """Why the object cannot be counted by a quota."""
+    limited, name = _limited_resources(quota, each), quota.metadata.name
+    missing = _find_unspecified(obj, _MUST_BE_SPECIFIED.intersection(limited)) if isinstance(obj, Pod) else ""
     if missing:
         return f"failed quota: {name}: must specify {missing}"
     if any(resource not in quota.status.used for resource in limited):
@@ -203,47 +208,47 @@ def _unfit(quota: ResourceQuota, each: Cost, obj: Object) -> str:
     return ""
 
 
-def _unspecified(pod: Pod, needed: Iterable[str]) -> str:
-    """What a quota on CPU or memory obliges containers to say and they do not: `limits.cpu for: main,side`."""
+def _find_unspecified(pod: Pod, needed: Iterable[str]) -> str:
+    """Requests and limits that a quota on CPU or memory demands and containers lack: `limits.cpu for: main,side`."""
     if pod.spec.resources:
         return ""
     containers = (*pod.spec.containers, *pod.spec.init_containers)
-    lacking = {name: [each.name for each in containers if name not in _said(each)] for name in sorted(needed)}
-    return "; ".join(f"{name} for: {','.join(sorted(who))}" for name, who in lacking.items() if who)
+    lacking = {name: [each.name for each in containers if name not in _specified(each)] for name in sorted(needed)}
+    return "; ".join(f"{name} for: {','.join(sorted(names))}" for name, names in lacking.items() if names)
 
 
-def _said(container: Container) -> Amounts:
+def _specified(container: Container) -> Amounts:
     resources = container.resources
-    return _usage(pod_resource_usage.asked(resources), resources.limits) if resources else {}
+    return _usage(pod_resource_usage.effective_requests(resources), resources.limits) if resources else {}
 
 
-def exceeded(quotas: Iterable[ResourceQuota], each: Cost, resource: str, name: str) -> ApiError | None:
-    """The refusal by the first quota that has not as much left."""
+def find_exceeded(quotas: Iterable[ResourceQuota], each: Cost, resource: str, name: str) -> ApiError | None:
+    """The refusal by the first quota that has less left."""
     for quota in quotas:
         hard, used = quota.status.hard, quota.status.used
-        wanted = _masked(each.at(None), hard)
+        wanted = _limited_usage(each.at(None), hard)
         over = [key for key, amount in wanted.items() if compare(plus(used.get(key, 0), amount), hard[key]) > 0]
         if over:
-            requested, taken, limit = (_listed(amounts, over) for amounts in (wanted, used, hard))
+            requested, taken, limit = (_format_amounts(amounts, over) for amounts in (wanted, used, hard))
             why = f"{EXCEEDED}{quota.metadata.name}, requested: {requested}, used: {taken}, limited: {limit}"
             return refused(resource, name, why)
     return None
 
 
-def room(quotas: Iterable[ResourceQuota], each: Cost, most: int) -> int:
-    """How many of one sort fit, at most so many."""
+def count_fitting(quotas: Iterable[ResourceQuota], each: Cost, most: int) -> int:
+    """How many such objects fit, at most `most`."""
     for quota in quotas:
-        for name, amount in _masked(each.at(None), quota.status.hard).items():
+        for name, amount in _limited_usage(each.at(None), quota.status.hard).items():
             left = parse(quota.status.hard[name]) - parse(quota.status.used.get(name, 0))
             most = min(most, max(left // parse(amount), 0))
     return most
 
 
-def raised(quotas: Iterable[ResourceQuota], each: Cost, times: int = 1) -> list[tuple[ResourceQuota, ResourceQuota]]:
-    """The quotas that so many of one sort are charged to: each as it is, and as it is with them."""
+def add_usage(quotas: Iterable[ResourceQuota], each: Cost, times: int = 1) -> list[tuple[ResourceQuota, ResourceQuota]]:
+    """The quotas to charge, each without and with so many such objects."""
     pairs = []
     for quota in quotas:
-        wanted = _masked(each.at(None), quota.status.hard)
+        wanted = _limited_usage(each.at(None), quota.status.hard)
         if wanted and times:
             before = quota.status.used
             used = {**before, **{key: plus(before.get(key, 0), amount, times) for key, amount in wanted.items()}}
@@ -251,16 +256,16 @@ def raised(quotas: Iterable[ResourceQuota], each: Cost, times: int = 1) -> list[
     return pairs
 
 
-def _masked(usage: Amounts, hard: Amounts) -> dict[str, Quantity]:
+def _limited_usage(usage: Amounts, hard: Amounts) -> dict[str, Quantity]:
     return {name: amount for name, amount in usage.items() if name in hard and compare(amount, 0) > 0}
 
 
-def _listed(amounts: Amounts, names: Iterable[str]) -> str:
+def _format_amounts(amounts: Amounts, names: Iterable[str]) -> str:
     return ",".join(f"{name}={amounts.get(name, '0')}" for name in sorted(names))
 
 
-def may_help(before: Object | None, now: Object | None) -> bool:
-    """Whether what was refused may fit now that a rule has changed so. A quota that is used up further helps nobody."""
+def may_admit_more(before: Object | None, now: Object | None) -> bool:
+    """Whether refused objects may fit after this change of a rule. Not if a quota is only used more than before."""
     if not isinstance(before, ResourceQuota) or not isinstance(now, ResourceQuota):
         return not isinstance(now, ResourceQuota)
     if before.status.hard != now.status.hard or before.spec != now.spec:
@@ -269,26 +274,24 @@ def may_help(before: Object | None, now: Object | None) -> bool:
     return any(name not in old or compare(amount, old[name]) < 0 for name, amount in new.items())
 
 
-# --- counting anew
+# --- recount
 
 
-def recounted(
-    quota: ResourceQuota, pods: Mapping[Cost, int], counts: Mapping[str, int], now: datetime
-) -> ResourceQuota:
-    """The quota with the limits that are wanted in force, and the use that there really is; the same if nothing differs.
+def recount(quota: ResourceQuota, pods: Mapping[Cost, int], counts: Mapping[str, int], now: datetime) -> ResourceQuota:
+    """The quota with `spec.hard` and the actual use in its status; the same object if nothing differs.
 
-    `pods` are how many pods of each sort there are in its namespace, `counts` how many objects of each other resource.
+    `pods` is the number of pods in its namespace by cost, `counts` that of other objects by resource.
     """
     hard = quota.spec.hard
     used: dict[str, Quantity] = {name: quota.status.used[name] for name in hard if name in quota.status.used}
     used |= dict.fromkeys(filter(is_known, hard), "0")
     for each, number in pods.items():
         if covers(quota, each):
-            for name, amount in _masked(each.at(now), hard).items():
+            for name, amount in _limited_usage(each.at(now), hard).items():
                 used[name] = plus(used[name], amount, number)
-    if not any(True for _ in _demands(quota)):
+    if not any(True for _ in _scope_requirements(quota)):
         for resource, number in counts.items():
-            used |= {name: str(number) for name in counted_as(resource) if name in hard}
+            used |= {name: str(number) for name in count_names(resource) if name in hard}
     before = quota.status
     if _same(before.hard, hard) and _same(before.used, used):
         return quota
@@ -300,11 +303,11 @@ def _same(one: Amounts, other: Amounts) -> bool:
 
 
 def counted_resources(quota: ResourceQuota) -> set[str]:
-    """The resources, other than pods, of which the quota limits the number."""
+    """The resources, other than pods, whose number the quota limits."""
     names = {name.removeprefix(COUNT) for name in quota.spec.hard if name.startswith(COUNT) or name in _ALIASES}
     return names - {"pods"} - UNCOUNTED
 
 
 def next_expiry(pods: Iterable[Cost], now: datetime) -> datetime | None:
-    """When the next of the pods that are going stops costing anything."""
+    """When the next deleted pod stops counting."""
     return min((each.until for each in pods if each.until is not None and each.until >= now), default=None)

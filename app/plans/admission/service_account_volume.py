@@ -1,7 +1,7 @@
-"""The volume with a token of its service account that a pod is given, where containers of Kubernetes look for it. Pure.
+"""Service account volume: the projected volume with the token of a pod's service account, at Kubernetes' path. Pure.
 
-Kubernetes gives it to every pod that does not say no. Here a pod, or its account, has to say yes: most batch pods never
-talk to the API, and each would be larger, with mounts in every container. `admission` asks.
+Called by `pod_admission`. Kubernetes adds it unless `automountServiceAccountToken` is false; here the pod, or its account,
+must set it to true: most batch pods never call the API, and each would be larger, with mounts in every container.
 """
 
 from hashlib import sha256
@@ -26,7 +26,7 @@ from app.kinds.pod.volume import (
 
 PATH = "/var/run/secrets/kubernetes.io/serviceaccount"
 PREFIX = "kube-api-access-"
-EXPIRES_AFTER = 60 * 60 + 7  # seconds; the odd ones tell such a token from others
+EXPIRES_AFTER = 60 * 60 + 7  # seconds; the odd seven distinguish such a token from others
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 _SOURCES = (
     VolumeProjection(
@@ -47,19 +47,19 @@ _SOURCES = (
 )
 
 
-def is_asked_for(spec: PodSpec, account: ServiceAccount | None) -> bool:
-    """The pod's word counts before its account's."""
-    asked = spec.automount_service_account_token
-    if asked is None and account is not None:
-        asked = account.automount_service_account_token
-    return bool(asked)
+def is_wanted(spec: PodSpec, account: ServiceAccount | None) -> bool:
+    """By the pod's own setting, else by its account's."""
+    wanted = spec.automount_service_account_token
+    if wanted is None and account is not None:
+        wanted = account.automount_service_account_token
+    return bool(wanted)
 
 
-def with_token(spec: PodSpec, pod: str) -> PodSpec:
-    """Containers that have something of their own at the path keep it. `pod` makes the volume's name."""
-    name = next((volume.name for volume in spec.volumes if volume.name.startswith(PREFIX)), _name(pod))
-    containers = tuple(_mounted(each, name) for each in spec.containers)
-    init_containers = tuple(_mounted(each, name) for each in spec.init_containers)
+def add_token_volume(spec: PodSpec, pod: str) -> PodSpec:
+    """Containers that mount another volume at the path keep it. The volume's name is derived from `pod`."""
+    name = next((volume.name for volume in spec.volumes if volume.name.startswith(PREFIX)), _volume_name(pod))
+    containers = tuple(_add_mount(each, name) for each in spec.containers)
+    init_containers = tuple(_add_mount(each, name) for each in spec.init_containers)
     if (containers, init_containers) == (spec.containers, spec.init_containers):
         return spec
     volumes = spec.volumes
@@ -68,12 +68,12 @@ def with_token(spec: PodSpec, pod: str) -> PodSpec:
     return replace(spec, containers=containers, init_containers=init_containers, volumes=volumes)
 
 
-def _mounted(container: Container, name: str) -> Container:
+def _add_mount(container: Container, name: str) -> Container:
     if any(mount.mount_path == PATH for mount in container.volume_mounts):
         return container
     mount = VolumeMount(name=name, read_only=True, mount_path=PATH)
     return replace(container, volume_mounts=(*container.volume_mounts, mount))
 
 
-def _name(pod: str) -> str:
+def _volume_name(pod: str) -> str:
     return PREFIX + "".join(_LETTERS[byte % len(_LETTERS)] for byte in sha256(pod.encode()).digest()[:5])

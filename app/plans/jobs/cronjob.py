@@ -21,7 +21,7 @@ from app.machinery.errors import ApiError, unprocessable
 from app.machinery.metadata_validation import validate_metadata
 from app.machinery.owner_references import controller_reference, controller_uid
 from app.plans.admission import refusals
-from app.plans.admission.pod_admission import NO_RULES, Rules, judged
+from app.plans.admission.pod_admission import NO_RULES, Rules, admit
 from app.plans.admission.refusals import NONE, Refusal
 from app.plans.jobs import missed_starts
 from app.plans.plan import Action, Create, Delete, Emit, Plan, SetStatus, Update, earliest
@@ -262,7 +262,7 @@ def _charge_quotas(job: Job, rules: Rules, now: datetime) -> Sequence[Update]:
     causes = validate_metadata(created.metadata, namespaced=True, name_format=JOBS.name_format) + JOBS.validate(created)
     if causes:
         raise unprocessable(JOBS.name, JOBS.group, job.metadata.name, causes)
-    return judged(JOBS.resource, created, rules)
+    return admit(JOBS.resource, created, rules)
 
 
 def job_name(cron_job: CronJob, scheduled_at: datetime) -> str:

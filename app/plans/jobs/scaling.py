@@ -14,7 +14,7 @@ from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod, condition, is_ready
 from app.machinery.errors import ApiError, unprocessable
 from app.plans.admission import refusals, resource_quota
-from app.plans.admission.pod_admission import check, completed, is_completed
+from app.plans.admission.pod_admission import apply_defaults, check, has_defaults
 from app.plans.jobs.index_failure import failure_annotations, has_limit_per_index, retry_at
 from app.plans.jobs.indexes import has_valid_index, have_distinct_indexes, index_of, pending_indexes
 from app.plans.jobs.job_snapshot import JobDecision, JobSnapshot, only_replaces_failed_pods
@@ -165,9 +165,9 @@ def admit_pods(snapshot: JobSnapshot, decision: JobDecision) -> JobDecision:
     if not pods:
         return decision
     try:
-        if not is_completed(pods[0], rules):
-            completed(_unnamed(pods[0]), rules)
-            pods = tuple(completed(pod, rules) for pod in pods)
+        if not has_defaults(pods[0], rules):
+            apply_defaults(_unnamed(pods[0]), rules)
+            pods = tuple(apply_defaults(pod, rules) for pod in pods)
             _validate(pods[0])
         check("pods", pods[0], rules)
         admitted = replace(decision, create=pods)
@@ -190,16 +190,16 @@ def _unnamed(pod: Pod) -> Pod:
 def _charge_quotas(snapshot: JobSnapshot, decision: JobDecision) -> JobDecision:
     first, wanted = decision.create[0], len(decision.create)
     each = resource_quota.cost_of_pod(first)
-    concerns = resource_quota.concerned(snapshot.rules.quotas, each)
-    resource_quota.check_fit(concerns, each, "pods", first)
-    fitting = resource_quota.room(concerns, each, wanted)
-    pairs = resource_quota.raised(concerns, each, fitting)
+    concerns = resource_quota.matching_quotas(snapshot.rules.quotas, each)
+    resource_quota.check_specified(concerns, each, "pods", first)
+    fitting = resource_quota.count_fitting(concerns, each, wanted)
+    pairs = resource_quota.add_usage(concerns, each, fitting)
     charged = replace(decision, quota_updates=tuple(Update(after, before) for before, after in pairs))
     if fitting == wanted:
         return charged
     after = {before.metadata.uid: after for before, after in pairs}
     full = [after.get(quota.metadata.uid, quota) for quota in concerns]
-    error = resource_quota.exceeded(full, each, "pods", decision.create[fitting].metadata.name)
+    error = resource_quota.find_exceeded(full, each, "pods", decision.create[fitting].metadata.name)
     return _refuse_pods(snapshot, charged, fitting, error)
 
 

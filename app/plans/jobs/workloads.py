@@ -36,7 +36,7 @@ from app.machinery.errors import ApiError, already_exists
 from app.machinery.feature_gates import WORKLOAD_WITH_JOB, Features
 from app.machinery.owner_references import controller_reference, controller_uid
 from app.plans.admission import refusals
-from app.plans.admission.pod_admission import Rules, judged
+from app.plans.admission.pod_admission import Rules, admit
 from app.plans.plan import Action, Create, Emit, Plan, SetStatus, Update
 
 LABEL = "jobplane.dev/gang"  # of a Job or a namespace: "true" or "false"
@@ -273,7 +273,7 @@ def charge_quotas(job: Job, gang: Gang, rules: Rules) -> tuple[Gang, Rules]:
     try:
         for obj in gang.create:
             kind = WORKLOADS if isinstance(obj, Workload) else POD_GROUPS
-            charged |= {each.object.metadata.uid: each for each in judged(kind.resource, obj, rules)}
+            charged |= {each.object.metadata.uid: each for each in admit(kind.resource, obj, rules)}
             rules = replace(rules, quotas=[_replace_quota(quota, charged) for quota in rules.quotas])
     except ApiError as error:
         # Without its group a Job that runs goes on pod by pod: what has ended must be counted.

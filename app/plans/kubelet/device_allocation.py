@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.pod_resources import amount
-from app.plans.admission.pod_resource_usage import asked
+from app.plans.admission.pod_resource_usage import effective_requests
 
 # By container and resource, the ids of its devices.
 Pins = dict[str, dict[str, tuple[str, ...]]]
@@ -55,5 +55,5 @@ def wanted(container: Container, resource: str) -> int:
     """How many a container asks for."""
     if container.resources is None:
         return 0
-    quantity = asked(container.resources).get(resource)
+    quantity = effective_requests(container.resources).get(resource)
     return 0 if quantity is None else amount(resource, quantity)

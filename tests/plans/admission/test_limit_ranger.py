@@ -7,7 +7,7 @@ import pytest
 
 from app.kinds.core.limitrange import KIND, LimitRange
 from app.kinds.pod.pod import Pod
-from app.plans.admission.limit_ranger import ANNOTATION, fault, with_defaults
+from app.plans.admission.limit_ranger import ANNOTATION, apply_defaults, find_violation
 
 
 def a_range(type_: str = "Container", **item: Any) -> LimitRange:
@@ -33,7 +33,7 @@ def a_pod(*containers: dict[str, Any], init: tuple[dict[str, Any], ...] = (), **
 def test_a_container_gets_what_it_leaves_open() -> None:
     pod = a_pod({}, {"limits": {"cpu": "2"}}, init=({"requests": {"memory": "1Mi"}},))
 
-    made = with_defaults(pod, [a_range(default={"cpu": "1", "memory": "64Mi"}, defaultRequest={"cpu": "500m"})])
+    made = apply_defaults(pod, [a_range(default={"cpu": "1", "memory": "64Mi"}, defaultRequest={"cpu": "500m"})])
 
     a, b = (each.resources for each in made.spec.containers)
     (x,) = (each.resources for each in made.spec.init_containers)
@@ -50,11 +50,11 @@ def test_a_container_gets_what_it_leaves_open() -> None:
 def test_a_pod_that_leaves_nothing_open_stays_as_it_is() -> None:
     pod = a_pod({"limits": {"cpu": "1"}})
 
-    assert with_defaults(pod, [a_range(default={"cpu": "2"}), a_range("Pod", max={"memory": "1"})]) is pod
+    assert apply_defaults(pod, [a_range(default={"cpu": "2"}), a_range("Pod", max={"memory": "1"})]) is pod
 
 
 def test_the_first_of_two_defaults_counts() -> None:
-    made = with_defaults(a_pod({}), [a_range(default={"cpu": "1"}), a_range(default={"cpu": "2"})])
+    made = apply_defaults(a_pod({}), [a_range(default={"cpu": "1"}), a_range(default={"cpu": "2"})])
 
     assert made.spec.containers[0].resources.limits == {"cpu": "1"}
 
@@ -115,15 +115,15 @@ RATIO = "cpu max limit to request ratio per Container is 2"
     ],
 )
 def test_a_container(bounds: dict, resources: dict, expected: str) -> None:
-    assert fault(a_pod(resources), [a_range(**bounds)]) == expected
-    assert fault(a_pod(init=(resources,)), [a_range(**bounds)]) == expected
+    assert find_violation(a_pod(resources), [a_range(**bounds)]) == expected
+    assert find_violation(a_pod(init=(resources,)), [a_range(**bounds)]) == expected
 
 
 def test_a_pod_is_judged_by_what_all_its_containers_ask_for() -> None:
     one = {"limits": {"cpu": "1"}}
 
-    assert fault(a_pod(one, one, init=(one,)), [a_range("Pod", max={"cpu": "2"})]) == ""
-    assert fault(a_pod(one, one, one), [a_range("Pod", max={"cpu": "2"})]) == (
+    assert find_violation(a_pod(one, one, init=(one,)), [a_range("Pod", max={"cpu": "2"})]) == ""
+    assert find_violation(a_pod(one, one, one), [a_range("Pod", max={"cpu": "2"})]) == (
         "maximum cpu usage per Pod is 2, but limit is 3"
     )
 
@@ -131,8 +131,8 @@ def test_a_pod_is_judged_by_what_all_its_containers_ask_for() -> None:
 def test_overhead_is_not_the_pods_own() -> None:
     pod = a_pod({"limits": {"cpu": "1"}}, overhead={"cpu": "1"})
 
-    assert fault(pod, [a_range("Pod", max={"cpu": "1"})]) == ""
+    assert find_violation(pod, [a_range("Pod", max={"cpu": "1"})]) == ""
 
 
 def test_claims_are_nobodys_business_here() -> None:
-    assert fault(a_pod({}), [a_range("PersistentVolumeClaim", max={"storage": "1"})]) == ""
+    assert find_violation(a_pod({}), [a_range("PersistentVolumeClaim", max={"storage": "1"})]) == ""

@@ -88,7 +88,7 @@ def test_what_is_going_costs_until_it_should_be_gone() -> None:
     ],
 )
 def test_other_objects_are_counted(resource: str, names: tuple[str, ...]) -> None:
-    assert resource_quota.counted_as(resource) == names
+    assert resource_quota.count_names(resource) == names
 
 
 ABROAD = {
@@ -127,13 +127,13 @@ def test_a_quota_is_about_a_pod(scopes: dict, spec: dict, covered: bool) -> None
 def test_a_quota_with_scopes_is_about_pods_only() -> None:
     quota = a_quota({"configmaps": "0"}, scopes=["NotTerminating"])
 
-    assert resource_quota.charged([quota], "configmaps", ConfigMap()) == []
+    assert resource_quota.charge([quota], "configmaps", ConfigMap()) == []
 
 
 def test_what_fits_is_charged() -> None:
     quota = a_quota({"pods": "2", "cpu": "1", "secrets": "1"}, {"pods": "1", "cpu": "250m"})
 
-    ((before, after),) = resource_quota.charged(
+    ((before, after),) = resource_quota.charge(
         [quota, a_quota({"secrets": "0"})], "pods", a_pod({"requests": {"cpu": "0.75"}})
     )
 
@@ -173,7 +173,7 @@ def test_what_fits_is_charged() -> None:
 )
 def test_what_does_not_fit_is_refused(given_quotas: list, pod: Pod, why: str) -> None:
     with pytest.raises(ApiError) as refusal:
-        resource_quota.charged(given_quotas, "pods", pod)
+        resource_quota.charge(given_quotas, "pods", pod)
 
     assert (refusal.value.code, refusal.value.message) == (403, f'pods "p" is forbidden: {why}')
 
@@ -183,20 +183,20 @@ def test_a_quota_whose_use_is_unknown_refuses() -> None:
     unknown = replace(quota, status=replace(quota.status, used={}))
 
     with pytest.raises(ApiError, match="status unknown for quota: q, resources: pods"):
-        resource_quota.charged([unknown], "pods", a_pod())
+        resource_quota.charge([unknown], "pods", a_pod())
 
 
 def test_a_quota_that_is_not_in_force_yet_charges_nothing() -> None:
     fresh = replace(a_quota({"pods": "0"}), status=ResourceQuotaStatus())
 
-    assert resource_quota.charged([fresh], "pods", a_pod()) == []
+    assert resource_quota.charge([fresh], "pods", a_pod()) == []
 
 
 def test_overcharged_for_one_resource_others_are_free() -> None:
     """A limit may be lowered below what is used."""
     quota = a_quota({"pods": "5", "secrets": "1"}, {"secrets": "3"})
 
-    assert resource_quota.charged([quota], "pods", a_pod())
+    assert resource_quota.charge([quota], "pods", a_pod())
 
 
 @given(
@@ -213,14 +213,14 @@ def test_as_many_fit_as_could_be_charged_one_by_one(limits: list[int], used: lis
     count, now = 0, quota
     while count < wanted:
         try:
-            ((_, now),) = resource_quota.charged([now], "pods", pod)
+            ((_, now),) = resource_quota.charge([now], "pods", pod)
         except ApiError:
             break
         count += 1
 
     each = resource_quota.cost_of_pod(pod)
-    assert resource_quota.room([quota], each, wanted) == count
-    assert [after for _, after in resource_quota.raised([quota], each, count)] == ([now] if count else [])
+    assert resource_quota.count_fitting([quota], each, wanted) == count
+    assert [after for _, after in resource_quota.add_usage([quota], each, count)] == ([now] if count else [])
 
 
 @given(some.lists(some.sampled_from([{}, ONE, {"requests": {"cpu": "1"}}]), max_size=8))
@@ -232,9 +232,9 @@ def test_counted_anew_it_is_what_charging_each_comes_to(resources: list[dict]) -
     for each in resources:
         found = resource_quota.cost_of_pod(a_pod(each))
         sums[found] = sums.get(found, 0) + 1
-        ((_, charged),) = resource_quota.raised([charged], found)
+        ((_, charged),) = resource_quota.add_usage([charged], found)
 
-    counted = resource_quota.recounted(quota, sums, {}, NOW).status.used
+    counted = resource_quota.recount(quota, sums, {}, NOW).status.used
     assert all(compare(counted[name], charged.status.used[name]) == 0 for name in hard)
 
 
@@ -244,7 +244,7 @@ def test_counted_anew_limits_that_are_wanted_come_into_force() -> None:
         status=ResourceQuotaStatus(hard={"secrets": "1"}, used={"secrets": "1"}),
     )
 
-    made = resource_quota.recounted(
+    made = resource_quota.recount(
         fresh, {resource_quota.cost_of_pod(a_pod()): 3}, {"configmaps": 2, "jobs.batch": 1}, NOW
     )
 
@@ -255,13 +255,13 @@ def test_counted_anew_limits_that_are_wanted_come_into_force() -> None:
 def test_counted_anew_and_right_it_stays_the_same() -> None:
     quota = a_quota({"pods": "2", "example.com/cats": "1"}, {"pods": "1"})
 
-    assert resource_quota.recounted(quota, {resource_quota.cost_of_pod(a_pod()): 1}, {}, NOW) is quota
+    assert resource_quota.recount(quota, {resource_quota.cost_of_pod(a_pod()): 1}, {}, NOW) is quota
 
 
 def test_the_use_of_what_nobody_can_count_stays_unknown() -> None:
     fresh = replace(a_quota({"example.com/cats": "1"}), status=ResourceQuotaStatus())
 
-    assert resource_quota.recounted(fresh, {}, {}, NOW).status.used == {}
+    assert resource_quota.recount(fresh, {}, {}, NOW).status.used == {}
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,7 @@ def test_the_use_of_what_nobody_can_count_stays_unknown() -> None:
     ],
 )
 def test_a_change_may_help(before: Any, now: Any, helps: bool) -> None:
-    assert resource_quota.may_help(before, now) is helps
+    assert resource_quota.may_admit_more(before, now) is helps
 
 
 def test_amounts_are_written_as_the_first_of_them() -> None:

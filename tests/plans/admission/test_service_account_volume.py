@@ -7,7 +7,7 @@ from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod, PodSpec
 from app.kinds.pod.volume import VolumeMount
 from app.machinery.base import ObjectMeta
-from app.plans.admission.pod_admission import Rules, completed, is_completed
+from app.plans.admission.pod_admission import Rules, apply_defaults, has_defaults
 from app.plans.admission.service_account_volume import PATH
 
 OWN = VolumeMount(name="own", mount_path=PATH)
@@ -35,14 +35,14 @@ def rules(asked: bool | None) -> Rules:
 )
 def test_a_token_is_for(pod: bool | None, account: bool | None, given: bool) -> None:
     before = a_pod(pod)
-    after = completed(before, rules(account))
+    after = apply_defaults(before, rules(account))
 
     assert bool(after.spec.volumes) == given
-    assert is_completed(before, rules(account)) == (not given)
+    assert has_defaults(before, rules(account)) == (not given)
 
 
 def test_every_container_has_it_where_it_looks_but_those_with_something_of_their_own() -> None:
-    spec = completed(a_pod(True, OWN), rules(None)).spec
+    spec = apply_defaults(a_pod(True, OWN), rules(None)).spec
     (volume,) = spec.volumes
 
     assert volume.name.startswith("kube-api-access-")
@@ -53,6 +53,6 @@ def test_every_container_has_it_where_it_looks_but_those_with_something_of_their
 
 
 def test_it_is_given_once() -> None:
-    once = completed(a_pod(True), rules(None))
+    once = apply_defaults(a_pod(True), rules(None))
 
-    assert completed(once, rules(None)) == once
+    assert apply_defaults(once, rules(None)) == once

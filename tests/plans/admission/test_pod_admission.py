@@ -1,4 +1,4 @@
-"""Which priority a new pod gets."""
+"""Pod admission: which priority a new pod gets, and which PriorityClass may be the default."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from app.kinds.pod.pod import Pod, PodSpec
 from app.kinds.scheduling.priorityclass import PriorityClass
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
-from app.plans.admission.priority import second_default, with_priority
+from app.plans.admission.pod_admission import check_single_default, with_priority
 
 LESS, MORE = "PreemptLowerPriority", "Never"
 
@@ -75,11 +75,11 @@ def test_a_pod_is_refused(spec: dict, why: str) -> None:
 
 
 def test_only_one_class_is_the_default() -> None:
-    error = second_default(LOW, classes(USUAL))
+    error = check_single_default(LOW, classes(USUAL))
 
     assert error is not None
     assert error.message == (
         'priorityclasses.scheduling.k8s.io "low" is forbidden: '
         "PriorityClass usual is already marked as default. Only one default can exist"
     )
-    assert second_default(USUAL, classes(USUAL)) is second_default(HIGH, classes(USUAL)) is None
+    assert check_single_default(USUAL, classes(USUAL)) is check_single_default(HIGH, classes(USUAL)) is None
