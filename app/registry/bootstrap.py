@@ -13,7 +13,7 @@ from app.kinds.core.serviceaccount import ServiceAccount
 from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
 from app.kinds.scheduling.priorityclass import SYSTEM
 from app.machinery.base import Kind, Object, ObjectMeta
-from app.plans.admission.rbac import beyond
+from app.plans.admission.rbac import find_uncovered
 from app.registry import default_roles
 from app.registry.codec import decode, key_of, write_of
 from app.registry.objects import Registry
@@ -73,5 +73,5 @@ def _with_lacking(old: ClusterRole, default: ClusterRole) -> ClusterRole:
     """The role with the rules that an earlier version did not have, unless somebody wants it left as it is."""
     if old.aggregation_rule is not None or old.metadata.annotations.get(default_roles.UPDATED) != "true":
         return old
-    lacking = beyond(old.rules, default.rules)
+    lacking = find_uncovered(old.rules, default.rules)
     return replace(old, rules=(*old.rules, *lacking)) if lacking else old

@@ -71,7 +71,7 @@ class _Grantor:
             return
         changed, before = cast("Role | ClusterRole", new), cast("Role | ClusterRole | None", old)
         self._check_rules(new, old, changed.rules)
-        if (_aggregates(changed) or _aggregates(before)) and access.beyond(self._own_rules(), access.EVERYTHING):
+        if (_aggregates(changed) or _aggregates(before)) and access.find_uncovered(self._own_rules(), access.EVERYTHING):
             raise self._refusal(new, old, "must have cluster-admin privileges to use the aggregationRule")
 
     def check_binding(self, new: Object, old: Object | None) -> None:
@@ -88,13 +88,13 @@ class _Grantor:
 
     def _check_rules(self, new: Object, old: Object | None, rules: Sequence[rbac.PolicyRule]) -> None:
         held = self._own_rules()
-        if not access.beyond(held, access.EVERYTHING):
+        if not access.find_uncovered(held, access.EVERYTHING):
             return
         if access.cost(held, rules) > MOST_STEPS:
             why = "its rules have too many combinations of verb, API group, resource and name to be checked: split them up"
             raise self._refusal(new, old, why)
-        if missing := access.beyond(held, rules):
-            raise self._refusal(new, old, access.escalation(self._user.name, self._user.groups, missing))
+        if missing := access.find_uncovered(held, rules):
+            raise self._refusal(new, old, access.describe_escalation(self._user.name, self._user.groups, missing))
 
     def _own_rules(self) -> list[rbac.PolicyRule]:
         return self._rights.rules(self._namespace)

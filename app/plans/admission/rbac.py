@@ -1,8 +1,8 @@
-"""RBAC: the rules that a user has, whether they allow an action, and what exceeds them.
+"""RBAC authorizer: the rules that a user has, whether they allow an action, and escalation checks. Pure.
 
-Pure. `app.registry.rbac_cache` keeps the outcome for each user until the policy changes; `app.api.auth.authenticator` asks it,
-and `app.api.auth.rbac_escalation` whether somebody grants more than they have. Rights only ever add up: nothing here takes one
-away.
+`app.registry.rbac_cache` caches the access of each user until the policy changes; `app.api.auth.authenticator` authorizes
+requests by it, and `app.api.auth.rbac_escalation` checks that no user grants more than they have. Rules only add rights;
+none takes a right away.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -42,7 +42,7 @@ class Action(NamedTuple):
 
 
 class Grant(NamedTuple):
-    """A rule that somebody has, and through what."""
+    """A rule that a user has, and the binding that it comes from."""
 
     rule: PolicyRule
     through: str
@@ -50,7 +50,7 @@ class Grant(NamedTuple):
 
 @dataclass(frozen=True)
 class Access:
-    """All that one user may. `within` is by namespace, `dangling` too: bindings to roles that are not there."""
+    """All that one user may do. `within` and `dangling` are by namespace; `dangling`: bindings to roles that do not exist."""
 
     everywhere: Sequence[Grant] = ()
     within: Mapping[str, Sequence[Grant]] = field(default_factory=dict)
@@ -67,7 +67,7 @@ class Access:
         return next((grant for grant in self.grants(action.namespace) if allows(grant.rule, action)), None)
 
     def allowing_path(self, verb: str, path: str) -> Grant | None:
-        """The first grant that allows `verb` on a path that is no resource."""
+        """The first grant that allows `verb` on a non-resource URL."""
         return next((grant for grant in self.everywhere if allows_path(grant.rule, verb, path)), None)
 
     def complaint(self, namespace: str) -> str:
@@ -100,11 +100,11 @@ def _url_covers(url: str, path: str) -> bool:
     return url == path or (url.endswith(ALL) and path.startswith(url.rstrip(ALL)))
 
 
-# --- who has which rules
+# --- rules of a user
 
 
 class Policies:
-    """The RBAC objects of a cluster at one moment, by whom they speak of."""
+    """The RBAC objects of a cluster at one moment, indexed by subject."""
 
     def __init__(
         self, roles: Iterable[Role], cluster_roles: Iterable[ClusterRole], bindings: Iterable[Binding]
@@ -126,7 +126,7 @@ class Policies:
         self._bindings.setdefault((subject.kind == USER_GROUP, name), []).append((binding, subject))
 
     def access(self, user: str, groups: Iterable[str]) -> Access:
-        """All that the user may, by name and by groups."""
+        """All that the user may do, by name and by groups."""
         everywhere: list[Grant] = []
         within: dict[str, list[Grant]] = {}
         dangling: dict[str, list[str]] = {}
@@ -134,9 +134,9 @@ class Policies:
             namespace = binding.metadata.namespace
             rules = self.rules(binding.role_ref, namespace)
             if rules is None:
-                dangling.setdefault(namespace, []).append(_not_there(binding.role_ref))
+                dangling.setdefault(namespace, []).append(_describe_missing_role(binding.role_ref))
                 continue
-            through = _described(binding, subject)
+            through = _describe_binding(binding, subject)
             grants = within.setdefault(namespace, []) if namespace else everywhere
             grants += [Grant(rule, through) for rule in rules]
         return Access(everywhere, within, dangling)
@@ -152,7 +152,7 @@ class Policies:
                     yield binding, subject
 
     def rules(self, role_ref: RoleRef, namespace: str) -> Sequence[PolicyRule] | None:
-        """What the role of a binding in `namespace` says; None if it is not there."""
+        """The rules of the role of a binding in `namespace`; None if it does not exist."""
         if role_ref.kind == "Role":
             role = self._roles.get((namespace, role_ref.name))
             return None if role is None else role.rules
@@ -161,7 +161,7 @@ class Policies:
 
 
 def rules_of(role: ClusterRole, cluster_roles: Mapping[str, ClusterRole]) -> tuple[PolicyRule, ...]:
-    """What a cluster role says: its own rules, or those of all that it collects, directly or through others."""
+    """A cluster role's own rules, or those of all roles that it aggregates, directly or through others."""
     if role.aggregation_rule is None:
         return role.rules
     found: dict[PolicyRule, None] = {}
@@ -179,26 +179,26 @@ def rules_of(role: ClusterRole, cluster_roles: Mapping[str, ClusterRole]) -> tup
     return tuple(found)
 
 
-def _not_there(role_ref: RoleRef) -> str:
+def _describe_missing_role(role_ref: RoleRef) -> str:
     return f"{role_ref.kind.lower()}.{GROUP} {shown(role_ref.name)} not found"
 
 
-def _described(binding: Binding, subject: Subject) -> str:
+def _describe_binding(binding: Binding, subject: Subject) -> str:
     meta, role_ref = binding.metadata, binding.role_ref
     kind, name = (
         ("RoleBinding", f"{meta.name}/{meta.namespace}") if meta.namespace else ("ClusterRoleBinding", meta.name)
     )
-    whom = subject.name
+    name_of_subject = subject.name
     if subject.kind == SERVICE_ACCOUNT:
-        whom = f"{subject.name}/{subject.namespace or meta.namespace}"
-    return f'{kind} "{name}" of {role_ref.kind} "{role_ref.name}" to {subject.kind} "{whom}"'
+        name_of_subject = f"{subject.name}/{subject.namespace or meta.namespace}"
+    return f'{kind} "{name}" of {role_ref.kind} "{role_ref.name}" to {subject.kind} "{name_of_subject}"'
 
 
 # --- escalation
 
 
 def cost(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> int:
-    """The steps that `beyond` takes, about: the pieces of `wanted`, each compared with all that is held."""
+    """The steps that `find_uncovered` takes, about: the pieces of `wanted`, each compared with all that is held."""
     pieces = sum(prod(max(len(each), 1) for each in _lists(rule)) for rule in wanted)
     return pieces * (_STEPS + sum(len(each) for rule in held for each in _lists(rule)))
 
@@ -210,13 +210,13 @@ def _lists(rule: PolicyRule) -> tuple[Sequence[str], ...]:
     return rule.verbs, rule.api_groups, rule.resources, rule.resource_names, rule.non_resource_urls
 
 
-def beyond(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
+def find_uncovered(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
     """What of `wanted` is not covered by what is held, in pieces of one group and resource each."""
-    pieces = (piece for rule in wanted for piece in _pieces(rule))
-    return _joined(piece for piece in pieces if not any(_covers(rule, piece) for rule in held))
+    pieces = (piece for rule in wanted for piece in _split_rule(rule))
+    return _merge_verbs(piece for piece in pieces if not any(_covers(rule, piece) for rule in held))
 
 
-def _pieces(rule: PolicyRule) -> Iterator[PolicyRule]:
+def _split_rule(rule: PolicyRule) -> Iterator[PolicyRule]:
     """A rule in its smallest parts: any rule covers such a part whole or not at all."""
     names: list[tuple[str, ...]] = [(name,) for name in rule.resource_names] or [()]
     for group, resource, verb, name in product(rule.api_groups, rule.resources, rule.verbs, names):
@@ -226,18 +226,18 @@ def _pieces(rule: PolicyRule) -> Iterator[PolicyRule]:
 
 
 def _covers(rule: PolicyRule, piece: PolicyRule) -> bool:
-    if not _all_in(piece.verbs, rule.verbs):
+    if not _covers_all(piece.verbs, rule.verbs):
         return False
     if piece.non_resource_urls:
         return any(_url_covers(url, piece.non_resource_urls[0]) for url in rule.non_resource_urls)
-    if not (_all_in(piece.api_groups, rule.api_groups) and _covers_resource(rule, piece.resources[0])):
+    if not (_covers_all(piece.api_groups, rule.api_groups) and _covers_resource(rule, piece.resources[0])):
         return False
     return not rule.resource_names or (
         bool(piece.resource_names) and set(piece.resource_names) <= set(rule.resource_names)
     )
 
 
-def _all_in(wanted: Sequence[str], held: Sequence[str]) -> bool:
+def _covers_all(wanted: Sequence[str], held: Sequence[str]) -> bool:
     return ALL in held or set(wanted) <= set(held)
 
 
@@ -246,7 +246,7 @@ def _covers_resource(rule: PolicyRule, resource: str) -> bool:
     return any(each in (ALL, resource) or bool(slash and each == f"*/{part}") for each in rule.resources)
 
 
-def _joined(pieces: Iterable[PolicyRule]) -> list[PolicyRule]:
+def _merge_verbs(pieces: Iterable[PolicyRule]) -> list[PolicyRule]:
     """Pieces that differ only in their verb, as one."""
     verbs: dict[PolicyRule, dict[str, None]] = {}
     for piece in pieces:
@@ -254,10 +254,10 @@ def _joined(pieces: Iterable[PolicyRule]) -> list[PolicyRule]:
     return [replace(rule, verbs=tuple(each)) for rule, each in verbs.items()]
 
 
-def escalation(user: str, groups: Sequence[str], missing: Sequence[PolicyRule]) -> str:
+def describe_escalation(user: str, groups: Sequence[str], missing: Sequence[PolicyRule]) -> str:
     """Why a grant of what the grantor does not have is refused."""
     listed = "\n".join(sorted({_text(rule) for rule in missing}))
-    who = f"user {shown(user)} (groups={quoted(groups)})"
+    who = f"user {shown(user)} (groups={quote(groups)})"
     return f"{who} is attempting to grant RBAC permissions not currently held:\n{listed}"
 
 
@@ -269,9 +269,9 @@ def _text(rule: PolicyRule) -> str:
         "ResourceNames": rule.resource_names,
         "Verbs": rule.verbs,
     }
-    return "{" + ", ".join(f"{name}:{quoted(values)}" for name, values in parts.items() if values) + "}"
+    return "{" + ", ".join(f"{name}:{quote(values)}" for name, values in parts.items() if values) + "}"
 
 
-def quoted(values: Iterable[str]) -> str:
+def quote(values: Iterable[str]) -> str:
     """A list as Go prints one of quoted strings."""
     return f"[{' '.join(map(shown, values))}]"

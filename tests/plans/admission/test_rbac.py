@@ -13,7 +13,16 @@ from app.kinds.auth.cluster_role_binding import ClusterRoleBinding
 from app.kinds.auth.rbac import PolicyRule
 from app.kinds.auth.role import Role
 from app.kinds.auth.role_binding import RoleBinding
-from app.plans.admission.rbac import EVERYTHING, Action, Policies, allows, allows_path, beyond, escalation, rules_of
+from app.plans.admission.rbac import (
+    EVERYTHING,
+    Action,
+    Policies,
+    allows,
+    allows_path,
+    describe_escalation,
+    find_uncovered,
+    rules_of,
+)
 
 
 def rule(text: str) -> PolicyRule:
@@ -217,13 +226,13 @@ def test_roles_that_collect_each_other_come_to_an_end() -> None:
     ],
 )
 def test_what_goes_beyond(held: list[str], wanted: list[str], missing: list[str]) -> None:
-    assert beyond([*map(rule, held)], map(rule, wanted)) == [*map(rule, missing)]
+    assert find_uncovered([*map(rule, held)], map(rule, wanted)) == [*map(rule, missing)]
 
 
 def test_an_escalation_is_told_as_kubernetes_tells_it() -> None:
     missing = [rule("get,list secrets =s"), rule("get /metrics")]
 
-    assert escalation("ada", ["dev", "system:authenticated"], missing) == (
+    assert describe_escalation("ada", ["dev", "system:authenticated"], missing) == (
         'user "ada" (groups=["dev" "system:authenticated"]) is attempting to grant RBAC permissions not currently held:\n'
         '{APIGroups:[""], Resources:["secrets"], ResourceNames:["s"], Verbs:["get" "list"]}\n'
         '{NonResourceURLs:["/metrics"], Verbs:["get"]}'
@@ -258,8 +267,8 @@ def test_what_does_not_go_beyond_allows_nothing_new(
     def allowed(rules: Iterable[PolicyRule]) -> bool:
         return any(allows(each, action) for each in rules)
 
-    missing = beyond(held, wanted)
+    missing = find_uncovered(held, wanted)
 
     assert allowed(held) or not allowed(wanted) or allowed(missing)
-    assert beyond([*held, *missing], wanted) == []
-    assert beyond(EVERYTHING, wanted) == beyond(wanted, wanted) == []
+    assert find_uncovered([*held, *missing], wanted) == []
+    assert find_uncovered(EVERYTHING, wanted) == find_uncovered(wanted, wanted) == []
