@@ -11,7 +11,7 @@ from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.kinds.core.configmap import ConfigMap
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
-from app.plans.nodes.node_lifecycle import ended
+from app.plans.nodes.node_lifecycle import fail_pod
 from app.plans.plan import Plan
 from app.registry import objects
 from app.registry import watch as watch_module
@@ -166,7 +166,7 @@ async def test_a_pod_whose_last_write_changed_it_is_shown_in_its_last_state_that
     await objects.rewrite(registry, PODS, "default", "p", lambda _: running)
     pod = await get(registry, PODS, "p")
     watching = await watch(registry, Scope(kind=PODS, matches=lambda _, m: phase in m.fields["status.phase"]))
-    lost = ended(pod, "DeletionByTaintManager", "NodeLost", "its node is lost", registry.now())
+    lost = fail_pod(pod, "DeletionByTaintManager", "NodeLost", "its node is lost", registry.now())
     await registry.store.commit(write_set(Plan((lost,)), (), "node-controller", registry.now()))
 
     (event,) = await watching.next_events(1)

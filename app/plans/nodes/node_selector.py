@@ -16,14 +16,14 @@ def selects_term(term: NodeSelectorTerm, node: Node) -> bool:
     if not term.match_expressions and not term.match_fields:
         return False
     fields = {"metadata.name": node.metadata.name}
-    return all(_demand(each, node.metadata.labels) for each in term.match_expressions) and all(
-        _demand(each, fields) for each in term.match_fields
+    return all(_matches_requirement(each, node.metadata.labels) for each in term.match_expressions) and all(
+        _matches_requirement(each, fields) for each in term.match_fields
     )
 
 
-def _demand(demand: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    test = _TESTS.get(demand.operator)
-    return test is not None and test(labels.get(demand.key), demand.values)
+def _matches_requirement(requirement: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
+    test = _TESTS.get(requirement.operator)
+    return test is not None and test(labels.get(requirement.key), requirement.values)
 
 
 _NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -31,16 +31,16 @@ _INT64 = range(-(2**63), 2**63)
 _LONGEST = 63  # characters of a label
 
 
-def _number(text: str | None) -> int | None:
-    """As Go reads them: Python's own would take 1_000."""
+def _parse_number(text: str | None) -> int | None:
+    """As Go parses integers: Python would accept 1_000."""
     if not text or len(text) > _LONGEST or not _NUMBER.fullmatch(text):
         return None
     found = int(text)
     return found if found in _INT64 else None
 
 
-def _compared(value: str | None, values: tuple[str, ...], sign: int) -> bool:
-    here, limit = _number(value), _number(values[0] if values else None)
+def _compare(value: str | None, values: tuple[str, ...], sign: int) -> bool:
+    here, limit = _parse_number(value), _parse_number(values[0] if values else None)
     return here is not None and limit is not None and (here - limit) * sign > 0
 
 
@@ -49,6 +49,6 @@ _TESTS: Mapping[str, Callable[[str | None, tuple[str, ...]], bool]] = {
     "NotIn": lambda value, values: value is None or value not in values,
     "Exists": lambda value, _: value is not None,
     "DoesNotExist": lambda value, _: value is None,
-    "Gt": lambda value, values: _compared(value, values, 1),
-    "Lt": lambda value, values: _compared(value, values, -1),
+    "Gt": lambda value, values: _compare(value, values, 1),
+    "Lt": lambda value, values: _compare(value, values, -1),
 }

@@ -1,5 +1,7 @@
-"""Whether a pod bears a node's taints. Pure; for filters, scores, the eviction from tainted nodes, and the agent, which needs
-no scheduling."""
+"""Tolerations: whether a pod tolerates a node's taints. Pure.
+
+Used by the scheduler's filters and scores, by taint eviction, and by agents, which must not import the scheduler.
+"""
 
 from collections.abc import Iterable
 

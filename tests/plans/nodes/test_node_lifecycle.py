@@ -15,10 +15,10 @@ from app.machinery.base import ObjectMeta
 from app.plans.nodes.node_lifecycle import (
     OUT_OF_SERVICE,
     evict_at,
-    judged,
-    over_without_word_at,
     plan,
     plan_without_node,
+    stopped_unreported_at,
+    update_health,
 )
 from app.plans.plan import Delete, Emit, Plan, Update
 from tests.build import NOW, a_pod
@@ -81,18 +81,18 @@ def test_it_looks_again_when_the_grace_would_be_over() -> None:
 
 
 def lost_since(seconds: float) -> Node:
-    return judged(a_node(), lost=True, now=ago(seconds))
+    return update_health(a_node(), lost=True, now=ago(seconds))
 
 
 def test_what_was_written_stays_as_it_is() -> None:
     node = lost_since(100)
 
-    assert judged(node, lost=True, now=NOW) == node
+    assert update_health(node, lost=True, now=NOW) == node
     assert {each.time_added for each in node.spec.taints} == {ago(100)}
 
 
 def test_back_it_is_what_it_was_but_for_the_reason() -> None:
-    back = judged(lost_since(100), lost=False, now=NOW)
+    back = update_health(lost_since(100), lost=False, now=NOW)
 
     (ready,) = back.status.conditions
     assert (ready.status, ready.reason, ready.last_transition_time) == ("True", "LeaseRenewed", NOW)
@@ -103,7 +103,7 @@ MAINTENANCE = Taint(key="maintenance", effect="NoExecute", time_added=NOW)
 
 
 def over_at(pod: Pod, node: Node, lost_at: datetime = NOW - timedelta(hours=1)) -> datetime | None:
-    return over_without_word_at(pod, node, lost_at)
+    return stopped_unreported_at(pod, node, lost_at)
 
 
 def tolerating(*tolerations: Toleration) -> Pod:
@@ -283,9 +283,9 @@ def test_what_is_planned_is_done_at_once_and_keeps_what_is_not_ours(
 def test_a_node_under_pressure_takes_no_new_pods(condition: str, status: str, expected: list[str]) -> None:
     node = a_node()
     conditions = (*node.status.conditions, NodeCondition(type=condition, status=status))
-    found = judged(replace(node, status=replace(node.status, conditions=conditions)), lost=False, now=NOW)
+    found = update_health(replace(node, status=replace(node.status, conditions=conditions)), lost=False, now=NOW)
 
     assert [(each.key, each.effect) for each in found.spec.taints] == [
         (f"node.kubernetes.io/{each}", "NoSchedule") for each in expected
     ]
-    assert judged(replace(found, status=node.status), lost=False, now=NOW).spec.taints == ()
+    assert update_health(replace(found, status=node.status), lost=False, now=NOW).spec.taints == ()
