@@ -1,7 +1,7 @@
-"""Container history: which runs of a pod's containers there were, and whether and when another follows. Pure; for `sync_pod`.
+"""Container history: the runs of a pod's containers, and when a container restarts (back-off, restartPolicy). Pure.
 
-A run's attempt number is the container's restart count, so nothing else has to be remembered: what the runtime has
-forgotten is read back from the pod's own status.
+Used by `sync_pod`. A run's attempt number is the container's restart count, so no other state is kept: runs that the runtime
+no longer lists are read from the pod's status.
 """
 
 from collections import defaultdict
@@ -17,8 +17,8 @@ from app.plans.kubelet.probes import Health
 
 FIRST_BACKOFF = timedelta(seconds=10)
 LONGEST_BACKOFF = timedelta(minutes=5)
-HEALTHY = timedelta(minutes=10)  # having run that long, a container starts again with a clean slate
-UNKNOWN_EXIT = 137  # what a container is taken to have ended with when nobody knows
+HEALTHY = timedelta(minutes=10)  # after running that long, a container restarts without back-off
+UNKNOWN_EXIT = 137  # exit code of a container whose exit code is unknown
 NOT_LOCATED = "The container could not be located when the pod was terminated"
 
 WELL = Health()
@@ -27,7 +27,7 @@ Role = Literal["init", "sidecar", "app"]
 
 
 class Run(NamedTuple):
-    """One run of one container. `exit_code` is None while it runs, and if it ended and nobody knows how."""
+    """One run of one container. `exit_code` is None while it runs, and if it is unknown."""
 
     name: str
     attempt: int
@@ -43,11 +43,11 @@ class Run(NamedTuple):
 class Member(NamedTuple):
     """A container of the pod with its runs, oldest first.
 
-    next_at: when it runs again, None if it does not (yet).
-    policy:  Always, OnFailure or Never, as it holds for this container.
-    health:  of its last run, as far as that goes on.
-    post_start_pending: its last run goes on, but its postStart hook is not through: so it has not really started.
-    stale:   its last run was in a sandbox that the pod has lost since.
+    next_at: when it restarts, None if it does not (yet).
+    policy:  Always, OnFailure or Never, as it applies to this container.
+    health:  of its last run, while that runs.
+    post_start_pending: its last run runs, but its postStart hook has not ended: so it does not count as started.
+    stale:   its last run was in a sandbox that no longer exists.
     """
 
     container: Container
@@ -74,7 +74,7 @@ class Member(NamedTuple):
 
     @property
     def is_running(self) -> bool:
-        """For everybody to see."""
+        """As its status shows it."""
         return bool(self.runs) and self.runs[-1].state == "running" and not self.post_start_pending
 
     @property
@@ -87,7 +87,7 @@ class Member(NamedTuple):
 
     @property
     def has_ended(self) -> bool:
-        """Its last run is over and no other follows."""
+        """Its last run has ended and it does not restart."""
         return bool(self.runs) and self.runs[-1].state == "exited" and self.next_at is None
 
     @property
@@ -101,10 +101,10 @@ def failed(run: Run) -> bool:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Past:
-    """What runs do not tell of themselves.
+    """What a runtime's list of runs does not contain.
 
-    probe_failed: those that their probes gave up on, which another follows whatever they ended with.
-    lost:      by container, the last attempt that was in a sandbox that is gone.
+    probe_failed: runs that failed a probe: the container restarts whatever its exit code.
+    lost:      by container, the last attempt that was in a sandbox that no longer exists.
     """
 
     probe_failed: Having[tuple[str, int]] = ()
@@ -114,33 +114,37 @@ class Past:
 NO_PAST = Past()
 
 
-def roster(pod: Pod, observed: Iterable[Run], now: datetime, past: Past = NO_PAST) -> tuple[Member, ...]:
-    """Every container of the pod with all that is known of its runs: init containers first, in order."""
-    runs = _recalled(pod.status, observed, now)
+def build_members(pod: Pod, observed: Iterable[Run], now: datetime, past: Past = NO_PAST) -> tuple[Member, ...]:
+    """Every container of the pod with its known runs: init containers first, in order."""
+    runs = _merge_runs(pod.status, observed, now)
     members = []
-    begun_again: datetime | None = None  # when the last init container did that was begun again
-    for container, role in _roles(pod):
+    init_restarted_at: datetime | None = None  # start of the last init container that was restarted
+    for container, role in _containers_by_role(pod):
         known, policy = runs.get(container.name, ()), _policy(pod, container, role)
-        stale = bool(known) and _is_stale(known[-1], past, begun_again)
+        stale = bool(known) and _is_stale(known[-1], past, init_restarted_at)
         members.append(Member(container, role, known, _next_at(role, policy, known, past, stale), policy, stale=stale))
         if role == "init" and known and known[-1].attempt and not stale:
-            begun_again = max(filter(None, (begun_again, known[-1].started_at)), default=None)
+            init_restarted_at = max(filter(None, (init_restarted_at, known[-1].started_at)), default=None)
     return tuple(members)
 
 
-def _is_stale(last: Run, past: Past, begun_again: datetime | None) -> bool:
-    """Also if nobody remembers the loss: then what comes before it has begun after it."""
+def _is_stale(last: Run, past: Past, init_restarted_at: datetime | None) -> bool:
+    """Also without a record of the loss: an init container before this one was restarted after its last run."""
     if last.attempt <= past.lost.get(last.name, -1):
         return True
-    return begun_again is not None and last.started_at is not None and _second(last.started_at) < _second(begun_again)
+    return (
+        init_restarted_at is not None
+        and last.started_at is not None
+        and _truncate(last.started_at) < _truncate(init_restarted_at)
+    )
 
 
-def _second(at: datetime) -> datetime:
-    """As precise as a pod's status is."""
+def _truncate(at: datetime) -> datetime:
+    """To seconds, the precision of a pod's status."""
     return at.replace(microsecond=0)
 
 
-def _roles(pod: Pod) -> Iterator[tuple[Container, Role]]:
+def _containers_by_role(pod: Pod) -> Iterator[tuple[Container, Role]]:
     for container in pod.spec.init_containers:
         yield container, "sidecar" if container.restart_policy == "Always" else "init"
     for container in pod.spec.containers:
@@ -149,7 +153,7 @@ def _roles(pod: Pod) -> Iterator[tuple[Container, Role]]:
 
 def _policy(pod: Pod, container: Container, role: Role) -> str:
     policy = container.restart_policy or pod.spec.restart_policy or "Always"
-    # An init container of a pod that restarts always is there to succeed once.
+    # An init container of a pod that always restarts has to succeed once.
     return "OnFailure" if role == "init" and policy == "Always" else policy
 
 
@@ -157,7 +161,7 @@ def _next_at(role: Role, policy: str, runs: Sequence[Run], past: Past, stale: bo
     if not runs or runs[-1].state != "exited" or policy == "Never":
         return None
     last = runs[-1]
-    if role == "init" and stale:  # a new sandbox begins with all of them, at once
+    if role == "init" and stale:  # a new sandbox runs all init containers again, at once
         return last.finished_at or last.started_at
     if policy == "OnFailure" and not failed(last) and (last.name, last.attempt) not in past.probe_failed:
         return None
@@ -181,52 +185,54 @@ def backoff(runs: Sequence[Run]) -> timedelta:
     return min(FIRST_BACKOFF * (1 << min(crashes - 1, 10)), LONGEST_BACKOFF)
 
 
-def _recalled(status: PodStatus, observed: Iterable[Run], now: datetime) -> dict[str, tuple[Run, ...]]:
-    """The observed runs, completed by what only the pod's status still tells of."""
+def _merge_runs(status: PodStatus, observed: Iterable[Run], now: datetime) -> dict[str, tuple[Run, ...]]:
+    """The observed runs, and those that only the pod's status still lists."""
     runs: dict[str, dict[int, Run]] = defaultdict(dict)
     for run in observed:
         runs[run.name][run.attempt] = run
     for each in (*status.init_container_statuses, *status.container_statuses):
         known = runs[each.name]
-        for run in _remembered(each, now):
-            known[run.attempt] = _merged(known.get(run.attempt), run)
-    return {name: tuple(_dated(by[attempt], now) for attempt in sorted(by)) for name, by in runs.items()}
+        for run in _runs_in_status(each, now):
+            known[run.attempt] = _prefer_observed(known.get(run.attempt), run)
+    return {name: tuple(_set_end(by[attempt], now) for attempt in sorted(by)) for name, by in runs.items()}
 
 
-def _merged(seen: Run | None, remembered: Run) -> Run:
-    if seen is None or seen.state == "created":
-        return remembered  # one that could not be started may be listed as created for ever
-    if seen.state == "exited" and seen.finished_at is None:
-        return seen._replace(finished_at=remembered.finished_at)
-    return seen
+def _prefer_observed(observed: Run | None, recorded: Run) -> Run:
+    if observed is None or observed.state == "created":
+        return recorded  # a run that could not be started may be listed as created for ever
+    if observed.state == "exited" and observed.finished_at is None:
+        return observed._replace(finished_at=recorded.finished_at)
+    return observed
 
 
-def _dated(run: Run, now: datetime) -> Run:
-    """A run that ended has ended at some time: this fixes it, and the status then remembers it."""
+def _set_end(run: Run, now: datetime) -> Run:
+    """A run that ended at an unknown time ends now, and the status then keeps this time."""
     return run._replace(finished_at=now) if run.state == "exited" and run.finished_at is None else run
 
 
-def _remembered(status: ContainerStatus, now: datetime) -> Iterator[Run]:
+def _runs_in_status(status: ContainerStatus, now: datetime) -> Iterator[Run]:
     state, before = status.state, status.last_state
     attempt = status.restart_count
     if before and before.terminated:
         waits = state is not None and state.waiting is not None
-        # Waiting to be restarted, the count still is that of the run that ended.
-        yield _ended(status.name, attempt if waits else attempt - 1, before.terminated)
+        # While it waits to be restarted, the count still is that of the run that ended.
+        yield _ended_run(status.name, attempt if waits else attempt - 1, before.terminated)
     if state and state.terminated:
-        yield _ended(status.name, attempt, state.terminated)
+        yield _ended_run(status.name, attempt, state.terminated)
     elif state and state.running:
-        # Should the runtime know it too, its word counts; else the container is lost.
+        # If the runtime lists it too, that counts; else the container is lost.
         began_at = state.running.started_at
-        yield Run(status.name, attempt, "exited", _bare(status.container_id), began_at, now, None, "", NOT_LOCATED)
+        yield Run(
+            status.name, attempt, "exited", _strip_scheme(status.container_id), began_at, now, None, "", NOT_LOCATED
+        )
 
 
-def _ended(name: str, attempt: int, ended: ContainerStateTerminated) -> Run:
+def _ended_run(name: str, attempt: int, ended: ContainerStateTerminated) -> Run:
     return Run(
         name,
         attempt,
         "exited",
-        _bare(ended.container_id),
+        _strip_scheme(ended.container_id),
         ended.started_at,
         ended.finished_at,
         ended.exit_code,
@@ -235,6 +241,6 @@ def _ended(name: str, attempt: int, ended: ContainerStateTerminated) -> Run:
     )
 
 
-def _bare(container_id: str) -> str:
+def _strip_scheme(container_id: str) -> str:
     """`process://abc` -> `abc`"""
     return container_id.rpartition("://")[2]

@@ -1,6 +1,6 @@
-"""Device allocation: which devices of its node each container of a pod gets. Pure; the agent remembers the outcome.
+"""Device allocation: which devices of its node each container of a pod gets. Pure; the agent stores the result.
 
-As Kubernetes' device manager has it: what an init container had, those that follow it get first; sidecars keep theirs.
+As in Kubernetes' device manager, containers first get the devices of init containers before them; sidecars keep theirs.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,32 +27,33 @@ def pins(pod: Pod, free: Mapping[str, Sequence[str]]) -> Pins:
     """`free`: by resource, devices that no pod has. Raises TooFewError."""
     found: Pins = {}
     for resource, ids in free.items():
-        for name, given in _shared_out(pod, resource, ids):
+        for name, given in _allocate_resource(pod, resource, ids):
             found.setdefault(name, {})[resource] = given
     return found
 
 
-def _shared_out(pod: Pod, resource: str, ids: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
-    left, again = list(ids), list[str]()  # again: of init containers, which end before the next one starts
+def _allocate_resource(pod: Pod, resource: str, ids: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    free, reusable = list(ids), list[str]()  # reusable: of init containers, which end before the next one starts
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         count = wanted(container, resource)
         if not count:
             continue
-        if count > len(again) + len(left):
-            raise TooFewError(resource, count, len(again) + len(left))
-        given = (again + left)[:count]
-        left = [each for each in left if each not in given]
+        if count > len(reusable) + len(free):
+            raise TooFewError(resource, count, len(reusable) + len(free))
+        given = (reusable + free)[:count]
+        free = [each for each in free if each not in given]
         ends_first = container in pod.spec.init_containers and container.restart_policy != "Always"
-        again = [*again, *(each for each in given if each not in again)] if ends_first else _without(again, given)
+        added = [each for each in given if each not in reusable]
+        reusable = [*reusable, *added] if ends_first else _remove(reusable, given)
         yield container.name, tuple(given)
 
 
-def _without(ids: Sequence[str], taken: Sequence[str]) -> list[str]:
+def _remove(ids: Sequence[str], taken: Sequence[str]) -> list[str]:
     return [each for each in ids if each not in taken]
 
 
 def wanted(container: Container, resource: str) -> int:
-    """How many a container asks for."""
+    """How many devices a container requests."""
     if container.resources is None:
         return 0
     quantity = effective_requests(container.resources).get(resource)

@@ -1,6 +1,6 @@
-"""Image garbage collection: which images and earlier runs of containers a node removes when its disk fills up. Pure.
+"""Image garbage collection: which images and ended containers a node removes when its disk fills up. Pure.
 
-The kubelet's rules: from 85 % on, until 80 %; least recently used ones first, none that is in use or has just come.
+The kubelet's rules: from 85 % of the disk down to 80 %; least recently used images first, none that is in use or new.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -30,29 +30,29 @@ class Stored(NamedTuple):
 
 
 def too_much(disk: Disk, *, now: bool = False) -> int:
-    """Bytes that have to go; 0 below the high mark. `now`: something else says that it is time."""
+    """Bytes to free; 0 below the high mark. `now`: also below it, as the node is under disk pressure."""
     used = disk.size - disk.free
     return max(0, used - int(disk.size * LOW)) if now or used >= disk.size * HIGH else 0
 
 
 def unneeded(images: Iterable[Stored], in_use: Collection[str], now: datetime) -> Iterator[Stored]:
-    """What may go, the first first."""
-    may_go = [each for each in images if each.id not in in_use and now - each.seen_at >= LEAST_AGE]
-    return iter(sorted(may_go, key=lambda each: (each.used_at or each.seen_at, each.seen_at, each.id)))
+    """Images that may be removed, in this order."""
+    removable = [each for each in images if each.id not in in_use and now - each.seen_at >= LEAST_AGE]
+    return iter(sorted(removable, key=lambda each: (each.used_at or each.seen_at, each.seen_at, each.id)))
 
 
 def dead(runs: Iterable[Run]) -> Iterator[Run]:
-    """Ended runs that nothing more is wanted of: of each container one stays, and the last that was well, for its back-off."""
+    """Ended runs to remove. Of each container the last one stays, and the last healthy one, for its back-off."""
     kept: set[tuple[str, bool]] = set()
     for run in sorted(runs, key=lambda each: -each.attempt):
         if run.state != "exited":
             continue
-        marks = {(run.name, False), (run.name, was_healthy(run))}
-        if marks <= kept:
+        reasons = {(run.name, False), (run.name, was_healthy(run))}
+        if reasons <= kept:
             yield run
-        kept |= marks
+        kept |= reasons
 
 
 def seen(before: Mapping[str, datetime], images: Collection[str], now: datetime) -> dict[str, datetime]:
-    """When each was first seen, brought up to date."""
+    """When each image was first seen, for the images that exist now."""
     return {each: before.get(each, now) for each in images}

@@ -1,4 +1,4 @@
-"""Image pulls: which images are pulled, with whose login, and how long a failed pull waits. Pure."""
+"""Image pulls: full image names, registry credentials, and the back-off of failed pulls. Pure."""
 
 import base64
 import binascii
@@ -28,14 +28,14 @@ class BadImage(ValueError):
 
 
 class Credential(NamedTuple):
-    """What a registry wants to know."""
+    """Login at a registry."""
 
     username: str
     password: str
 
 
 def whole(image: str) -> str:
-    """With registry, folder and tag: `busybox` is `docker.io/library/busybox:latest`. Ids stay what they are."""
+    """The full name, with registry, folder and tag: `busybox` is `docker.io/library/busybox:latest`. Ids stay as they are."""
     if _ID.fullmatch(image):
         return image
     found = _IMAGE.fullmatch(image)
@@ -58,37 +58,37 @@ def whole(image: str) -> str:
 
 
 def wait(failures: int) -> timedelta:
-    """After so many failed pulls."""
+    """Back-off after so many failed pulls."""
     return min(FIRST_WAIT * (1 << min(max(failures - 1, 0), 10)), LONGEST_WAIT)
 
 
 def credentials(secrets: Iterable[Mapping[str, Any]], image: str) -> list[Credential]:
-    """Logins for the image's registry out of Docker's configurations (`auths`, or the older form without), best first."""
+    """Credentials for the image's registry from Docker configurations (`auths`, or the older form without), best first."""
     found: list[tuple[int, Credential]] = []
     for secret in secrets:
         entries = secret.get("auths") if isinstance(secret.get("auths"), Mapping) else secret
         for where, entry in (entries or {}).items():
-            closeness = _closeness(str(where), whole(image))
-            credential = _credential(entry) if closeness and isinstance(entry, Mapping) else None
+            length = _match_length(str(where), whole(image))
+            credential = _parse_credential(entry) if length and isinstance(entry, Mapping) else None
             if credential is not None:
-                found.append((closeness, credential))
+                found.append((length, credential))
     return list(dict.fromkeys(each for _, each in sorted(found, key=lambda each: -each[0])))
 
 
-def _closeness(where: str, image: str) -> int:
-    """How much of the image's name an entry covers: 0 is not its registry."""
+def _match_length(where: str, image: str) -> int:
+    """How much of the image's name an entry matches; 0 if it is another registry."""
     address = where.removeprefix("https://").removeprefix("http://").rstrip("/")
     host, _, path = address.partition("/")
     path = "" if path in ("v1", "v2") else path
     if host in _HUB_NAMES:
         host = HUB
     its_host, _, its_path = image.partition("/")
-    if not _same_host(host, its_host) or not f"{its_path}".startswith(path):
+    if not _matches_host(host, its_host) or not f"{its_path}".startswith(path):
         return 0
     return 1 + len(path)
 
 
-def _same_host(pattern: str, host: str) -> bool:
+def _matches_host(pattern: str, host: str) -> bool:
     """`*` stands for one part of a name."""
     parts, others = pattern.split("."), host.split(".")
     return len(parts) == len(others) and all(
@@ -96,7 +96,7 @@ def _same_host(pattern: str, host: str) -> bool:
     )
 
 
-def _credential(entry: Mapping[str, Any]) -> Credential | None:
+def _parse_credential(entry: Mapping[str, Any]) -> Credential | None:
     username, password = entry.get("username"), entry.get("password")
     if not username and isinstance(entry.get("auth"), str):
         try:

@@ -1,7 +1,8 @@
-"""Node-pressure eviction: which pods go first, which are not admitted, and what is reported. Pure.
+"""Node-pressure eviction (memory, disk, processes): which pods are evicted first, and which are not admitted. Pure.
 
-The kubelet's eviction: what is short goes by thresholds, pods by what they use beyond their requests, their priority, and
-how much they use; whoever uses more disk than it may is evicted at once. The agent's `eviction` measures and acts.
+The kubelet's rules: thresholds decide when, then pods are ranked by use beyond their requests, priority, and how much they
+use beyond. A pod that exceeds its limit of ephemeral storage is evicted at once. The agent's `eviction_manager` measures
+and evicts.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
@@ -18,20 +19,20 @@ from app.plans.nodes.tolerations import tolerates
 
 MEMORY, DISK, PIDS = "MemoryPressure", "DiskPressure", "PIDPressure"
 STORAGE = "ephemeral-storage"
-CRITICAL = 2_000_000_000  # the priority from which on a pod is the node's own
+CRITICAL = 2_000_000_000  # pods of at least this priority are never evicted
 MEMORY_TAINT = Taint(key="node.kubernetes.io/memory-pressure", effect="NoSchedule")
 _NONE = ResourceRequirements()
 
 
 class Shortage(NamedTuple):
-    """A threshold that is crossed: a signal such as nodefs.available, and its amounts as they are written."""
+    """A threshold that is crossed: a signal such as nodefs.available, and its amounts as Kubernetes writes them."""
 
     signal: str
     threshold: str
     available: str
 
 
-# By signal: the condition that it leads to, and the resource that pods are asked for.
+# By signal: the node condition that it sets, and the resource by which pods are ranked.
 SIGNALS: Mapping[str, tuple[str, str]] = {
     "memory.available": (MEMORY, "memory"),
     "nodefs.available": (DISK, STORAGE),
@@ -41,7 +42,7 @@ SIGNALS: Mapping[str, tuple[str, str]] = {
 
 
 class Volume(NamedTuple):
-    """An emptyDir on disk or in memory: bytes in it, and its limit as it was given, or ""."""
+    """An emptyDir on disk or in memory: its bytes, and its sizeLimit, or ""."""
 
     name: str
     used: int
@@ -51,7 +52,7 @@ class Volume(NamedTuple):
 
 @dataclass(frozen=True)
 class Measured:
-    """A pod with what it uses, in bytes: by container of memory and of disk, and its volumes."""
+    """A pod with its use in bytes: memory and disk by container, and volumes."""
 
     pod: Pod
     memory: Mapping[str, int] = field(default_factory=dict)
@@ -64,18 +65,18 @@ class Measured:
         return sum(self.disk.values()) + sum(each.used for each in self.volumes if not each.in_memory)
 
 
-# What is short
+# Thresholds
 
 
 def first_to_go(pods: Iterable[Measured], shortage: Shortage) -> Measured | None:
-    """None if none may."""
+    """None if no pod may be evicted."""
     resource = SIGNALS[shortage.signal][1]
     return min((each for each in pods if not is_critical(each.pod)), key=lambda one: _rank(one, resource), default=None)
 
 
 def _rank(measured: Measured, resource: str) -> tuple[bool, int, int, str]:
     pod, beyond = measured.pod, 0
-    if resource != "pids":  # nobody asks for processes
+    if resource != "pids":  # pods do not request processes
         beyond = measured.used(resource) - requests(pod).get(resource, 0)
     return beyond <= 0, pod.spec.priority or 0, -beyond, pod.metadata.uid
 
@@ -88,10 +89,10 @@ def why_evicted(measured: Measured, shortage: Shortage) -> str:
     resource = SIGNALS[shortage.signal][1]
     low = f"The node was low on resource: {resource}. "
     amounts = f"Threshold quantity: {shortage.threshold}, available: {shortage.available}. "
-    return low + amounts + "".join(_excesses(measured, resource))
+    return low + amounts + "".join(_describe_excess(measured, resource))
 
 
-def _excesses(measured: Measured, resource: str) -> Iterator[str]:
+def _describe_excess(measured: Measured, resource: str) -> Iterator[str]:
     used = {"memory": measured.memory, STORAGE: measured.disk}.get(resource, {})
     for container in _containers(measured.pod):
         asked = (container.resources or _NONE).requests.get(resource, "0")
@@ -103,7 +104,7 @@ def _excesses(measured: Measured, resource: str) -> Iterator[str]:
 
 
 def in_binary(units: int) -> str:
-    """An amount of bytes as Kubernetes writes it."""
+    """An amount of bytes in Kubernetes' notation."""
     return quantity.canonical(f"{units // 1024}Ki")
 
 
@@ -111,7 +112,7 @@ def _containers(pod: Pod) -> tuple[Container, ...]:
     return (*pod.spec.init_containers, *pod.spec.containers)
 
 
-# What is more than a pod may have
+# Limits
 
 
 def limits_storage(pod: Pod) -> bool:
@@ -119,7 +120,7 @@ def limits_storage(pod: Pod) -> bool:
 
 
 def over_limit(measured: Measured) -> str:
-    """Why the pod has to go, in the kubelet's words; empty if it keeps to its limits."""
+    """Why the pod is evicted, in the kubelet's words; empty if it exceeds no limit."""
     return next(_over_limits(measured), "")
 
 
@@ -137,11 +138,11 @@ def _over_limits(measured: Measured) -> Iterator[str]:
             yield f'Container {container.name} exceeded its local ephemeral storage limit "{quantity.canonical(limit)}". '
 
 
-# Who comes
+# Admission
 
 
 def refusal(pod: Pod, conditions: Collection[str]) -> str:
-    """Why a node under this pressure does not take the pod; empty if it does."""
+    """Why a node under this pressure does not admit the pod; empty if it does."""
     if not conditions or is_critical(pod):
         return ""
     if set(conditions) == {MEMORY} and (

@@ -1,4 +1,4 @@
-"""Events about pods in the kubelet's words. Pure; plans and the agent make them, the agent sends them."""
+"""Pod events in the kubelet's words. Pure; plans and the agent create them, the agent sends them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +9,7 @@ from app.machinery.owner_references import controller_uid
 
 
 class Note(NamedTuple):
-    """Something to tell. `path`: of the part of the pod it is about. `once`: what it is told once for, if for anything.
+    """An event. `path`: of the part of the pod it is about. `once`: if set, only one event is sent for this text.
 
     owner: UID of the pod's controller, if one event stands for all of its pods.
     """
@@ -23,7 +23,7 @@ class Note(NamedTuple):
 
 
 def path_of(pod: Pod, name: str) -> str:
-    """Of a container, as involvedObject.fieldPath has it."""
+    """The path of a container, as in involvedObject.fieldPath."""
     is_app = any(each.name == name for each in pod.spec.containers)
     return f"spec.{'containers' if is_app else 'initContainers'}{{{name}}}"
 
@@ -33,7 +33,7 @@ def full_name(pod: Pod) -> str:
     return f"{meta.name}_{meta.namespace}({meta.uid})"
 
 
-# Containers come and go
+# Containers
 
 
 def created(pod: Pod, name: str) -> Note:
@@ -45,7 +45,7 @@ def started(pod: Pod, name: str) -> Note:
 
 
 def failed(pod: Pod, name: str, why: str) -> Note:
-    """It could not be set up, created or started."""
+    """The container could not be set up, created or started."""
     return Note("Warning", "Failed", f"Error: {why}", path_of(pod, name))
 
 
@@ -116,7 +116,7 @@ def overdue(why: str) -> Note:
 
 
 def evicted(reason: str, why: str) -> Note:
-    """By its node."""
+    """The pod was evicted by its node."""
     return Note("Warning", reason, why)
 
 
@@ -132,18 +132,18 @@ def probe_warning(pod: Pod, name: str, why: str) -> Note:
 
 
 def hook_failed(pod: Pod, name: str, hook: str) -> Note:
-    """Without what it said: that may be secret."""
+    """Without the hook's output, which may be secret."""
     return Note("Warning", f"Failed{hook}Hook", f"{hook}Hook failed", path_of(pod, name))
 
 
 def unenforced(pod: Pod, name: str, fields: Sequence[str]) -> Note:
-    """Ours: Kubernetes has no nodes that cannot."""
+    """Not in Kubernetes, whose nodes enforce all of them."""
     text = f"This node's runtime does not enforce {', '.join(fields)} of container {name}"
     return Note("Warning", "SecurityNotEnforced", text, path_of(pod, name), name)
 
 
 def image_not_used(pod: Pod) -> Note:
-    """Ours. The pods of a Job have one template, and so one event, whatever nodes they are on."""
+    """Not in Kubernetes. One event for all pods of a Job, as they share a template, whatever nodes they are on."""
     images = sorted({each.image for each in (*pod.spec.init_containers, *pod.spec.containers)})
     text = (
         f"The process runtime runs programs of the host: {', '.join(images)} is only recorded, not pulled or run. "

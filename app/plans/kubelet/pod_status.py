@@ -1,4 +1,4 @@
-"""Pod status as a kubelet reports it, from what the pod's containers do. Pure; used by `sync_pod`."""
+"""Pod status: phase, conditions and container statuses as a kubelet reports them. Pure; used by `sync_pod`."""
 
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -27,7 +27,7 @@ OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
 class Held(NamedTuple):
-    """Why a container cannot be set up for now, and when to try again. Without a reason it is just about to start."""
+    """Why a container cannot be set up now, and when to try again. Without a reason it is only about to start."""
 
     reason: str
     message: str
@@ -35,7 +35,7 @@ class Held(NamedTuple):
 
 
 class Evicted(NamedTuple):
-    """Why its node has a pod end, and within which grace. `mark`: what its condition DisruptionTarget says, if it gets one."""
+    """Why its node evicts a pod, and within which grace. `mark`: message of its condition DisruptionTarget, if it gets one."""
 
     reason: str
     message: str
@@ -45,18 +45,18 @@ class Evicted(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Place:
-    """Where a pod runs, and what is known of it there.
+    """The node of a pod, and the agent's state of the pod.
 
     ip:       the node's.
     pod_ip:   the pod's own, if it has one.
-    cut_off:  the node has not been heard for so long that the pod must not run: within this it has to be over.
-    sandbox_lost: its sandbox is gone: what runs in it must make way for a new one.
-    evicted: why it has to go, such as a volume that is too large.
+    cut_off:  the node's lease expired and the pod must not run: the time within which it has to be stopped.
+    sandbox_lost: its sandbox no longer exists: its containers are stopped for a new one.
+    evicted:  why the node evicts it, such as a volume that is too large.
     held, images: by container name; images are ids.
-    busy:     names of containers for which something is under way already, such as a pull.
+    busy:     names of containers for which an operation, such as a pull, is in progress.
     health:   of runs with probes, by name and attempt.
-    post_start_pending: runs whose postStart hook is not through.
-    past:     of its runs, what they do not tell themselves.
+    post_start_pending: runs whose postStart hook has not ended.
+    past:     of its runs, what the runtime does not list.
     """
 
     runtime: str = ""
@@ -77,7 +77,7 @@ NOWHERE = Place()
 
 
 def is_only_starting(status: PodStatus) -> bool:
-    """Nothing worth telling yet: every container is about to start for the first time."""
+    """Not worth a report yet: every container is about to start for the first time."""
     return status.phase == "Pending" and all(
         each.state is not None and each.state.waiting is not None and each.state.waiting.reason in STARTING
         for each in (*status.init_container_statuses, *status.container_statuses)
@@ -87,17 +87,17 @@ def is_only_starting(status: PodStatus) -> bool:
 STARTING = ("ContainerCreating", "PodInitializing")
 
 
-def written(pod: Pod, members: Sequence[Member], phase: str, now: datetime, place: Place) -> PodStatus:
-    """The whole status, keeping what others have written into it."""
-    inits = tuple(_container(pod, member, phase, now, place) for member in members if member.role != "app")
-    apps = tuple(_container(pod, member, phase, now, place) for member in members if member.role == "app")
+def build_status(pod: Pod, members: Sequence[Member], phase: str, now: datetime, place: Place) -> PodStatus:
+    """The whole status; fields of other writers stay."""
+    inits = tuple(_build_container_status(pod, member, phase, now, place) for member in members if member.role != "app")
+    apps = tuple(_build_container_status(pod, member, phase, now, place) for member in members if member.role == "app")
     old = pod.status
-    began = any(member.runs for member in members)
-    ip = place.pod_ip or old.pod_ip or (place.ip if began else "")
+    has_started = any(member.runs for member in members)
+    ip = place.pod_ip or old.pod_ip or (place.ip if has_started else "")
     return replace(
         old,
         phase=phase,
-        conditions=_conditions(pod, members, phase, now),
+        conditions=_build_conditions(pod, members, phase, now),
         host_ip=old.host_ip or place.ip,
         host_ips=old.host_ips or _host_ips(place.ip),
         pod_ip=ip,
@@ -108,16 +108,16 @@ def written(pod: Pod, members: Sequence[Member], phase: str, now: datetime, plac
     )
 
 
-def closed(status: PodStatus, reason: str, message: str, now: datetime, place: Place) -> PodStatus:
-    """The status of a pod that has just ended, with why, and with a mark if it is not its own fault."""
+def finish_status(status: PodStatus, reason: str, message: str, now: datetime, place: Place) -> PodStatus:
+    """The status of a pod that has just ended, with the reason, and with DisruptionTarget if the node stopped it."""
     mark = place.evicted.mark if place.evicted else LOST_CONTACT if place.cut_off is not None else ""
     if mark and status.phase == "Failed":
-        status = replace(status, conditions=with_condition(status.conditions, _disrupted(mark, now)))
+        status = replace(status, conditions=with_condition(status.conditions, _disruption_target(mark, now)))
     return replace(status, reason=reason or status.reason, message=message or status.message)
 
 
 def merged(ours: PodStatus, theirs: PodStatus) -> PodStatus:
-    """Our word about a pod with what others wrote into the API's copy. That it has ended is never taken back."""
+    """The agent's status of a pod with fields of other writers from the API's copy. A terminal phase is never reverted."""
     if has_ended(theirs) and not has_ended(ours):
         return theirs
     foreign = {each.type: each for each in (*ours.conditions, *theirs.conditions) if each.type not in OURS}
@@ -136,17 +136,19 @@ def _pod_ips(ip: str) -> tuple[PodIP, ...]:
 # Containers
 
 
-def _container(pod: Pod, member: Member, phase: str, now: datetime, place: Place) -> ContainerStatus:
+def _build_container_status(pod: Pod, member: Member, phase: str, now: datetime, place: Place) -> ContainerStatus:
     container = member.container
-    begun = [run for run in (member.runs[:-1] if member.post_start_pending else member.runs) if run.state != "created"]
-    shown = begun[-1] if begun else None
-    state = _state(pod, member, phase, now, place)
-    before = shown if state.waiting else begun[-2] if len(begun) > 1 else None
+    started = [
+        run for run in (member.runs[:-1] if member.post_start_pending else member.runs) if run.state != "created"
+    ]
+    shown = started[-1] if started else None
+    state = _build_state(pod, member, phase, now, place)
+    before = shown if state.waiting else started[-2] if len(started) > 1 else None
     done = member.role == "init" and member.has_succeeded
     return ContainerStatus(
         name=container.name,
         state=state,
-        last_state=ContainerState(terminated=_terminated(before, place)) if before else None,
+        last_state=ContainerState(terminated=_build_terminated(before, place)) if before else None,
         ready=done or (member.is_ready and member.role != "init"),
         started=member.is_started,
         restart_count=shown.attempt if shown else 0,
@@ -156,32 +158,32 @@ def _container(pod: Pod, member: Member, phase: str, now: datetime, place: Place
     )
 
 
-def _state(pod: Pod, member: Member, phase: str, now: datetime, place: Place) -> ContainerState:
+def _build_state(pod: Pod, member: Member, phase: str, now: datetime, place: Place) -> ContainerState:
     last = member.last
     hold = place.held.get(member.container.name)
     if last is not None and last.state == "running":
         if member.post_start_pending:
-            return _hooked(pod, member)
-        return ContainerState(running=ContainerStateRunning(started_at=_whole(last.started_at)))
+            return _post_start_state(pod, member)
+        return ContainerState(running=ContainerStateRunning(started_at=_truncate(last.started_at)))
     if phase not in TERMINAL:
         if hold is not None and hold.reason and not member.has_ended:
             return _waiting(hold.reason, hold.message)
         if last is not None and member.next_at is not None and member.next_at > now:
-            return _waiting("CrashLoopBackOff", _backing_off(pod, member))
-    begun = [run for run in member.runs if run.state == "exited"]
-    if begun and not (member.role == "init" and member.stale and member.next_at):
-        return ContainerState(terminated=_terminated(begun[-1], place))
-    return _about_to_start(pod)
+            return _waiting("CrashLoopBackOff", _back_off_message(pod, member))
+    exited = [run for run in member.runs if run.state == "exited"]
+    if exited and not (member.role == "init" and member.stale and member.next_at):
+        return ContainerState(terminated=_build_terminated(exited[-1], place))
+    return _waiting_to_start(pod)
 
 
-def _hooked(pod: Pod, member: Member) -> ContainerState:
-    """Kubernetes shows a container once its postStart hook is through."""
+def _post_start_state(pod: Pod, member: Member) -> ContainerState:
+    """Kubernetes shows a container as running after its postStart hook has ended."""
     if member.health.unwell is not None:
         return _waiting("PostStartHookError", member.health.unwell.why)
-    return _about_to_start(pod)
+    return _waiting_to_start(pod)
 
 
-def _about_to_start(pod: Pod) -> ContainerState:
+def _waiting_to_start(pod: Pod) -> ContainerState:
     return _waiting("PodInitializing" if pod.spec.init_containers else "ContainerCreating", "")
 
 
@@ -189,7 +191,7 @@ def _waiting(reason: str, message: str) -> ContainerState:
     return ContainerState(waiting=ContainerStateWaiting(reason=reason, message=message))
 
 
-def _backing_off(pod: Pod, member: Member) -> str:
+def _back_off_message(pod: Pod, member: Member) -> str:
     meta, last = pod.metadata, member.runs[-1]
     ended_at = last.finished_at or last.started_at
     wait = member.next_at - ended_at if member.next_at and ended_at else timedelta()
@@ -203,10 +205,10 @@ def spelled(span: timedelta) -> str:
     return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
 
 
-def _terminated(run: Run, place: Place) -> ContainerStateTerminated:
-    started_at, finished_at = _whole(run.started_at), _whole(run.finished_at)
+def _build_terminated(run: Run, place: Place) -> ContainerStateTerminated:
+    started_at, finished_at = _truncate(run.started_at), _truncate(run.finished_at)
     if started_at and finished_at:
-        finished_at = max(started_at, finished_at)  # engines have been seen to end a container before its start
+        finished_at = max(started_at, finished_at)  # engines sometimes report an end before the start
     return ContainerStateTerminated(
         exit_code=UNKNOWN_EXIT if run.exit_code is None else run.exit_code,
         reason=run.reason or _reason(run),
@@ -228,77 +230,77 @@ def _id(run: Run, place: Place) -> str:
 
 
 def _image_id(pod: Pod, container: ContainerSpec) -> str:
-    """As told before, by an agent that knew it; where there are no images, its name has to do."""
-    told = (*pod.status.init_container_statuses, *pod.status.container_statuses)
-    return next((each.image_id for each in told if each.name == container.name and each.image_id), container.image)
+    """As reported before, by an agent that knew it; its name, for a runtime without images."""
+    reported = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    return next((each.image_id for each in reported if each.name == container.name and each.image_id), container.image)
 
 
-def _whole(at: datetime | None) -> datetime | None:
+def _truncate(at: datetime | None) -> datetime | None:
     return at.replace(microsecond=0) if at else None
 
 
 # Conditions
 
 
-def _conditions(pod: Pod, members: Sequence[Member], phase: str, now: datetime) -> tuple[Condition, ...]:
-    """Ours, then those that others set; each keeps its transition time unless its status changed."""
+def _build_conditions(pod: Pod, members: Sequence[Member], phase: str, now: datetime) -> tuple[Condition, ...]:
+    """The kubelet's, then those of other writers; each keeps its transition time unless its status changed."""
     old = pod.status
     before = {each.type: each for each in old.conditions}
-    containers = _ready("ContainersReady", members, phase)
+    containers = _build_ready("ContainersReady", members, phase)
     ours = (
         Condition(
-            type="PodReadyToStartContainers", status=_truth(phase not in TERMINAL and any(m.runs for m in members))
+            type="PodReadyToStartContainers", status=_bool_text(phase not in TERMINAL and any(m.runs for m in members))
         ),
-        _initialized(members, phase),
-        _pod_ready(pod, before, replace(containers, type="Ready")),
+        _build_initialized(members, phase),
+        _build_pod_ready(pod, before, replace(containers, type="Ready")),
         containers,
     )
     kept = tuple(each for each in old.conditions if each.type not in OURS)
-    return (*(_timed(each, before.get(each.type), now) for each in ours), *kept)
+    return (*(_keep_transition_time(each, before.get(each.type), now) for each in ours), *kept)
 
 
-def _initialized(members: Iterable[Member], phase: str) -> Condition:
+def _build_initialized(members: Iterable[Member], phase: str) -> Condition:
     if phase == "Succeeded":
         return Condition(type="Initialized", status="True", reason="PodCompleted")
     open_ = [m.container.name for m in members if m.role != "app" and not _is_initialized(m)]
-    return _condition("Initialized", open_, "ContainersNotInitialized", "incomplete status")
+    return _build_condition("Initialized", open_, "ContainersNotInitialized", "incomplete status")
 
 
 def _is_initialized(member: Member) -> bool:
     return member.has_started if member.role == "sidecar" else member.has_succeeded
 
 
-def _ready(kind: str, members: Iterable[Member], phase: str) -> Condition:
+def _build_ready(kind: str, members: Iterable[Member], phase: str) -> Condition:
     if phase in TERMINAL:
         return Condition(type=kind, status="False", reason="PodCompleted" if phase == "Succeeded" else "PodFailed")
     unready = [m.container.name for m in members if m.role != "init" and not m.is_ready]
-    return _condition(kind, unready, "ContainersNotReady", "unready status")
+    return _build_condition(kind, unready, "ContainersNotReady", "unready status")
 
 
-def _pod_ready(pod: Pod, told: Mapping[str, Condition], containers: Condition) -> Condition:
-    """As ready as its containers are, if the conditions are true that others have to set."""
-    missing = list(_closed_gates(pod, told)) if pod.spec.readiness_gates and containers.status == "True" else []
+def _build_pod_ready(pod: Pod, conditions: Mapping[str, Condition], containers: Condition) -> Condition:
+    """Ready if its containers are, and if the conditions of all readiness gates are true."""
+    missing = list(_unmet_gates(pod, conditions)) if pod.spec.readiness_gates and containers.status == "True" else []
     if not missing:
         return containers
     return Condition(type="Ready", status="False", reason="ReadinessGatesNotReady", message=", ".join(missing))
 
 
-def _closed_gates(pod: Pod, told: Mapping[str, Condition]) -> Iterator[str]:
+def _unmet_gates(pod: Pod, conditions: Mapping[str, Condition]) -> Iterator[str]:
     for gate in pod.spec.readiness_gates:
         name = gate.condition_type
-        if name not in told:
+        if name not in conditions:
             yield f'corresponding condition of pod readiness gate "{name}" does not exist.'
-        elif told[name].status != "True":
-            yield f'the status of pod readiness gate "{name}" is not "True", but {told[name].status}'
+        elif conditions[name].status != "True":
+            yield f'the status of pod readiness gate "{name}" is not "True", but {conditions[name].status}'
 
 
-def _condition(kind: str, names: Sequence[str], reason: str, what: str) -> Condition:
+def _build_condition(kind: str, names: Sequence[str], reason: str, what: str) -> Condition:
     if not names:
         return Condition(type=kind, status="True")
     return Condition(type=kind, status="False", reason=reason, message=f"containers with {what}: [{' '.join(names)}]")
 
 
-def _disrupted(why: str, now: datetime) -> Condition:
+def _disruption_target(why: str, now: datetime) -> Condition:
     return Condition(
         type="DisruptionTarget",
         status="True",
@@ -308,11 +310,11 @@ def _disrupted(why: str, now: datetime) -> Condition:
     )
 
 
-def _timed(new: Condition, old: Condition | None, now: datetime) -> Condition:
+def _keep_transition_time(new: Condition, old: Condition | None, now: datetime) -> Condition:
     same = old is not None and old.status == new.status
     at = old.last_transition_time if same and old else now.replace(microsecond=0)
     return replace(new, last_transition_time=at)
 
 
-def _truth(value: bool) -> str:
+def _bool_text(value: bool) -> str:
     return "True" if value else "False"

@@ -1,4 +1,4 @@
-"""Probe results: what they say of a container, and when. Pure; `app.agent.pods.probes` asks, `sync_pod` acts on it."""
+"""Probe results: whether a container is started, live and ready. Pure; `app.agent.pods.probes` runs probes, `sync_pod` acts."""
 
 from datetime import datetime, timedelta
 from typing import Literal, NamedTuple
@@ -12,14 +12,14 @@ SORTS: tuple[Sort, ...] = ("startup", "liveness", "readiness")
 
 
 class Unwell(NamedTuple):
-    """Why a run has to be stopped although it goes on, and within what grace if not the pod's."""
+    """Why a running container has to be stopped, and within which grace if not the pod's."""
 
     why: str
     grace: timedelta | None = None
 
 
 class Health(NamedTuple):
-    """How a run is. `started`: it got past its startup probe."""
+    """Health of a run. `started`: its startup probe succeeded."""
 
     started: bool = True
     ready: bool = True
@@ -27,7 +27,7 @@ class Health(NamedTuple):
 
 
 class Tally(NamedTuple):
-    """The same answer so many times in a row."""
+    """The last result, and how many times in a row it occurred."""
 
     answer: bool | None = None
     times: int = 0
@@ -37,7 +37,7 @@ class Tally(NamedTuple):
 
 
 def verdict(tally: Tally, probe: Probe) -> bool | None:
-    """Whether the container is as asked; None while it has not been said often enough."""
+    """Whether the probe succeeds or fails by its thresholds; None before one of them is reached."""
     enough = probe.success_threshold if tally.answer else probe.failure_threshold
     return tally.answer if tally.times >= max(enough, 1) else None
 
@@ -52,9 +52,13 @@ def has_probes(container: Container) -> bool:
     return bool(container.startup_probe or container.liveness_probe or container.readiness_probe)
 
 
-def at_first(container: Container, told: ContainerStatus | None, attempt: int) -> Health:
-    """Before any probe has answered: what was told of this run already, by an agent before us, or else the worst."""
-    known = told if told and told.state and told.state.running and told.restart_count == attempt else None
+def at_first(container: Container, reported: ContainerStatus | None, attempt: int) -> Health:
+    """Before the first result: as a previous agent reported this run, else not started and not ready."""
+    known = (
+        reported
+        if reported and reported.state and reported.state.running and reported.restart_count == attempt
+        else None
+    )
     return Health(
         container.startup_probe is None or bool(known and known.started),
         container.readiness_probe is None or bool(known and known.ready),
@@ -74,11 +78,11 @@ def timeout(probe: Probe) -> timedelta:
 
 
 def failed(container: Container, sort: Sort, *, is_init: bool, restarts: bool) -> Unwell:
-    """A container that its probe has given up on, in the kubelet's words."""
+    """A container whose probe has failed, in the kubelet's words."""
     probe = probe_of(container, sort)
     grace = probe.termination_grace_period_seconds if probe else None
     text = f"{'Init container' if is_init else 'Container'} {container.name} failed {sort} probe"
-    # Of init containers the kubelet never says that they come again.
+    # The kubelet never announces the restart of an init container.
     return Unwell(
         f"{text}, will be restarted" if restarts and not is_init else text, None if grace is None else span(grace)
     )
