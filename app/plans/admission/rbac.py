@@ -198,7 +198,7 @@ def _describe_binding(binding: Binding, subject: Subject) -> str:
 
 
 def cost(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> int:
-    """The steps that `find_uncovered` takes, about: the pieces of `wanted`, each compared with all that is held."""
+    """About how many steps `find_uncovered` takes: the pieces of `wanted`, each compared with all rules in `held`."""
     pieces = sum(prod(max(len(each), 1) for each in _lists(rule)) for rule in wanted)
     return pieces * (_STEPS + sum(len(each) for rule in held for each in _lists(rule)))
 

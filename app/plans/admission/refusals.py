@@ -55,9 +55,9 @@ def record(owner: Object, why: str, now: datetime) -> Refusal:
 
 
 def _next_try(refusal: Refusal, why: str) -> str:
-    """Whoever refused wakes the owner. A quota does so when something leaves it, so of other times nobody need know.
+    """A change of the rule wakes the owner. A quota does so when it has room, so the message need not name another time.
 
-    No moments: an event that says the same again is counted, not written again.
+    No times of day: an event with the same message is counted, not written again.
     """
     if EXCEEDED in why:
         return "tried again as soon as the quota has room"
