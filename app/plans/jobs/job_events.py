@@ -59,10 +59,8 @@ def _condition_events(snapshot: JobSnapshot, new: Condition) -> Iterable[Emit]:
     job, succeeded = snapshot.job, snapshot.succeeded
     completions = succeeded if job.spec.completions is None else job.spec.completions
     if new.type == "Suspended":
-        suspended = new.status == "True"
-        yield Emit(
-            "Normal", "Suspended" if suspended else "Resumed", f"Job {'suspended' if suspended else 'resumed'}", job
-        )
+        reason = "Suspended" if new.status == "True" else "Resumed"
+        yield Emit("Normal", reason, f"Job {reason.lower()}", job)
     elif new.type == "Complete":
         yield Emit("Normal", "Completed", "Job completed", job)
     elif new.type == "Failed":

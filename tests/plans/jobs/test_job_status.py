@@ -77,7 +77,7 @@ def test_after_success_is_certain_the_remaining_pods_count_for_nothing() -> None
 
 
 @pytest.mark.parametrize("terminal", ["Complete", "Failed"])
-def test_a_finished_job_only_lets_go_of_its_pods(terminal: str) -> None:
+def test_a_finished_job_only_removes_the_finalizer_of_its_pods(terminal: str) -> None:
     job = a_job(JobStatus(conditions=(Condition(type=terminal, status="True"),)))
     theirs = a_pod("Failed", job=a_job(metadata={"uid": "another"}))
 
@@ -87,7 +87,7 @@ def test_a_finished_job_only_lets_go_of_its_pods(terminal: str) -> None:
     assert updated(result)[0].metadata.finalizers == ()
 
 
-def test_pods_of_a_job_that_is_gone_are_let_go() -> None:
+def test_pods_of_a_job_that_is_gone_lose_the_finalizer() -> None:
     assert [each.object.metadata.finalizers for each in untrack_all(None, pods("rS"))] == [()]
 
 
