@@ -33,9 +33,7 @@ class CronJobController:
         self._turns = turns
         self._book = Rulebook(mirror)
         self._refused = Refused()  # CronJobs whose Jobs were refused
-        self._changed: dict[
-            str, datetime | None
-        ] = {}  # by UID: when the schedule was changed; None: since the last plan
+        self._changed: dict[str, datetime | None] = {}  # by UID: when the schedule changed; None: not planned yet
 
     def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == CRON_JOBS.resource:

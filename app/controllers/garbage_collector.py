@@ -137,8 +137,7 @@ class GarbageController:
             return [PlannedWrite(Plan(updates[n : n + TOGETHER])) for n in range(0, len(updates), TOGETHER)]
         found = await self._whole([place])
         return [
-            PlannedWrite(Plan((*updates, garbage_collection.remove_blocking_finalizer(each, ORPHAN))))
-            for each in found.values()
+            PlannedWrite(Plan((*updates, garbage_collection.unblock_owner(each, ORPHAN)))) for each in found.values()
         ]
 
     async def _released(self, uid: str, place: Key) -> list[PlannedWrite]:
@@ -146,10 +145,7 @@ class GarbageController:
         if self._ownership.is_blocked(uid):
             return []
         found = await self._whole([place])
-        return [
-            PlannedWrite(Plan((garbage_collection.remove_blocking_finalizer(each, FOREGROUND),)))
-            for each in found.values()
-        ]
+        return [PlannedWrite(Plan((garbage_collection.unblock_owner(each, FOREGROUND),))) for each in found.values()]
 
     async def _whole(self, keys: Sequence[Key]) -> dict[Key, Object]:
         """The objects with all that they hold. One that the mirror has in another version is left for later: it will tell."""

@@ -78,7 +78,7 @@ def orphan_dependents(uid: str, dependents: Iterable[Object]) -> tuple[Update, .
     )
 
 
-def remove_blocking_finalizer(owner: Object, finalizer: str) -> Update:
+def unblock_owner(owner: Object, finalizer: str) -> Update:
     """The owner without its orphan or foreground finalizer: its dependents no longer hold it."""
     return Update(remove_finalizer(owner, finalizer), owner)
 

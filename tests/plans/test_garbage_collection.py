@@ -140,7 +140,7 @@ def test_orphans_lose_one_owner_and_whoever_would_count_them() -> None:
 def test_an_owner_is_released_of_one_finalizer() -> None:
     job = a_job(metadata={"deletion_timestamp": LONG_AGO, "finalizers": (FOREGROUND, "example.com/x")})
 
-    released = garbage_collection.remove_blocking_finalizer(job, FOREGROUND).object
+    released = garbage_collection.unblock_owner(job, FOREGROUND).object
 
     assert garbage_collection.is_deleted_in_foreground(job)
     assert not garbage_collection.is_deleted_in_foreground(released)
