@@ -71,7 +71,9 @@ class _Grantor:
             return
         changed, before = cast("Role | ClusterRole", new), cast("Role | ClusterRole | None", old)
         self._check_rules(new, old, changed.rules)
-        if (_aggregates(changed) or _aggregates(before)) and access.find_uncovered(self._own_rules(), access.EVERYTHING):
+        if (_aggregates(changed) or _aggregates(before)) and access.find_uncovered(
+            self._own_rules(), access.EVERYTHING
+        ):
             raise self._refusal(new, old, "must have cluster-admin privileges to use the aggregationRule")
 
     def check_binding(self, new: Object, old: Object | None) -> None:
