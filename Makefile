@@ -14,7 +14,7 @@ WEEK_AGO = $(shell $(BIN)/python -c 'from datetime import *; print((datetime.now
 # The modules of the tests are compiled once, and not by each process that runs some of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo check test test-long bench up numbers settings lock clean
+.PHONY: setup demo check test test-long bench up numbers generate settings lock clean
 
 setup: $(READY)
 
@@ -65,6 +65,10 @@ bench: setup
 # How the code is cut: files, folders, functions, importers, repeated names. Nothing is enforced.
 numbers: setup
 	@$(BIN)/python scripts/code_numbers.py
+
+# The structs that objects are made of, from scripts/kubernetes.json and scripts/kinds.yaml.
+generate: setup
+	$(BIN)/python scripts/generate_kinds.py
 
 # What settings there are, from app/settings.py.
 settings: setup

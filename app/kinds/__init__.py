@@ -1,7 +1,7 @@
 """The resource kinds, each in a module of its own: `core/`, `pod/`, `batch/`, `scheduling/`, `auth/`.
 
-To add a kind, add a module: its struct (a subclass of `base.Object`) and a `KIND` record. Being here is all it takes:
-routes, discovery, OpenAPI, storage, watches, tables and the conformance suites follow from the record.
+To add a kind, add a module with a `KIND` record. Being here is all it takes: routes, discovery, OpenAPI, storage, watches,
+tables and the conformance suites follow from the record. Its struct is generated: CONTRIBUTING.md says how.
 
 May import: `app.machinery`. Imported by: everything above.
 Start reading: `core.configmap` (the smallest kind), `batch.job`, and `app.machinery.base` for the `Kind` record.

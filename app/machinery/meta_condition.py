@@ -3,22 +3,11 @@
 Older kinds have `base.Condition`; apart from it because both go by the same name.
 """
 
-from typing import Annotated
-
 import msgspec
 
-from app.machinery.base import TOLD, Int64, Struct, Time, at
+from app.machinery.meta_condition_schema import Condition
 
-
-class Condition(Struct):
-    """One observation about an object."""
-
-    type: Annotated[str, at(1, "What is observed.", required=True)] = TOLD
-    status: Annotated[str, at(2, "True, False or Unknown.", required=True)] = TOLD
-    observed_generation: Annotated[Int64, at(3, "The metadata.generation that it was observed of.")] = 0
-    last_transition_time: Annotated[Time | None, at(4, "When status last changed.", required=True)] = None
-    reason: Annotated[str, at(5, "One word for why.", required=True)] = TOLD
-    message: Annotated[str, at(6, "A sentence for people; may be empty.", required=True)] = TOLD
+__all__ = ["Condition", "condition", "with_condition"]
 
 
 def condition(conditions: tuple[Condition, ...], type_: str) -> Condition | None:

@@ -8,11 +8,11 @@ from app.controllers.scheduler import Scheduler
 from app.kinds.core.node import KIND as NODES
 from app.kinds.pod.pod import PodSchedulingGroup
 from app.kinds.scheduling.pod_group_schema import (
-    POD_GROUP,
     GangSchedulingPolicy,
     PodGroupSchedulingPolicy,
     PodGroupSpec,
 )
+from app.kinds.scheduling.pod_group_validation import POD_GROUP
 from app.kinds.scheduling.podgroup import DISRUPTED, PodGroup
 from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.machinery.base import ObjectMeta

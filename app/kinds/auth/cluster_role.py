@@ -1,28 +1,12 @@
 """The ClusterRole kind: what may be done anywhere, or in whichever namespace a binding grants it."""
 
-from typing import Annotated
-
 from app.kinds.auth import rbac
+from app.kinds.auth.rbac_schema import AggregationRule, ClusterRole
 from app.kinds.pod.placement_validation import validate_selector
-from app.machinery.base import Kind, LabelSelector, Object, Struct, at
+from app.machinery.base import Kind
 from app.machinery.errors import Cause, required
 
-
-class AggregationRule(Struct):
-    """Makes a role the union of others."""
-
-    cluster_role_selectors: Annotated[
-        tuple[LabelSelector, ...], at(1, "The rules of cluster roles that any of these selects are this role's rules.")
-    ] = ()
-
-
-class ClusterRole(Object):
-    """What may be done anywhere, or in one namespace, by those whom a binding grants it."""
-
-    rules: Annotated[tuple[rbac.PolicyRule, ...], at(2, "Each is something that may be done.")] = ()
-    aggregation_rule: Annotated[
-        AggregationRule | None, at(3, "If set, the rules are collected from other roles, and written by the server.")
-    ] = None
+__all__ = ["KIND", "AggregationRule", "ClusterRole", "validate"]
 
 
 def validate(role: ClusterRole) -> list[Cause]:

@@ -1,12 +1,11 @@
 """The ClusterRoleBinding kind: grants a cluster role everywhere."""
 
 from app.kinds.auth import rbac
+from app.kinds.auth.rbac_schema import ClusterRoleBinding
 from app.machinery.base import Kind
 from app.machinery.errors import Cause
 
-
-class ClusterRoleBinding(rbac.Binding):
-    """Grants what a ClusterRole says in every namespace and outside of them."""
+__all__ = ["KIND", "ClusterRoleBinding", "validate"]
 
 
 def validate(binding: ClusterRoleBinding) -> list[Cause]:

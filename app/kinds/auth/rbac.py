@@ -5,61 +5,40 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
+from app.kinds.auth.rbac_schema import Binding, PolicyRule, RoleRef, Subject
 from app.machinery import name_validation
-from app.machinery.base import Column, Object, Struct, at
+from app.machinery.base import Column, Object
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid, not_supported, required
+
+__all__ = [
+    "ALL",
+    "BINDING_COLUMNS",
+    "GROUP",
+    "ROLE_COLUMNS",
+    "SERVICE_ACCOUNT",
+    "USER",
+    "USER_GROUP",
+    "Binding",
+    "PolicyRule",
+    "RoleRef",
+    "Subject",
+    "binding_row",
+    "changed_role",
+    "faults_in_binding",
+    "faults_in_rules",
+    "prepare_binding",
+    "role_row",
+]
+
 
 GROUP = "rbac.authorization.k8s.io"
 ALL = "*"
 SERVICE_ACCOUNT, USER, USER_GROUP = "ServiceAccount", "User", "Group"
-
-
-class PolicyRule(Struct):
-    """Something that may be done: verbs on resources, or on paths that are no resources."""
-
-    verbs: Annotated[tuple[str, ...], at(1, "What may be done; * is everything.", required=True)] = ()
-    api_groups: Annotated[
-        tuple[str, ...], at(2, "Groups of the resources; the core group is empty, * is every one.")
-    ] = ()
-    resources: Annotated[
-        tuple[str, ...], at(3, "Resources, and their parts such as pods/log; * is every one, */status any status.")
-    ] = ()
-    resource_names: Annotated[tuple[str, ...], at(4, "Only objects with these names; if empty, all.")] = ()
-    non_resource_urls: Annotated[
-        tuple[str, ...], at(5, "Paths, in cluster roles only; a * at the end takes all that follows.")
-    ] = msgspec.field(default=(), name="nonResourceURLs")
-
-
-class RoleRef(Struct):
-    """Names the role that a binding grants."""
-
-    api_group: Annotated[str, at(1, "Always rbac.authorization.k8s.io.", required=True)] = ""
-    kind: Annotated[str, at(2, "Role or ClusterRole.", required=True)] = ""
-    name: Annotated[str, at(3, "Name of the role.", required=True)] = ""
-
-
-class Subject(Struct):
-    """Somebody whom a binding grants its role."""
-
-    kind: Annotated[str, at(1, "User, Group or ServiceAccount.", required=True)] = ""
-    api_group: Annotated[str, at(2, "Empty for service accounts, else rbac.authorization.k8s.io.")] = ""
-    name: Annotated[str, at(3, "Name of the user, group or service account.", required=True)] = ""
-    namespace: Annotated[str, at(4, "Namespace of the service account.")] = ""
-
-
-class Binding(Object):
-    """What a RoleBinding and a ClusterRoleBinding have in common."""
-
-    subjects: Annotated[tuple[Subject, ...], at(2, "Who is granted the role.")] = ()
-    role_ref: Annotated[RoleRef, at(3, "The role. Cannot change.", required=True)] = msgspec.field(
-        default_factory=RoleRef
-    )
 
 
 def prepare_binding(binding: Any) -> Any:

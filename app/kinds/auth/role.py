@@ -1,16 +1,11 @@
 """The Role kind: what may be done in one namespace."""
 
-from typing import Annotated
-
 from app.kinds.auth import rbac
-from app.machinery.base import Kind, Object, at
+from app.kinds.auth.rbac_schema import Role
+from app.machinery.base import Kind
 from app.machinery.errors import Cause
 
-
-class Role(Object):
-    """What may be done in one namespace, by those whom a binding grants it."""
-
-    rules: Annotated[tuple[rbac.PolicyRule, ...], at(2, "Each is something that may be done.")] = ()
+__all__ = ["KIND", "Role", "validate"]
 
 
 def validate(role: Role) -> list[Cause]:

@@ -1,12 +1,11 @@
 """The RoleBinding kind: grants a role in one namespace."""
 
 from app.kinds.auth import rbac
+from app.kinds.auth.rbac_schema import RoleBinding
 from app.machinery.base import Kind
 from app.machinery.errors import Cause
 
-
-class RoleBinding(rbac.Binding):
-    """Grants a Role, or what a ClusterRole says, in one namespace."""
+__all__ = ["KIND", "RoleBinding", "validate"]
 
 
 def validate(binding: RoleBinding) -> list[Cause]:

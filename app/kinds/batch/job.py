@@ -16,11 +16,8 @@ from app.kinds.batch.job_schema import (
     SuccessPolicy,
     SuccessPolicyRule,
     UncountedTerminatedPods,
-    condition,
-    is_finished,
-    is_indexed,
-    is_true,
 )
+from app.kinds.batch.job_state import condition, is_finished, is_indexed, is_true
 from app.kinds.batch.job_status_validation import validate_status
 from app.kinds.batch.job_validation import own_labels, own_selector, validate, validate_update
 from app.kinds.pod.pod import warnings_of_spec

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from app.kinds.batch.completion_indexes import Indexes, IndexListError
 from app.kinds.batch.job_policies import unshown
-from app.kinds.batch.job_schema import Job, JobStatus, UncountedTerminatedPods, is_finished, is_indexed, is_true
+from app.kinds.batch.job_schema import Job, JobStatus, UncountedTerminatedPods
+from app.kinds.batch.job_state import is_finished, is_indexed, is_true
 from app.machinery.errors import Cause, duplicate, invalid, required
 from app.machinery.metadata_validation import NEGATIVE
 

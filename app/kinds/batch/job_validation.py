@@ -10,7 +10,8 @@ from msgspec.structs import replace
 
 from app.kinds.batch.job_policies import validate_failure_policy, validate_success_policy
 from app.kinds.batch.job_scheduling import validate_scheduling, validate_scheduling_update
-from app.kinds.batch.job_schema import Job, JobSpec, is_indexed, is_true
+from app.kinds.batch.job_schema import Job, JobSpec
+from app.kinds.batch.job_state import is_indexed, is_true
 from app.kinds.pod.affinity import Affinity
 from app.kinds.pod.container import Container
 from app.kinds.pod.placement_validation import validate_selector

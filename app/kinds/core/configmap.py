@@ -1,34 +1,22 @@
 """The ConfigMap kind."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-
+from app.kinds.core.config_schema import ConfigMap
 from app.machinery import name_validation
 from app.machinery.base import (
     Column,
     Kind,
-    Object,
-    at,
 )
 from app.machinery.durations import age
 from app.machinery.errors import Cause, forbidden, invalid, too_long
 
+__all__ = ["FROZEN", "KIND", "MOST_BYTES", "ConfigMap", "faults_in_keys", "row", "validate", "validate_update"]
+
+
 MOST_BYTES = 1024 * 1024  # of all values together, as for a Secret
 FROZEN = "field is immutable when `immutable` is set"
-
-
-class ConfigMap(Object):
-    """Settings for pods: texts and files, as environment variables or in a volume."""
-
-    data: Annotated[dict[str, str], at(2, "Texts by key. A key may not be in binaryData too.")] = msgspec.field(
-        default_factory=dict
-    )
-    binary_data: Annotated[dict[str, bytes], at(3, "Bytes by key, for what is not UTF-8 text; base64 on the wire.")] = (
-        msgspec.field(default_factory=dict)
-    )
-    immutable: Annotated[bool | None, at(4, "If true, the data never changes again; this field neither.")] = None
 
 
 def validate(config_map: ConfigMap) -> list[Cause]:

@@ -2,86 +2,42 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
+from app.kinds.core.endpointslice_schema import Endpoint, EndpointHints, EndpointPort, EndpointSlice
 from app.kinds.core.service_validation import PROTOCOLS, special_ip
 from app.machinery import name_validation
-from app.machinery.base import TOLD, Column, Int32, Kind, Object, ObjectReference, Struct, at
+from app.machinery.base import Column, Kind
 from app.machinery.durations import age
 from app.machinery.errors import Cause, duplicate, invalid, not_supported, required, too_many
 from app.machinery.metadata_validation import IMMUTABLE, validate_labels
 
+__all__ = [
+    "KIND",
+    "MOST_ADDRESSES",
+    "MOST_ENDPOINTS",
+    "MOST_HINTS",
+    "MOST_PORTS",
+    "MOST_TOPOLOGY",
+    "SHOWN",
+    "TYPES",
+    "Endpoint",
+    "EndpointPort",
+    "EndpointSlice",
+    "on_create",
+    "on_update",
+    "prepare",
+    "row",
+    "validate",
+    "validate_update",
+]
+
+
 TYPES = ("FQDN", "IPv4", "IPv6")
 MOST_ENDPOINTS, MOST_ADDRESSES, MOST_PORTS, MOST_TOPOLOGY, MOST_HINTS = 1000, 100, 20_000, 16, 8
 SHOWN = 3  # ports and addresses, in a table
-
-
-class ForZone(Struct):
-    """A zone that an endpoint is meant for."""
-
-    name: Annotated[str, at(1, "Name of the zone.", required=True)] = TOLD
-
-
-class ForNode(Struct):
-    """A node that an endpoint is meant for."""
-
-    name: Annotated[str, at(1, "Name of the node.", required=True)] = TOLD
-
-
-class EndpointHints(Struct):
-    """Who should use an endpoint."""
-
-    for_zones: Annotated[tuple[ForZone, ...], at(1, "Clients in these zones; at most 8.")] = ()
-    for_nodes: Annotated[tuple[ForNode, ...], at(2, "Clients on these nodes; at most 8.")] = ()
-
-
-class EndpointConditions(Struct):
-    """How an endpoint fares."""
-
-    ready: Annotated[bool | None, at(1, "Whether it may be sent traffic. Unset means that it may.")] = None
-    serving: Annotated[bool | None, at(2, "As ready, but also while it is being ended.")] = None
-    terminating: Annotated[bool | None, at(3, "Whether it is being ended.")] = None
-
-
-class Endpoint(Struct):
-    """A single thing behind a service, by all of its addresses."""
-
-    addresses: Annotated[tuple[str, ...], at(1, "Its addresses; at most 100.", required=True, list_type="set")] = ()
-    conditions: Annotated[EndpointConditions, at(2, "How it fares.")] = msgspec.field(
-        default_factory=EndpointConditions
-    )
-    hostname: Annotated[str | None, at(3, "Its host name, a DNS label.")] = None
-    target_ref: Annotated[ObjectReference | None, at(4, "The object that it is, such as a pod.")] = None
-    deprecated_topology: Annotated[dict[str, str], at(5, "Where it is, in the way of v1beta1.")] = msgspec.field(
-        default_factory=dict
-    )
-    node_name: Annotated[str | None, at(6, "The node that it is on.")] = None
-    zone: Annotated[str | None, at(7, "The zone that it is in.")] = None
-    hints: Annotated[EndpointHints | None, at(8, "Who should use it.")] = None
-
-
-class EndpointPort(Struct):
-    """A port of all endpoints in a slice."""
-
-    name: Annotated[str | None, at(1, "Its name, as in the service; unique in the slice.")] = None
-    protocol: Annotated[str | None, at(2, "TCP, UDP or SCTP. TCP if unset.", enum=("SCTP", "TCP", "UDP"))] = None
-    port: Annotated[Int32 | None, at(3, "Its number.")] = None
-    app_protocol: Annotated[str | None, at(4, "What is spoken.")] = None
-
-
-class EndpointSlice(Object):
-    """Some of the endpoints of a service."""
-
-    address_type: Annotated[
-        str, at(4, "IPv4, IPv6 or FQDN. Cannot change.", required=True, enum=("FQDN", "IPv4", "IPv6"))
-    ] = ""
-    endpoints: Annotated[
-        tuple[Endpoint, ...], at(2, "The endpoints; at most 1000.", required=True, list_type="atomic")
-    ] = msgspec.field(default_factory=lambda: ())  # clients insist on it
-    ports: Annotated[tuple[EndpointPort, ...], at(3, "Their ports.", list_type="atomic")] = ()
 
 
 def prepare(piece: EndpointSlice) -> EndpointSlice:

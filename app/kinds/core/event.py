@@ -3,56 +3,35 @@
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from operator import attrgetter
-from typing import Annotated, Any
+from typing import Any
 
+from app.kinds.core.event_schema import Event, EventSeries, EventSource
 from app.machinery import name_validation
 from app.machinery.base import (
     Column,
-    Int32,
     Kind,
     MicroTime,
-    Object,
     ObjectReference,
-    Struct,
-    Time,
-    at,
     wire_name,
 )
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid, required
 
-
-class EventSource(Struct):
-    """Who reported an event, in the older way of saying it."""
-
-    component: Annotated[str, at(1, "The component that reported it.")] = ""
-    host: Annotated[str, at(2, "The node that the component runs on.")] = ""
-
-
-class EventSeries(Struct):
-    """That the same thing happens over and over."""
-
-    count: Annotated[Int32, at(1, "How often it has happened, up to the last observation.")] = 0
-    last_observed_time: Annotated[MicroTime | None, at(2, "When it last happened.")] = None
-
-
-class Event(Object):
-    """Something that happened to an object, told for people to read."""
-
-    involved_object: Annotated[ObjectReference | None, at(2, "The object that it happened to.", required=True)] = None
-    reason: Annotated[str, at(3, "One word for what happened.")] = ""
-    message: Annotated[str, at(4, "A sentence for people.")] = ""
-    source: Annotated[EventSource | None, at(5, "Who reported it, in the older way.")] = None
-    first_timestamp: Annotated[Time | None, at(6, "When it first happened.")] = None
-    last_timestamp: Annotated[Time | None, at(7, "When it last happened.")] = None
-    count: Annotated[Int32, at(8, "How often it has happened.")] = 0
-    type: Annotated[str, at(9, "Normal or Warning.")] = ""
-    event_time: Annotated[MicroTime | None, at(10, "When it happened, to the microsecond.")] = None
-    series: Annotated[EventSeries | None, at(11, "How it repeats; nothing for a single event.")] = None
-    action: Annotated[str, at(12, "What was done, or failed, about the object.")] = ""
-    related: Annotated[ObjectReference | None, at(13, "A second object that the action was about.")] = None
-    reporting_component: Annotated[str, at(14, "The controller that reports it, as domain/name.")] = ""
-    reporting_instance: Annotated[str, at(15, "Which instance of that controller.")] = ""
+__all__ = [
+    "FIELDS",
+    "KIND",
+    "LONGEST",
+    "LONGEST_MESSAGE",
+    "NO_REFERENCE",
+    "NO_SOURCE",
+    "Event",
+    "EventSeries",
+    "EventSource",
+    "faults",
+    "involved",
+    "row",
+    "validate",
+]
 
 
 NO_REFERENCE, NO_SOURCE = ObjectReference(), EventSource()

@@ -1,55 +1,16 @@
 """The Event kind of events.k8s.io/v1: the same events as in core/v1, under newer names. Stored as those."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any
-
-import msgspec
+from typing import Any
 
 from app.kinds.core import event as core
-from app.kinds.core.event import EventSource
+from app.kinds.core.event_v1_schema import Event, EventSeries
 from app.machinery import name_validation
 from app.machinery.base import (
-    Int32,
     Kind,
-    MicroTime,
-    Object,
-    ObjectReference,
-    Struct,
-    Time,
-    at,
 )
 from app.machinery.errors import Cause, invalid, required
 from app.machinery.metadata_validation import IMMUTABLE
-
-
-class EventSeries(Struct):
-    """That the same thing happens over and over."""
-
-    count: Annotated[Int32, at(1, "How often it has happened, up to the last observation.", required=True)] = (
-        msgspec.field(default_factory=lambda: 0)  # there even if nothing: clients insist on it
-    )
-    last_observed_time: Annotated[MicroTime | None, at(2, "When it last happened.", required=True)] = None
-
-
-class Event(Object):
-    """Something that happened to an object, told for people to read."""
-
-    event_time: Annotated[
-        MicroTime | None, at(2, "When it happened, to the microsecond.", required=True, nullable=True)
-    ] = msgspec.field(default_factory=lambda: None)  # null is there, too
-    series: Annotated[EventSeries | None, at(3, "How it repeats; nothing for a single event.")] = None
-    reporting_controller: Annotated[str, at(4, "The controller that reports it, as domain/name.")] = ""
-    reporting_instance: Annotated[str, at(5, "Which instance of that controller.")] = ""
-    action: Annotated[str, at(6, "What was done, or failed, about the object.")] = ""
-    reason: Annotated[str, at(7, "One word for why it was done.")] = ""
-    regarding: Annotated[ObjectReference | None, at(8, "The object that it happened to.")] = None
-    related: Annotated[ObjectReference | None, at(9, "A second object that the action was about.")] = None
-    note: Annotated[str, at(10, "A sentence for people.")] = ""
-    type: Annotated[str, at(11, "Normal or Warning.")] = ""
-    deprecated_source: Annotated[EventSource | None, at(12, "Who reported it, in the older way.")] = None
-    deprecated_first_timestamp: Annotated[Time | None, at(13, "When it first happened, in the older way.")] = None
-    deprecated_last_timestamp: Annotated[Time | None, at(14, "When it last happened, in the older way.")] = None
-    deprecated_count: Annotated[Int32, at(15, "How often it has happened, in the older way.")] = 0
 
 
 def inward(event: Event) -> core.Event:

@@ -1,46 +1,21 @@
 """The Lease kind (coordination.k8s.io/v1)."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-
+from app.kinds.core.lease_schema import Lease, LeaseSpec
 from app.machinery.base import (
     Column,
-    Int32,
     Kind,
-    MicroTime,
-    Object,
-    Struct,
-    at,
 )
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid
 from app.machinery.metadata_validation import NEGATIVE
 
+__all__ = ["KIND", "NODE_NAMESPACE", "Lease", "LeaseSpec", "row", "validate"]
+
+
 NODE_NAMESPACE = "kube-node-lease"  # where each node has the lease that bears its name
-
-
-class LeaseSpec(Struct):
-    """Who holds the lease, and until when it counts."""
-
-    holder_identity: Annotated[str, at(1, "Who holds the lease; empty if nobody does.")] = ""
-    lease_duration_seconds: Annotated[
-        Int32 | None, at(2, "How long after renewTime others must wait before they take the lease.")
-    ] = None
-    acquire_time: Annotated[MicroTime | None, at(3, "When the holder got the lease.")] = None
-    renew_time: Annotated[MicroTime | None, at(4, "When the holder last said that it is still there.")] = None
-    lease_transitions: Annotated[Int32 | None, at(5, "How often the lease has changed hands.")] = None
-    strategy: Annotated[str, at(6, "How the next holder is chosen, if holders are elected in common.")] = ""
-    preferred_holder: Annotated[str, at(7, "Who the holder should hand over to; needs strategy.")] = ""
-
-
-class Lease(Object):
-    """A claim that has to be renewed: nodes prove with it that they live, leaders that they lead."""
-
-    spec: Annotated[LeaseSpec, at(2, "Who holds the lease, and until when it counts.")] = msgspec.field(
-        default_factory=LeaseSpec
-    )
 
 
 def validate(lease: Lease) -> list[Cause]:

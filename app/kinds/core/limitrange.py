@@ -6,51 +6,35 @@ Pods are judged by it in `app.plans.admission.limit_ranger`.
 from collections.abc import Iterator
 from datetime import datetime
 from fractions import Fraction
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
+from app.kinds.core.quota_schema import LimitRange, LimitRangeItem, LimitRangeSpec
 from app.machinery import name_validation
-from app.machinery.base import Column, Kind, Object, Quantity, Struct, at
+from app.machinery.base import Column, Kind, Quantity
 from app.machinery.errors import Cause, duplicate, forbidden, invalid, required
 from app.machinery.quantity import canonical, fault, parse
 from app.machinery.resource_names import is_shared, validate_container_name, validate_name
 
+__all__ = [
+    "CLAIM",
+    "CONTAINER",
+    "KIND",
+    "POD",
+    "Amounts",
+    "LimitRange",
+    "LimitRangeItem",
+    "LimitRangeSpec",
+    "prepare",
+    "row",
+    "validate",
+]
+
+
 POD, CONTAINER, CLAIM = "Pod", "Container", "PersistentVolumeClaim"
 
 Amounts = dict[str, Quantity]
-
-
-class LimitRangeItem(Struct):
-    """The rules for one sort of thing."""
-
-    type: Annotated[str, at(1, "What they are for: Pod, Container or PersistentVolumeClaim.", required=True)] = ""
-    max: Annotated[Amounts, at(2, "The most, by resource.")] = msgspec.field(default_factory=dict)
-    min: Annotated[Amounts, at(3, "The least, by resource.")] = msgspec.field(default_factory=dict)
-    default: Annotated[Amounts, at(4, "Limits of a container that says nothing of a resource.")] = msgspec.field(
-        default_factory=dict
-    )
-    default_request: Annotated[Amounts, at(5, "Requests of a container that says nothing of a resource.")] = (
-        msgspec.field(default_factory=dict)
-    )
-    max_limit_request_ratio: Annotated[Amounts, at(6, "How many times its request a limit may be, by resource.")] = (
-        msgspec.field(default_factory=dict)
-    )
-
-
-class LimitRangeSpec(Struct):
-    """The rules."""
-
-    limits: Annotated[tuple[LimitRangeItem, ...], at(1, "The rules, by what they are for.", required=True)] = (
-        msgspec.field(default_factory=lambda: ())  # there even where nothing is in it: clients insist
-    )
-
-
-class LimitRange(Object):
-    """Defaults and bounds for what each pod of a namespace asks for."""
-
-    spec: Annotated[LimitRangeSpec, at(2, "The rules.")] = msgspec.field(default_factory=LimitRangeSpec)
 
 
 def prepare(limit_range: LimitRange) -> LimitRange:

@@ -1,51 +1,39 @@
 """The Namespace kind."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from app.kinds.core.lease import NODE_NAMESPACE
+from app.kinds.core.namespace_schema import Namespace, NamespaceSpec, NamespaceStatus
 from app.machinery import name_validation
 from app.machinery.base import (
     Column,
-    Condition,
     Kind,
-    Object,
-    Struct,
-    at,
 )
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid
 
-
-class NamespaceSpec(Struct):
-    """What must happen before a namespace may go."""
-
-    finalizers: Annotated[
-        tuple[str, ...], at(1, "Each must be removed before the namespace may go; kubernetes empties it first.")
-    ] = ()
-
-
-class NamespaceStatus(Struct):
-    """Where a namespace is in its life."""
-
-    phase: Annotated[
-        str, at(1, "Active, or Terminating while it is being emptied.", enum=("Active", "Terminating"))
-    ] = ""
-    conditions: Annotated[
-        tuple[Condition, ...], at(2, "What holds up the deletion, if something does.", patch="merge", patch_key="type")
-    ] = ()
-
-
-class Namespace(Object):
-    """A scope for names: most objects live in one, and go when it goes."""
-
-    spec: Annotated[NamespaceSpec, at(2, "How the namespace behaves.")] = msgspec.field(default_factory=NamespaceSpec)
-    status: Annotated[NamespaceStatus, at(3, "Where the namespace is in its life. Set by the server.")] = msgspec.field(
-        default_factory=NamespaceStatus
-    )
+__all__ = [
+    "FINALIZER",
+    "FIRST",
+    "KIND",
+    "NAME_LABEL",
+    "Namespace",
+    "NamespaceSpec",
+    "NamespaceStatus",
+    "held",
+    "on_create",
+    "on_delete",
+    "on_finalize",
+    "on_update",
+    "phase",
+    "prepare",
+    "row",
+    "validate",
+    "validate_status",
+]
 
 
 NAME_LABEL = "kubernetes.io/metadata.name"

@@ -2,146 +2,53 @@
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
-from app.kinds.core.node_parts import (
-    AttachedVolume,
-    NodeConfigSource,
-    NodeConfigStatus,
-    NodeDaemonEndpoints,
-    NodeFeatures,
-    NodeRuntimeHandler,
-    NodeSwapStatus,
+from app.kinds.core.node_schema import (
+    ContainerImage,
+    Node,
+    NodeAddress,
+    NodeCondition,
+    NodeSpec,
+    NodeStatus,
+    NodeSystemInfo,
+    Taint,
 )
 from app.machinery import name_validation as names
 from app.machinery import quantity
 from app.machinery.base import (
-    TOLD,
     Column,
-    Int64,
     Kind,
-    Object,
-    Quantity,
-    Struct,
-    Time,
-    at,
 )
 from app.machinery.durations import age
 from app.machinery.errors import Cause, duplicate, forbidden, invalid, one_of
 from app.machinery.metadata_validation import NEGATIVE
 
-
-class Taint(Struct):
-    """Keeps away pods that do not tolerate it."""
-
-    key: Annotated[str, at(1, "What the taint is called.", required=True)] = ""
-    value: Annotated[str, at(2, "A value that tolerations can compare with.")] = ""
-    effect: Annotated[
-        str,
-        at(
-            3,
-            "NoSchedule: no new pods. PreferNoSchedule: none if they fit elsewhere. NoExecute: running ones go too.",
-            required=True,
-            enum=("NoExecute", "NoSchedule", "PreferNoSchedule"),
-        ),
-    ] = ""
-    time_added: Annotated[Time | None, at(4, "When the taint was added; counts for NoExecute.")] = None
-
-
-class NodeAddress(Struct):
-    """A name or number under which the node can be reached."""
-
-    type: Annotated[str, at(1, "Hostname, InternalIP, ExternalIP, InternalDNS or ExternalDNS.", required=True)] = TOLD
-    address: Annotated[str, at(2, "The address.", required=True)] = TOLD
-
-
-class NodeSystemInfo(Struct):
-    """What kind of machine the node is, as its agent sees it."""
-
-    machine_id: Annotated[str, at(1, "The operating system's id of the machine.", required=True)] = TOLD
-    system_uuid: Annotated[str, at(2, "The hardware's id of the machine.", required=True)] = TOLD
-    boot_id: Annotated[str, at(3, "New with each start of the machine.", required=True)] = TOLD
-    kernel_version: Annotated[str, at(4, "Release of the kernel.", required=True)] = TOLD
-    os_image: Annotated[str, at(5, "Name and version of the operating system.", required=True)] = TOLD
-    container_runtime_version: Annotated[str, at(6, "What runs containers, as name://version.", required=True)] = TOLD
-    kubelet_version: Annotated[str, at(7, "Version of the agent.", required=True)] = TOLD
-    kube_proxy_version: Annotated[str, at(8, "Obsolete, never set.", required=True)] = TOLD
-    operating_system: Annotated[str, at(9, "The operating system: linux.", required=True)] = TOLD
-    architecture: Annotated[str, at(10, "The processor's architecture, such as amd64.", required=True)] = TOLD
-    swap: Annotated[NodeSwapStatus | None, at(11, "How much swap space there is.")] = None
-
-
-class ContainerImage(Struct):
-    """An image that the node has already."""
-
-    names: Annotated[tuple[str, ...], at(1, "Names and digests that the image is known by.")] = ()
-    size_bytes: Annotated[Int64 | None, at(2, "How large it is.")] = None
-
-
-class NodeSpec(Struct):
-    """How the node is to be used."""
-
-    pod_cidr: Annotated[str, at(1, "Addresses that pods of the node get.")] = ""
-    external_id: Annotated[str, at(2, "Obsolete.")] = ""
-    provider_id: Annotated[str, at(3, "The machine's id at its cloud provider. Cannot change once set.")] = ""
-    unschedulable: Annotated[bool, at(4, "If true, no new pods are put here: what cordon sets.")] = False
-    taints: Annotated[tuple[Taint, ...], at(5, "What keeps pods away. The list is replaced as a whole.")] = ()
-    config_source: Annotated[NodeConfigSource | None, at(6, "Obsolete.")] = None
-    pod_cidrs: Annotated[
-        tuple[str, ...], at(7, "Address ranges for pods, at most one an address family.", patch="merge")
-    ] = ()
-
-
-class NodeCondition(Struct):
-    """One observation about a node."""
-
-    type: Annotated[
-        str, at(1, "What is observed: Ready, MemoryPressure, DiskPressure, PIDPressure.", required=True)
-    ] = TOLD
-    status: Annotated[str, at(2, "True, False or Unknown.", required=True)] = TOLD
-    last_heartbeat_time: Annotated[Time | None, at(3, "When it was last observed.")] = None
-    last_transition_time: Annotated[Time | None, at(4, "When status last changed.")] = None
-    reason: Annotated[str, at(5, "One word for why.")] = ""
-    message: Annotated[str, at(6, "A sentence for people.")] = ""
-
-
-class NodeStatus(Struct):
-    """What the node has and how it fares, as reported by its agent."""
-
-    capacity: Annotated[dict[str, Quantity], at(1, "All that the machine has of each resource.")] = msgspec.field(
-        default_factory=dict
-    )
-    allocatable: Annotated[dict[str, Quantity], at(2, "What pods may have of it; the capacity, if not said.")] = (
-        msgspec.field(default_factory=dict)
-    )
-    phase: Annotated[str, at(3, "Obsolete, never set.", enum=("Pending", "Running", "Terminated"))] = ""
-    conditions: Annotated[
-        tuple[NodeCondition, ...], at(4, "What is observed about the node.", patch="merge", patch_key="type")
-    ] = ()
-    addresses: Annotated[
-        tuple[NodeAddress, ...], at(5, "Where the node can be reached.", patch="merge", patch_key="type")
-    ] = ()
-    daemon_endpoints: Annotated[NodeDaemonEndpoints | None, at(6, "Ports that the agent listens on.")] = None
-    node_info: Annotated[NodeSystemInfo | None, at(7, "What kind of machine it is.")] = None
-    images: Annotated[tuple[ContainerImage, ...], at(8, "Images that need no download.")] = ()
-    volumes_in_use: Annotated[tuple[str, ...], at(9, "Attachable volumes that pods use.")] = ()
-    volumes_attached: Annotated[tuple[AttachedVolume, ...], at(10, "Volumes attached to the machine.")] = ()
-    config: Annotated[NodeConfigStatus | None, at(11, "Obsolete.")] = None
-    runtime_handlers: Annotated[tuple[NodeRuntimeHandler, ...], at(12, "Ways in which the runtime can run a pod.")] = ()
-    features: Annotated[NodeFeatures | None, at(13, "What the runtime can do.")] = None
-    declared_features: Annotated[tuple[str, ...], at(14, "Features that the agent says it has.")] = ()
-
-
-class Node(Object):
-    """A machine that runs pods."""
-
-    spec: Annotated[NodeSpec, at(2, "How the node is to be used.")] = msgspec.field(default_factory=NodeSpec)
-    status: Annotated[NodeStatus, at(3, "What the node has and how it fares.")] = msgspec.field(
-        default_factory=NodeStatus
-    )
+__all__ = [
+    "EFFECTS",
+    "KIND",
+    "NOT_READY",
+    "ROLE_LABEL",
+    "ROLE_PREFIX",
+    "UNREACHABLE",
+    "UNSCHEDULABLE",
+    "ContainerImage",
+    "Node",
+    "NodeAddress",
+    "NodeCondition",
+    "NodeSpec",
+    "NodeStatus",
+    "NodeSystemInfo",
+    "Taint",
+    "on_update",
+    "prepare",
+    "roles",
+    "row",
+    "validate",
+    "validate_update",
+]
 
 
 def prepare(node: Node) -> Node:

@@ -6,74 +6,45 @@
 import re
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from app.kinds.core.poddisruptionbudget_schema import (
+    PodDisruptionBudget,
+    PodDisruptionBudgetSpec,
+    PodDisruptionBudgetStatus,
+)
 from app.kinds.pod.placement_validation import validate_selector
-from app.machinery.base import Column, Int32, Int64, IntOrString, Kind, LabelSelector, Object, Struct, Time, at
+from app.machinery.base import Column, IntOrString, Kind
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid, not_supported
-from app.machinery.meta_condition import Condition
 from app.machinery.meta_condition_validation import validate_conditions
 from app.machinery.metadata_validation import NEGATIVE
+
+__all__ = [
+    "KIND",
+    "PERCENT",
+    "POLICIES",
+    "PodDisruptionBudget",
+    "PodDisruptionBudgetSpec",
+    "PodDisruptionBudgetStatus",
+    "on_create",
+    "on_update",
+    "row",
+    "validate",
+    "validate_status",
+]
+
 
 POLICIES = ("AlwaysAllow", "IfHealthyBudget")
 PERCENT = "a valid percent string must be a numeric string followed by an ending '%'"
 
 
-class PodDisruptionBudgetSpec(Struct):
-    """Which pods, and how many of them must stay."""
-
-    min_available: Annotated[
-        IntOrString | None, at(1, "How many of the pods, or what part of them, must stay after an eviction.")
-    ] = None
-    selector: Annotated[
-        LabelSelector | None,
-        at(2, "The pods meant. An empty selector means all in the namespace, none means none.", patch="replace"),
-    ] = None
-    max_unavailable: Annotated[
-        IntOrString | None, at(3, "How many of the pods, or what part of them, may be gone. Not with minAvailable.")
-    ] = None
-    unhealthy_pod_eviction_policy: Annotated[
-        str | None,
-        at(
-            4,
-            "Whether pods that are not ready may go: IfHealthyBudget, while enough others are; or AlwaysAllow.",
-            enum=("AlwaysAllow", "IfHealthyBudget"),
-        ),
-    ] = None
-
-
 def _always(number: int) -> Any:
     """A field that clients insist on, even where it says nothing."""
     return msgspec.field(default_factory=lambda: number)
-
-
-class PodDisruptionBudgetStatus(Struct):
-    """How many more may go now."""
-
-    observed_generation: Annotated[Int64, at(1, "The generation that this was worked out for.")] = 0
-    disrupted_pods: Annotated[
-        dict[str, Time], at(2, "Pods that were evicted and are not gone yet, and when they were.")
-    ] = msgspec.field(default_factory=dict)
-    disruptions_allowed: Annotated[Int32, at(3, "How many may be evicted now.", required=True)] = _always(0)
-    current_healthy: Annotated[Int32, at(4, "How many are ready.", required=True)] = _always(0)
-    desired_healthy: Annotated[Int32, at(5, "How many must stay ready.", required=True)] = _always(0)
-    expected_pods: Annotated[Int32, at(6, "How many there are, or should be.", required=True)] = _always(0)
-    conditions: Annotated[tuple[Condition, ...], at(7, "DisruptionAllowed.", patch="merge", patch_key="type")] = ()
-
-
-class PodDisruptionBudget(Object):
-    """Keeps evictions from taking too many pods at a time."""
-
-    spec: Annotated[PodDisruptionBudgetSpec, at(2, "Which pods, and how many of them must stay.")] = msgspec.field(
-        default_factory=PodDisruptionBudgetSpec
-    )
-    status: Annotated[PodDisruptionBudgetStatus, at(3, "How many more may go now.")] = msgspec.field(
-        default_factory=PodDisruptionBudgetStatus
-    )
 
 
 def on_create(budget: PodDisruptionBudget, _: datetime) -> PodDisruptionBudget:

@@ -5,96 +5,51 @@ What is charged, and what to, is decided in `app.plans.admission.resource_quota`
 
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
-from app.machinery.base import Column, Kind, Object, Quantity, Struct, at
+from app.kinds.core.quota_schema import (
+    ResourceQuota,
+    ResourceQuotaSpec,
+    ResourceQuotaStatus,
+    ScopedResourceSelectorRequirement,
+)
+from app.machinery.base import Column, Kind, Quantity
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid, required
 from app.machinery.metadata_validation import IMMUTABLE, NEGATIVE
 from app.machinery.quantity import canonical, compare, fault, parse
 from app.machinery.resource_names import COMPUTE, LIMITS, REQUESTS, is_of_quotas, is_whole, validate_quota_name
 
+__all__ = [
+    "BEST_EFFORT",
+    "CROSS_NAMESPACE",
+    "KIND",
+    "NOT_BEST_EFFORT",
+    "NOT_TERMINATING",
+    "PRIORITY_CLASS",
+    "TERMINATING",
+    "Hard",
+    "ResourceQuota",
+    "ResourceQuotaSpec",
+    "ResourceQuotaStatus",
+    "ScopedResourceSelectorRequirement",
+    "on_create",
+    "on_update",
+    "prepare",
+    "row",
+    "validate",
+    "validate_status",
+    "validate_update",
+]
+
+
 TERMINATING, NOT_TERMINATING = "Terminating", "NotTerminating"
 BEST_EFFORT, NOT_BEST_EFFORT = "BestEffort", "NotBestEffort"
 PRIORITY_CLASS, CROSS_NAMESPACE = "PriorityClass", "CrossNamespacePodAffinity"
 
 Hard = dict[str, Quantity]
-
-
-class ScopedResourceSelectorRequirement(Struct):
-    """One demand on the pods that are charged."""
-
-    scope_name: Annotated[
-        str,
-        at(
-            1,
-            "The scope, such as PriorityClass or BestEffort.",
-            required=True,
-            enum=(
-                "BestEffort",
-                "CrossNamespacePodAffinity",
-                "NotBestEffort",
-                "NotTerminating",
-                "PriorityClass",
-                "Terminating",
-                "VolumeAttributesClass",
-            ),
-        ),
-    ] = ""
-    operator: Annotated[
-        str, at(2, "In, NotIn, Exists or DoesNotExist.", required=True, enum=("DoesNotExist", "Exists", "In", "NotIn"))
-    ] = ""
-    values: Annotated[tuple[str, ...], at(3, "The values that In and NotIn compare with.")] = ()
-
-
-class ScopeSelector(Struct):
-    """Selects the pods that are charged; all demands must hold."""
-
-    match_expressions: Annotated[tuple[ScopedResourceSelectorRequirement, ...], at(1, "The demands.")] = ()
-
-
-class ResourceQuotaSpec(Struct):
-    """The limits, and what they are about."""
-
-    hard: Annotated[Hard, at(1, "The most that there may be, by resource.")] = msgspec.field(default_factory=dict)
-    scopes: Annotated[
-        tuple[str, ...],
-        at(
-            2,
-            "Charge only pods that are in all of these scopes. Cannot change.",
-            enum=(
-                "BestEffort",
-                "CrossNamespacePodAffinity",
-                "NotBestEffort",
-                "NotTerminating",
-                "PriorityClass",
-                "Terminating",
-                "VolumeAttributesClass",
-            ),
-        ),
-    ] = ()
-    scope_selector: Annotated[ScopeSelector | None, at(3, "Charge only pods that this selects.")] = None
-
-
-class ResourceQuotaStatus(Struct):
-    """What is enforced, and how much of it is used."""
-
-    hard: Annotated[Hard, at(1, "The limits in force.")] = msgspec.field(default_factory=dict)
-    used: Annotated[Hard, at(2, "What there is, by resource.")] = msgspec.field(default_factory=dict)
-
-
-class ResourceQuota(Object):
-    """Limits what a namespace may hold and ask for, all in all."""
-
-    spec: Annotated[ResourceQuotaSpec, at(2, "The limits that are wanted.")] = msgspec.field(
-        default_factory=ResourceQuotaSpec
-    )
-    status: Annotated[ResourceQuotaStatus, at(3, "The limits in force and their use. Set by the server.")] = (
-        msgspec.field(default_factory=ResourceQuotaStatus)
-    )
 
 
 def prepare(quota: ResourceQuota) -> ResourceQuota:

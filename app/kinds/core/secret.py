@@ -1,32 +1,22 @@
 """The Secret kind."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
+from app.kinds.core.config_schema import Secret
 from app.kinds.core.configmap import FROZEN, MOST_BYTES, faults_in_keys
 from app.machinery.base import (
     Column,
     Kind,
-    Object,
-    at,
 )
 from app.machinery.durations import age
 from app.machinery.errors import Cause, forbidden, invalid, required, too_long
 from app.machinery.metadata_validation import IMMUTABLE
 
-
-class Secret(Object):
-    """Something confidential that pods need: passwords, tokens, keys."""
-
-    data: Annotated[dict[str, bytes], at(2, "Values by key; base64 on the wire.")] = msgspec.field(default_factory=dict)
-    type: Annotated[str, at(3, "What the secret is for, and so which keys it must have; Opaque by default.")] = ""
-    string_data: Annotated[
-        dict[str, str], at(4, "Texts to put into data, for convenience. Write only: never stored or shown.")
-    ] = msgspec.field(default_factory=dict)
-    immutable: Annotated[bool | None, at(5, "If true, the data never changes again; this field neither.")] = None
+__all__ = ["ACCOUNT_NAME", "KIND", "Secret", "prepare", "row", "validate", "validate_update"]
 
 
 def prepare(secret: Secret) -> Secret:

@@ -18,9 +18,8 @@ from app.kinds.core.service_schema import (
     ServiceSpec,
     ServiceStatus,
     SessionAffinityConfig,
-    is_headless,
 )
-from app.kinds.core.service_validation import is_reachable, validate, validate_status, validate_update
+from app.kinds.core.service_validation import is_headless, is_reachable, validate, validate_status, validate_update
 from app.machinery.base import Column, Kind
 from app.machinery.durations import age
 

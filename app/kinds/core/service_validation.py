@@ -4,7 +4,7 @@ import ipaddress
 import re
 from collections.abc import Iterator
 
-from app.kinds.core.service_schema import Service, ServicePort, ServiceSpec, is_headless
+from app.kinds.core.service_schema import Service, ServicePort, ServiceSpec
 from app.machinery import name_validation
 from app.machinery.errors import Cause, duplicate, forbidden, invalid, not_supported, one_of, required, too_many
 from app.machinery.meta_condition_validation import validate_conditions
@@ -237,6 +237,10 @@ def _policies(spec: ServiceSpec) -> Iterator[Cause]:
         yield not_supported("spec.internalTrafficPolicy", inside, SCOPES)
     if spec.traffic_distribution not in (None, "PreferClose"):
         yield not_supported("spec.trafficDistribution", spec.traffic_distribution, ("PreferClose",))
+
+
+def is_headless(service: Service) -> bool:
+    return service.spec.cluster_ip == "None"
 
 
 def is_reachable(spec: ServiceSpec) -> bool:

@@ -1,32 +1,16 @@
 """The ServiceAccount kind."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
+from app.kinds.core.namespace_schema import ServiceAccount
 from app.machinery.base import (
     Column,
     Kind,
-    LocalObjectReference,
-    Object,
-    ObjectReference,
-    at,
 )
 from app.machinery.durations import age
 
-
-class ServiceAccount(Object):
-    """Who pods are when they talk to the API."""
-
-    secrets: Annotated[
-        tuple[ObjectReference, ...],
-        at(2, "Secrets meant for pods of this account.", patch="merge", patch_key="name"),
-    ] = ()
-    image_pull_secrets: Annotated[
-        tuple[LocalObjectReference, ...], at(3, "Secrets for registries, given to pods that name none themselves.")
-    ] = ()
-    automount_service_account_token: Annotated[
-        bool | None, at(4, "If false, pods get no token unless they ask for one.")
-    ] = None
+__all__ = ["KIND", "ServiceAccount", "row"]
 
 
 def row(account: ServiceAccount, now: datetime) -> list[Any]:

@@ -1,25 +1,16 @@
 """The PodTemplate kind: a template of pods that is kept by itself. Nothing is made from it."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from app.kinds.pod.pod_defaults import default_pod_spec
-from app.kinds.pod.pod_schema import PodTemplateSpec
 from app.kinds.pod.pod_validation import validate_template
 from app.kinds.pod.pod_warnings import warnings_of_spec
-from app.machinery.base import Column, Kind, Object, at
+from app.kinds.pod.podtemplate_schema import PodTemplate
+from app.machinery.base import Column, Kind
 from app.machinery.errors import Cause
-
-
-class PodTemplate(Object):
-    """A template of pods, for others to copy."""
-
-    template: Annotated[PodTemplateSpec, at(2, "The pods that would be made from it.")] = msgspec.field(
-        default_factory=PodTemplateSpec
-    )
 
 
 def prepare(kept: PodTemplate) -> PodTemplate:

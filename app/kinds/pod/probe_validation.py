@@ -1,14 +1,17 @@
 """Validation of probes and hooks. Part of `app.kinds.pod.pod_validation`."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, get_type_hints
 
 from app.kinds.pod.container import Container
-from app.kinds.pod.probe import SIGNALS, HTTPGetAction, LifecycleHandler, Probe
+from app.kinds.pod.probe import HTTPGetAction, Lifecycle, LifecycleHandler, Probe
 from app.machinery import name_validation
 from app.machinery.base import IntOrString
 from app.machinery.errors import Cause, forbidden, invalid, not_supported, required
 from app.machinery.metadata_validation import NEGATIVE
+
+# What may stop a container: what the schema says it may be.
+SIGNALS: tuple[str, ...] = get_type_hints(Lifecycle, include_extras=True)["stop_signal"].__metadata__[0].extra["enum"]
 
 
 def validate_probes(container: Container, grace: int, path: str) -> Iterator[Cause]:

@@ -6,9 +6,6 @@ Messages are those of Kubernetes' declarative validation.
 from collections.abc import Iterator, Sequence
 
 from app.kinds.scheduling.pod_group_schema import (
-    DISRUPTION_MODES,
-    MOST_CLAIMS,
-    MOST_TOPOLOGIES,
     PodGroupResourceClaim,
     PodGroupSchedulingConstraints,
     PodGroupSchedulingPolicy,
@@ -19,6 +16,10 @@ from app.kinds.scheduling.priorityclass import HIGHEST
 from app.machinery import name_validation
 from app.machinery.errors import Cause, duplicate, invalid, not_supported, required, too_many
 
+POD, POD_GROUP = "Pod", "PodGroup"
+DISRUPTION_MODES = (POD, POD_GROUP)
+MOST_CLAIMS = 4
+MOST_TOPOLOGIES = 1
 POSITIVE = "must be greater than or equal to 1"
 
 

@@ -6,58 +6,41 @@ A pod belongs to the group that its `spec.schedulingGroup.podGroupName` names. T
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from app.kinds.pod.pod_warnings import TEXT
-from app.kinds.scheduling.pod_group_schema import PodGroupSpec, PodGroupTemplate
+from app.kinds.scheduling.pod_group_schema import PodGroup, PodGroupSpec, PodGroupStatus, PodGroupTemplate
 from app.kinds.scheduling.pod_group_validation import exactly_one, must_be, validate_terms
 from app.machinery import name_validation
-from app.machinery.base import TOLD, Column, Kind, Object, Struct, at
+from app.machinery.base import Column, Kind
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid
-from app.machinery.meta_condition import Condition, condition
+from app.machinery.meta_condition import condition
 from app.machinery.meta_condition_validation import validate_conditions
 from app.machinery.metadata_validation import IMMUTABLE
 
+__all__ = [
+    "DISRUPTED",
+    "KIND",
+    "SCHEDULED",
+    "PodGroup",
+    "PodGroupStatus",
+    "on_create",
+    "on_update",
+    "policy_word",
+    "row",
+    "validate",
+    "validate_status",
+    "validate_update",
+    "warnings",
+    "warnings_of_terms",
+]
+
+
 # Conditions: whether the group has found its places; whether all of its pods are made to go.
 SCHEDULED, DISRUPTED = "PodGroupScheduled", "DisruptionTarget"
-
-
-class PodGroupResourceClaimStatus(Struct):
-    """The claim that was made for a group from a template."""
-
-    name: Annotated[str, at(1, "Name of the claim in spec.resourceClaims.", required=True)] = TOLD
-    resource_claim_name: Annotated[str | None, at(2, "Name of the ResourceClaim; none if none was needed.")] = None
-
-
-class PodGroupStatus(Struct):
-    """How a group fares; written by the scheduler."""
-
-    conditions: Annotated[
-        tuple[Condition, ...],
-        at(
-            1,
-            "PodGroupScheduled: whether the group has found its places. DisruptionTarget: whether it is about to end.",
-            patch="merge",
-            patch_key="type",
-        ),
-    ] = ()
-    resource_claim_statuses: Annotated[
-        tuple[PodGroupResourceClaimStatus, ...],
-        at(2, "Claims that were made for the group.", patch="merge,retainKeys", patch_key="name"),
-    ] = ()
-
-
-class PodGroup(Object):
-    """Pods that are scheduled with regard to each other."""
-
-    spec: Annotated[PodGroupSpec, at(2, "What the group is, and how its pods are to be scheduled.", required=True)] = (
-        msgspec.field(default_factory=PodGroupSpec)
-    )
-    status: Annotated[PodGroupStatus, at(3, "How it fares.")] = msgspec.field(default_factory=PodGroupStatus)
 
 
 def on_create(group: PodGroup, _: datetime) -> PodGroup:

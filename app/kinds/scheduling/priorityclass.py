@@ -4,35 +4,21 @@ Pods get their priority from it in `app.plans.admission.pod_admission`.
 """
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 from msgspec.structs import replace
 
-from app.machinery.base import Column, Int32, Kind, Object, ObjectMeta, at
+from app.kinds.scheduling.priorityclass_schema import PriorityClass
+from app.machinery.base import Column, Kind, ObjectMeta
 from app.machinery.durations import age
 from app.machinery.errors import Cause, forbidden, invalid, one_of
 from app.machinery.metadata_validation import IMMUTABLE
 
+__all__ = ["HIGHEST", "KIND", "RESERVED", "SYSTEM", "PriorityClass", "prepare", "row", "validate", "validate_update"]
+
+
 HIGHEST = 1_000_000_000  # of what users may define
 RESERVED = "system-"
-
-
-class PriorityClass(Object):
-    """A name for a priority that pods can have."""
-
-    value: Annotated[
-        Int32 | None, at(2, "The priority: the higher, the sooner scheduled. Cannot change.", required=True)
-    ] = None
-    global_default: Annotated[bool, at(3, "True: for pods that name no class. At most one class is.")] = False
-    description: Annotated[str, at(4, "What it is meant for.")] = ""
-    preemption_policy: Annotated[
-        str,
-        at(
-            5,
-            "PreemptLowerPriority (the default), or Never: others are not evicted for it. Cannot change.",
-            enum=("Never", "PreemptLowerPriority"),
-        ),
-    ] = ""
 
 
 SYSTEM = (

@@ -6,49 +6,31 @@ scheduled all at once, by `app.plans.jobs.workloads`.
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-import msgspec
-
-from app.kinds.scheduling.pod_group_schema import PodGroupTemplate
+from app.kinds.scheduling.pod_group_schema import TypedLocalObjectReference, Workload, WorkloadSpec
 from app.kinds.scheduling.pod_group_validation import must_be, validate_terms
 from app.kinds.scheduling.podgroup import policy_word, warnings_of_terms
 from app.machinery import name_validation
-from app.machinery.base import Column, Kind, Object, Struct, at
+from app.machinery.base import Column, Kind
 from app.machinery.durations import age
 from app.machinery.errors import Cause, duplicate, invalid, required, too_many
 from app.machinery.metadata_validation import IMMUTABLE
 
+__all__ = [
+    "KIND",
+    "MOST_TEMPLATES",
+    "TypedLocalObjectReference",
+    "Workload",
+    "WorkloadSpec",
+    "row",
+    "validate",
+    "validate_update",
+    "warnings",
+]
+
+
 MOST_TEMPLATES = 8
-
-
-class TypedLocalObjectReference(Struct):
-    """Names an object of any kind in the same namespace."""
-
-    api_group: Annotated[str, at(1, "Group of the object's kind; empty for the core group.")] = ""
-    kind: Annotated[str, at(2, "Kind of the object.", required=True)] = ""
-    name: Annotated[str, at(3, "Name of the object.", required=True)] = ""
-
-
-class WorkloadSpec(Struct):
-    """What the pods are of, and how they are to be scheduled."""
-
-    controller_ref: Annotated[
-        TypedLocalObjectReference | None,
-        at(1, "What the pods are of, such as a Job. For people and tools. Cannot change."),
-    ] = None
-    pod_group_templates: Annotated[
-        tuple[PodGroupTemplate, ...],
-        at(2, "What PodGroups are made from, 1 to 8. Cannot change.", patch_key="name", required=True),
-    ] = ()
-
-
-class Workload(Object):
-    """How the pods of something that runs many of them are to be scheduled."""
-
-    spec: Annotated[WorkloadSpec, at(2, "What the pods are of, and how they are to be scheduled.", required=True)] = (
-        msgspec.field(default_factory=WorkloadSpec)
-    )
 
 
 def validate(workload: Workload) -> list[Cause]:

@@ -17,8 +17,6 @@ from app.kinds.batch.job import Job, condition, is_finished, is_indexed
 from app.kinds.batch.job_scheduling import JobSchedulingConfiguration
 from app.kinds.pod.pod import Pod, PodSchedulingGroup
 from app.kinds.scheduling.pod_group_schema import (
-    POD,
-    POD_GROUP,
     BasicSchedulingPolicy,
     GangSchedulingPolicy,
     PodGroupSchedulingPolicy,
@@ -27,6 +25,7 @@ from app.kinds.scheduling.pod_group_schema import (
     PodGroupTemplateReference,
     WorkloadPodGroupTemplateReference,
 )
+from app.kinds.scheduling.pod_group_validation import POD, POD_GROUP
 from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.kinds.scheduling.podgroup import PodGroup
 from app.kinds.scheduling.workload import KIND as WORKLOADS

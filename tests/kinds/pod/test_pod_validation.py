@@ -13,7 +13,7 @@ from app.kinds.pod.pod_defaults import default_pod, default_pod_spec
 from app.kinds.pod.pod_resources import requests
 from app.kinds.pod.pod_validation import CHANGEABLE, MOST_CAUSES, validate_pod, validate_pod_update, validate_template
 from app.kinds.pod.pod_warnings import warnings_of_spec
-from app.kinds.pod.probe import SIGNALS
+from app.kinds.pod.probe_validation import SIGNALS
 from tests.build import NOW
 from tests.kinds.pods import MAIN, a_pod, made, said
 
