@@ -41,6 +41,7 @@ IMPORTED = {
 }
 FACTUAL = ("required", "default", "enum", "patch", "patch_key", "list_type", "list_keys", "map_type")
 OURS = ("nullable", "kinds")
+ZEROS = {"string": "", "bool": False, "int32": 0, "int64": 0}
 
 Row = dict[str, Any]
 Messages = dict[str, dict[str, Row]]
@@ -85,6 +86,8 @@ class Table:
         for struct in self.structs:
             bases = [each for each in self.structs if each.name == struct.base]
             inherited = {"apiVersion", "kind", "metadata"}.union(*(each.fields for each in bases))
+            if struct.facts.get("metadata", {}).get("required"):
+                inherited.remove("metadata")  # which it is not of other objects
             for name in struct.facts.keys() - inherited - struct.fields.keys() - struct.row.get("_left_out", {}).keys():
                 fact = struct.facts[name]
                 raise TableError(
@@ -166,6 +169,8 @@ def _marks(struct: Struct, name: str, row: Row) -> Row:
         if key in row and "why" not in row:
             raise TableError(f"{struct.name}.{name} differs in `{key}` from Kubernetes: give the reason under `why`")
     fact = struct.facts[name]
+    is_zero = not (fact.get("required") or fact.get("omits") or fact.get("pointer"))  # if absent, to a Go client
+    fact = {"default": ZEROS.get(fact["type"]) if is_zero else None} | fact
     marks = {key: row.get(key, fact.get(key)) for key in (*FACTUAL, *OURS)} | {"via": fact.get("via")}
     marks |= {key: tuple(value) for key, value in marks.items() if isinstance(value, list)}
     if marks["list_type"] == _implied_list_type(fact, marks):

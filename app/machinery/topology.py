@@ -36,7 +36,6 @@ ATOMIC = frozenset(
         "ServiceBackendPort",
         "Subject",
         "TopologySelectorTerm",
-        "TypedLocalObjectReference",
     }
 )
 

@@ -11,6 +11,7 @@ import yaml
 
 from app.kinds import KINDS
 from app.machinery.shape import Shape, shape_of
+from app.machinery.topology import ATOMIC
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 
@@ -58,7 +59,16 @@ def test_every_kind_is_made_of_generated_structs():
     assert {each.__module__ for each in structs} - TABLE.keys() == BY_HAND
 
 
-POINT = {"x": {"number": 1, "type": "int32"}, "y": {"number": 2, "type": "[]string", "list_type": "set", "omits": True}}
+def test_structs_are_merged_whole_where_kubernetes_merges_them_whole():
+    told = {name.rpartition(".")[2] for name in FACTS["messages"]}
+
+    assert ATOMIC & told == {name.rpartition(".")[2] for name in FACTS["atomic"]}
+
+
+POINT = {
+    "x": {"number": 1, "type": "int32", "required": True},
+    "y": {"number": 2, "type": "[]string", "list_type": "set", "omits": True},
+}
 
 
 def source(rows: dict, facts: dict = POINT) -> str:
@@ -93,7 +103,9 @@ def test_what_does_not_fit_the_facts_is_refused(rows: dict, text: str):
 def test_a_field_is_declared_with_its_facts():
     text = source({"x": "Place.", "y": "Names."})
 
-    assert '    x: Annotated[Int32, at(1, "Place.")] = msgspec.field(default_factory=lambda: 0)\n' in text
+    assert (
+        '    x: Annotated[Int32, at(1, "Place.", required=True)] = msgspec.field(default_factory=lambda: 0)\n' in text
+    )
     assert "    y: Annotated[tuple[str, ...], at(2, \"Names.\", list_type='set')] = ()\n" in text
 
 

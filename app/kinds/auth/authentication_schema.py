@@ -38,7 +38,7 @@ class SelfSubjectReview(Object):
 class TokenReviewSpec(Struct):
     """The token in question."""
 
-    token: Annotated[str, at(1, "The token.")] = ""
+    token: Annotated[str, at(1, "The token.", required=True)] = ""
     audiences: Annotated[tuple[str, ...], at(2, "Whom the token must be meant for; this API if not given.")] = ()
 
 
@@ -74,7 +74,7 @@ class BoundObjectReference(Struct):
 class TokenRequestSpec(Struct):
     """What the token is to be."""
 
-    audiences: Annotated[tuple[str, ...], at(1, "Whom it is meant for; this API if not given.", required=True)] = ()
+    audiences: Annotated[tuple[str, ...], at(1, "Whom it is meant for; this API if not given.")] = ()
     bound_object_ref: Annotated[BoundObjectReference | None, at(3, "The token ends with this object, too.")] = None
     expiration_seconds: Annotated[Int64 | None, at(4, "How long it is to be good; an hour if not given.")] = None
 
@@ -82,8 +82,8 @@ class TokenRequestSpec(Struct):
 class TokenRequestStatus(Struct):
     """The token."""
 
-    token: Annotated[str, at(1, "The token. It is shown once.", required=True)] = ""
-    expiration_timestamp: Annotated[Time | None, at(2, "When it ends.", required=True)] = None
+    token: Annotated[str, at(1, "The token. It is shown once.", default="")] = ""
+    expiration_timestamp: Annotated[Time | None, at(2, "When it ends.")] = None
 
 
 class TokenRequest(Object):
@@ -92,9 +92,7 @@ class TokenRequest(Object):
     metadata: Annotated[ObjectMeta, at(1, "Name and namespace of the service account.")] = msgspec.field(
         default_factory=ObjectMeta
     )
-    spec: Annotated[TokenRequestSpec, at(2, "What is asked for.", required=True)] = msgspec.field(
-        default_factory=TokenRequestSpec
-    )
+    spec: Annotated[TokenRequestSpec, at(2, "What is asked for.")] = msgspec.field(default_factory=TokenRequestSpec)
     status: Annotated[TokenRequestStatus, at(3, "Filled in by the server.")] = msgspec.field(
         default_factory=TokenRequestStatus
     )

@@ -29,7 +29,7 @@ class PolicyRule(Struct):
 class RoleRef(Struct):
     """Names the role that a binding grants."""
 
-    api_group: Annotated[str, at(1, "Always rbac.authorization.k8s.io.", required=True)] = ""
+    api_group: Annotated[str, at(1, "Always rbac.authorization.k8s.io.", default="")] = ""
     kind: Annotated[str, at(2, "Role or ClusterRole.", required=True)] = ""
     name: Annotated[str, at(3, "Name of the role.", required=True)] = ""
 

@@ -69,5 +69,7 @@ class CronJobStatus(Struct):
 class CronJob(Object):
     """Makes Jobs by a schedule."""
 
-    spec: Annotated[CronJobSpec, at(2, "When Jobs are made, and which.")] = msgspec.field(default_factory=CronJobSpec)
+    spec: Annotated[CronJobSpec, at(2, "When Jobs are made, and which.", required=True)] = msgspec.field(
+        default_factory=CronJobSpec
+    )
     status: Annotated[CronJobStatus, at(3, "What has become of it.")] = msgspec.field(default_factory=CronJobStatus)

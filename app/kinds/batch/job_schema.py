@@ -40,7 +40,7 @@ class PodFailurePolicyOnPodConditionsPattern(Struct):
     """Matches a failed pod by one of its conditions."""
 
     type: Annotated[str, at(1, "Type of the condition, such as DisruptionTarget.", required=True)] = ""
-    status: Annotated[str, at(2, "Status of the condition: True, False or Unknown. True if unset.", required=True)] = ""
+    status: Annotated[str, at(2, "Status of the condition: True, False or Unknown. True if unset.", default="")] = ""
 
 
 class PodFailurePolicyRule(Struct):

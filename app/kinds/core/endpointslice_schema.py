@@ -69,7 +69,7 @@ class EndpointSlice(Object):
     address_type: Annotated[
         str, at(4, "IPv4, IPv6 or FQDN. Cannot change.", required=True, enum=("FQDN", "IPv4", "IPv6"))
     ] = ""
-    endpoints: Annotated[tuple[Endpoint, ...], at(2, "The endpoints; at most 1000.", required=True)] = msgspec.field(
+    endpoints: Annotated[tuple[Endpoint, ...], at(2, "The endpoints; at most 1000.")] = msgspec.field(
         default_factory=lambda: ()
     )
     ports: Annotated[tuple[EndpointPort, ...], at(3, "Their ports.")] = ()

@@ -3,8 +3,10 @@
 
 from typing import Annotated
 
+import msgspec
+
 from app.machinery.base import Object
-from app.machinery.meta_schema import ObjectReference
+from app.machinery.meta_schema import ObjectMeta, ObjectReference
 from app.machinery.struct import Int32, MicroTime, Struct, Time, at
 
 
@@ -25,6 +27,9 @@ class EventSeries(Struct):
 class Event(Object):
     """Something that happened to an object, told for people to read."""
 
+    metadata: Annotated[ObjectMeta, at(1, "Standard metadata.", required=True)] = msgspec.field(
+        default_factory=ObjectMeta
+    )
     involved_object: Annotated[ObjectReference | None, at(2, "The object that it happened to.", required=True)] = None
     reason: Annotated[str, at(3, "One word for what happened.")] = ""
     message: Annotated[str, at(4, "A sentence for people.")] = ""
@@ -37,5 +42,5 @@ class Event(Object):
     series: Annotated[EventSeries | None, at(11, "How it repeats; nothing for a single event.")] = None
     action: Annotated[str, at(12, "What was done, or failed, about the object.")] = ""
     related: Annotated[ObjectReference | None, at(13, "A second object that the action was about.")] = None
-    reporting_component: Annotated[str, at(14, "The controller that reports it, as domain/name.")] = ""
-    reporting_instance: Annotated[str, at(15, "Which instance of that controller.")] = ""
+    reporting_component: Annotated[str, at(14, "The controller that reports it, as domain/name.", default="")] = ""
+    reporting_instance: Annotated[str, at(15, "Which instance of that controller.", default="")] = ""

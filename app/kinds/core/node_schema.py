@@ -71,7 +71,7 @@ class NodeRuntimeHandlerFeatures(Struct):
 class NodeRuntimeHandler(Struct):
     """A way in which the runtime can run a pod."""
 
-    name: Annotated[str, at(1, "Its name.")] = ""
+    name: Annotated[str, at(1, "Its name.", default="")] = ""
     features: Annotated[NodeRuntimeHandlerFeatures | None, at(2, "What it can do.")] = None
 
 

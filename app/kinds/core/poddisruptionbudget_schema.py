@@ -41,16 +41,16 @@ class PodDisruptionBudgetStatus(Struct):
     disrupted_pods: Annotated[
         dict[str, Time], at(2, "Pods that were evicted and are not gone yet, and when they were.")
     ] = msgspec.field(default_factory=dict)
-    disruptions_allowed: Annotated[Int32, at(3, "How many may be evicted now.", required=True)] = msgspec.field(
+    disruptions_allowed: Annotated[Int32, at(3, "How many may be evicted now.", default=0)] = msgspec.field(
         default_factory=lambda: 0
     )
-    current_healthy: Annotated[Int32, at(4, "How many are ready.", required=True)] = msgspec.field(
+    current_healthy: Annotated[Int32, at(4, "How many are ready.", default=0)] = msgspec.field(
         default_factory=lambda: 0
     )
-    desired_healthy: Annotated[Int32, at(5, "How many must stay ready.", required=True)] = msgspec.field(
+    desired_healthy: Annotated[Int32, at(5, "How many must stay ready.", default=0)] = msgspec.field(
         default_factory=lambda: 0
     )
-    expected_pods: Annotated[Int32, at(6, "How many there are, or should be.", required=True)] = msgspec.field(
+    expected_pods: Annotated[Int32, at(6, "How many there are, or should be.", default=0)] = msgspec.field(
         default_factory=lambda: 0
     )
     conditions: Annotated[tuple[Condition, ...], at(7, "DisruptionAllowed.", patch="merge", patch_key="type")] = ()

@@ -109,7 +109,7 @@ class ContainerRestartRuleOnExitCodes(Struct):
     """Matches exit codes."""
 
     operator: Annotated[str, at(1, "In or NotIn.", required=True)] = ""
-    values: Annotated[tuple[Int32, ...], at(2, "The exit codes.")] = ()
+    values: Annotated[tuple[Int32, ...], at(2, "The exit codes.", list_type="set")] = ()
 
 
 class ContainerRestartRule(Struct):

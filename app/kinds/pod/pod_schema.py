@@ -252,7 +252,7 @@ class PodStatus(Struct):
         tuple[Opaque, ...],
         at(21, "Node resources taken by way of claims.", patch="merge", patch_key="resourceClaimName"),
     ] = ()
-    volume_health: Annotated[tuple[Opaque, ...], at(22, "Health of the pod's volumes.")] = ()
+    volume_health: Annotated[tuple[Opaque, ...], at(22, "Health of the pod's volumes.", list_keys=("name",))] = ()
 
 
 class Pod(Object):

@@ -29,7 +29,7 @@ class HTTPGetAction(Struct):
     host: Annotated[str, at(3, "Host to ask; the pod's IP if empty.")] = ""
     scheme: Annotated[str, at(4, "HTTP or HTTPS.", enum=("HTTP", "HTTPS"))] = ""
     http_headers: Annotated[tuple[HTTPHeader, ...], at(5, "Headers to send along.")] = ()
-    protocol: Annotated[str, at(6, "Protocol version to speak.")] = ""
+    protocol: Annotated[str, at(6, "Protocol version to speak.", enum=("HTTP1", "HTTP2"))] = ""
 
 
 class TCPSocketAction(Struct):
@@ -44,7 +44,7 @@ class GRPCAction(Struct):
 
     port: Annotated[Int32, at(1, "Port that gRPC listens on.", required=True)] = 0
     service: Annotated[str, at(2, "Service whose health is asked for.", default="")] = ""
-    mode: Annotated[str, at(3, "How the connection is made.")] = ""
+    mode: Annotated[str, at(3, "How the connection is made.", enum=("Plaintext", "TLS"))] = ""
 
 
 class SleepAction(Struct):

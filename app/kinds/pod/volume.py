@@ -238,7 +238,7 @@ class VolumeMount(Struct):
     ] = ""
     sub_path_expr: Annotated[str, at(6, "Like subPath, with $(VAR) filled in from the environment.")] = ""
     recursive_read_only: Annotated[str, at(7, "Disabled, IfPossible or Enabled.")] = ""
-    bind_mount_options: Annotated[tuple[str, ...], at(8, "Further options of the bind mount.")] = ()
+    bind_mount_options: Annotated[tuple[str, ...], at(8, "Further options of the bind mount.", list_type="set")] = ()
 
 
 class VolumeDevice(Struct):

@@ -72,7 +72,8 @@ class PodGroupFields(Struct):
         at(4, "Claims that the pods share; at most 4. Cannot change.", patch="merge,retainKeys", patch_key="name"),
     ] = ()
     disruption_mode: Annotated[
-        str | None, at(5, "Pod: each may be disrupted by itself. PodGroup: all or none. Cannot change.")
+        str | None,
+        at(5, "Pod: each may be disrupted by itself. PodGroup: all or none. Cannot change.", enum=("Pod", "PodGroup")),
     ] = None
     priority_class_name: Annotated[str, at(6, "Name of the PriorityClass of the group. Cannot change.")] = ""
     priority: Annotated[Int32 | None, at(7, "The group's priority: the higher, the sooner. Cannot change.")] = None
@@ -158,7 +159,7 @@ class WorkloadSpec(Struct):
     ] = None
     pod_group_templates: Annotated[
         tuple[PodGroupTemplate, ...],
-        at(2, "What PodGroups are made from, 1 to 8. Cannot change.", required=True, patch="merge", patch_key="name"),
+        at(2, "What PodGroups are made from, 1 to 8. Cannot change.", required=True, list_keys=("name",)),
     ] = ()
 
 

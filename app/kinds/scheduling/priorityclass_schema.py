@@ -11,7 +11,7 @@ class PriorityClass(Object):
     """A name for a priority that pods can have."""
 
     value: Annotated[
-        Int32 | None, at(2, "The priority: the higher, the sooner scheduled. Cannot change.", required=True)
+        Int32 | None, at(2, "The priority: the higher, the sooner scheduled. Cannot change.", default=0)
     ] = None
     global_default: Annotated[bool, at(3, "True: for pods that name no class. At most one class is.")] = False
     description: Annotated[str, at(4, "What it is meant for.")] = ""

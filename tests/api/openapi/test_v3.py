@@ -123,6 +123,23 @@ def test_lists_say_how_they_merge() -> None:
     assert command["x-kubernetes-list-type"] == "atomic"
 
 
+@pytest.mark.parametrize(
+    ("document", "name", "required"),
+    [
+        ("api_v1", "io.k8s.api.core.v1.Event", {"metadata", "involvedObject"}),
+        ("apis_batch_v1", "io.k8s.api.batch.v1.CronJob", {"spec"}),
+        ("apis_batch_v1", "io.k8s.api.batch.v1.PodFailurePolicyOnPodConditionsPattern", {"type"}),
+        ("apis_discovery.k8s.io_v1", "io.k8s.api.discovery.v1.EndpointSlice", {"addressType"}),
+        ("apis_policy_v1", "io.k8s.api.policy.v1.PodDisruptionBudgetStatus", set()),
+        ("apis_rbac.authorization.k8s.io_v1", "io.k8s.api.rbac.v1.RoleRef", {"kind", "name"}),
+        ("apis_scheduling.k8s.io_v1", "io.k8s.api.scheduling.v1.PriorityClass", set()),
+        ("api_v1", "io.k8s.api.authentication.v1.TokenRequestSpec", set()),
+    ],
+)
+def test_what_is_required_is_what_kubernetes_requires(document: str, name: str, required: set[str]) -> None:
+    assert set(CONTENTS[document]["components"]["schemas"][name].get("required", ())) == required
+
+
 def test_formats_are_kubernetes_formats() -> None:
     schemas = CONTENTS["apis_batch_v1"]["components"]["schemas"]
     job = schemas["io.k8s.api.batch.v1.JobSpec"]["properties"]
