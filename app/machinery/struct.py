@@ -5,6 +5,7 @@ snake_case here and in Kubernetes' camelCase on the wire, and leave out what equ
 """
 
 from datetime import datetime
+from functools import cache
 from typing import Annotated, Any, dataclass_transform
 
 import msgspec
@@ -43,7 +44,12 @@ class Struct(msgspec.Struct, metaclass=_Frozen, frozen=True, omit_defaults=True,
 
 def at(number: int, description: str = "", **more: Any) -> Meta:
     """A field's protobuf number and what it means (shown by `kubectl explain`). `more` goes to `extra`: patch_key=..."""
-    return Meta(description=description or None, extra={"pb": number, **more})
+    return Meta(description=description or None, extra={"pb": number, **more} if more else _numbered(number))
+
+
+@cache
+def _numbered(number: int) -> dict[str, Any]:
+    return {"pb": number}  # one for hundreds of fields, which a node's agent would hold each by itself
 
 
 Int32 = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]

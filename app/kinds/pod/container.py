@@ -8,7 +8,7 @@ import msgspec
 from app.kinds.pod.probe import Lifecycle, Probe
 from app.kinds.pod.security import SecurityContext
 from app.kinds.pod.volume import ObjectFieldSelector, ResourceFieldSelector, VolumeDevice, VolumeMount
-from app.machinery.struct import TOLD, Int32, Int64, Opaque, Quantity, Struct, Time, at
+from app.machinery.struct import TOLD, Int32, Int64, Quantity, Struct, Time, at
 
 
 class ConfigMapKeySelector(Struct):
@@ -27,6 +27,15 @@ class SecretKeySelector(Struct):
     optional: Annotated[bool | None, at(3, "True: it may be missing.")] = None
 
 
+class FileKeySelector(Struct):
+    """Names one key of a file that an init container wrote."""
+
+    volume_name: Annotated[str, at(1, "Name of the emptyDir volume with the file.", required=True)] = ""
+    path: Annotated[str, at(2, "Path of the file in the volume.", required=True)] = ""
+    key: Annotated[str, at(3, "Key in the file, which has lines such as KEY=VALUE.", required=True)] = ""
+    optional: Annotated[bool | None, at(4, "True: file or key may be missing.", default=False)] = None
+
+
 class EnvVarSource(Struct):
     """Where an environment variable's value comes from; exactly one is set."""
 
@@ -34,7 +43,7 @@ class EnvVarSource(Struct):
     resource_field_ref: Annotated[ResourceFieldSelector | None, at(2, "A request or limit of a container.")] = None
     config_map_key_ref: Annotated[ConfigMapKeySelector | None, at(3, "A key of a ConfigMap.")] = None
     secret_key_ref: Annotated[SecretKeySelector | None, at(4, "A key of a Secret.")] = None
-    file_key_ref: Annotated[Opaque | None, at(5, "A key of a file that an earlier container wrote.")] = None
+    file_key_ref: Annotated[FileKeySelector | None, at(5, "A key of a file that an earlier container wrote.")] = None
 
 
 class EnvVar(Struct):

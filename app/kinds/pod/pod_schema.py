@@ -203,6 +203,23 @@ class PodResourceClaimStatus(Struct):
     resource_claim_name: Annotated[str | None, at(2, "Name of the claim; none if none was needed.")] = None
 
 
+class ContainerExtendedResourceRequest(Struct):
+    """Which request of a claim stands for an extended resource of a container."""
+
+    container_name: Annotated[str, at(1, "Name of the container.", required=True)] = TOLD
+    resource_name: Annotated[str, at(2, "Name of the extended resource.", required=True)] = TOLD
+    request_name: Annotated[str, at(3, "Name of the request in the claim.", required=True)] = TOLD
+
+
+class PodExtendedResourceClaimStatus(Struct):
+    """A claim that stands for the extended resources of a pod."""
+
+    request_mappings: Annotated[
+        tuple[ContainerExtendedResourceRequest, ...], at(1, "Which request stands for which resource.", required=True)
+    ] = ()
+    resource_claim_name: Annotated[str, at(2, "Name of the claim.", required=True)] = TOLD
+
+
 class PodStatus(Struct):
     """How a pod fares; written by its node's agent."""
 
@@ -243,7 +260,9 @@ class PodStatus(Struct):
         tuple[HostIP, ...], at(16, "All addresses of the node.", patch="merge", patch_key="ip", list_type="atomic")
     ] = ()
     observed_generation: Annotated[Int64 | None, at(17, "The generation that this status is about.")] = None
-    extended_resource_claim_status: Annotated[Opaque | None, at(18, "Claim that stands for extended resources.")] = None
+    extended_resource_claim_status: Annotated[
+        PodExtendedResourceClaimStatus | None, at(18, "Claim that stands for extended resources.")
+    ] = None
     allocated_resources: Annotated[dict[str, Quantity], at(19, "Resources that the node has granted the pod.")] = (
         msgspec.field(default_factory=dict)
     )

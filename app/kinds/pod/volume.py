@@ -155,6 +155,21 @@ class ServiceAccountTokenProjection(Struct):
     user: Annotated[Int64 | None, at(4, "UID that owns the file.")] = None
 
 
+class PodCertificateProjection(Struct):
+    """A private key and a certificate for it, as files."""
+
+    signer_name: Annotated[str, at(1, "Signer that issues the certificate.", required=True)] = ""
+    key_type: Annotated[str, at(2, "Type of the key, such as ED25519 or ECDSAP256.", required=True)] = ""
+    max_expiration_seconds: Annotated[Int32 | None, at(3, "How long the certificate may be valid at most.")] = None
+    credential_bundle_path: Annotated[str, at(4, "Path of one file with the key and the chain of certificates.")] = ""
+    key_path: Annotated[str, at(5, "Path of a file with the key.")] = ""
+    certificate_chain_path: Annotated[str, at(6, "Path of a file with the chain of certificates.")] = ""
+    user_annotations: Annotated[dict[str, str], at(7, "Further data for the signer.")] = msgspec.field(
+        default_factory=dict
+    )
+    user: Annotated[Int64 | None, at(8, "UID that owns the files.")] = None
+
+
 class VolumeProjection(Struct):
     """One of the things in a projected volume; exactly one is set."""
 
@@ -165,7 +180,7 @@ class VolumeProjection(Struct):
     config_map: Annotated[ConfigMapProjection | None, at(3, "A ConfigMap.")] = None
     service_account_token: Annotated[ServiceAccountTokenProjection | None, at(4, "A token.")] = None
     cluster_trust_bundle: Annotated[ClusterTrustBundleProjection | None, at(5, "Trusted certificates.")] = None
-    pod_certificate: Annotated[Opaque | None, at(6, "A certificate of the pod.")] = None
+    pod_certificate: Annotated[PodCertificateProjection | None, at(6, "A certificate of the pod.")] = None
 
 
 class ProjectedVolumeSource(Struct):

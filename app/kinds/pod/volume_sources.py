@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from app.machinery.meta_schema import LabelSelector, LocalObjectReference
-from app.machinery.struct import TOLD, Int32, Struct, at
+from app.machinery.struct import TOLD, Int32, Int64, Struct, at
 
 
 class GCEPersistentDiskVolumeSource(Struct):
@@ -239,3 +239,4 @@ class ClusterTrustBundleProjection(Struct):
     label_selector: Annotated[LabelSelector | None, at(3, "Which bundles of the signer are taken.")] = None
     path: Annotated[str, at(4, "Path of what is mounted.", required=True)] = TOLD
     optional: Annotated[bool | None, at(5, "True: there may be none.")] = None
+    user: Annotated[Int64 | None, at(6, "UID that owns the file.")] = None

@@ -13,6 +13,7 @@ from app.kinds.pod.pod_defaults import default_pod, default_pod_spec
 from app.kinds.pod.pod_validation import validate_pod, validate_pod_status
 from app.kinds.pod.pod_warnings import TEXT, warnings_of_spec
 from app.machinery.base import Struct
+from app.machinery.decode import decode
 from tests.build import NOW
 from tests.kinds.pods import a_pod, made, said, wire
 
@@ -241,3 +242,19 @@ def test_the_quality_of_service_of_a_pod_stays():
     assert validate_pod_status(silent, old) == []
     (cause,) = validate_pod_status(other, old)
     assert (cause.field, cause.message) == ("status.qosClass", 'Invalid value: "Guaranteed": field is immutable')
+
+
+def test_parts_that_nothing_acts_on_are_known_field_by_field():
+    certificate = {"signerName": "example.com/pods", "keyType": "ED25519", "userName": "typo"}
+    variable = {"name": "A", "valueFrom": {"fileKeyRef": {"volumeName": "v", "path": "env", "key": "A"}}}
+    spec = {
+        "containers": [{"name": "main", "image": "busybox", "env": [variable]}],
+        "volumes": [{"name": "v", "projected": {"sources": [{"podCertificate": certificate}]}}],
+    }
+    body = msgspec.json.encode({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": spec})
+
+    pod, unknown = decode(body, Pod, api_version="v1", validation="Warn")
+
+    assert wire(pod)["spec"]["containers"][0]["env"] == [variable]
+    assert pod.spec.volumes[0].projected.sources[0].pod_certificate.key_type == "ED25519"
+    assert unknown == ['unknown field "spec.volumes[0].projected.sources[0].podCertificate.userName"']
