@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from app.api.openapi.meta import APIGroup, APIGroupList, APIResourceList, APIVersions, Info
+from app.api.openapi.meta import APIGroup, APIGroupList, APIResourceList, APIVersions
 from app.api.openapi.operations import READING, gives, group_words
-from app.api.openapi.schemas import Schema, Schemas, ref
+from app.api.openapi.schemas import Info, Schema, Schemas, ref
 
 NAMES = ("api", "apis", "version")
 """Documents that belong to no group."""

@@ -6,13 +6,13 @@
 
 from collections.abc import Mapping
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from app.api.http.query import DeleteOptions
-from app.api.openapi.meta import NAMED_ALONE, Info, ListMeta, Status
-from app.machinery.base import Kind, ObjectMeta
+from app.api.openapi.meta import APIGroup, APIGroupList, APIResourceList, APIVersions, ListMeta, Status
+from app.machinery.base import Kind, ObjectMeta, Struct, at
 from app.machinery.meta_condition import Condition
 from app.machinery.shape import Field, Shape, shape_of
 from app.machinery.topology import ATOMIC, list_keys, list_type
@@ -54,7 +54,23 @@ _SCALARS: Mapping[str, Schema] = {
     "bytes": {"type": "string", "format": "byte"},
     "any": {"type": "object"},
 }
+# What a client may meet as a document of its own: with a group, version and kind.
+NAMED_ALONE = (Status, APIResourceList, APIGroup, APIGroupList, APIVersions)
 _DEFAULTS = {"string": "", "bool": False, "integer": 0, "struct": {}, "map": {}}
+
+
+class Info(Struct):
+    """Which Kubernetes the server is like, and what it was built from."""
+
+    major: Annotated[str, at(0, "First number of the Kubernetes version.", required=True)] = ""
+    minor: Annotated[str, at(0, "Second number of the Kubernetes version.", required=True)] = ""
+    git_version: Annotated[str, at(0, "The whole version, with Jobplane's own.", required=True)] = ""
+    git_commit: Annotated[str, at(0, "The commit it was built from, if known.", required=True)] = ""
+    git_tree_state: Annotated[str, at(0, "Whether the tree was clean.", required=True)] = ""
+    build_date: Annotated[str, at(0, "When it was built, if known.", required=True)] = ""
+    go_version: Annotated[str, at(0, "There for clients that expect it.", required=True)] = ""
+    compiler: Annotated[str, at(0, "What runs it.", required=True)] = ""
+    platform: Annotated[str, at(0, "Operating system and processor.", required=True)] = ""
 
 
 class Named(NamedTuple):

@@ -18,7 +18,7 @@ from app.api.resources.eviction_schema import Eviction
 from app.api.resources.unsupported_kinds import ABSENT
 from app.api.streams.stream_options import PodAttachOptions, PodExecOptions, PodPortForwardOptions
 from app.kinds.auth.authentication import TokenRequest
-from app.kinds.pod.binding import Binding
+from app.kinds.pod.pod_schema import Binding
 from app.machinery.base import Kind, Struct
 
 _NOT: Mapping[str, tuple[str, ...]] = {"namespaces": ("deletecollection",)}

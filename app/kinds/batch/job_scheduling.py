@@ -6,7 +6,7 @@ it.
 
 from collections.abc import Iterator
 
-from app.kinds.batch.job_scheduling_schema import (
+from app.kinds.batch.job_schema import (
     JobSchedulingConfiguration,
     WorkloadPodGroupAllDisruptionMode,
     WorkloadPodGroupDisruptionMode,

@@ -8,11 +8,64 @@ from typing import Annotated
 
 import msgspec
 
-from app.kinds.batch.job_scheduling_schema import JobSchedulingConfiguration
 from app.kinds.pod.pod_schema import PodTemplateSpec
+from app.kinds.scheduling.pod_group_schema import (
+    BasicSchedulingPolicy,
+    PodGroupResourceClaim,
+    PodGroupSchedulingConstraints,
+)
 from app.machinery.base import Object
 from app.machinery.meta_schema import Condition, LabelSelector
 from app.machinery.struct import Int32, Int64, Struct, Time, at
+
+
+class WorkloadPodGroupGangSchedulingPolicy(Struct):
+    """All or nothing."""
+
+    min_count: Annotated[
+        Int32 | None,
+        at(1, "So many pods must find a place at the same time, or none is given one. As many as may run if unset."),
+    ] = None
+
+
+class WorkloadPodGroupSchedulingPolicy(Struct):
+    """How the Job's pods find their places. Exactly one must be set."""
+
+    basic: Annotated[BasicSchedulingPolicy | None, at(1, "Pod by pod.")] = None
+    gang: Annotated[WorkloadPodGroupGangSchedulingPolicy | None, at(2, "All or nothing.")] = None
+
+
+class WorkloadPodGroupSingleDisruptionMode(Struct):
+    """Each by itself. There is nothing to say about it."""
+
+
+class WorkloadPodGroupAllDisruptionMode(Struct):
+    """All or none. There is nothing to say about it."""
+
+
+class WorkloadPodGroupDisruptionMode(Struct):
+    """How the Job's pods may be disrupted. Exactly one must be set."""
+
+    single: Annotated[WorkloadPodGroupSingleDisruptionMode | None, at(1, "Each by itself.")] = None
+    all: Annotated[WorkloadPodGroupAllDisruptionMode | None, at(2, "All or none.")] = None
+
+
+class JobSchedulingConfiguration(Struct):
+    """How the pods of a Job are to be scheduled with regard to each other."""
+
+    scheduling_policy: Annotated[
+        WorkloadPodGroupSchedulingPolicy | None, at(1, "How the pods find their places. Only gang.minCount can change.")
+    ] = None
+    scheduling_constraints: Annotated[
+        PodGroupSchedulingConstraints | None, at(2, "Where the pods may go, all together. Cannot change.")
+    ] = None
+    disruption_mode: Annotated[
+        WorkloadPodGroupDisruptionMode | None, at(3, "How the pods may be disrupted. Cannot change.")
+    ] = None
+    resource_claims: Annotated[
+        tuple[PodGroupResourceClaim, ...],
+        at(4, "Claims that the pods share; at most 4. Cannot change.", patch="merge", patch_key="name"),
+    ] = ()
 
 
 class PodFailurePolicyOnExitCodesRequirement(Struct):

@@ -10,7 +10,7 @@ from app.kinds.pod.container import Container, ContainerStatus, EphemeralContain
 from app.kinds.pod.security import PodSecurityContext
 from app.kinds.pod.volume import Volume
 from app.machinery.base import Object
-from app.machinery.meta_schema import Condition, LocalObjectReference, ObjectMeta
+from app.machinery.meta_schema import Condition, LocalObjectReference, ObjectMeta, ObjectReference
 from app.machinery.struct import TOLD, Int32, Int64, Opaque, Quantity, Struct, Time, at
 
 
@@ -279,3 +279,17 @@ class Pod(Object):
 
     spec: Annotated[PodSpec, at(2, "What to run, and where.")] = msgspec.field(default_factory=PodSpec)
     status: Annotated[PodStatus, at(3, "How it fares.")] = msgspec.field(default_factory=PodStatus)
+
+
+class PodTemplate(Object):
+    """A template of pods, for others to copy."""
+
+    template: Annotated[PodTemplateSpec, at(2, "The pods that would be made from it.")] = msgspec.field(
+        default_factory=PodTemplateSpec
+    )
+
+
+class Binding(Object):
+    """Puts a pod on a node, once and for all."""
+
+    target: Annotated[ObjectReference | None, at(2, "The node, by its name.", required=True)] = None

@@ -6,9 +6,9 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.kinds.pod.pod_defaults import default_pod_spec
+from app.kinds.pod.pod_schema import PodTemplate
 from app.kinds.pod.pod_validation import validate_template
 from app.kinds.pod.pod_warnings import warnings_of_spec
-from app.kinds.pod.podtemplate_schema import PodTemplate
 from app.machinery.base import Column, Kind
 from app.machinery.errors import Cause
 
