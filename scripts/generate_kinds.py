@@ -84,16 +84,22 @@ class Table:
     def check(self) -> None:
         """Every field that Kubernetes has must be described, or left out for a reason."""
         for struct in self.structs:
-            bases = [each for each in self.structs if each.name == struct.base]
-            inherited = {"apiVersion", "kind", "metadata"}.union(*(each.fields for each in bases))
-            if struct.facts.get("metadata", {}).get("required"):
-                inherited.remove("metadata")  # which it is not of other objects
-            for name in struct.facts.keys() - inherited - struct.fields.keys() - struct.row.get("_left_out", {}).keys():
+            known = struct.fields.keys() | self._inherited(struct) | struct.row.get("_left_out", {}).keys()
+            for name in struct.facts.keys() - known:
                 fact = struct.facts[name]
                 raise TableError(
                     f"{struct.messages[0]} has a field {name} ({fact['number']}, {fact['type']}): describe it in "
                     f"{TABLE.name} under {struct.name}, or name it there under _left_out with the reason"
                 )
+
+    def _inherited(self, struct: Struct) -> set[str]:
+        if struct.base == "Struct":
+            return {name for name, fact in struct.facts.items() if fact["number"] == 0}  # not of the message itself
+        if struct.base == "Object":
+            required = {"metadata"} if struct.facts["metadata"].get("required") else set()  # which Object does not say
+            return {"apiVersion", "kind", "metadata"} - required
+        (base,) = (each for each in self.structs if (each.module, each.name) == (struct.module, struct.base))
+        return base.fields.keys() | self._inherited(base)
 
     def source(self, module: str) -> str:
         """The text of one module, before it is formatted."""
