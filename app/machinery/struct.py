@@ -1,6 +1,6 @@
 """Struct: the base of every part of an object, and the types and marks of its fields.
 
-The schemas, `*_schema.py` among them, are made of it; everybody else imports it from `base`. Structs are frozen, named in
+Generated schemas are made of it; everybody else imports it from `base`. Structs are frozen, named in
 snake_case here and in Kubernetes' camelCase on the wire, and leave out what equals its default.
 """
 

@@ -17,8 +17,6 @@ from app.machinery.shape import Field, Shape, shape_of
 ATOMIC = frozenset(
     {
         "ConfigMapKeySelector",
-        "CrossVersionObjectReference",
-        "EndpointAddress",
         "EndpointPort",
         "FileKeySelector",
         "LabelSelector",
@@ -32,10 +30,7 @@ ATOMIC = frozenset(
         "RoleRef",
         "ScopeSelector",
         "SecretKeySelector",
-        "SecretReference",
-        "ServiceBackendPort",
         "Subject",
-        "TopologySelectorTerm",
     }
 )
 
