@@ -14,7 +14,7 @@ WEEK_AGO = $(shell $(BIN)/python -c 'from datetime import *; print((datetime.now
 # The modules of the tests are compiled once, and not by each process that runs some of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo check test test-long bench up numbers generate settings lock clean
+.PHONY: setup demo check test test-long bench up numbers generate migration settings lock clean
 
 setup: $(READY)
 
@@ -69,6 +69,13 @@ numbers: setup
 # The structs that objects are made of, from scripts/kubernetes.json and scripts/kinds.yaml.
 generate: setup
 	$(BIN)/python scripts/generate_kinds.py
+
+# A migration from what was changed in app/store/tables.py or schema.py: make migration M="what changes"
+migration: setup
+	$(BIN)/python scripts/make_migration.py "$(M)"
+	$(BIN)/ruff check --quiet --fix migrations/versions
+	$(BIN)/ruff format --quiet migrations/versions
+	@git status --short migrations
 
 # What settings there are, from app/settings.py.
 settings: setup

@@ -1,16 +1,21 @@
-"""Alembic's entry: `jobplane migrate` and the tests hand over a connection or a URL in the config's attributes."""
+"""Alembic's entry. `app.store.migrate` hands over a connection in the config's attributes; else the URL in alembic.ini."""
 
 from alembic import context
 from sqlalchemy import create_engine
 from sqlalchemy.engine import Connection
 from sqlalchemy.pool import NullPool
 
+import migrations.autogenerate  # noqa: F401 - registers what compares functions and views
 from app.store.tables import METADATA
 
 
 def run(connection: Connection) -> None:
     context.configure(
-        connection=connection, target_metadata=METADATA, compare_type=True, transaction_per_migration=True
+        connection=connection,
+        target_metadata=METADATA,
+        compare_type=True,
+        compare_server_default=True,
+        transaction_per_migration=True,
     )
     with context.begin_transaction():
         context.run_migrations()

@@ -2,7 +2,7 @@
 once.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +12,6 @@ from app.store.errors import AWAY, Unavailable
 
 if TYPE_CHECKING:
     from alembic.config import Config
-    from sqlalchemy import Connection
 
 _LOCK = 7_021_996  # any number, as long as every version of this program uses the same
 MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
@@ -25,12 +24,21 @@ async def migrate(dsn: str, revision: str = "head") -> None:
     """
     try:
         if revision != "head" or not await _is_current(dsn):
-            await _in_turn(dsn, revision)
+            await run_alembic(dsn, lambda config: _migrate(config, revision))
     except Exception as error:
         away = next((each for each in _causes(error) if isinstance(each, AWAY)), None)
         if away is None:
             raise
         raise Unavailable(f"the database went away while it was migrated: {away}") from error
+
+
+def _migrate(config: "Config", revision: str) -> None:
+    from alembic import command
+
+    if revision == "base" or revision.startswith("-"):
+        command.downgrade(config, revision)
+    else:
+        command.upgrade(config, revision)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
@@ -40,10 +48,20 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
         error = error.__cause__
 
 
-async def _in_turn(dsn: str, revision: str) -> None:
-    from sqlalchemy import text
+async def run_alembic(dsn: str, command: Callable[["Config"], object], migrations: Path = MIGRATIONS) -> None:
+    """Call one of Alembic's commands with a connection, while no other process does."""
+    from alembic.config import Config
+    from sqlalchemy import Connection, text
     from sqlalchemy.ext.asyncio import create_async_engine
     from sqlalchemy.pool import NullPool
+
+    config = Config()
+    config.set_main_option("script_location", str(migrations))
+    config.set_main_option("file_template", "%%(rev)s_%%(slug)s")
+
+    def run(connection: Connection) -> None:
+        config.attributes["connection"] = connection
+        command(config)
 
     # asyncpg reads the URL, as it does everywhere else: SQLAlchemy does not know one with several hosts.
     engine = create_async_engine(
@@ -52,29 +70,9 @@ async def _in_turn(dsn: str, revision: str) -> None:
     async with engine.connect() as connection:
         await connection.execute(text("select pg_advisory_lock(:lock)"), {"lock": _LOCK})
         await connection.commit()
-        await connection.run_sync(_migrate, revision)
+        await connection.run_sync(run)
         await connection.commit()
     await engine.dispose()
-
-
-def config() -> "Config":
-    """Alembic's, with the migrations that this version carries."""
-    from alembic.config import Config
-
-    made = Config()
-    made.set_main_option("script_location", str(MIGRATIONS))
-    return made
-
-
-def _migrate(connection: "Connection", revision: str) -> None:
-    from alembic import command
-
-    made = config()
-    made.attributes["connection"] = connection
-    if revision == "base" or revision.startswith("-"):
-        command.downgrade(made, revision)
-    else:
-        command.upgrade(made, revision)
 
 
 async def _is_current(dsn: str) -> bool:
@@ -86,9 +84,9 @@ async def _is_current(dsn: str) -> bool:
         await connection.close()
 
 
-def newest() -> str:
+def newest(migrations: Path = MIGRATIONS) -> str:
     """The revision that this version needs. Later ones sort behind it."""
-    return max(path.name.partition("_")[0] for path in (MIGRATIONS / "versions").glob("[0-9]*_*.py"))
+    return max(path.name.partition("_")[0] for path in (migrations / "versions").glob("[0-9]*_*.py"))
 
 
 async def revision_of(connection: asyncpg.Connection) -> str:

@@ -1,4 +1,8 @@
-"""Tables, for migrations and cold paths. The hot paths speak SQL over asyncpg (commit, reader, change_feed)."""
+"""Tables: the one place that declares them, their columns, indexes and constraints. `schema` adds functions and views.
+
+Imported by migrations, which are made from what differs (`make migration`), and by tests. Whatever serves speaks SQL over
+asyncpg and does without SQLAlchemy, which would cost each process 14 MB; a test holds that SQL against these tables.
+"""
 
 from sqlalchemy import (
     BigInteger,
@@ -99,9 +103,7 @@ TOKENS = Table(
     Column("nodes", ARRAY(Text), nullable=False),  # node names, or prefixes with *, that an agent may speak for
     Column("expires_at", DateTime(timezone=True)),
     Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
-    Column(
-        "uid", Text, nullable=False, server_default=""
-    ),  # of the holder, if it is an object such as a service account
+    Column("uid", Text, nullable=False, server_default=""),  # of the holder, if that is an object: a service account
     Column("extra", JSONB, nullable=False, server_default="{}"),  # what else is known of the holder
     Column("audiences", ARRAY(Text), nullable=False, server_default="{}"),  # whom it is meant for; none: this API
     Column("needs", JSONB, nullable=False, server_default="[]"),  # objects that must live for it to be good

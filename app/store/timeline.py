@@ -1,7 +1,7 @@
 """Timelines: the revisions that one run of the database server gives out. Used by `app.store.store` on each new connection.
 
 A database goes back in time when a standby is promoted that was behind, when a backup is restored, or when a server crashes
-that does not wait for its disk. Whoever writes first on a new server run begins a timeline (`begin_timeline`, migration 0009):
+that does not wait for its disk. Whoever writes first on a new server run begins a timeline (`sql/begin_timeline.sql`):
 the counter jumps, and the revisions in between are never given out. A process that knows one of those has seen changes that
 are lost. It starts anew, and clients that come with such a revision are told 410.
 """
