@@ -1,104 +1,139 @@
-"""Upkeep of an API process: tokens in files, the kubeconfig, its certificate.
+"""Upkeep of an API process's data folder: tokens in files, the kubeconfig, its certificate.
 
-`serve` prepares it before the first request, and runs it until the end. Files tell nobody that they changed, so they are
-looked at every second; the certificate's end is looked at every few hours.
+`serve` prepares it before the first request, and runs its periodic tasks until the end. Files tell nobody that they changed,
+so they are looked at every second; the certificate's end is looked at every few hours.
 """
 
 import asyncio
 import ssl
-import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from app.api.auth import certificates
 from app.api.auth.token_files import ADMIN, AGENT, AGENT_OVERLAP, keep_files, write_kubeconfig
 from app.api.streams.agent_calls import Origin
 from app.registry.objects import Registry
+from app.registry.periodic_task import run_periodically
 from app.settings import Settings
-from app.store import Unavailable
 from app.structured_logging import Logger
 
-LOOK_SECONDS = 1.0
-RENEW_SECONDS = 6 * 3600.0
+LOOK = timedelta(seconds=1)
 
 logger = Logger(__name__)
 Stamp = tuple[int, int]
 
 
 class Upkeep:
-    """Tokens, kubeconfig and certificates of one data folder."""
+    """What the data folder holds. `url`: where other processes reach this one."""
 
     def __init__(self, registry: Registry, settings: Settings, url: str) -> None:
-        self._registry, self._settings, self._url = registry, settings, url
-        self._tls = settings.data_dir / "tls"
-        self._paths = certificates.ensure(self._tls, settings.certified_hosts)
-        self._tokens = self._stamps(settings.data_dir / ADMIN, settings.data_dir / AGENT)
-        self._certificates = self._stamps(self._paths.ca, self._paths.cert)
-        self.has_kubeconfig = False
+        self._settings, self._url = settings, url
+        self.certificates = certificates.ensure(settings.data_dir / "tls", settings.certified_hosts)
+        self._served = _stamps(self.certificates.ca, self.certificates.cert)
+        self._tokens = TokenReload(registry, settings, self.certificates.ca)
 
     @property
-    def certificates(self) -> certificates.Certificates:
-        return self._paths
+    def has_kubeconfig(self) -> bool:
+        return self._tokens.has_kubeconfig
 
     def authority(self) -> str:
         """The certificates to trust, PEM; none without TLS of our own."""
-        return self._paths.ca.read_text() if self._settings.tls else ""
+        return self.certificates.ca.read_text() if self._settings.tls else ""
 
     def origin(self) -> Origin:
         """The URL at which other processes reach this one, and the certificate that it shows."""
-        return Origin(self._url, certificates.fingerprint(self._paths.cert) if self._settings.tls else "")
+        return Origin(self._url, certificates.fingerprint(self.certificates.cert) if self._settings.tls else "")
 
     async def prepare(self) -> None:
         """Keep tokens and kubeconfig once, before the first request."""
-        await keep_files(self._registry, self._settings)
-        self.has_kubeconfig = write_kubeconfig(self._settings, self._paths.ca)
+        await self._tokens.keep()
 
     async def run(self, context: ssl.SSLContext | None, changed: Callable[[Origin], None]) -> None:
-        """Reload what changes, until cancelled; `changed` gets the origin with a new certificate. What fails is tried again."""
-        renewed_at = time.monotonic()
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            try:
-                await self._reload_tokens()
-                if time.monotonic() - renewed_at > RENEW_SECONDS:
-                    renewed_at = time.monotonic()
-                    self.renew(datetime.now(UTC))
-                self._reload_certificates(context, changed)
-            except (OSError, Unavailable, ValueError) as error:
-                logger.warning(
-                    "cannot read changed tokens or certificates; retrying",
-                    path=str(self._settings.data_dir),
-                    error=error,
-                )
+        """Run until cancelled. `changed` gets the origin of this process whenever its certificate is another."""
+        renewal = CertificateRenewal(self._settings)
 
-    def renew(self, now: datetime) -> None:
-        """Make another server certificate if the one in the folder is due."""
-        certificates.renew(self._tls, self._settings.certified_hosts, now=now)
+        def use() -> None:
+            if context is not None:
+                context.load_cert_chain(self.certificates.cert, self.certificates.key)
+            changed(self.origin())
 
-    async def _reload_tokens(self) -> None:
-        found = self._stamps(self._settings.data_dir / ADMIN, self._settings.data_dir / AGENT)
-        if found != self._tokens:
-            await keep_files(self._registry, self._settings, AGENT_OVERLAP)
-            self.has_kubeconfig = write_kubeconfig(self._settings, self._paths.ca)
-            self._tokens = found
-            logger.info("accepting rotated tokens", path=str(self._settings.data_dir))
+        reload = CertificateReload(renewal, self.certificates, self._served, use)
+        async with asyncio.TaskGroup() as group:
+            for task in (self._tokens, renewal, reload):
+                group.create_task(run_periodically(task, lambda: datetime.now(UTC)))
 
-    def _reload_certificates(self, context: ssl.SSLContext | None, changed: Callable[[Origin], None]) -> None:
-        if self._stamps(self._paths.ca, self._paths.cert) == self._certificates:
-            return
-        self.renew(datetime.now(UTC))  # the authority may be another one
-        found = self._stamps(self._paths.ca, self._paths.cert)
-        if context is not None:
-            context.load_cert_chain(self._paths.cert, self._paths.key)
-        changed(self.origin())
-        write_kubeconfig(self._settings, self._paths.ca)
-        self._certificates = found
+
+class TokenReload:
+    """Takes in tokens that were written to the files of the data folder."""
+
+    name = "reload of tokens"
+    interval = LOOK
+
+    def __init__(self, registry: Registry, settings: Settings, authority: Path) -> None:
+        self._registry, self._settings, self._authority = registry, settings, authority
+        self._paths = (settings.data_dir / ADMIN, settings.data_dir / AGENT)
+        self._stamps = _stamps(*self._paths)
+        self.has_kubeconfig = False
+
+    async def keep(self, overlap: timedelta | None = None) -> None:
+        """Keep the tokens in the files and write the kubeconfig; tokens of before are good for `overlap` yet."""
+        await keep_files(self._registry, self._settings, overlap)
+        self.has_kubeconfig = write_kubeconfig(self._settings, self._authority)
+
+    async def run_once(self, _: datetime) -> dict[str, int]:
+        found = _stamps(*self._paths)
+        if found == self._stamps:
+            return {}
+        await self.keep(AGENT_OVERLAP)
+        self._stamps = found
+        logger.info("accepting rotated tokens", path=str(self._settings.data_dir))
+        return {}
+
+
+class CertificateRenewal:
+    """Makes another server certificate if the one in the data folder is due."""
+
+    name = "renewal of the certificate"
+    interval = timedelta(hours=6)
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    async def run_once(self, now: datetime) -> dict[str, int]:
+        certificates.renew(self.settings.data_dir / "tls", self.settings.certified_hosts, now=now)
+        return {}
+
+
+class CertificateReload:
+    """Has the certificate served (`use`) that is in the data folder, whoever has written it. `served`: stamps of files."""
+
+    name = "reload of the certificate"
+    interval = LOOK
+
+    def __init__(
+        self,
+        renewal: CertificateRenewal,
+        paths: certificates.Certificates,
+        served: list[Stamp | None],
+        use: Callable[[], None],
+    ) -> None:
+        self._renewal, self._paths, self._served, self._use = renewal, paths, served, use
+
+    async def run_once(self, now: datetime) -> dict[str, int]:
+        if _stamps(self._paths.ca, self._paths.cert) == self._served:
+            return {}
+        await self._renewal.run_once(now)  # the authority may be another one
+        found = _stamps(self._paths.ca, self._paths.cert)
+        self._use()
+        write_kubeconfig(self._renewal.settings, self._paths.ca)
+        self._served = found
         logger.info("serving a new certificate")
+        return {}
 
-    @staticmethod
-    def _stamps(*paths: Path) -> list[Stamp | None]:
-        return [_stamp(path) for path in paths]
+
+def _stamps(*paths: Path) -> list[Stamp | None]:
+    return [_stamp(path) for path in paths]
 
 
 def _stamp(path: Path) -> Stamp | None:

@@ -1,50 +1,59 @@
-"""Events are for people who look now: one that has not happened again for a while is deleted.
+"""Event retention: Events are for people who look now; one that has not happened again for a while is deleted.
 
-They are not mirrored. The oldest are read in the store, in the order of their last change, so that a look costs what is
-deleted and not what is there. Deleted by the elected controllers, so that watchers see it like any deletion.
+They are not mirrored. The oldest are read in the store, in the order of their last change, so that a run costs what is
+deleted and not what is there. The leader deletes them, by write sets, so that watchers see it like any deletion.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import cast
 
 from msgspec.structs import replace
 
-from app.controllers.planned_write import PlannedWrite
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.event import Event
 from app.plans.plan import Delete, Plan
 from app.registry.codec import decode
-from app.store import Key, Store
-from app.store.oldest import unchanged
+from app.registry.plan_writer import write_set
+from app.store import Conflict, Store, Write
 
-TOGETHER = 250  # events deleted in one write set
-EVERY = timedelta(seconds=30)
-_ALL = Key("expiry", "", EVENTS.resource)
+BATCH = 250  # events deleted in one write set
 
 
-class EventController:
-    component = "event-controller"
+class EventRetention:
+    """`commit` writes for the leader only. `ttl`: since the last change."""
 
-    def __init__(self, store: Store, ttl: timedelta) -> None:
+    name = "event retention"
+    interval = timedelta(seconds=30)
+
+    def __init__(
+        self,
+        store: Store,
+        commit: Callable[[Sequence[Write]], Awaitable[list[int]]],
+        ttl: timedelta,
+        batch: int = BATCH,
+    ) -> None:
         self._store = store
+        self._commit = commit
         self._ttl = ttl
+        self._batch = batch
         self._after = 0  # no event lives at or before this revision
 
-    def on_event(self, *_: object) -> Iterable[Key]:
-        """Time wakes it."""
-        return []
-
-    def enqueue_all(self) -> Iterable[Key]:
-        return [_ALL]
-
-    async def reconcile(self, _: Key, now: datetime) -> Sequence[PlannedWrite]:
-        heads = await unchanged(self._store.pool, EVENTS.resource, self._after, self._ttl, TOGETHER)
-        if not heads:
-            return [PlannedWrite(Plan(again_at=now + EVERY))]
-        self._after = heads[0].revision - 1
-        deletes = tuple(_deletion(cast("Event", decode(EVENTS, head))) for head in heads)
-        return [PlannedWrite(Plan(deletes, again_at=now if len(heads) == TOGETHER else now + EVERY))]
+    async def run_once(self, now: datetime) -> dict[str, int]:
+        deleted = 0
+        while heads := await self._store.unchanged(EVENTS.resource, self._after, self._ttl, self._batch):
+            self._after = heads[0].revision - 1
+            plan = Plan(tuple(_deletion(cast("Event", decode(EVENTS, head))) for head in heads))
+            try:
+                await self._commit(write_set(plan, (), self.name, now))
+            except (
+                Conflict
+            ):  # one has happened again, and is young now; or the leader is another, and this is cancelled
+                continue
+            deleted += len(heads)
+            if len(heads) < self._batch:
+                break
+        return {"deleted events": deleted}
 
 
 def _deletion(event: Event) -> Delete:

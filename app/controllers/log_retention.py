@@ -1,42 +1,38 @@
-"""Logs stay for a while when their containers have ended, with or without their pods; then they go.
+"""Log retention: logs stay for a while when their containers have ended, with or without their pods; then they are deleted.
 
-They are no objects, so nothing is planned: the elected controllers look every half minute, and what they do is harmless
-to do twice. When a container ended is what they notice, so a log may stay half a minute longer than it must.
+They are no objects, so nothing is planned. The leader looks every half minute; when a container ended is what it notices,
+so a log may stay half a minute longer than it must.
 """
 
-from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
-from app.controllers.planned_write import PlannedWrite
-from app.plans.plan import Plan
-from app.store import Key, Store
+from app.store.kept_logs import KeptLogs
 from app.store.logs import CAP
 
-TOGETHER = 500  # logs in one statement
-EVERY = timedelta(seconds=30)
-_ALL = Key("expiry", "", "logs")
+BATCH = 500  # logs in one statement
 
 
-class LogController:
-    component = "log-controller"
+class LogRetention:
+    """`ttl`: since the end of the container. `cap`: bytes of one run; of the runs before the newest two, as much in all."""
 
-    def __init__(self, store: Store, ttl: timedelta, cap: int = CAP) -> None:
-        self._logs = store.kept_logs
+    name = "log retention"
+    interval = timedelta(seconds=30)
+
+    def __init__(self, logs: KeptLogs, ttl: timedelta, cap: int = CAP, batch: int = BATCH) -> None:
+        self._logs = logs
         self._ttl = ttl
         self._cap = cap
+        self._batch = batch
 
-    def on_event(self, *_: object) -> Iterable[Key]:
-        """Time wakes it."""
-        return []
-
-    def enqueue_all(self) -> Iterable[Key]:
-        return [_ALL]
-
-    async def reconcile(self, _: Key, now: datetime) -> Sequence[PlannedWrite]:
-        ended = await self._logs.end(now, TOGETHER)
-        await self._logs.pack(ended)
-        await self._logs.trim(ended, self._cap)
-        gone = await self._logs.expire(now - self._ttl, TOGETHER)
-        homeless = await self._logs.forget_homeless(TOGETHER)
-        more = TOGETHER in (len(ended), gone, homeless)
-        return [PlannedWrite(Plan(again_at=now if more else now + EVERY))]
+    async def run_once(self, now: datetime) -> dict[str, int]:
+        packed = trimmed = deleted = 0
+        has_more = True
+        while has_more:
+            ended = await self._logs.end(now, self._batch)
+            packed += await self._logs.pack(ended)
+            trimmed += await self._logs.trim(ended, self._cap)
+            expired = await self._logs.expire(now - self._ttl, self._batch)
+            homeless = await self._logs.forget_homeless(self._batch)
+            deleted += expired + homeless
+            has_more = self._batch in (len(ended), expired, homeless)
+        return {"packed logs": packed, "trimmed runs": trimmed, "deleted logs": deleted}

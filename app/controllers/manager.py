@@ -1,11 +1,11 @@
-"""Runs all controllers of one process while it is the elected one; others stand by and take over when it ends.
+"""Controller manager: runs all controllers and periodic tasks while this process is the leader; others stand by.
 
 The lock of the election only saves work: what keeps two apart that act at once are the preconditions of what they commit.
-One of them is that the term has not ended that began with the election, before the mirror was filled.
+One of them is that the epoch is not over that began with the election, before the mirror was filled.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
@@ -13,10 +13,10 @@ from functools import partial
 from app.controllers.clusterrole_aggregation import ClusterRoleController
 from app.controllers.cronjobs import CronJobController
 from app.controllers.disruption import DisruptionController
-from app.controllers.event_retention import EventController
+from app.controllers.event_retention import EventRetention
 from app.controllers.garbage_collector import GarbageController
 from app.controllers.jobs import JobController
-from app.controllers.log_retention import LogController
+from app.controllers.log_retention import LogRetention
 from app.controllers.namespaces import NamespaceController
 from app.controllers.node_lifecycle import NodeController
 from app.controllers.owner_graph import Outline
@@ -32,9 +32,10 @@ from app.kinds.pod.pod import KIND as PODS
 from app.registry.history_loss import reporting
 from app.registry.leader_election import Epoch, begin
 from app.registry.objects import Registry
+from app.registry.periodic_task import PeriodicTask, run_periodically
 from app.scheduler import DEFAULT, ScoringSettings
 from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, elected
-from app.store.compaction import compact, compact_secrets
+from app.store.compaction import HistoryCompaction, SecretsCompaction
 from app.store.logs import CAP
 from app.structured_logging import Logger
 
@@ -56,16 +57,15 @@ _MIRRORED = (
     ("scheduling.k8s.io", "v1alpha2", "podgroups"),
     ("jobplane.dev", "v1", "localqueues"),
 )
-COMPACT_SECONDS = 300.0
-COMPACT_SECRETS_SECONDS = 60.0
 _PAUSE, _LONGEST_PAUSE = 0.25, 10.0  # seconds after an election that led to nothing
 NAME = "jobplane-controllers"  # of the election, and of the Lease that tells who acts
 
 
 @dataclass(frozen=True, kw_only=True)
-class Keeping:
+class Retention:
     """For how long, and how much of it, what nobody needs for ever is kept."""
 
+    history: timedelta = timedelta(hours=24)
     events: timedelta = timedelta(hours=1)
     secrets: timedelta = timedelta(minutes=5)  # versions that were deleted or replaced
     logs: timedelta = timedelta(hours=168)
@@ -76,8 +76,7 @@ async def run(
     registry: Registry,
     *,
     node_grace: timedelta,
-    keep_history: timedelta,
-    keeping: Keeping = Keeping(),
+    retention: Retention = Retention(),
     certificate: str = "",
     scheduling: ScoringSettings = DEFAULT,
 ) -> None:
@@ -87,42 +86,39 @@ async def run(
         while True:
             try:
                 async with elected(registry.store, NAME) as lost:
-                    term = await begin(registry, NAME)
+                    epoch = await begin(registry, NAME)
                     pause, attempt = _PAUSE, attempt + 1
                     logger.info("elected leader; starting the controllers", attempt=attempt)
                     mirror = new_mirror()
-                    acting = controllers(registry, mirror, node_grace, keeping, certificate, scheduling)
-                    await _act(registry, mirror, acting, keep_history, keeping.secrets, lost, term)
+                    runners = [
+                        Runner(registry, mirror, each, epoch)
+                        for each in controllers(registry, mirror, node_grace, certificate, scheduling)
+                    ]
+                    await _lead(registry, mirror, runners, periodic_tasks(registry, epoch, retention), epoch, lost)
                 logger.warning("lost leadership; standing for election again")
-            except (Unavailable, OutcomeUnknown, Compacted) as error:  # while it began its term, or read what there is
+            except (Unavailable, OutcomeUnknown, Compacted) as error:  # while it began its epoch, or read what there is
                 logger.warning("lost leadership; standing for election again after a pause", seconds=pause, error=error)
                 await asyncio.sleep(pause)
                 pause = min(2 * pause, _LONGEST_PAUSE)
 
 
-async def _act(
+async def _lead(
     registry: Registry,
     mirror: Mirror,
-    acting: Sequence[Controller],
-    keep_history: timedelta,
-    keep_secrets: timedelta,
+    runners: Sequence[Runner],
+    periodic: Sequence[PeriodicTask],
+    epoch: Epoch,
     lost: asyncio.Event,
-    term: Epoch,
 ) -> None:
+    """Return when the leadership is lost, or the feed lost touch with the database."""
     feed = registry.store.feed
     feed.lost_touch.clear()
-    runners = [Runner(registry, mirror, each, term) for each in acting]
     await registry.store.fill(mirror)
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(runner.run()) for runner in runners]
-            pool = registry.store.pool
-            for compacting, every in (
-                (partial(compact, pool, keep_history), COMPACT_SECONDS),
-                (partial(compact_secrets, pool, keep_secrets), COMPACT_SECRETS_SECONDS),
-            ):
-                tasks.append(group.create_task(_compact(compacting, every)))
-            ends = [group.create_task(event.wait()) for event in (lost, feed.lost_touch, term.over)]
+            tasks += [group.create_task(run_periodically(each, registry.now)) for each in periodic]
+            ends = [group.create_task(event.wait()) for event in (lost, feed.lost_touch, epoch.over)]
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             for task in (*tasks, *ends):
                 task.cancel()
@@ -145,7 +141,6 @@ def controllers(
     registry: Registry,
     mirror: Mirror,
     node_grace: timedelta,
-    keeping: Keeping = Keeping(),
     certificate: str = "",
     scheduling: ScoringSettings = DEFAULT,
 ) -> list[Controller]:
@@ -161,17 +156,16 @@ def controllers(
         ServiceAccountController(mirror),
         ClusterRoleController(mirror),
         DisruptionController(mirror),
-        EventController(registry.store, keeping.events),
-        LogController(registry.store, keeping.logs, keeping.log_cap),
         *publishing,
     ]
 
 
-async def _compact(compacting: Callable[[], Awaitable[int]], every: float) -> None:
-    while True:
-        await asyncio.sleep(every)
-        try:
-            if count := await compacting():
-                logger.info("compacted the history; old versions are deleted", count=count)
-        except Exception as error:
-            logger.warning("cannot compact the history; retrying", error=error)
+def periodic_tasks(registry: Registry, epoch: Epoch, retention: Retention) -> list[PeriodicTask]:
+    """What the leader does from time to time. Events are objects, and so deleted under the leader's epoch."""
+    store = registry.store
+    return [
+        EventRetention(store, partial(epoch.commit, store), retention.events),
+        LogRetention(store.kept_logs, retention.logs, retention.log_cap),
+        HistoryCompaction(store.pool, retention.history),
+        SecretsCompaction(store.pool, retention.secrets),
+    ]

@@ -36,18 +36,18 @@ _STEP_SECONDS = 1.0  # by which a clock may differ and still count as going
 
 
 class Controller(Protocol):
-    """What differs between controllers."""
+    """What differs between controllers. Their caches change in `on_event` and `enqueue_all`; only the runner writes."""
 
     component: str  # the source of its events
 
     def on_event(self, key: Key, before: Object | None, now: Object | None, /) -> Iterable[Key]:
-        """The keys to look at because an object changed."""
+        """Handle a change of an object, seen once and in order: update caches; return the keys to reconcile because of it."""
 
     def enqueue_all(self) -> Iterable[Key]:
-        """The keys to look at when the controller starts."""
+        """Handle the start, when the mirror is filled: build caches anew; return every key to reconcile."""
 
     def reconcile(self, key: Key, now: datetime, /) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
-        """What to do about a key, planned from the mirror; each item is one write set. Awaited if it must read more."""
+        """Plan what to do about a key, from the mirror and the caches; each item is one write set. Awaited if it reads more."""
 
 
 @runtime_checkable
@@ -59,11 +59,11 @@ class InTurn(Protocol):
 
 
 class Runner:
-    """Runs one controller. What it writes is refused once the term is over, if there is one."""
+    """Runs one controller. What it writes is refused once the epoch is over, if there is one."""
 
-    def __init__(self, registry: Registry, mirror: Mirror, controller: Controller, term: Epoch | None = None) -> None:
+    def __init__(self, registry: Registry, mirror: Mirror, controller: Controller, epoch: Epoch | None = None) -> None:
         self._registry = registry
-        self._term = term
+        self._epoch = epoch
         self._mirror = mirror
         self._controller = controller
         self._recorder = Recorder(controller.component)
@@ -163,7 +163,7 @@ class Runner:
                 raise failed
             self._failures.pop(key, None)
         except Conflict as conflict:
-            if self._term is not None and self._term.over.is_set():
+            if self._epoch is not None and self._epoch.over.is_set():
                 return
             await self._catch_up(conflict.revision)
             self._refused(key, conflict)
@@ -220,17 +220,12 @@ class Runner:
 
     async def _store(self, writes: list[Write]) -> list[int]:
         """The revisions. If the feed fell behind, the mirror does not show what was written: the next plan waits for it."""
-        store, term = self._registry.store, self._term
-        if term is not None and store.feed.lost_touch.is_set():
+        store, epoch = self._registry.store, self._epoch
+        if epoch is not None and store.feed.lost_touch.is_set():
             raise Unavailable("the change feed started anew: this plan may rest on what the database has lost")
-        try:
-            revisions = await store.commit([*writes, term.precondition] if term is not None else writes)
-        except Conflict as conflict:
-            if term is not None and term.precondition.key in conflict.keys:
-                term.over.set()
-            raise
+        revisions = await (store.commit(writes) if epoch is None else epoch.commit(store, writes))
         self._unsure = self._unsure or store.feed.cursor < revisions[-1]
-        return revisions[: len(writes)]
+        return revisions
 
     async def _catch_up(self, revision: int) -> None:
         """What refused the plan is visible at `revision`: planning before the mirror has it would be refused again."""

@@ -200,7 +200,7 @@ def controllers(
 
 
 async def _controllers(made: Settings) -> None:
-    from app.controllers.manager import Keeping, run
+    from app.controllers.manager import Retention, run
     from app.registry.objects import Registry
     from app.scheduler import ScoringSettings
     from app.store import open_store
@@ -210,8 +210,8 @@ async def _controllers(made: Settings) -> None:
             await run(
                 Registry(store, now, made.features, time.monotonic),
                 node_grace=timedelta(seconds=made.node_grace_seconds),
-                keep_history=timedelta(hours=made.history_hours),
-                keeping=Keeping(
+                retention=Retention(
+                    history=timedelta(hours=made.history_hours),
                     events=timedelta(seconds=made.event_ttl_seconds),
                     secrets=timedelta(minutes=made.secret_history_minutes),
                     logs=timedelta(hours=made.log_ttl_hours),

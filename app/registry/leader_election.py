@@ -1,13 +1,14 @@
-"""Whose turn it is to act, as the store itself can tell: each election begins a term, by a write to a Lease in kube-system.
+"""Leader election, fenced by the store: each election begins an epoch, by a write to a Lease in kube-system.
 
-Called by what is elected, before it reads what it acts on. What it then writes carries the term's `precondition`: so what a
-predecessor decided is either committed before the term begins, and seen, or refused. The lock of the election alone cannot
-promise that, for who has lost it hears of it late.
+Called by what is elected, before it reads what it acts on. What it then writes carries the epoch's `precondition`: so what a
+predecessor decided is either committed before the epoch begins, and seen, or refused. The lock of the election alone cannot
+promise that, for who has lost it learns of it late.
 """
 
 import asyncio
 import os
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from msgspec.structs import replace
@@ -18,33 +19,44 @@ from app.machinery.base import ObjectMeta
 from app.registry.codec import decode, key_of, write_of
 from app.registry.objects import Registry
 from app.registry.versions import new
-from app.store import Conflict, Write, precondition
+from app.store import Conflict, Store, Write, precondition
 
 NAMESPACE = "kube-system"
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """`over` is set by whoever was refused because of it."""
+    """Time between two elections. `over` is set as soon as a write is refused because of it."""
 
     precondition: Write
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
+    async def commit(self, store: Store, writes: Sequence[Write]) -> list[int]:
+        """Commit a write set, unless the epoch is over: then Conflict."""
+        try:
+            revisions = await store.commit([*writes, self.precondition])
+        except Conflict as conflict:
+            if self.precondition.key in conflict.keys:
+                self.over.set()
+            raise
+        return revisions[: len(writes)]
+
 
 async def begin(registry: Registry, name: str) -> Epoch:
-    """Begin a term. From now on all others are over, also those of this process."""
+    """Begin an epoch. From now on all others are over, also those of this process."""
     key = key_of(LEASES, NAMESPACE, name)
     while True:
         head = await registry.store.get(key)
         old = decode(LEASES, head) if head is not None else None
         try:
-            revisions = await registry.store.commit([_raised(registry, name, old)])
+            revisions = await registry.store.commit([_election(registry, name, old)])
         except Conflict:  # somebody else begins one at the same time, or has edited the Lease
             continue
         return Epoch(precondition(key, revisions[0]))
 
 
-def _raised(registry: Registry, name: str, old: object) -> Write:
+def _election(registry: Registry, name: str, old: object) -> Write:
+    """The Lease with this process as its holder."""
     holder = f"{socket.gethostname()}_{os.getpid()}"
     now = registry.now()
     since = registry.clock().strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -3,9 +3,10 @@
 What was there at the floor stays readable: a version goes when the one after it is at or below the floor, too. So a list at
 any revision from the floor on is whole. Secrets have a floor of their own, because what was in one that was deleted or
 replaced is to be gone within minutes; every read of theirs, and of all kinds together, goes by the higher of the two.
+The leader runs both compactions as periodic tasks (`app.registry.periodic_task`).
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 import asyncpg
 
@@ -32,6 +33,34 @@ _DELETE = """with old as (
     ) select (select max(revision) from old) as last, (select count(*) from gone) as gone"""
 _DELETE_ALL = _DELETE.format(which="revision <= (select floor from counter)")
 _DELETE_SECRETS = _DELETE.format(which="kind = 'secrets' and revision <= (select secrets_floor from counter)")
+
+
+class HistoryCompaction:
+    """`keep`: how long a version that was replaced or deleted stays readable."""
+
+    name = "history compaction"
+    interval = timedelta(minutes=5)
+
+    def __init__(self, pool: asyncpg.Pool, keep: timedelta) -> None:
+        self._pool = pool
+        self._keep = keep
+
+    async def run_once(self, _: datetime) -> dict[str, int]:
+        return {"deleted versions": await compact(self._pool, self._keep)}
+
+
+class SecretsCompaction:
+    """The same of Secrets."""
+
+    name = "compaction of Secrets"
+    interval = timedelta(minutes=1)
+
+    def __init__(self, pool: asyncpg.Pool, keep: timedelta) -> None:
+        self._pool = pool
+        self._keep = keep
+
+    async def run_once(self, _: datetime) -> dict[str, int]:
+        return {"deleted versions": await compact_secrets(self._pool, self._keep)}
 
 
 async def compact(pool: asyncpg.Pool, keep: timedelta) -> int:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from itertools import accumulate
 from typing import Any
 
@@ -95,6 +96,11 @@ def _floor(kind: str, revision: str) -> str:
 
 _NO_MARKS = "null::text as marks"
 _COLUMNS = "h.kind, h.namespace, h.name, h.uid, h.revision, h.marks, s.body"
+# The index on revisions, which follow time, gives the first few in order.
+_UNCHANGED = f"""select kind, namespace, name, uid, revision, marks, body from (
+        select {_COLUMNS}, s.recorded_at from heads h join history s using (revision)
+        where h.kind = $1 and h.revision > $2 order by h.revision limit $3
+    ) x where recorded_at < now() - $4::interval order by revision"""
 
 
 class Reader:
@@ -135,6 +141,14 @@ class Reader:
             large.pop(revision).take(marks, body)
         if large:
             raise Compacted(min(large), max(large))
+
+    async def unchanged(self, kind: str, after: int, age: timedelta, limit: int) -> list[StoredObject]:
+        """The first objects of a kind after a revision, of those that have not changed for so long.
+
+        By the database's own clock, which dated them.
+        """
+        rows = await self._pool.fetch(_UNCHANGED, kind, after, limit, age)
+        return [_head(row) for row in rows]
 
     async def remaining(self, query: Query) -> int:
         """How many objects came after a place at a revision: what comes now, but for those that have come or gone since.

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from datetime import timedelta
 from typing import Any
 
 import asyncpg
@@ -95,6 +96,10 @@ class Store:
     async def list(self, query: Query) -> Page:
         """One page. Compacted if it shall show a revision that is no longer known."""
         return await reaching(self.reader.page(query))
+
+    async def unchanged(self, kind: str, after: int, age: timedelta, limit: int) -> Sequence[StoredObject]:
+        """The first objects of a kind after a revision, of those that have not changed for so long."""
+        return await reaching(self.reader.unchanged(kind, after, age, limit))
 
     async def remaining(self, query: Query) -> int:
         """How many objects come after a page that was read at a revision."""

@@ -1,12 +1,14 @@
 """Events on a real database: told again they are counted, nothing about them stops a plan, and they go after a while."""
 
+import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 
-from app.controllers import event_retention as expiry
-from app.controllers.event_retention import EventController
+from app.controllers.event_retention import BATCH, EventRetention
 from app.controllers.planned_write import PlannedWrite
 from app.controllers.runner import Runner
 from app.kinds.core.configmap import KIND as CONFIGMAPS
@@ -14,12 +16,11 @@ from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.event import Event
 from app.kinds.core.event_v1 import outward
 from app.plans.plan import Create, Emit, Plan
-from app.registry import objects
-from app.registry.codec import key_of
+from app.registry import leader_election, objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
-from app.store import Key, Mirror
-from tests.controllers.running import every, running, settled, until
+from app.store import Key, Mirror, Write
+from tests.controllers.running import every
 from tests.controllers.test_runner import Controller, a_map
 from tests.registry.examples import JOBS, a_job, create, example, get, named
 
@@ -98,13 +99,13 @@ async def names(registry: Registry) -> list[str]:
     return sorted(each.metadata.name for each in await told(registry))
 
 
-async def remain(registry: Registry, *expected: str) -> None:
-    async def so() -> bool:
-        return await names(registry) == list(expected)
+async def clean_up(registry: Registry, batch: int = BATCH) -> int:
+    """One run, by the leader of a moment."""
+    return (await retention(registry, batch).run_once(registry.now()))["deleted events"]
 
-    await until(registry, so)
-    await settled(registry, 0.1)
-    assert await names(registry) == list(expected)
+
+def retention(registry: Registry, batch: int = BATCH) -> EventRetention:
+    return EventRetention(registry.store, registry.store.commit, HOUR, batch)
 
 
 async def test_old_events_go_and_watchers_see_it(registry: Registry) -> None:
@@ -113,9 +114,9 @@ async def test_old_events_go_and_watchers_see_it(registry: Registry) -> None:
     await age(registry, 2 * HOUR, "a", "b")
     before = await registry.store.revision()
 
-    async with running(registry, EventController):
-        await remain(registry, "c")
+    assert await clean_up(registry) == 2
 
+    assert await names(registry) == ["c"]
     changes = await registry.store.history_of("events", before, await registry.store.revision())
     assert [(each.key.name, each.change) for each in changes] == [("a", "D"), ("b", "D")]
 
@@ -126,49 +127,68 @@ async def test_one_that_happened_again_stays(registry: Registry) -> None:
     await age(registry, 2 * HOUR, "a", "b")
     await objects.edit(registry, EVENTS, "default", "a", lambda old: named(old, labels={"a": "b"}))
 
-    async with running(registry, EventController):
-        await remain(registry, "a")
+    assert await clean_up(registry) == 1
+
+    assert await names(registry) == ["a"]
 
 
 async def test_no_finalizer_holds_them(registry: Registry) -> None:
     await an_event(registry, "a", finalizers=("example.com/hold",))
     await age(registry, 2 * HOUR, "a")
 
-    async with running(registry, EventController):
-        await remain(registry)
+    assert await clean_up(registry) == 1
+
+    assert await names(registry) == []
 
 
 async def test_they_are_looked_at_again_in_a_while(registry: Registry) -> None:
     await an_event(registry, "a")
-    async with running(registry, EventController) as controllers:
-        await settled(registry, 0.1)
-        await age(registry, 2 * HOUR, "a")
-        assert await names(registry) == ["a"]
+    task = retention(registry)
+    assert await task.run_once(registry.now()) == {"deleted events": 0}
+    await age(registry, 2 * HOUR, "a")
 
-        controllers.move(seconds=30)
-        await remain(registry)
+    assert await task.run_once(registry.now()) == {"deleted events": 1}
+
+    assert await names(registry) == []
 
 
-async def test_many_go_in_parts(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(expiry, "TOGETHER", 4)
+async def test_many_go_in_parts(registry: Registry) -> None:
     made = [f"n{n}" for n in range(15)]
     for name in made:
         await an_event(registry, name)
     await age(registry, 2 * HOUR, *made[:11])
 
-    async with running(registry, EventController):
-        await remain(registry, *sorted(made[11:]))
+    assert await clean_up(registry, batch=4) == 11
+
+    assert await names(registry) == sorted(made[11:])
 
 
-async def test_what_is_planned_on_a_changed_event_is_planned_again(registry: Registry) -> None:
+async def test_one_that_happens_again_meanwhile_stays_and_the_others_go(registry: Registry) -> None:
+    for name in ("a", "b"):
+        await an_event(registry, name)
+    await age(registry, 2 * HOUR, "a", "b")
+    tries: list[int] = []
+
+    async def commit(writes: Sequence[Write]) -> list[int]:
+        tries.append(len(writes))
+        if len(tries) == 1:
+            await objects.edit(registry, EVENTS, "default", "a", lambda old: named(old, labels={"a": "b"}))
+        return await registry.store.commit(writes)
+
+    await EventRetention(registry.store, commit, HOUR).run_once(registry.now())
+
+    assert (tries, await names(registry)) == ([2, 1], ["a"])
+
+
+async def test_a_leader_that_is_none_any_more_deletes_nothing(registry: Registry) -> None:
     await an_event(registry, "a")
     await age(registry, 2 * HOUR, "a")
-    controller = EventController(registry.store, HOUR)
-    (work,) = await controller.reconcile(expiry._ALL, registry.now())
-    assert len(work.plan.actions) == 1
-    await objects.edit(registry, EVENTS, "default", "a", lambda old: named(old, labels={"a": "b"}))
+    epoch = await leader_election.begin(registry, "test")
+    await leader_election.begin(registry, "test")
+    task = EventRetention(registry.store, partial(epoch.commit, registry.store), HOUR)
 
-    (again,) = await controller.reconcile(expiry._ALL, registry.now())
+    running = asyncio.ensure_future(task.run_once(registry.now()))
+    await epoch.over.wait()
+    running.cancel()
 
-    assert again.plan.actions == ()
-    assert await registry.store.get(key_of(EVENTS, "default", "a")) is not None
+    assert await names(registry) == ["a"]

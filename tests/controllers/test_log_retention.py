@@ -1,21 +1,20 @@
 """Logs outlive pods for a while, and then go; what was written in small pieces is put together."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
-from app.controllers import log_retention as controller
-from app.controllers.log_retention import LogController
+from app.controllers.log_retention import LogRetention
 from app.registry import objects
 from app.registry.codec import key_of
 from app.registry.objects import Registry
 from app.store import Append, Stream
 from app.store.kept_logs import KeptLog
-from tests.controllers.running import running, until
 from tests.registry.examples import NAMESPACES, PODS, a_pod, create, example, named
 
-TTL_HOURS = 168
+TTL = timedelta(hours=168)
 
 
 async def a_log(registry: Registry, name: str, attempt: int = 0, uid: str = "", namespace: str = "default") -> Stream:
@@ -43,14 +42,8 @@ async def chunks(registry: Registry, stream: Stream) -> list[tuple[int, int]]:
     return [tuple(row) for row in await registry.store.pool.fetch(sql, *stream)]
 
 
-async def look(registry: Registry, **how: Any) -> None:
-    """One look, in parts until nothing is left to do."""
-    acting = controller.LogController(registry.store, controller.timedelta(hours=TTL_HOURS), **how)
-    for _ in range(20):
-        (work,) = await acting.reconcile(controller._ALL, registry.now())
-        if work.plan.again_at > registry.now():
-            return
-    raise AssertionError("it never ends")
+async def look(registry: Registry, **how: Any) -> dict[str, int]:
+    return await LogRetention(registry.store.kept_logs, TTL, **how).run_once(registry.now())
 
 
 async def test_a_log_goes_when_its_time_after_the_end_has_come(registry: Registry) -> None:
@@ -58,24 +51,21 @@ async def test_a_log_goes_when_its_time_after_the_end_has_come(registry: Registr
     await a_log(registry, "done")
     gone = await a_log(registry, "gone", uid="1")
     await phase(registry, "done", "Succeeded")
-    async with running(registry, LogController) as controllers:
-        await until(registry, lambda: _ended(registry, {"done/0", "gone/0"}))
-        assert {each.ended_at for each in (await kept(registry)).values()} == {registry.now(), None}
+    await look(registry)
+    assert await _ended(registry, {"done/0", "gone/0"})
+    assert {each.ended_at for each in (await kept(registry)).values()} == {registry.now(), None}
 
-        controllers.move(hours=TTL_HOURS)
-        assert len(await kept(registry)) == 3
-        controllers.move(seconds=60)
+    registry.clock.now += TTL
+    assert (await look(registry))["deleted logs"] == 0
+    registry.clock.move(seconds=60)
+    assert (await look(registry))["deleted logs"] == 2
 
-        await until(registry, lambda: _only(registry, {"runs/0"}))
+    assert set(await kept(registry)) == {"runs/0"}
     assert await chunks(registry, gone) == []
 
 
 async def _ended(registry: Registry, names: set[str]) -> bool:
     return {name for name, each in (await kept(registry)).items() if each.ended_at} == names
-
-
-async def _only(registry: Registry, names: set[str]) -> bool:
-    return set(await kept(registry)) == names
 
 
 @pytest.mark.parametrize(
@@ -168,15 +158,14 @@ async def test_logs_go_with_their_namespace(registry: Registry) -> None:
     assert [row["namespace"] for row in left] == ["default", "lab"]
 
 
-async def test_many_go_in_parts(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(controller, "TOGETHER", 4)
+async def test_many_go_in_parts(registry: Registry) -> None:
     for number in range(15):
         await a_log(registry, f"p{number}", uid=f"{number}")
 
-    await look(registry)
+    await look(registry, batch=4)
     assert all(each.ended_at for each in (await kept(registry)).values())
-    registry.clock.move(hours=TTL_HOURS, seconds=1)
-    await look(registry)
+    registry.clock.now += TTL + timedelta(seconds=1)
+    assert (await look(registry, batch=4))["deleted logs"] == 15
 
     assert await kept(registry) == {}
     assert await registry.store.pool.fetchval("select count(*) from log_chunks") == 0
