@@ -115,9 +115,9 @@ class Kind(Generic[O]):
     grace:           seconds between DELETE and removal when the request names none; 0 removes at once.
     returns_deleted: True if DELETE answers the object that is gone rather than a Status (`ReturnDeletedObject` in
                      Kubernetes' stores).
-    orphans:         True if a raw DELETE without a policy leaves dependents alone.
+    garbage_collection: what a raw DELETE without a policy does to dependents; Unsupported: objects may own nothing.
     on_delete:       what a deletion that does not end at once changes beyond metadata. Idempotent.
-    held:            True while an object that is being deleted must stay, whatever its metadata says.
+    blocks_deletion: True while an object that is being deleted must stay, whatever its metadata says.
     immortal:        names of objects that nobody may delete.
     tracked:         False for kinds of which there are too many to record who set which of their fields.
     example:         one valid manifest, for the suites that run over every kind.
@@ -147,9 +147,9 @@ class Kind(Generic[O]):
     name_format: Literal["subdomain", "label", "path"] = "subdomain"
     grace: Callable[[O], int] = _no_grace
     returns_deleted: bool = False
-    orphans: bool = False
+    garbage_collection: Literal["DeleteDependents", "OrphanDependents", "Unsupported"] = "DeleteDependents"
     on_delete: Callable[[O], O] = _same
-    held: Callable[[O], bool] = lambda _: False
+    blocks_deletion: Callable[[O], bool] = lambda _: False
     immortal: frozenset[str] = frozenset()
     tracked: bool = True
     example: str = ""

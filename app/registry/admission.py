@@ -16,9 +16,7 @@ from app.kinds.core.limitrange import KIND as LIMIT_RANGES
 from app.kinds.core.resourcequota import KIND as QUOTAS
 from app.kinds.core.serviceaccount import KIND as ACCOUNTS
 from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
-from app.kinds.scheduling.priorityclass import PriorityClass
 from app.machinery.base import Object
-from app.plans.admission import pod_admission
 from app.plans.admission.pod_admission import Rules
 from app.registry.policy_cache import Policy
 from app.store import Key, Mirror, Store
@@ -95,11 +93,6 @@ class Admission:
     def turn(self, namespace: str, rules: Rules) -> AbstractAsyncContextManager[object]:
         """Hold it from judging an object until that is stored."""
         return self.turns.of(namespace) if rules.quotas else nullcontext()
-
-    async def check_update(self, obj: Object) -> None:
-        """What speaks against the next version of an object beyond its own validity. Raises the 403."""
-        if isinstance(obj, PriorityClass) and obj.global_default:
-            pod_admission.check(PRIORITY_CLASSES.resource, obj, await self.rules(""))
 
     async def catch_up(self, revision: int | None = None) -> None:
         """Until the rules are as new as the store, or as this revision. No refusal may come from rules that are stale."""

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.kinds.core.event import KIND as EVENTS
 from app.machinery.base import Kind, Object
 from app.machinery.durations import LONGEST_SECONDS
 from app.machinery.metadata_validation import FOREGROUND, ORPHAN, Propagation
@@ -47,7 +46,7 @@ def is_over(kind: Kind, obj: Object) -> bool:
     meta = obj.metadata
     if meta.deletion_timestamp is None or meta.deletion_grace_period_seconds or meta.finalizers:
         return False
-    return not kind.held(obj)
+    return not kind.blocks_deletion(obj)
 
 
 def _marked(obj: Object, now: datetime, grace: int) -> Object:
@@ -70,10 +69,10 @@ def _marked(obj: Object, now: datetime, grace: int) -> Object:
 def _with_propagation(kind: Kind, obj: Object, propagation: Propagation | None) -> Object:
     """Finalizers carry the policy until the garbage collector has done its part."""
     finalizers = obj.metadata.finalizers
-    if kind.resource == EVENTS.resource:
-        return obj  # may own nothing, so the garbage collector never looks at one
+    if kind.garbage_collection == "Unsupported":
+        return obj
     if propagation is None:
-        if ORPHAN in finalizers or FOREGROUND in finalizers or not kind.orphans:
+        if ORPHAN in finalizers or FOREGROUND in finalizers or kind.garbage_collection == "DeleteDependents":
             return obj
         propagation = "Orphan"
     kept = [each for each in finalizers if each not in {ORPHAN, FOREGROUND}]

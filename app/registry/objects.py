@@ -14,7 +14,6 @@ import msgspec
 
 from app.kinds.core.namespace import KIND as NAMESPACE
 from app.kinds.core.resourcequota import KIND as QUOTA
-from app.kinds.pod.pod import Pod
 from app.machinery import errors
 from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError, Cause
@@ -25,8 +24,8 @@ from app.plans.plan import Update
 from app.registry import deletion, offload
 from app.registry.admission import Admission
 from app.registry.codec import NAMESPACES, check_size, decode, key_of, write_of
-from app.registry.gangs import Gangs
 from app.registry.policy_cache import Policy
+from app.registry.strategies import strategy_of
 from app.registry.versions import USUAL_OPTIONS, UpdateOptions, check_identity, new, revised
 from app.store import Conflict, Key, Store, StoredObject, Write, precondition
 from app.store.change_feed import versioned
@@ -62,10 +61,6 @@ class Registry:
     def admission(self) -> Admission:
         return Admission(self.store, self.policy)
 
-    @cached_property
-    def gangs(self) -> Gangs:
-        return Gangs(self.store, self.features)
-
 
 @dataclass(frozen=True)
 class Answer:
@@ -99,7 +94,7 @@ async def create(
 
     `size`: bytes of what was sent.
     """
-    given, obj = obj, await registry.gangs.fitted(namespace, obj)
+    given, obj = obj, await strategy_of(kind).drop_disabled_fields(registry, namespace, obj)
     again = {"Conflict"} if obj.metadata.name else {"Conflict", "AlreadyExists"}
     for attempt in range(_TRIES):
         rules = await registry.admission.rules(namespace)
@@ -154,15 +149,8 @@ def _still(rules: Rules, size: int) -> Rules:
 def _judged(kind: Kind, namespace: str, sent: _Sent, now: datetime, rules: Rules) -> _Draft:
     made = new(kind, namespace, sent.object, now, rules, sent.by)
     charged = admit(kind.resource, made, rules)
-    warnings = _warnings(kind, _as_asked(made, sent.given), None)
+    warnings = _warnings(kind, strategy_of(kind).client_object(made, sent.given), None)
     return _Draft(write_of(kind, made, "A"), charged, warnings)
-
-
-def _as_asked(made: Object, given: Object) -> Object:
-    """What to warn its client of: not of what admission has added to a pod."""
-    if isinstance(made, Pod) and isinstance(given, Pod):
-        return msgspec.structs.replace(made, spec=given.spec)
-    return made
 
 
 async def _store_new(registry: Registry, kind: Kind, draft: _Draft, dry_run: bool) -> bytes:
@@ -235,16 +223,16 @@ async def edit(
     registry: Registry, kind: Kind, namespace: str, name: str, change: Edit, terms: UpdateOptions = USUAL_OPTIONS
 ) -> Answer:
     """Apply `change` to the newest version. If what it returns names no resourceVersion, a conflict is tried again."""
+    strategy = strategy_of(kind)
     for _ in range(_TRIES):
         head = await find(registry, kind, namespace, name)
         size = max(terms.size, len(head.body))
         old, changed = await offload.run(size, _changed, kind, head, change, terms)
-        sent = await registry.gangs.fitted(namespace, changed, old)
+        sent = await strategy.drop_disabled_fields(registry, namespace, changed, old)
         check_identity(kind, sent, old)
         try:
             made = await offload.run(size, revised, kind, sent, old, terms)
-            await registry.gangs.check_update(made, old)
-            await registry.admission.check_update(made)
+            await strategy.validate_update(registry, made, old)
             warnings = () if terms.status else await offload.run(size, _warnings, kind, made, old)
             body = await _store_next(registry, kind, old, made, dry_run=terms.dry_run, size=size, by_client=True)
             return Answer(body, warnings)

@@ -11,14 +11,13 @@ from uuid import uuid4
 
 import msgspec
 
-from app.kinds.pod.pod import Pod
-from app.kinds.pod.pod_defaults import as_sent
 from app.machinery import errors
 from app.machinery.base import Kind, Object, ObjectMeta
 from app.machinery.errors import Cause
 from app.machinery.managed_fields import Writer, after_create, after_update, is_same, with_entries
 from app.machinery.metadata_validation import validate_metadata, validate_metadata_update
-from app.plans.admission.pod_admission import NO_RULES, Rules, apply_defaults
+from app.plans.admission.pod_admission import NO_RULES, Rules
+from app.registry.strategies import strategy_of
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: Kubernetes' own choice
 
@@ -53,9 +52,8 @@ def new(
     if obj.metadata.resource_version:
         raise errors.bad_request("resourceVersion should not be set on objects to be created")
     _check_namespace(kind, namespace, obj.metadata)
-    given = obj
-    if isinstance(obj, Pod):
-        obj = apply_defaults(_within(obj, namespace), rules)
+    strategy = strategy_of(kind)
+    given, obj = obj, strategy.admit(obj, namespace, rules)
     sent = obj.metadata
     metadata = msgspec.structs.replace(
         sent,
@@ -71,8 +69,8 @@ def new(
     )
     drafted = kind.prepare(msgspec.structs.replace(obj, metadata=metadata))
     made: Object = kind.on_create(drafted, now)
-    if by is not None:  # owns what it sent and its defaults, not what admission and the kind have added
-        own = as_sent(kind.prepare(given), given) if isinstance(given, Pod) else drafted
+    if by is not None:
+        own = strategy.client_fields(kind, drafted, given)
         made = with_entries(made, after_create(kind, own, given.metadata.managed_fields, by))
     causes = validate_metadata(made.metadata, namespaced=kind.namespaced, name_format=kind.name_format)
     _refuse(kind, made, causes + kind.validate(made))
@@ -84,10 +82,6 @@ def _check_namespace(kind: Kind, namespace: str, sent: ObjectMeta) -> None:
         raise errors.bad_request(
             "the namespace of the provided object does not match the namespace sent on the request"
         )
-
-
-def _within(pod: Pod, namespace: str) -> Pod:
-    return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, namespace=namespace))
 
 
 def check_identity(kind: Kind, sent: Object, old: Object) -> None:

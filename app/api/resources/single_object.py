@@ -77,7 +77,7 @@ async def _delete(registry: Registry, request: Request, found: Target) -> Respon
     deleted = await objects.delete(
         registry, kind, found.namespace or "", found.name, demand, preconditions, dry_run=dry_run
     )
-    warnings = [ORPHANED] if kind.orphans and demand.propagation is None else []
+    warnings = [ORPHANED] if kind.garbage_collection == "OrphanDependents" and demand.propagation is None else []
     if kind.returns_deleted or not deleted.is_over:
         return content.one(request, found.kind, deleted.body, registry.now(), warnings=warnings)
     details = {"name": found.name, "group": kind.group, "kind": kind.plural, "uid": deleted.uid}

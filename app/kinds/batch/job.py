@@ -234,6 +234,6 @@ KIND = Kind(
     columns=COLUMNS,
     row=row,
     fields={"status.successful": lambda job: str(job.status.succeeded)},
-    orphans=True,
+    garbage_collection="OrphanDependents",
     example=EXAMPLE,
 )

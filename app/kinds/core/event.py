@@ -149,6 +149,7 @@ KIND = Kind(
     short_names=("ev",),
     validate=validate,
     tracked=False,
+    garbage_collection="Unsupported",
     columns=(
         Column(name="Last Seen", description="Time since it last happened."),
         Column(name="Type", description="Normal or Warning."),

@@ -69,7 +69,7 @@ def on_delete(namespace: Namespace) -> Namespace:
     return replace(namespace, metadata=metadata, status=replace(namespace.status, phase="Terminating"))
 
 
-def held(namespace: Namespace) -> bool:
+def has_finalizers(namespace: Namespace) -> bool:
     return bool(namespace.spec.finalizers)
 
 
@@ -120,7 +120,7 @@ KIND = Kind(
     fields={"status.phase": phase},
     name_format="label",
     on_delete=on_delete,
-    held=held,
+    blocks_deletion=has_finalizers,
     immortal=frozenset(FIRST),  # without leases no node lives
     example="""\
 apiVersion: v1

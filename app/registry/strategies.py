@@ -1,0 +1,147 @@
+"""Strategies: what the verbs do differently for one kind where its `Kind` record cannot say it, because it takes more to know:
+rules of the namespace, feature gates, other objects.
+
+`objects` and `versions` call the hooks of `strategy_of(kind)`, as Kubernetes' registries do theirs; no verb names a kind.
+Most kinds have the default, which changes nothing.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from msgspec.structs import replace
+
+from app.kinds.batch.cronjob import KIND as CRON_JOBS
+from app.kinds.batch.cronjob import CronJob
+from app.kinds.batch.job import KIND as JOBS
+from app.kinds.batch.job import Job
+from app.kinds.core.namespace import KIND as NAMESPACE
+from app.kinds.pod.pod import KIND as PODS
+from app.kinds.pod.pod import Pod
+from app.kinds.pod.pod_defaults import as_sent
+from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
+from app.kinds.scheduling.priorityclass import PriorityClass
+from app.machinery.base import Kind
+from app.machinery.errors import invalid, unprocessable
+from app.machinery.feature_gates import Features
+from app.machinery.metadata_validation import IMMUTABLE
+from app.plans.admission import pod_admission
+from app.plans.admission.pod_admission import Rules
+from app.plans.jobs.workloads import is_gang_by_shape, is_on
+from app.registry.admission import Admission
+from app.registry.codec import NAMESPACES, decode
+from app.store import Key, Store
+
+
+class Context(Protocol):
+    """What a strategy may ask: the registry."""
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def features(self) -> Features: ...
+    @property
+    def admission(self) -> Admission: ...
+
+
+class Strategy:
+    """The default. Objects are of the strategy's own kind: hence Any."""
+
+    async def drop_disabled_fields(self, _context: Context, _namespace: str, sent: Any, _old: Any = None) -> Any:
+        """What was sent, without fields that nothing acts on here, unless `old` has them."""
+        return sent
+
+    def admit(self, sent: Any, _namespace: str, _rules: Rules) -> Any:
+        """A new object, completed by the rules of its namespace. Raises the 403."""
+        return sent
+
+    def client_fields(self, _kind: Kind, drafted: Any, _sent: Any) -> Any:
+        """A new object with what its client is on record for: what it sent and the defaults, not what was admitted."""
+        return drafted
+
+    def client_object(self, made: Any, _sent: Any) -> Any:
+        """A new object as its client is warned of it."""
+        return made
+
+    async def validate_update(self, _context: Context, _made: Any, _old: Any) -> None:
+        """What stands against the next version beyond its own validity. Raises the 403 or 422."""
+
+
+class _PodStrategy(Strategy):
+    """LimitRanges, priority and the service account complete a new pod; its client answers for none of that."""
+
+    def admit(self, sent: Pod, namespace: str, rules: Rules) -> Pod:
+        pod = replace(sent, metadata=replace(sent.metadata, namespace=namespace))
+        return pod_admission.apply_defaults(pod, rules)
+
+    def client_fields(self, kind: Kind, _drafted: Pod, sent: Pod) -> Pod:
+        return as_sent(kind.prepare(sent), sent)
+
+    def client_object(self, made: Pod, sent: Pod) -> Pod:
+        return replace(made, spec=sent.spec)
+
+
+class _JobStrategy(Strategy):
+    """Gang scheduling: on by the feature gate WorkloadWithJob, or by the label of one namespace or Job.
+
+    Only what says something about scheduling, or changes how many pods run at once, costs a look at the namespace.
+    """
+
+    async def drop_disabled_fields(self, context: Context, namespace: str, sent: Job, old: Job | None = None) -> Job:
+        if sent.spec.scheduling is None or (old is not None and old.spec.scheduling is not None):
+            return sent
+        if await _schedules_gangs(context, namespace, sent.metadata.labels):
+            return sent
+        return replace(sent, spec=replace(sent.spec, scheduling=None))
+
+    async def validate_update(self, context: Context, made: Job, old: Job) -> None:
+        """The size of a gang that goes by the Job's shape cannot change."""
+        if made.spec.parallelism == old.spec.parallelism or not (is_gang_by_shape(made) or is_gang_by_shape(old)):
+            return
+        if await _schedules_gangs(context, made.metadata.namespace, made.metadata.labels):
+            cause = invalid(
+                "spec.parallelism", made.spec.parallelism, f"{IMMUTABLE} while the Job is scheduled as a gang"
+            )
+            raise unprocessable(JOBS.name, JOBS.group, made.metadata.name, [cause])
+
+
+class _CronJobStrategy(Strategy):
+    """The same for the Jobs that it will make."""
+
+    async def drop_disabled_fields(
+        self, context: Context, namespace: str, sent: CronJob, old: CronJob | None = None
+    ) -> CronJob:
+        template = sent.spec.job_template
+        had_it = old is not None and old.spec.job_template.spec.scheduling is not None
+        if template.spec.scheduling is None or had_it:
+            return sent
+        if await _schedules_gangs(context, namespace, template.metadata.labels):
+            return sent
+        plain = replace(template, spec=replace(template.spec, scheduling=None))
+        return replace(sent, spec=replace(sent.spec, job_template=plain))
+
+
+async def _schedules_gangs(context: Context, namespace: str, labels: dict[str, str]) -> bool:
+    """`labels`: those that the Job has, or that its Jobs will have."""
+    head = await context.store.get(Key(NAMESPACES, "", namespace))
+    around = decode(NAMESPACE, head).metadata.labels if head is not None else {}
+    return is_on(context.features, around, labels)
+
+
+class _PriorityClassStrategy(Strategy):
+    async def validate_update(self, context: Context, made: PriorityClass, _old: PriorityClass) -> None:
+        """There is one default class at most."""
+        if made.global_default:
+            pod_admission.check(PRIORITY_CLASSES.resource, made, await context.admission.rules(""))
+
+
+_DEFAULT = Strategy()
+_STRATEGIES: Mapping[str, Strategy] = {
+    PODS.resource: _PodStrategy(),
+    JOBS.resource: _JobStrategy(),
+    CRON_JOBS.resource: _CronJobStrategy(),
+    PRIORITY_CLASSES.resource: _PriorityClassStrategy(),
+}
+
+
+def strategy_of(kind: Kind) -> Strategy:
+    return _STRATEGIES.get(kind.resource, _DEFAULT)
