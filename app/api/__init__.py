@@ -4,7 +4,7 @@ What belongs here: `http/` (connections, bodies, errors), `auth/` (who asks, and
 paths), `streams/` (watch, logs, exec, port-forward), `openapi/`, `routers/` (endpoints of our own); here: the FastAPI application
 with its middleware, dependencies and routes, the server, and upkeep.
 
-May import: `app.registry`, `app.store`, and all below. Imported by: `app.main`.
+May import: `app.registry` and all below but `app.store`. Imported by: `app.main`.
 Start reading: `app` (the FastAPI application), `routers` (our endpoints), `resources.kubernetes` (every Kubernetes path),
 `auth.authenticator`.
 """

@@ -60,7 +60,7 @@ def create_app(registry: Registry, origin: Origin | None = None, authority: Call
     app.state.registry, app.state.authenticator, app.state.authority = registry, authenticator, authority
     app.state.streams = set()  # tasks of the open streams: the server cancels them before it stops
     app.state.revocations = _revocations(registry)
-    app.state.calls = Calls(registry.store.calls, origin or Origin())
+    app.state.calls = Calls(registry.agent_calls, origin or Origin())
     for router in (*docs.DOCUMENTED, docs.router):
         app.include_router(router)
     return app
@@ -96,6 +96,6 @@ async def refuse_unrouted(request: Request, error: Exception) -> Response:
 
 def _revocations(registry: Registry) -> Revocations:
     async def ended(digests: Collection[bytes]) -> Collection[bytes]:
-        return await registry.store.tokens.ended(digests, registry.now())
+        return await registry.tokens.ended(digests, registry.now())
 
     return Revocations(ended, registry.policy.rights.policies)

@@ -28,7 +28,7 @@ def _url(registry: Registry, settings: Settings) -> str:
     """Where others reach this process, if it must be found out: at the address from which it reaches the database."""
     if settings.advertise_url or settings.host not in UNSPECIFIED:
         return settings.advertise_url or settings.url()
-    return settings.model_copy(update={"host": address_towards(registry.store.dsn)}).url()
+    return settings.model_copy(update={"host": address_towards(registry.database_url)}).url()
 
 
 def address_towards(dsn: str) -> str:

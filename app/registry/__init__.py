@@ -1,8 +1,52 @@
 """What the API means, for any kind: create, get, list, watch, update, patch, delete, bind. Above the store, below HTTP.
 
-What belongs here: the verbs, once for all kinds (`objects`); admission; leader election; batches that agents report; the
-writing of plans. Nothing here knows HTTP.
+What belongs here: the verbs, once for all kinds (`objects`); what differs by kind (`strategies`); admission; leader election;
+periodic tasks; batches that agents report; the writing of plans. Nothing here knows HTTP. The API never imports the store:
+what of the store's vocabulary it needs is handed on here.
 
 May import: `app.store`, `app.plans`, `app.kinds`, `app.machinery`. Imported by: `app.api`, `app.controllers`.
 Start reading: `objects` (verbs), `versions` (what an object becomes), `plan_writer`, `leader_election`.
 """
+
+from app.store import (
+    Admission,
+    Append,
+    Compacted,
+    Holder,
+    Key,
+    Limits,
+    Listed,
+    Marks,
+    Need,
+    OutcomeUnknown,
+    Page,
+    Place,
+    StoredObject,
+    Stream,
+    Unavailable,
+)
+from app.store.agent_calls import Calls as AgentCalls
+from app.store.kept_logs import After, KeptLog
+from app.store.logs import Logs
+
+__all__ = [
+    "Admission",
+    "After",
+    "AgentCalls",
+    "Append",
+    "Compacted",
+    "Holder",
+    "KeptLog",
+    "Key",
+    "Limits",
+    "Listed",
+    "Logs",
+    "Marks",
+    "Need",
+    "OutcomeUnknown",
+    "Page",
+    "Place",
+    "StoredObject",
+    "Stream",
+    "Unavailable",
+]

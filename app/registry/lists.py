@@ -9,7 +9,8 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 from app.machinery.base import Kind
-from app.store import Compacted, Key, Marks, Page, Query, Store, StoredObject
+from app.registry.objects import Registry
+from app.store import Compacted, Key, Marks, Page, Query, StoredObject
 from app.store.lifetimes import NAMESPACES, NODES
 
 ROWS = 250  # of the first page of a list without end
@@ -73,13 +74,13 @@ class TooLarge(Exception):
     """A page of as many objects as were asked for has more bytes than are held at once."""
 
 
-async def check_lifetime(store: Store, scope: Scope, revision: int) -> None:
+async def check_lifetime(registry: Registry, scope: Scope, revision: int) -> None:
     """Raise Compacted if the namespace or node that `scope` is limited to has been deleted after a revision.
 
     One that is made anew under the same name may have other owners, who may not read what was there before.
     """
     for kind, name in ((NAMESPACES, scope.namespace), (NODES, scope.node)):
-        if name and (end := await store.lifetimes.ended_after(Key(kind, "", name), revision)):
+        if name and (end := await registry.store.lifetimes.ended_after(Key(kind, "", name), revision)):
             raise Compacted(revision, end)
 
 
@@ -88,7 +89,7 @@ def place_of(head: StoredObject) -> Place:
 
 
 async def list_page(
-    store: Store,
+    registry: Registry,
     scope: Scope,
     after: Place | None = None,
     limit: int | None = None,
@@ -101,16 +102,16 @@ async def list_page(
     TooLarge if the page has more bytes than `size`.
     """
     if at is not None:
-        await check_lifetime(store, scope, at)
+        await check_lifetime(registry, scope, at)
     if scope.matches is None:
-        page = await store.list(scope.query(after, limit, at, size))
+        page = await registry.store.list(scope.query(after, limit, at, size))
         if page.more and len(page.heads) != limit:
             raise TooLarge
-        return await _counted(store, scope, page)
+        return await _counted(registry, scope, page)
     found: list[StoredObject] = []
     rows = None if limit is None else max(limit, LOOKED_AT)
     while True:
-        page = await store.list(scope.query(after, rows, at, size))
+        page = await registry.store.list(scope.query(after, rows, at, size))
         at = page.revision
         found += scope.selected(page.heads)
         if size is not None and _size_of(found) > size:
@@ -122,22 +123,27 @@ async def list_page(
         after = place_of(page.heads[-1])
 
 
-async def _counted(store: Store, scope: Scope, page: Page) -> Page:
+async def _counted(registry: Registry, scope: Scope, page: Page) -> Page:
     """With how many are left. Selective lists do not tell that, as in Kubernetes."""
     if not page.more or not page.heads or scope.is_selective:
         return page
-    remaining = await store.remaining(scope.query(place_of(page.heads[-1]), at=page.revision))
-    return Page(page.heads, page.revision, page.more, remaining)
+    left = await remaining(registry, scope, page.heads[-1], page.revision)
+    return Page(page.heads, page.revision, page.more, left)
 
 
-async def opened(store: Store, scope: Scope, after: Place | None = None, at: int | None = None) -> Page:
+async def remaining(registry: Registry, scope: Scope, last: StoredObject, at: int) -> int:
+    """How many objects of a scope come after one of them, at a revision."""
+    return await registry.store.remaining(scope.query(place_of(last), at=at))
+
+
+async def opened(registry: Registry, scope: Scope, after: Place | None = None, at: int | None = None) -> Page:
     """The first page of a list without end: what its query found, from which `pages` goes on. Compacted as `list_page`."""
     if at is not None:
-        await check_lifetime(store, scope, at)
-    return await store.list(scope.query(after, ROWS, at, PAGE_BYTES))
+        await check_lifetime(registry, scope, at)
+    return await registry.store.list(scope.query(after, ROWS, at, PAGE_BYTES))
 
 
-async def pages(store: Store, scope: Scope, first: Page) -> AsyncGenerator[Page, None]:
+async def pages(registry: Registry, scope: Scope, first: Page) -> AsyncGenerator[Page, None]:
     """All that is selected, in pages of about two megabytes; a page may be empty, and others come after it.
 
     While one is being used the next is read, unless many lists do that, and nothing is held in the database between them.
@@ -151,7 +157,7 @@ async def pages(store: Store, scope: Scope, first: Page) -> AsyncGenerator[Page,
             query = _query_after(scope, page) if page.more else None
             if query is not None and _AHEAD.count < MOST_AHEAD:
                 _AHEAD.count += 1
-                ahead = asyncio.ensure_future(store.list(query))
+                ahead = asyncio.ensure_future(registry.store.list(query))
                 ahead.add_done_callback(_heard)
             raw, page = page.heads, Page(scope.selected(page.heads), page.revision, page.more)
             raw.clear()
@@ -161,7 +167,7 @@ async def pages(store: Store, scope: Scope, first: Page) -> AsyncGenerator[Page,
                 ahead = None
                 _AHEAD.count -= 1
             else:
-                page = await store.list(query) if query is not None else None
+                page = await registry.store.list(query) if query is not None else None
     finally:
         if ahead is not None:
             ahead.cancel()

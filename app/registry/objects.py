@@ -27,8 +27,12 @@ from app.registry.codec import NAMESPACES, check_size, decode, key_of, write_of
 from app.registry.policy_cache import Policy
 from app.registry.strategies import strategy_of
 from app.registry.versions import USUAL_OPTIONS, UpdateOptions, check_identity, new, revised
-from app.store import Conflict, Key, Store, StoredObject, Write, precondition
+from app.store import READ_ONLY, Conflict, Key, Store, StoredObject, Write, precondition
+from app.store.agent_calls import Calls as AgentCalls
 from app.store.change_feed import versioned
+from app.store.kept_logs import KeptLogs
+from app.store.logs import Logs
+from app.store.tokens import Tokens
 
 _TRIES = 8
 Edit = Callable[[Object], Object]
@@ -38,6 +42,8 @@ Edit = Callable[[Object], Object]
 class Registry:
     """The store, the clock that stamps what is written, and the feature gates that are on.
 
+    The API asks this, and the functions that take it, for all that is stored; it never reaches for `store`.
+
     monotonic: seconds that only rise, by which is waited; those of `clock` if none is given.
     """
 
@@ -45,6 +51,56 @@ class Registry:
     clock: Callable[[], datetime]
     features: Features = USUAL
     monotonic: Callable[[], float] | None = None
+
+    @property
+    def tokens(self) -> Tokens:
+        return self.store.tokens
+
+    @property
+    def logs(self) -> Logs:
+        return self.store.logs
+
+    @property
+    def kept_logs(self) -> KeptLogs:
+        return self.store.kept_logs
+
+    @property
+    def agent_calls(self) -> AgentCalls:
+        return self.store.calls
+
+    @property
+    def database_url(self) -> str:
+        return self.store.dsn
+
+    async def revision(self) -> int:
+        """The last revision given out."""
+        return await self.store.revision()
+
+    @property
+    def cursor(self) -> int:
+        """The revision up to which this process knows all changes."""
+        return self.store.feed.cursor
+
+    async def is_lost(self, revision: int) -> bool:
+        """Whether the database has lost the revision, as when a backup was restored."""
+        return await self.store.is_lost(revision)
+
+    async def reach(self, revision: int, seconds: float) -> bool:
+        """Whether a revision has been given out, as far as it is known here within a time."""
+        if revision <= self.cursor or revision <= await self.revision():
+            return True
+        return await self.store.feed.reach_within(revision, seconds)
+
+    async def logs_grew(self, seconds: float) -> None:
+        """Return when some log has grown, or after a time."""
+        await self.store.logs_grew(seconds)
+
+    async def unready_reason(self) -> str:
+        """Why the database cannot be used now: it takes no writes, or the feed does not follow it. Empty if it can."""
+        broken = self.store.feed.broken
+        if broken is not None:
+            return f"the change feed waits for the database: {type(broken).__name__}"
+        return READ_ONLY if await self.store.is_read_only() else ""
 
     def now(self) -> datetime:
         return self.clock().replace(microsecond=0)
@@ -70,8 +126,17 @@ class Answer:
     warnings: tuple[str, ...] = ()
 
 
+async def get(registry: Registry, kind: Kind, namespace: str, name: str) -> StoredObject | None:
+    return await registry.store.get(key_of(kind, namespace, name))
+
+
+async def get_many(registry: Registry, keys: Sequence[Key]) -> dict[Key, StoredObject]:
+    """Those of the objects that exist, in one query."""
+    return await registry.store.get_many(keys)
+
+
 async def find(registry: Registry, kind: Kind, namespace: str, name: str) -> StoredObject:
-    head = await registry.store.get(key_of(kind, namespace, name))
+    head = await get(registry, kind, namespace, name)
     if head is None:
         raise errors.not_found(kind.resource, name)
     return head

@@ -10,7 +10,8 @@ from typing import Literal, NamedTuple
 
 from app.machinery.errors import gone
 from app.registry.lists import Scope, check_lifetime
-from app.store import KEPT_SHORT, Change, Compacted, Store, StoredObject, topic_of
+from app.registry.objects import Registry
+from app.store import KEPT_SHORT, Change, Compacted, StoredObject, topic_of
 
 REPLAYED = 500  # changes that one watcher is given at once
 REPLAYED_BYTES = 1 << 20  # their bodies; a larger one comes alone
@@ -28,7 +29,7 @@ class Event(NamedTuple):
 class Watch:
     """One watcher. `revision` is what it has seen; `next_events` moves it on."""
 
-    store: Store
+    registry: Registry
     scope: Scope
     revision: int
     _lived_at: int = field(init=False)  # up to here the namespace or node of the scope was not deleted
@@ -43,7 +44,7 @@ class Watch:
 
         Of what is long it gives a part, so that a client that has fallen behind cannot have it all put into memory.
         """
-        feed = self.store.feed
+        feed = self.registry.store.feed
         topic = topic_of(self.scope.kind.resource, self.scope.node)
         changes: Sequence[Change] | None
         changes, upper = feed.after(topic, self.revision), feed.cursor
@@ -66,18 +67,18 @@ class Watch:
 
     async def _check_lifetime(self) -> None:
         """A 410 once the namespace or node has been deleted, so that nobody goes on with another one of that name."""
-        if self.store.lifetimes.all_live_since(self._lived_at):
+        if self.registry.store.lifetimes.all_live_since(self._lived_at):
             return
-        cursor = self.store.feed.cursor
+        cursor = self.registry.store.feed.cursor
         try:
-            await check_lifetime(self.store, self.scope, self._lived_at)
+            await check_lifetime(self.registry, self.scope, self._lived_at)
         except Compacted as error:
             raise gone(str(error)) from error
         self._lived_at = max(self._lived_at, cursor)
 
     async def _from_history(self, upper: int) -> Sequence[Change]:
         try:
-            return await self.store.history_of(self.scope.kind.resource, self.revision, upper, REPLAYED)
+            return await self.registry.store.history_of(self.scope.kind.resource, self.revision, upper, REPLAYED)
         except Compacted as error:
             raise gone(str(error)) from error
 
@@ -97,7 +98,7 @@ class Watch:
         left = dict.fromkeys(each for each in gone if isinstance(each, Change) and self._has_left(each))
         if not left:
             return events
-        await self.store.look_back(list(left))
+        await self.registry.store.look_back(list(left))
         return [_as_it_was(each) if each.object in left else each for each in events]
 
     def _has_left(self, change: Change) -> bool:

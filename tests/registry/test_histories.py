@@ -120,7 +120,7 @@ async def remove(registry: Registry, space: str, name: str, _: Random) -> None:
 async def remove_all(registry: Registry, space: str, _: str, chance: Random) -> None:
     if chance.random() < 0.2:
         wanted = replace_space(team("red"), space)
-        for head in (await list_page(registry.store, wanted)).heads:
+        for head in (await list_page(registry, wanted)).heads:
             await remove(registry, space, head.key.name, chance)
 
 
@@ -137,7 +137,7 @@ async def listed(world: World, scope: Scope, at: int | None = None) -> tuple[Sta
     state: State = {}
     after: Place | None = None
     while True:
-        page = await trying(lambda after=after, at=at: list_page(world.store(), scope, after, limit, at))
+        page = await trying(lambda after=after, at=at: list_page(world.replica(), scope, after, limit, at))
         at = page.revision
         for head in page.heads:
             assert head.key not in state
@@ -182,7 +182,7 @@ class Watcher:
         self.state, self.seen = await listed(self._world, self.scope, at)
 
     def _open(self) -> Watch:
-        return Watch(self._world.store(), self.scope, self.seen)
+        return Watch(self._world.replica(), self.scope, self.seen)
 
     def _apply(self, event: Event) -> None:
         """Each event must follow from what the watcher knows."""

@@ -50,7 +50,7 @@ async def names(watching: Watch) -> list[str]:
 
 async def test_an_open_watch_that_has_shown_what_is_lost_is_told_at_once(dsn: str, registry: Registry) -> None:
     await back_up(dsn)
-    watching = Watch(registry.store, ALL, await registry.store.revision())
+    watching = Watch(registry, ALL, await registry.store.revision())
     await make(registry, "lost")
     assert await names(watching) == ["lost"]
     waiting = asyncio.ensure_future(watching.next_events(10 * SECONDS))
@@ -64,7 +64,7 @@ async def test_an_open_watch_that_has_shown_what_is_lost_is_told_at_once(dsn: st
 
 
 async def test_a_watch_that_has_shown_nothing_of_it_goes_on(dsn: str, registry: Registry) -> None:
-    watching = Watch(registry.store, ALL, await registry.store.revision())
+    watching = Watch(registry, ALL, await registry.store.revision())
     await back_up(dsn)
     await make(registry, "lost")
     await restore(dsn)
@@ -80,7 +80,7 @@ async def test_a_watch_at_a_process_that_knew_nothing_of_it_is_told_too(
     await back_up(dsn)
     async with other.store.feed._lock:  # it is behind
         lost = await make(registry, "lost")
-        watching = Watch(other.store, ALL, lost)
+        watching = Watch(other, ALL, lost)
         waiting = asyncio.ensure_future(_to_its_end(watching))
         await restore(dsn)
     await registry.store.feed.lost_touch.wait()

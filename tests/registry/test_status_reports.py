@@ -152,7 +152,7 @@ async def test_a_watcher_sees_how_a_deleted_pod_ended_before_it_is_gone(
     pod = await a_running_pod(registry)
     await objects.delete(registry, PODS, "default", "p", Demand())
     scope = Scope(kind=PODS, matches=lambda _, marks: phases in marks.fields.get("status.phase", ""))
-    watching = Watch(registry.store, scope, await registry.store.revision())
+    watching = Watch(registry, scope, await registry.store.revision())
 
     outcome = await tell(registry, pod, phase="Failed", gone=True)
 

@@ -1,6 +1,7 @@
 """Lists and watches: what a watcher sees through its selectors, and that a list and the watch after it miss nothing."""
 
 import asyncio
+import dataclasses
 from datetime import timedelta
 from typing import Any
 
@@ -47,7 +48,7 @@ def team(wanted: str) -> Scope:
 
 
 async def watch(registry: Registry, scope: Scope = ALL) -> Watch:
-    return Watch(registry.store, scope, await registry.store.revision())
+    return Watch(registry, scope, await registry.store.revision())
 
 
 async def seen(watching: Watch, seconds: float = 0.05) -> list[str]:
@@ -143,7 +144,7 @@ async def test_what_leaves_is_shown_as_it_was_under_the_revision_of_the_change(
 ) -> None:
     async with open_store(dsn, ring_bytes=ring_bytes) as store:
         await create(registry, CONFIGMAPS, a_map("a", team="red"))
-        watching = Watch(store, team("red"), await registry.store.revision())
+        watching = Watch(dataclasses.replace(registry, store=store), team("red"), await registry.store.revision())
         await relabel(registry, "a", team="blue")
         await store.feed.reach(await registry.store.revision())
         (event,) = await watching.next_events(1)
@@ -178,7 +179,7 @@ async def test_a_pod_whose_last_write_changed_it_is_shown_in_its_last_state_that
 
 async def test_what_left_so_long_ago_that_nobody_knows_its_last_state_is_shown_as_it_is(registry: Registry) -> None:
     made = await create(registry, CONFIGMAPS, a_map("a", team="red"))
-    watching = Watch(registry.store, team("red"), await registry.store.revision())
+    watching = Watch(registry, team("red"), await registry.store.revision())
     await relabel(registry, "a", team="blue")
     await registry.store.pool.execute("delete from history where revision = $1", int(made.metadata.resource_version))
 
@@ -189,7 +190,7 @@ async def test_what_left_so_long_ago_that_nobody_knows_its_last_state_is_shown_a
 
 async def test_what_many_look_back_at_is_read_once(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
     await create(registry, CONFIGMAPS, a_map("a", team="red"))
-    several = [Watch(registry.store, team("red"), await registry.store.revision()) for _ in range(5)]
+    several = [Watch(registry, team("red"), await registry.store.revision()) for _ in range(5)]
     await relabel(registry, "a", team="blue")
     reader, asked = registry.store.reader, []
     read = reader.versions
@@ -208,7 +209,7 @@ async def test_what_many_look_back_at_is_read_once(registry: Registry, monkeypat
 @pytest.mark.parametrize("ring_bytes", [pytest.param(1, id="from history"), pytest.param(32 << 20, id="from memory")])
 async def test_an_old_revision_is_replayed(dsn: str, registry: Registry, ring_bytes: int) -> None:
     async with open_store(dsn, ring_bytes=ring_bytes) as store:
-        watching = Watch(store, team("red"), await store.revision())
+        watching = Watch(dataclasses.replace(registry, store=store), team("red"), await store.revision())
         for name, colour in (("a", "red"), ("b", "blue"), ("c", "red")):
             await create(registry, CONFIGMAPS, a_map(name, team=colour))
         await relabel(registry, "a", team="blue")
@@ -223,7 +224,9 @@ async def test_an_old_revision_is_replayed(dsn: str, registry: Registry, ring_by
 async def test_a_revision_that_only_another_process_has_seen_is_waited_for(dsn: str, registry: Registry) -> None:
     async with open_store(dsn) as behind:
         await create(registry, CONFIGMAPS, a_map("before"))
-        watching = Watch(behind, Scope(kind=CONFIGMAPS), await registry.store.revision())
+        watching = Watch(
+            dataclasses.replace(registry, store=behind), Scope(kind=CONFIGMAPS), await registry.store.revision()
+        )
         await behind.feed.reach(await registry.store.revision())
         await create(registry, CONFIGMAPS, a_map("after"))
         await behind.feed.reach(await registry.store.revision())
@@ -236,7 +239,7 @@ async def test_a_long_history_is_replayed_a_part_at_a_time(
 ) -> None:
     monkeypatch.setattr(watch_module, "REPLAYED", 2)
     async with open_store(dsn, ring_bytes=1) as store:
-        watching = Watch(store, ALL, await store.revision())
+        watching = Watch(dataclasses.replace(registry, store=store), ALL, await store.revision())
         for name in "abcde":
             await create(registry, CONFIGMAPS, a_map(name))
         await store.feed.reach(await store.revision())
@@ -257,7 +260,9 @@ async def test_who_waits_does_not_read_what_happened_elsewhere(
     dsn: str, registry: Registry, monkeypatch: pytest.MonkeyPatch, comes: bool
 ) -> None:
     async with open_store(dsn, ring_bytes=5_000) as store:
-        watching = Watch(store, Scope(kind=PODS, node="n1"), await store.revision())
+        watching = Watch(
+            dataclasses.replace(registry, store=store), Scope(kind=PODS, node="n1"), await store.revision()
+        )
         waiting = asyncio.ensure_future(watching.next_events(FOREVER))
         for number in range(20):  # more than the ring holds
             await create(registry, PODS, a_pod(f"p{number}", node_name="n2"))
@@ -304,7 +309,7 @@ async def names(registry: Registry, scope: Scope, limit: int | None) -> tuple[li
     found: list[str] = []
     first = 0
     while True:
-        page = await list_page(registry.store, scope, after, limit)
+        page = await list_page(registry, scope, after, limit)
         first = first or page.revision
         found += [head.key.name for head in page.heads]
         assert limit is None or len(page.heads) <= limit
@@ -326,7 +331,7 @@ async def test_a_page_says_how_many_are_left(registry: Registry) -> None:
     for number in range(5):
         await create(registry, CONFIGMAPS, a_map(f"m{number}"))
 
-    page = await list_page(registry.store, Scope(kind=CONFIGMAPS), None, 2)
+    page = await list_page(registry, Scope(kind=CONFIGMAPS), None, 2)
 
     assert (len(page.heads), page.more, page.remaining) == (2, True, 3)
 
@@ -359,7 +364,7 @@ async def test_pages_and_the_watch_after_them_lose_nothing_while_all_changes(reg
     meddling = asyncio.ensure_future(meddle())
     found, revision = await names(registry, scope, 3)
     await meddling
-    watching = Watch(registry.store, scope, revision)
+    watching = Watch(registry, scope, revision)
     known = set(found)
     for told in await seen(watching):
         what, name = told.split()
@@ -377,7 +382,7 @@ async def test_a_list_and_its_revision_are_one_cut(registry: Registry) -> None:
 
     making = asyncio.ensure_future(make())
     while not making.done():
-        page = await list_page(registry.store, Scope(kind=CONFIGMAPS), None, None)
+        page = await list_page(registry, Scope(kind=CONFIGMAPS), None, None)
         newest = max((head.revision for head in page.heads), default=0)
         assert newest <= page.revision
         made_by_then = await registry.store.pool.fetchval(

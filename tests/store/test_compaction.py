@@ -9,9 +9,11 @@ from app.kinds import by_name
 from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.machinery.errors import ApiError
 from app.registry.lists import Scope
+from app.registry.objects import Registry
 from app.registry.watch import Watch
 from app.store import Compacted, Feed, Query, Store, compaction, open_store, timeline
 from app.store.compaction import compact, compact_secrets
+from tests.conftest import Clock
 from tests.store.writes import KIND, create, delete, key, modify
 
 NO_TIME = timedelta(0)
@@ -111,10 +113,10 @@ async def test_a_watch_from_below_is_told_410(dsn: str) -> None:
         await compact(store.pool, NO_TIME)
 
         with pytest.raises(ApiError, match="too old resource version") as caught:
-            await Watch(store, Scope(kind=CONFIGMAPS), start).next_events(1)
+            await Watch(Registry(store, Clock()), Scope(kind=CONFIGMAPS), start).next_events(1)
         assert caught.value.code == 410
         assert caught.value.reason == "Expired"
-        assert await Watch(store, Scope(kind=CONFIGMAPS), second).next_events(0.01) == []
+        assert await Watch(Registry(store, Clock()), Scope(kind=CONFIGMAPS), second).next_events(0.01) == []
 
 
 # --- Secrets, of which old versions are kept for minutes
@@ -165,16 +167,16 @@ async def test_lists_and_watches_of_secrets_from_below_are_told_410(dsn: str, ri
             with pytest.raises(Compacted):
                 await store.list(Query(kind=SECRET, at=revision))
             with pytest.raises(ApiError, match="too old resource version") as caught:
-                await Watch(store, Scope(kind=SECRETS), revision).next_events(1)
+                await Watch(Registry(store, Clock()), Scope(kind=SECRETS), revision).next_events(1)
             assert (caught.value.code, caught.value.reason) == (410, "Expired")
         assert len((await store.list(Query(kind=SECRET, at=gone))).heads) == 1
-        assert await Watch(store, Scope(kind=SECRETS), gone).next_events(0.01) == []
+        assert await Watch(Registry(store, Clock()), Scope(kind=SECRETS), gone).next_events(0.01) == []
 
 
 async def test_a_watch_of_secrets_reads_history_once(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     start = await store.revision()
     (a,) = await store.commit([create("a", 1, kind=SECRET)])
-    watching = Watch(store, Scope(kind=SECRETS), start)
+    watching = Watch(Registry(store, Clock()), Scope(kind=SECRETS), start)
     assert [event.object.key.name for event in await watching.next_events(1)] == ["a"]
 
     monkeypatch.setattr(store, "history_of", None)

@@ -37,7 +37,7 @@ async def keep_files(registry: Registry, settings: Settings, agent_overlap: time
     await _keep(registry, folder / ADMIN, User(name="admin", groups=(MASTERS,)), None)
     agent = User(name=f"{NODE_PREFIX}{nodes[0].rstrip('*-')}", groups=(NODES,), nodes=nodes)
     if await _keep(registry, folder / AGENT, agent, agent_overlap):
-        await registry.store.tokens.revoke(_LEGACY_AGENT, _LEGACY_NODES)
+        await registry.tokens.revoke(_LEGACY_AGENT, _LEGACY_NODES)
 
 
 async def _keep(registry: Registry, path: Path, user: User, overlap: timedelta | None) -> bool:
@@ -47,7 +47,7 @@ async def _keep(registry: Registry, path: Path, user: User, overlap: timedelta |
         return False
     file = f"{folder_id(path.parent)}/{path.name}"
     until = registry.now() + overlap if overlap else None
-    while not await registry.store.tokens.keep_file(bytes.fromhex(digest_of(token)), holder_of(user), file, until):
+    while not await registry.tokens.keep_file(bytes.fromhex(digest_of(token)), holder_of(user), file, until):
         logger.warning("token in a file was revoked; replacing it", path=str(path))
         token = secrets.token_urlsafe(32)
         write_private(path, token.encode())

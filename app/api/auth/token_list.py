@@ -12,8 +12,8 @@ from app.api.openapi.meta import ListMeta
 from app.machinery.base import wire_name
 from app.machinery.errors import bad_request, not_found
 from app.plans.admission.rbac import ACCOUNT_PREFIX
+from app.registry import Listed, Place
 from app.registry.objects import Registry
-from app.store import Listed, Place
 
 GROUP = "agents.jobplane.dev"
 API_VERSION = f"{GROUP}/v1"
@@ -53,7 +53,7 @@ class TokenList(msgspec.Struct, tag_field="kind", tag="TokenList", kw_only=True,
 
 async def page(registry: Registry, continue_: str = "") -> TokenList:
     """Up to `MOST` tokens of every kind. 400 if `continue_` is none of ours."""
-    found = await registry.store.tokens.page(MOST + 1, _place(continue_) if continue_ else None)
+    found = await registry.tokens.page(MOST + 1, _place(continue_) if continue_ else None)
     shown, more = found[:MOST], found[MOST:]
     last = shown[-1] if more else None
     metadata = ListMeta(continue_=f"{last.created_at.isoformat()},{last.id}") if last else ListMeta()
@@ -62,7 +62,7 @@ async def page(registry: Registry, continue_: str = "") -> TokenList:
 
 async def revoke(registry: Registry, id_: str) -> None:
     """End a token of any kind; 404 if there is none of this id."""
-    if not await registry.store.tokens.revoke_id(id_):
+    if not await registry.tokens.revoke_id(id_):
         raise not_found(f"tokens.{GROUP}", id_)
 
 

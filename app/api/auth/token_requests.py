@@ -25,9 +25,9 @@ from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Kind, Object
 from app.machinery.errors import bad_request, conflict, refused, unprocessable
+from app.registry import Need
 from app.registry.codec import decode, key_of
-from app.registry.objects import Registry, find
-from app.store import Need
+from app.registry.objects import Registry, find, get
 
 _HOUR = 3600
 _CLAIM = "authentication.kubernetes.io/"
@@ -108,7 +108,7 @@ async def _check_node(registry: Registry, user: User, asked: TokenRequest, found
     elif not reference.uid:
         why = "node requested token with a pod binding without a uid"
     else:
-        head = await registry.store.get(key_of(PODS, found.namespace or "", reference.name))
+        head = await get(registry, PODS, found.namespace or "", reference.name)
         pod = cast("Pod", decode(PODS, head)) if head and head.uid == reference.uid else None
         if pod is None or not user.is_node(pod.spec.node_name):
             why = "node requested token bound to a pod scheduled on a different node"
@@ -134,6 +134,6 @@ async def _claims(registry: Registry, kind: Kind[Any], obj: Object) -> AsyncIter
     node_name = cast("Pod", obj).spec.node_name if kind is PODS else ""
     if node_name:
         yield f"{_CLAIM}node-name", (node_name,)
-        node = await registry.store.get(key_of(NODE_KIND, "", node_name))
+        node = await get(registry, NODE_KIND, "", node_name)
         if node is not None:
             yield f"{_CLAIM}node-uid", (node.uid,)

@@ -7,8 +7,8 @@ from datetime import datetime
 
 from app.api.auth.authenticator import AUTHENTICATED, Tokens, User, account_user, digest_of
 from app.kinds.core.serviceaccount import KIND as ACCOUNTS
+from app.registry import Holder, Limits, Need
 from app.registry.objects import Registry, find
-from app.store import Holder, Limits, Need
 
 
 class StoredTokens(Tokens):
@@ -18,7 +18,7 @@ class StoredTokens(Tokens):
         self._registry = registry
 
     async def lookup(self, digest: str) -> User | None:
-        found = await self._registry.store.tokens.holder(bytes.fromhex(digest), self._registry.now())
+        found = await self._registry.tokens.holder(bytes.fromhex(digest), self._registry.now())
         if found is None:
             return None
         return User(
@@ -34,7 +34,7 @@ class StoredTokens(Tokens):
 async def issue(registry: Registry, user: User, expires_at: datetime | None = None, needs: Sequence[Need] = ()) -> str:
     """A new token for a user, good while what it needs lives. It is shown once: the database holds its digest only."""
     token = secrets.token_urlsafe(32)
-    await registry.store.tokens.forget_expired(registry.now())
+    await registry.tokens.forget_expired(registry.now())
     await keep(registry, token, user, Limits(expires_at, needs))
     return token
 
@@ -42,14 +42,14 @@ async def issue(registry: Registry, user: User, expires_at: datetime | None = No
 async def issue_named(registry: Registry, name: str, user: User, limits: Limits) -> str:
     """A new token that begins with a name that is no secret, by which it is listed and revoked."""
     token = f"{name}.{secrets.token_urlsafe(24)}"
-    await registry.store.tokens.forget_expired(registry.now())
+    await registry.tokens.forget_expired(registry.now())
     await keep(registry, token, user, limits)
     return token
 
 
 async def keep(registry: Registry, token: str, user: User, limits: Limits) -> None:
     """Let a known token stand for a user; harmless to repeat."""
-    await registry.store.tokens.keep(bytes.fromhex(digest_of(token)), holder_of(user), limits)
+    await registry.tokens.keep(bytes.fromhex(digest_of(token)), holder_of(user), limits)
 
 
 def holder_of(user: User) -> Holder:

@@ -14,7 +14,7 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from app.machinery.errors import ApiError, bad_request
-from app.store.errors import OutcomeUnknown, Unavailable
+from app.registry import OutcomeUnknown, Unavailable
 from app.structured_logging import Logger
 
 logger = Logger(__name__)

@@ -18,10 +18,9 @@ from app.api.resources.selection import Selection
 from app.api.resources.single_object import delete_demand
 from app.machinery.base import Kind
 from app.machinery.errors import ApiError, bad_request
-from app.registry import objects, offload
+from app.registry import Page, StoredObject, objects, offload
 from app.registry.deletion import Demand
 from app.registry.objects import Preconditions, Registry
-from app.store import Page, StoredObject
 
 AT_ONCE = 50  # deletions that share a few commits
 MOST_TOLD = 4 << 20  # bytes of deleted objects that the answer lists; of more it is a Status

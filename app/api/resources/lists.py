@@ -27,9 +27,9 @@ from app.api.resources import continue_token
 from app.api.resources.routes import Target
 from app.api.resources.selection import Selection, scope_of
 from app.machinery.errors import ApiError, gone
-from app.registry.lists import PAGE_BYTES, Place, Scope, TooLarge, list_page, opened, pages, place_of
+from app.registry import Compacted, Page, StoredObject, Unavailable
+from app.registry.lists import PAGE_BYTES, Place, Scope, TooLarge, list_page, opened, pages, place_of, remaining
 from app.registry.objects import Registry
-from app.store import Compacted, Page, Store, StoredObject, Unavailable
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
@@ -49,19 +49,19 @@ async def answer(registry: Registry, request: Request, target: Target, selection
     """The answer to a list: one page, or a stream of pages."""
     options = selection.options
     shape, now = content.shape_of(request, target.kind), registry.now()
-    wanted = await _resolve(registry.store, target, selection)
+    wanted = await _resolve(registry, target, selection)
     try:
         if 0 < options.limit <= ONE_PIECE:
             with suppress(TooLarge):
-                page = await wanted.page(registry.store, options.limit)
+                page = await wanted.page(registry, options.limit)
                 return await whole_page(shape, page, target.namespace, options, now)
-        first = await opened(registry.store, wanted.scope, wanted.after, wanted.at)
+        first = await opened(registry, wanted.scope, wanted.after, wanted.at)
     except Compacted as error:
         raise _expired(options, wanted.after, target.namespace) from error
     if not first.more and (not options.limit or len(first.heads) <= options.limit):
         page = Page(wanted.scope.selected(first.heads), first.revision, more=False)
         return await whole_page(shape, page, target.namespace, options, now)
-    listing = Listing(registry.store, wanted.scope, first, shape, options.limit or None, target.namespace, now)
+    listing = Listing(registry, wanted.scope, first, shape, options.limit or None, target.namespace, now)
     return LongAnswer(listing.pieces(), shape.content_type, about=target.kind.resource)
 
 
@@ -69,12 +69,12 @@ async def listing(registry: Registry, request: Request, target: Target, selectio
     """The objects that a list would answer, for a caller that does something to each of them. 410 as `answer`."""
     options = selection.options
     shape, now = content.shape_of(request, target.kind), registry.now()
-    wanted = await _resolve(registry.store, target, selection)
+    wanted = await _resolve(registry, target, selection)
     try:
-        first = await opened(registry.store, wanted.scope, wanted.after, wanted.at)
+        first = await opened(registry, wanted.scope, wanted.after, wanted.at)
     except Compacted as error:
         raise _expired(options, wanted.after, target.namespace) from error
-    return Listing(registry.store, wanted.scope, first, shape, options.limit or None, target.namespace, now)
+    return Listing(registry, wanted.scope, first, shape, options.limit or None, target.namespace, now)
 
 
 async def whole_page(shape: Shape, page: Page, namespace: str | None, options: ListOptions, now: datetime) -> Body:
@@ -98,21 +98,19 @@ async def _make_items(shape: Shape, heads: Sequence[StoredObject], now: datetime
             start, size = end, 0
 
 
-async def require_kept(store: Store, revision: int) -> None:
+async def require_kept(registry: Registry, revision: int) -> None:
     """410 if the database has lost the revision, as when a backup was restored."""
-    if await store.is_lost(revision):
+    if await registry.is_lost(revision):
         raise gone(EXPIRED)
 
 
-async def wait_for_revision(store: Store, revision: int) -> None:
+async def wait_for_revision(registry: Registry, revision: int) -> None:
     """Wait until this process has seen the revision; 504 if it has not been given out.
 
     Nothing that began there could ever go on. A copy of the database may be behind.
     """
-    if revision <= store.feed.cursor or revision <= await store.revision():
-        return
-    if not await store.feed.reach_within(revision, CATCH_UP_SECONDS):
-        raise errors.too_new(revision, store.feed.cursor)
+    if not await registry.reach(revision, CATCH_UP_SECONDS):
+        raise errors.too_new(revision, registry.cursor)
 
 
 @dataclass(frozen=True)
@@ -123,11 +121,11 @@ class _ListQuery:
     after: Place | None
     at: int | None
 
-    async def page(self, store: Store, limit: int | None) -> Page:
-        return await list_page(store, self.scope, self.after, limit, self.at, PAGE_BYTES)
+    async def page(self, registry: Registry, limit: int | None) -> Page:
+        return await list_page(registry, self.scope, self.after, limit, self.at, PAGE_BYTES)
 
 
-async def _resolve(store: Store, target: Target, selection: Selection) -> _ListQuery:
+async def _resolve(registry: Registry, target: Target, selection: Selection) -> _ListQuery:
     kind, options = content.stored_kind(target.kind), selection.options
     scope = scope_of(kind, target.namespace, selection)
     if options.continue_:
@@ -135,8 +133,8 @@ async def _resolve(store: Store, target: Target, selection: Selection) -> _ListQ
     else:
         at, after = options.exact_revision, None
     if at is None:  # what is lost cannot be shown either, and a page says how the list goes on nevertheless
-        await require_kept(store, options.revision or 0)
-    await wait_for_revision(store, at or options.revision or 0)
+        await require_kept(registry, options.revision or 0)
+    await wait_for_revision(registry, at or options.revision or 0)
     return _ListQuery(scope, after, at)
 
 
@@ -177,7 +175,7 @@ def _expired(options: ListOptions, after: Place | None, namespace: str | None) -
 class Listing:
     """A list of more than one page, in pieces that are made while it is read."""
 
-    store: Store
+    registry: Registry
     scope: Scope
     first: Page
     shape: Shape
@@ -206,7 +204,7 @@ class Listing:
     async def parts(self) -> AsyncGenerator[list[StoredObject], None]:
         """The objects, up to the limit."""
         left = self.limit
-        async with aclosing(pages(self.store, self.scope, self.first)) as read:
+        async with aclosing(pages(self.registry, self.scope, self.first)) as read:
             async for page in read:
                 if left is not None and len(page.heads) > left:
                     self._is_cut = True
@@ -220,10 +218,10 @@ class Listing:
         """The last page of a list with a limit: whether more follows, and how many."""
         if last is None or not self._is_cut:
             return Page([], self.first.revision, more=False)
-        remaining = None
+        left = None
         if not self.scope.is_selective:
-            remaining = await self.store.remaining(self.scope.query(place_of(last), at=self.first.revision))
-        return Page([last], self.first.revision, True, remaining)
+            left = await remaining(self.registry, self.scope, last, self.first.revision)
+        return Page([last], self.first.revision, True, left)
 
 
 class LongAnswer(StreamingResponse):

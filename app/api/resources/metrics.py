@@ -3,7 +3,7 @@
 Made from agents' reports of the last minute; a node or pod without one is left out.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
@@ -16,13 +16,15 @@ from app.api.http.accept import wanted
 from app.api.resources.discovery import Virtual
 from app.api.resources.selection import read_selection
 from app.kinds.core.metrics import ContainerMetrics, NodeMetrics, PodMetrics
+from app.kinds.core.node import KIND as NODE_KIND
+from app.kinds.pod.pod import KIND as POD_KIND
 from app.machinery import quantity
-from app.machinery.base import Object, ObjectMeta, Quantity
+from app.machinery.base import Kind, Object, ObjectMeta, Quantity
 from app.machinery.errors import not_found
 from app.registry import node_usage as usage
+from app.registry.lists import Scope, list_page
 from app.registry.node_usage import Known, Used
-from app.registry.objects import Registry
-from app.store import Key, Query, StoredObject
+from app.registry.objects import Registry, find
 
 GROUP, VERSION = "metrics.k8s.io", "v1beta1"
 _API_VERSION = f"{GROUP}/{VERSION}"
@@ -59,9 +61,9 @@ _decode_summary = msgspec.json.Decoder(_Summary).decode
 async def nodes(registry: Registry, request: Request, _: str | None, name: str) -> Response:
     """GET nodes, or nodes/NAME."""
     if name:
-        found = await _node_metrics(registry, await _one(registry, Key("nodes", "", name), "nodes"))
+        found = await _node_metrics(registry, [_decode_summary((await find(registry, NODE_KIND, "", name)).body)])
         return _single(request, found, "nodemetrics", name)
-    return _list(request, NODES, await _node_metrics(registry, await _select(registry, request, "nodes", None)))
+    return _list(request, NODES, await _node_metrics(registry, await _select(registry, request, NODE_KIND, None)))
 
 
 async def pods(registry: Registry, request: Request, namespace: str | None, name: str) -> Response:
@@ -69,22 +71,15 @@ async def pods(registry: Registry, request: Request, namespace: str | None, name
     if name:
         if namespace is None:
             raise errors.no_such_path()
-        found = await _pod_metrics(registry, await _one(registry, Key("pods", namespace, name), "pods"))
+        found = await _pod_metrics(registry, [_decode_summary((await find(registry, POD_KIND, namespace, name)).body)])
         return _single(request, found, "podmetrics", f"{namespace}/{name}")
-    return _list(request, PODS, await _pod_metrics(registry, await _select(registry, request, "pods", namespace)))
+    return _list(request, PODS, await _pod_metrics(registry, await _select(registry, request, POD_KIND, namespace)))
 
 
 ANSWERS = {NODES: nodes, PODS: pods}
 
 
-async def _one(registry: Registry, key: Key, resource: str) -> list[_Summary]:
-    head = await registry.store.get(key)
-    if head is None:
-        raise not_found(resource, key.name)
-    return [_decode_summary(head.body)]
-
-
-async def _select(registry: Registry, request: Request, kind: str, namespace: str | None) -> list[_Summary]:
+async def _select(registry: Registry, request: Request, kind: Kind, namespace: str | None) -> list[_Summary]:
     """The objects that the selectors pick; names and namespaces are all the fields there are."""
     selection = read_selection(request.query_params.multi_items())
     selection.check()
@@ -92,11 +87,11 @@ async def _select(registry: Registry, request: Request, kind: str, namespace: st
         raise errors.no_such_method()
     labels, fields = selection.labels, selection.fields
     fields.check(())
-    query = Query(kind=kind, namespace=namespace, name=fields.requirement("metadata.name"))
-    heads: Iterable[StoredObject] = (await registry.store.list(query)).heads
+    scope = Scope(kind=kind, namespace=namespace, name=fields.requirement("metadata.name"))
+    page = await list_page(registry, scope)
     seen = [
         _decode_summary(head.body)
-        for head in heads
+        for head in page.heads
         if fields.matches({"metadata.name": head.key.name, "metadata.namespace": head.key.namespace})
     ]
     return [each for each in seen if labels.matches(each.metadata.labels)]

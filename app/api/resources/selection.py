@@ -9,8 +9,8 @@ from app.api.http.query import ListOptions, Query, check_list_options, flag, rea
 from app.machinery.base import Kind
 from app.machinery.errors import ApiError
 from app.machinery.selectors import EVERY_FIELD, EVERYTHING, FieldSelector, Selector, parse_fields, parse_labels
+from app.registry import Key, Marks
 from app.registry.lists import Scope
-from app.store import Key, Marks
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,11 @@ from app.kinds.pod.pod import Pod
 from app.machinery.base import Int32, Int64, Struct, at
 from app.machinery.decode import decode as decode_body
 from app.machinery.errors import bad_request
-from app.registry import node_usage, offload, status_reports
+from app.registry import Append, Key, Stream, node_usage, offload, status_reports
 from app.registry.codec import decode, key_of
 from app.registry.node_usage import NodeUsage
-from app.registry.objects import Registry
+from app.registry.objects import Registry, get_many
 from app.registry.status_reports import Outcome, Report
-from app.store import Append, Key, Stream
 
 DECODING = 16  # reports are only decoded, in a sixteenth of the time that all steps of a document take
 OBJECT = 64  # bytes that take as long to decode as an object takes by itself
@@ -126,7 +125,7 @@ async def append_logs(
     _check_names(*(name for piece in items for name in (piece.uid, piece.namespace, piece.name, piece.container)))
     pods = await _pods_of(registry, nodes, items)
     appends = [_append(piece, pods.get(_key(piece))) for piece in items]
-    sizes = iter(await registry.store.logs.append([each for each in appends if each]))
+    sizes = iter(await registry.logs.append([each for each in appends if each]))
     return StoredPieces(
         [
             _stored(piece, next(sizes), 200) if append else _stored(piece, 0, 403)
@@ -171,7 +170,7 @@ async def _pods_of(registry: Registry, nodes: Nodes, pieces: tuple[LogPiece, ...
 
     A pod that is gone has its last lines refused: no node can be held to them.
     """
-    heads = await registry.store.get_many(list({_key(piece) for piece in pieces}))
+    heads = await get_many(registry, list({_key(piece) for piece in pieces}))
     pods = ((key, cast("Pod", decode(PODS, head))) for key, head in heads.items())
     return {key: pod for key, pod in pods if nodes.includes(pod.spec.node_name)}
 

@@ -6,7 +6,6 @@ from starlette.responses import PlainTextResponse
 from app.api.dependencies import RegistryDep
 from app.api.http import errors
 from app.api.struct_route import OTHER_METHODS, StructRoute
-from app.store import READ_ONLY
 
 router = APIRouter(tags=["health"], route_class=StructRoute)
 _OPEN: dict[str, list[str]] = {"security": []}
@@ -25,9 +24,6 @@ async def probe_liveness() -> PlainTextResponse:
 @router.api_route("/healthz", methods=OTHER_METHODS, include_in_schema=False)
 async def probe_readiness(registry: RegistryDep) -> PlainTextResponse:
     """Says ok while the database takes writes and the change feed follows it; else 503."""
-    broken = registry.store.feed.broken
-    if broken is not None:
-        raise errors.unavailable(f"the change feed waits for the database: {type(broken).__name__}")
-    if await registry.store.is_read_only():
-        raise errors.unavailable(READ_ONLY)
+    if why := await registry.unready_reason():
+        raise errors.unavailable(why)
     return PlainTextResponse("ok")

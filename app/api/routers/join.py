@@ -32,11 +32,10 @@ from app.machinery import name_validation
 from app.machinery.base import Int64, Struct, at, wire_name
 from app.machinery.decode import decode as decode_body
 from app.machinery.errors import ApiError, bad_request, not_found
-from app.registry import objects
-from app.registry.codec import decode, key_of
+from app.registry import Admission, Holder, Limits, objects
+from app.registry.codec import decode
 from app.registry.deletion import Demand
-from app.registry.objects import Registry
-from app.store import Admission, Holder, Limits
+from app.registry.objects import Registry, get
 
 BOOTSTRAP_PREFIX = "system:bootstrap:"
 MOST_BODY = 16 << 10
@@ -141,14 +140,14 @@ async def create_join_token(registry: RegistryDep, asked: Annotated[Wanted, Depe
 
 @router.get("/jointokens", summary="List join tokens", dependencies=_may("list", "jointokens"))
 async def list_join_tokens(registry: RegistryDep) -> JoinTokenList:
-    found = await registry.store.tokens.of_group(BOOTSTRAPPERS, registry.now())
+    found = await registry.tokens.of_group(BOOTSTRAPPERS, registry.now())
     items = [_shown(each.id, each.created_at, each.expires_at, each.uses) for each in found]
     return JoinTokenList(metadata=ListMeta(), items=items)
 
 
 @router.delete("/jointokens/{name:path}", summary="Revoke a join token", dependencies=_may("delete", "jointokens"))
 async def revoke_join_token(registry: RegistryDep, name: str) -> Deleted:
-    if not await registry.store.tokens.revoke(BOOTSTRAP_PREFIX + name):
+    if not await registry.tokens.revoke(BOOTSTRAP_PREFIX + name):
         raise not_found(f"jointokens.{GROUP}", name)
     return Deleted()
 
@@ -180,12 +179,12 @@ async def join(
         raise bad_request(f"{asked.node} is no name for a node: {'; '.join(faults)}")
     if len(asked.digest) != 64 or set(asked.digest) - set(string.hexdigits):
         raise bad_request("digest must be a SHA-256, in hexadecimal")
-    node = await registry.store.get(key_of(NODE, "", asked.node))
+    node = await get(registry, NODE, "", asked.node)
     holder = Holder(NODE_PREFIX + asked.node, (NODES,), (asked.node,))
     exists, alive = node is not None, node is not None and await _renews_lease(registry, asked.node)
     by = bytes.fromhex(digest_of(bearer(request.headers.get("authorization")) or ""))
     digest = bytes.fromhex(asked.digest)
-    match await registry.store.tokens.admit(digest, holder, by, registry.now(), exists=exists, alive=alive):
+    match await registry.tokens.admit(digest, holder, by, registry.now(), exists=exists, alive=alive):
         case Admission.TAKEN:
             raise _taken(asked.node)
         case Admission.USED_UP:
@@ -196,7 +195,7 @@ async def join(
 @router.delete("/credentials/{name:path}", summary="Reset a node", dependencies=_may("delete", "credentials"))
 async def reset_node(registry: RegistryDep, name: str) -> Deleted:
     """Revoke every credential of a node, so that another machine may join as it."""
-    revoked = await registry.store.tokens.revoke(NODE_PREFIX + name, (name,))
+    revoked = await registry.tokens.revoke(NODE_PREFIX + name, (name,))
     try:  # or the node would count as alive until its lease ends
         await objects.delete(registry, LEASES, NODE_NAMESPACE, name, Demand())
     except ApiError as error:
@@ -215,7 +214,7 @@ async def refuse() -> NoReturn:
 
 async def _renews_lease(registry: Registry, node: str) -> bool:
     """Whether an agent of that name is alive."""
-    head = await registry.store.get(key_of(LEASES, NODE_NAMESPACE, node))
+    head = await get(registry, LEASES, NODE_NAMESPACE, node)
     spec = cast("Lease", decode(LEASES, head)).spec if head else None
     if spec is None or not spec.renew_time:
         return False

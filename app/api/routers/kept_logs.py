@@ -24,7 +24,7 @@ from app.api.streams.logs import options_of, shown
 from app.api.struct_route import EVERY_METHOD, FromQuery, StructRoute
 from app.machinery.base import Int32, Int64, Struct, at, wire_name
 from app.machinery.errors import bad_request, not_found
-from app.store.kept_logs import After, KeptLog
+from app.registry import After, KeptLog
 
 _API_VERSION = "logs.jobplane.dev/v1"
 _PAGE, _MOST = 500, 5_000
@@ -104,7 +104,7 @@ async def list_kept_logs(
     if not 0 < limit <= _MOST:
         raise bad_request(f"limit must be between 1 and {_MOST}")
     after = _read_token(options.continue_)
-    logs = await registry.store.kept_logs.of(namespace, options.pod or None, options.job or None, after, limit + 1)
+    logs = await registry.kept_logs.of(namespace, options.pod or None, options.job or None, after, limit + 1)
     metadata = ListMeta(continue_=_token(logs[limit - 1].place)) if len(logs) > limit else ListMeta()
     return KeptLogList(metadata=metadata, items=[_item(log) for log in logs[:limit]])
 
@@ -120,7 +120,7 @@ async def read_kept_log(
 ) -> Response:
     """The text of one run, whether its pod is there or not."""
     log_options = options_of(request.query_params.multi_items(), pod, registry.now())
-    logs = await registry.store.kept_logs.of(namespace, pod, limit=_ALL)
+    logs = await registry.kept_logs.of(namespace, pod, limit=_ALL)
     uid = options.uid or (max(logs, key=lambda log: log.started_at).pod_uid if logs else "")
     mine = [log for log in logs if log.pod_uid == uid]
     if not mine:

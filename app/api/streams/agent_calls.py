@@ -25,7 +25,7 @@ from app.api.streams.revocation import refusal
 from app.api.streams.websocket_channels import CODECS, ChannelSocket
 from app.client.agent_call import RESIZE, STDERR, STDOUT, WORDS, Ring, Wanted, Word
 from app.machinery.errors import ApiError
-from app.store.agent_calls import Calls as Notices
+from app.registry import AgentCalls as Notices
 
 DIAL_SECONDS = (
     6.0  # for an agent to dial back: more than it takes one to find another process after the loss of its own

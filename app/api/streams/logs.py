@@ -21,10 +21,9 @@ from app.api.streams.revocation import Refused, refusal
 from app.kinds.pod.container import ContainerStatus
 from app.kinds.pod.pod import Pod, is_terminal
 from app.machinery.errors import ApiError, Cause, bad_request, forbidden, invalid, unprocessable
+from app.registry import Logs, Stream
 from app.registry.codec import decode
 from app.registry.objects import Registry, find
-from app.store import Stream
-from app.store.logs import Logs
 
 FOLLOW_SECONDS = 1.0  # how long one wait lasts before the pod is looked at again
 CHUNK = 1 << 20  # of a log in memory
@@ -113,7 +112,7 @@ def _status(pod: Pod, container: str) -> ContainerStatus | None:
 
 async def _stream(registry: Registry, pod: Pod, status: ContainerStatus | None, options: LogOptions) -> Stream:
     """Which run's log: the newest, or the one before it."""
-    attempts = await registry.store.logs.attempts(pod.metadata.uid, options.container)
+    attempts = await registry.logs.attempts(pod.metadata.uid, options.container)
     newest = max([status.restart_count if status else 0, *attempts])
     where = f'container "{options.container}" in pod "{pod.metadata.name}"'
     waiting = status.state.waiting if status and status.state else None
@@ -197,11 +196,11 @@ async def _lines(
     registry: Registry, found: Target | None, stream: Stream, options: LogOptions, refused: Refused
 ) -> AsyncIterator[Sequence[Line]]:
     """What is there, and what comes, a chunk at a time: no more of a log is ever in memory."""
-    offset = 0 if options.tail is None else await _tail_at(registry.store.logs, stream, options.tail)
+    offset = 0 if options.tail is None else await _tail_at(registry.logs, stream, options.tail)
     since, rest = options.since, b""
     while not refused.done():
         over = not options.follow or found is None or await _has_ended(registry, found, stream)
-        while not refused.done() and (piece := await registry.store.logs.read(stream, offset, CHUNK)).data:
+        while not refused.done() and (piece := await registry.logs.read(stream, offset, CHUNK)).data:
             if piece.offset > offset:
                 rest = b""  # its other half is no longer kept
             offset = piece.end
@@ -210,7 +209,7 @@ async def _lines(
                 yield lines
         if over:
             return
-        await registry.store.logs_grew(FOLLOW_SECONDS)
+        await registry.logs_grew(FOLLOW_SECONDS)
 
 
 def _cut(data: bytes) -> tuple[bytes, bytes]:

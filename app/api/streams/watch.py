@@ -25,10 +25,10 @@ from app.api.resources.routes import Target
 from app.api.resources.selection import Selection, scope_of
 from app.api.streams.revocation import refusal
 from app.machinery.errors import ApiError, gone
+from app.registry import Compacted, Page, Unavailable
 from app.registry.lists import opened, pages
 from app.registry.objects import Registry
 from app.registry.watch import Event, Watch
-from app.store import Compacted, Page, Unavailable
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
@@ -45,15 +45,15 @@ async def stream(registry: Registry, request: Request, found: Target, selection:
     scope = scope_of(kind, found.namespace, selection)
     shape = content.shape_of(request, found.kind)
     revision = options.revision or 0
-    await require_kept(registry.store, revision)
-    await wait_for_revision(registry.store, revision)
+    await require_kept(registry, revision)
+    await wait_for_revision(registry, revision)
     first = None
     if options.send_initial_events or (not revision and options.send_initial_events is None):
-        first = await opened(registry.store, scope)
+        first = await opened(registry, scope)
         revision = first.revision
     elif not revision:
-        revision = await registry.store.revision()
-    return Stream(Watch(registry.store, scope, revision), shape, options, first, registry.now)
+        revision = await registry.revision()
+    return Stream(Watch(registry, scope, revision), shape, options, first, registry.now)
 
 
 @dataclass
@@ -117,7 +117,7 @@ class Stream:
         if first is None:
             return
         try:
-            async with aclosing(pages(self.watch.store, self.watch.scope, first)) as read:
+            async with aclosing(pages(self.watch.registry, self.watch.scope, first)) as read:
                 async for page in read:
                     if page.heads:
                         yield [self._event(Event("ADDED", head)) for head in page.heads]
