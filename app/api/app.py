@@ -32,7 +32,7 @@ from app.api.streams.agent_calls import Calls, Origin
 from app.api.streams.revocation import Revocations
 from app.machinery.errors import ApiError
 from app.registry.bootstrap import bootstrap
-from app.registry.history_loss import reporting
+from app.registry.history_loss import reporting_losses
 from app.registry.objects import Registry
 
 
@@ -73,7 +73,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     await bootstrap(registry)
     watching = asyncio.create_task(watch_files_left())
     try:
-        async with reporting(registry):
+        async with reporting_losses(registry):
             yield
     finally:
         watching.cancel()

@@ -20,7 +20,7 @@ from app.machinery.base import Object
 from app.machinery.owner_references import controller_of
 from app.plans.jobs import cronjob as cronjob_plan
 from app.plans.plan import Emit
-from app.registry.admission import RULES, Rulebook, Turns
+from app.registry.admission import RULES, NamespaceLocks, RuleCache
 from app.registry.codec import NAMESPACES
 from app.store import Key, Mirror
 
@@ -28,10 +28,10 @@ from app.store import Key, Mirror
 class CronJobController:
     component = "cronjob-controller"
 
-    def __init__(self, mirror: Mirror, turns: Turns) -> None:
+    def __init__(self, mirror: Mirror, locks: NamespaceLocks) -> None:
         self._mirror = mirror
-        self._turns = turns
-        self._book = Rulebook(mirror)
+        self._locks = locks
+        self._rules = RuleCache(mirror)
         self._refused = Refused()  # CronJobs whose Jobs were refused
         self._changed: dict[str, datetime | None] = {}  # by UID: when the schedule changed; None: not planned yet
 
@@ -54,8 +54,8 @@ class CronJobController:
         elif before is not None and _schedule_of(before) != _schedule_of(now):
             self._changed[now.metadata.uid] = None
 
-    def turn(self, key: Key) -> AbstractAsyncContextManager[object]:
-        return self._turns.of(key.namespace) if self._book.has_quotas(key.namespace) else nullcontext()
+    def lock(self, key: Key) -> AbstractAsyncContextManager[object]:
+        return self._locks.of(key.namespace) if self._rules.has_quotas(key.namespace) else nullcontext()
 
     def enqueue_all(self) -> Iterable[Key]:
         return list(self._cron_jobs())
@@ -81,7 +81,7 @@ class CronJobController:
             find_job=lambda name: cast("Job | None", self._mirror.get(Key(JOBS.resource, key.namespace, name))),
             uids=lambda: str(uuid4()),
             since=self._changed.get(uid),
-            rules=self._book.rules(key.namespace),
+            rules=self._rules.rules(key.namespace),
         )
         # A plan of events alone must not write the CronJob: that would wake this controller to emit them again.
         is_events_only = all(isinstance(action, Emit) for action in plan.actions)

@@ -1,6 +1,6 @@
 """The garbage collector: looks at an owner, by UID, when it is gone or going, and at what has an owner that is.
 
-It decides by the mirror, which has only the outlines of most kinds; what it writes it reads whole. An owner that the mirror
+It decides by the mirror, which has only the metadata of most kinds; what it writes it reads whole. An owner that the mirror
 does not show is looked for in the database before anything is deleted: so an incomplete mirror costs time, never objects.
 """
 
@@ -10,7 +10,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TypeVar
 
-from app.controllers.owner_graph import Ownership
+from app.controllers.owner_graph import OwnerGraph
 from app.controllers.planned_write import PlannedWrite
 from app.kinds import KINDS
 from app.machinery.base import Object, OwnerReference
@@ -31,54 +31,54 @@ T = TypeVar("T")
 _KINDS = {kind.resource: kind for kind in KINDS}
 
 
-class GarbageController:
+class GarbageCollector:
     component = "garbage-collector-controller"
 
     def __init__(self, mirror: Mirror, store: Store) -> None:
         self._mirror = mirror
         self._store = store
-        self._ownership = Ownership(mirror)
-        self._surely_gone: set[tuple[Key, str]] = set()  # owners that the database does not have either
-        self._told: set[str] = set()  # UIDs of what has been told that its owner cannot be one
+        self._graph = OwnerGraph(mirror)
+        self._known_absent: set[tuple[Key, str]] = set()  # owners that the database does not have either
+        self._reported: set[str] = set()  # UIDs of what has been told that its owner cannot be one
 
     def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if _is_of_no_concern(before, now):
             return []
-        self._ownership.follow(key, before, now)
-        found = [] if now is None else self._of(key, now)
+        self._graph.follow(key, before, now)
+        found = [] if now is None else self._keys_of(key, now)
         gone = before.metadata.uid if before is not None else ""
-        if (now is None or now.metadata.uid != gone) and self._ownership.dependents(gone):
+        if (now is None or now.metadata.uid != gone) and self._graph.dependents(gone):
             found.append(_owner(gone))
         for obj in (before, now):
             for each in obj.metadata.owner_references if obj is not None else ():
-                if self._may_go(each.uid):
+                if self._is_released(each.uid):
                     found.append(_owner(each.uid))
         return found
 
-    def _of(self, key: Key, obj: Object) -> list[Key]:
+    def _keys_of(self, key: Key, obj: Object) -> list[Key]:
         """What to look at because of an object that is there."""
         found = [key] if self._is_due(key, obj) else []
         if garbage_collection.is_orphaning(obj) or garbage_collection.is_deleted_in_foreground(obj):
             found.append(_owner(obj.metadata.uid))
         return found
 
-    def _may_go(self, uid: str) -> bool:
+    def _is_released(self, uid: str) -> bool:
         """An owner that nothing holds any more, or that is to let go of its dependents."""
-        owner = self._ownership.object(uid)
+        owner = self._graph.object(uid)
         if owner is None or owner.metadata.deletion_timestamp is None:
             return False
         return garbage_collection.is_orphaning(owner) or (
-            garbage_collection.is_deleted_in_foreground(owner) and not self._ownership.is_blocked(uid)
+            garbage_collection.is_deleted_in_foreground(owner) and not self._graph.is_blocked(uid)
         )
 
     def enqueue_all(self) -> Iterable[Key]:
         found: dict[Key, None] = {}
-        for key, obj in list(self._ownership.start_anew()):
+        for key, obj in list(self._graph.rebuild()):
             if garbage_collection.is_orphaning(obj) or garbage_collection.is_deleted_in_foreground(obj):
                 found[_owner(obj.metadata.uid)] = None
             if self._is_due(key, obj):
                 # All that belongs to one owner is looked at together.
-                absent = [uid for uid in sorted(_owners(obj)) if self._ownership.key(uid) is None]
+                absent = [uid for uid in sorted(_owners(obj)) if self._graph.key(uid) is None]
                 found[_owner(absent[0]) if absent else key] = None
         return found
 
@@ -86,68 +86,68 @@ class GarbageController:
         """Whether there is something to do about an object because of its owners. Nearly always they simply live."""
         if obj.metadata.deletion_timestamp is not None and not is_tracked(obj):
             return False
-        if self._ownership.has_what_it_needs(obj):
+        if self._graph.all_owners_live(obj):
             return False
-        return bool(self._actions(key, obj) or self._strangers(obj))
+        return bool(self._actions(key, obj) or self._misplaced_owners(obj))
 
     def _actions(self, key: Key, obj: Object) -> tuple[Action, ...]:
         if key.name in _KINDS[key.kind].immortal:
             return ()
-        judge = partial(self._ownership.judge, namespace=obj.metadata.namespace)
-        return garbage_collection.plan(obj, judge, owns=bool(self._ownership.dependents(obj.metadata.uid)))
+        judge = partial(self._graph.judge, namespace=obj.metadata.namespace)
+        return garbage_collection.plan(obj, judge, owns=bool(self._graph.dependents(obj.metadata.uid)))
 
-    def _strangers(self, obj: Object) -> Sequence[OwnerReference]:
+    def _misplaced_owners(self, obj: Object) -> Sequence[OwnerReference]:
         """Owners that cannot be owners of it. Told once, for as long as this process remembers."""
-        return () if obj.metadata.uid in self._told else self._ownership.elsewhere(obj)
+        return () if obj.metadata.uid in self._reported else self._graph.owners_elsewhere(obj)
 
     async def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
         if key.kind != OWNER:
-            return await self._judged([key], now)
-        dependents = list(self._ownership.dependents(key.name))
-        place, owner = self._ownership.key(key.name), self._ownership.object(key.name)
+            return await self._plan_objects([key], now)
+        dependents = list(self._graph.dependents(key.name))
+        place, owner = self._graph.key(key.name), self._graph.object(key.name)
         if place is not None and owner is not None and garbage_collection.is_orphaning(owner):
-            return await self._orphaned(key.name, place, [each for each in dependents if each != place])
-        works = await self._judged(dependents, now)
+            return await self._plan_orphaning(key.name, place, [each for each in dependents if each != place])
+        works = await self._plan_objects(dependents, now)
         if place is not None and owner is not None and garbage_collection.is_deleted_in_foreground(owner):
-            works += await self._released(key.name, place)
+            works += await self._plan_release(key.name, place)
         return works
 
-    async def _judged(self, keys: Iterable[Key], now: datetime) -> list[PlannedWrite]:
+    async def _plan_objects(self, keys: Iterable[Key], now: datetime) -> list[PlannedWrite]:
         """What becomes of these objects. Nothing binds them together: one that changes meanwhile holds up few others."""
         due = (key for key in keys if (obj := self._mirror.get(key)) is not None and self._is_due(key, obj))
         chosen = list(islice(due, MOST))
         if await self._is_behind(chosen):
             return [PlannedWrite(Plan(again_at=now + _SOON))]
-        planned = [self._planned(key, obj) for key, obj in (await self._whole(chosen)).items()]
+        planned = [self._plan_object(key, obj) for key, obj in (await self._read_whole(chosen)).items()]
         parts = [planned[first : first + TOGETHER] for first in range(0, len(planned), TOGETHER)]
         works = [PlannedWrite(Plan(tuple(chain.from_iterable(part)))) for part in parts]
         return [*works, PlannedWrite(Plan(again_at=now))] if len(chosen) == MOST else works
 
-    def _planned(self, key: Key, obj: Object) -> tuple[Action, ...]:
-        strangers = self._strangers(obj)
-        if strangers:
-            _remember(self._told, obj.metadata.uid)
-        return (*self._actions(key, obj), *garbage_collection.misplaced_owner_events(obj, strangers))
+    def _plan_object(self, key: Key, obj: Object) -> tuple[Action, ...]:
+        misplaced = self._misplaced_owners(obj)
+        if misplaced:
+            _remember(self._reported, obj.metadata.uid)
+        return (*self._actions(key, obj), *garbage_collection.misplaced_owner_events(obj, misplaced))
 
-    async def _orphaned(self, uid: str, place: Key, dependents: Sequence[Key]) -> list[PlannedWrite]:
+    async def _plan_orphaning(self, uid: str, place: Key, dependents: Sequence[Key]) -> list[PlannedWrite]:
         """Few dependents are let go together with the owner. Of many it is the last, woken again by their change."""
-        whole = await self._whole(dependents[:MOST])
+        whole = await self._read_whole(dependents[:MOST])
         updates = garbage_collection.orphan_dependents(uid, whole.values())
         if len(dependents) > TOGETHER or len(whole) < len(dependents):
             return [PlannedWrite(Plan(updates[n : n + TOGETHER])) for n in range(0, len(updates), TOGETHER)]
-        found = await self._whole([place])
+        found = await self._read_whole([place])
         return [
             PlannedWrite(Plan((*updates, garbage_collection.unblock_owner(each, ORPHAN)))) for each in found.values()
         ]
 
-    async def _released(self, uid: str, place: Key) -> list[PlannedWrite]:
+    async def _plan_release(self, uid: str, place: Key) -> list[PlannedWrite]:
         """In the foreground an owner goes when nothing that blocks it is left."""
-        if self._ownership.is_blocked(uid):
+        if self._graph.is_blocked(uid):
             return []
-        found = await self._whole([place])
+        found = await self._read_whole([place])
         return [PlannedWrite(Plan((garbage_collection.unblock_owner(each, FOREGROUND),))) for each in found.values()]
 
-    async def _whole(self, keys: Sequence[Key]) -> dict[Key, Object]:
+    async def _read_whole(self, keys: Sequence[Key]) -> dict[Key, Object]:
         """The objects with all that they hold. One that the mirror has in another version is left for later: it will tell."""
         seen = {key: obj for key in keys if (obj := self._mirror.get(key)) is not None}
         whole = {key: obj for key, obj in seen.items() if type(obj) is _KINDS[key.kind].type}
@@ -160,21 +160,21 @@ class GarbageController:
 
     async def _is_behind(self, keys: Iterable[Key]) -> bool:
         """Whether the database has an owner that the mirror lacks: while it fills, kinds are read one after another."""
-        missing = {each for key in keys for each in self._missing(key)} - self._surely_gone
+        missing = {each for key in keys for each in self._absent_owners(key)} - self._known_absent
         if not missing:
             return False
         heads = await self._store.get_many(list({key for key, _ in missing}))
         present = {(key, head.uid) for key, head in heads.items()}
         for each in missing - present:
-            _remember(self._surely_gone, each)
+            _remember(self._known_absent, each)
         return bool(missing & present)
 
-    def _missing(self, key: Key) -> Iterator[tuple[Key, str]]:
+    def _absent_owners(self, key: Key) -> Iterator[tuple[Key, str]]:
         obj = self._mirror.get(key)
         for each in obj.metadata.owner_references if obj else ():
             namespace = key.namespace
-            place = self._ownership.place(each, namespace)
-            if place is not None and self._ownership.judge(each, namespace) is Owner.GONE:
+            place = self._graph.place(each, namespace)
+            if place is not None and self._graph.judge(each, namespace) is Owner.GONE:
                 yield place, each.uid
 
 

@@ -23,7 +23,7 @@ from app.machinery.selectors import from_label_selector
 from app.plans.jobs import job as job_plan
 from app.plans.jobs import ttl_after_finished
 from app.plans.plan import Names
-from app.registry.admission import RULES, Rulebook, Turns
+from app.registry.admission import RULES, NamespaceLocks, RuleCache
 from app.registry.codec import NAMESPACES
 from app.registry.versions import random_name
 from app.store import Key, Mirror
@@ -33,12 +33,12 @@ class JobController:
     component = "job-controller"
 
     def __init__(
-        self, mirror: Mirror, turns: Turns, features: Features = USUAL, random_name: Names = random_name
+        self, mirror: Mirror, locks: NamespaceLocks, features: Features = USUAL, random_name: Names = random_name
     ) -> None:
         self._mirror = mirror
         self._random_name = random_name
-        self._turns = turns
-        self._book = Rulebook(mirror)
+        self._locks = locks
+        self._rules = RuleCache(mirror)
         self._refused = Refused()  # Jobs whose pods were refused
         self._orphans: dict[Key, Pod] = {}  # pods without a controller: a Job may adopt them
         self._gangs = gang_index.GangIndex(mirror, features)
@@ -64,8 +64,8 @@ class JobController:
             return self._owners(now)
         return {owner for pod in (before, now) if pod is not None for owner in self._owners(pod)}
 
-    def turn(self, key: Key) -> AbstractAsyncContextManager[object]:
-        return self._turns.of(key.namespace) if self._book.has_quotas(key.namespace) else nullcontext()
+    def lock(self, key: Key) -> AbstractAsyncContextManager[object]:
+        return self._locks.of(key.namespace) if self._rules.has_quotas(key.namespace) else nullcontext()
 
     def _owners(self, pod: Object) -> Iterable[Key]:
         """The Job that controls a pod; for an orphan, each Job whose selector matches it."""
@@ -93,7 +93,7 @@ class JobController:
         job = cast("Job | None", self._mirror.get(key))
         if job is None or self._is_about_to_be_deleted(job):
             return []
-        rules = self._book.rules(key.namespace)
+        rules = self._rules.rules(key.namespace)
         pods = self._pods(job)
         plan = job_plan.plan(job, pods, now, self._unused_names(key.namespace), rules, self._gangs.gang_of(job, pods))
         if is_finished(job) and not plan.actions:

@@ -14,27 +14,27 @@ from app.controllers.clusterrole_aggregation import ClusterRoleController
 from app.controllers.cronjobs import CronJobController
 from app.controllers.disruption import DisruptionController
 from app.controllers.event_retention import EventRetention
-from app.controllers.garbage_collector import GarbageController
+from app.controllers.garbage_collector import GarbageCollector
 from app.controllers.jobs import JobController
 from app.controllers.log_retention import LogRetention
 from app.controllers.namespaces import NamespaceController
-from app.controllers.node_lifecycle import NodeController
-from app.controllers.owner_graph import Outline
+from app.controllers.node_lifecycle import NodeLifecycleController
+from app.controllers.owner_graph import PartialObjectMetadata
 from app.controllers.pod_interning import PodInterner, PodStubs
-from app.controllers.resource_quotas import QuotaController
-from app.controllers.root_ca_publisher import CertificateController
+from app.controllers.resource_quotas import ResourceQuotaController
+from app.controllers.root_ca_publisher import RootCAPublisher
 from app.controllers.runner import Controller, Runner
 from app.controllers.scheduler import Scheduler
 from app.controllers.serviceaccounts import ServiceAccountController
 from app.kinds import KINDS, by_resource
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.pod.pod import KIND as PODS
-from app.registry.history_loss import reporting
+from app.registry.history_loss import reporting_losses
 from app.registry.leader_election import Epoch, begin
 from app.registry.objects import Registry
 from app.registry.periodic_task import PeriodicTask, run_periodically
 from app.scheduler import DEFAULT, ScoringSettings
-from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, elected
+from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, hold_leader_lock
 from app.store.compaction import HistoryCompaction, SecretsCompaction
 from app.store.logs import CAP
 from app.structured_logging import Logger
@@ -82,10 +82,10 @@ async def run(
 ) -> None:
     """Stand for election and act, for ever; returns only when cancelled. `certificate` is the API's authority's, if known."""
     pause, attempt = _PAUSE, 0
-    async with reporting(registry):
+    async with reporting_losses(registry):
         while True:
             try:
-                async with elected(registry.store, NAME) as lost:
+                async with hold_leader_lock(registry.store, NAME) as lost:
                     epoch = await begin(registry, NAME)
                     pause, attempt = _PAUSE, attempt + 1
                     logger.info("elected leader; starting the controllers", attempt=attempt)
@@ -133,7 +133,7 @@ def new_mirror() -> Mirror:
     """
     whole = [kind for each in _MIRRORED if (kind := by_resource(*each))]
     others = [kind for kind in KINDS if kind.stored_as is None and kind not in whole and kind is not EVENTS]
-    types = {kind.resource: kind.type for kind in whole} | {kind.resource: Outline for kind in others}
+    types = {kind.resource: kind.type for kind in whole} | {kind.resource: PartialObjectMetadata for kind in others}
     return Mirror(types, {PODS.resource: PodStubs().cut}, {PODS.resource: PodInterner().intern})
 
 
@@ -144,14 +144,14 @@ def controllers(
     certificate: str = "",
     scheduling: ScoringSettings = DEFAULT,
 ) -> list[Controller]:
-    publishing = [CertificateController(mirror, registry.store, certificate)] if certificate else []
+    publishing = [RootCAPublisher(mirror, registry.store, certificate)] if certificate else []
     return [
-        JobController(mirror, registry.admission.turns, registry.features),
-        CronJobController(mirror, registry.admission.turns),
-        QuotaController(mirror, registry.store, registry.admission.turns),
+        JobController(mirror, registry.admission.locks, registry.features),
+        CronJobController(mirror, registry.admission.locks),
+        ResourceQuotaController(mirror, registry.store, registry.admission.locks),
         Scheduler(mirror, scheduling),
-        NodeController(mirror, registry.clock, registry.elapsed, node_grace),
-        GarbageController(mirror, registry.store),
+        NodeLifecycleController(mirror, registry.clock, registry.elapsed, node_grace),
+        GarbageCollector(mirror, registry.store),
         NamespaceController(mirror, registry.store),
         ServiceAccountController(mirror),
         ClusterRoleController(mirror),

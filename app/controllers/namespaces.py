@@ -42,18 +42,18 @@ class NamespaceController:
             if now is not None and (before is None or before.metadata.finalizers == now.metadata.finalizers):
                 return []
             key = _key(key.namespace)
-        return [key] if self._going(key) else []
+        return [key] if self._terminating(key) else []
 
     def enqueue_all(self) -> Iterable[Key]:
         keys = [_key(each.metadata.name) for each in self._mirror.all(NAMESPACES.resource)]
-        return [key for key in keys if self._going(key)]
+        return [key for key in keys if self._terminating(key)]
 
-    def _going(self, key: Key) -> Namespace | None:
+    def _terminating(self, key: Key) -> Namespace | None:
         namespace = cast("Namespace | None", self._mirror.get(key))
         return namespace if namespace is not None and namespace_plan.needs_emptying(namespace) else None
 
     async def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
-        namespace = self._going(key)
+        namespace = self._terminating(key)
         if namespace is None:
             return []
         content = await self._content(key.name)
@@ -71,12 +71,12 @@ class NamespaceController:
         left = await self._store.count(list(CONTENT), namespace)
         runs = "pods" in left
         kinds = [kind for name, kind in CONTENT.items() if name in left and (name in _FIRST or not runs)]
-        living, failures = await self._living(namespace, kinds)
+        living, failures = await self._undeleted(namespace, kinds)
         if runs:
             left = {"pods": left["pods"]}
         return Content(living=living, left=left, finalizers=self._finalizers(namespace, left), failures=failures)
 
-    async def _living(self, namespace: str, kinds: Iterable[Kind]) -> tuple[list[Object], list[str]]:
+    async def _undeleted(self, namespace: str, kinds: Iterable[Kind]) -> tuple[list[Object], list[str]]:
         """Content that nobody has asked to go yet: as much as is deleted at once. And what could not be read."""
         living: list[Object] = []
         failures: list[str] = []

@@ -20,7 +20,7 @@ from app.plans.plan import Delete, Plan
 from app.store import Key, Mirror
 
 
-class NodeController:
+class NodeLifecycleController:
     component = "node-controller"
 
     def __init__(
@@ -32,7 +32,7 @@ class NodeController:
         self._elapsed = elapsed
         self._grace = grace
         self._seen_at: dict[str, float] = {}
-        self._renewed: set[str] = set()  # nodes that were heard since this process looks
+        self._renewed: set[str] = set()  # nodes whose lease was renewed since this process looks
         self._missing_since: dict[str, float] = {}
         self._pods: defaultdict[str, dict[Key, Pod]] = defaultdict(dict)
 
@@ -53,7 +53,7 @@ class NodeController:
             self._renewed.add(node)
         self._seen_at[node] = self._elapsed()
         here = cast("Node | None", self._mirror.get(_key(node)))
-        return [_key(node)] if here is not None and _is_silent(here) else []
+        return [_key(node)] if here is not None and _is_lost(here) else []
 
     def _node_changed(self, name: str, exists: bool) -> Iterable[Key]:
         if exists:
@@ -74,9 +74,9 @@ class NodeController:
                 self._pods[name].pop(key, None)
                 if not self._pods[name]:
                     del self._pods[name]
-        return [_key(name) for name in names if self._is_of_interest(name)]
+        return [_key(name) for name in names if self._has_work(name)]
 
-    def _is_of_interest(self, name: str) -> bool:
+    def _has_work(self, name: str) -> bool:
         """Pods of a healthy node are nothing to look at."""
         node = cast("Node | None", self._mirror.get(_key(name)))
         if node is None:
@@ -100,7 +100,7 @@ class NodeController:
             since = self._on_the_clock(self._missing_since.setdefault(key.name, self._elapsed()))
             return [PlannedWrite(node_plan.plan_without_node(key.name, pods, since, now.replace(microsecond=0)))]
         seen_at = self._on_the_clock(self._seen_at.setdefault(key.name, self._elapsed()))
-        if _is_silent(node) and key.name not in self._renewed:
+        if _is_lost(node) and key.name not in self._renewed:
             seen_at = FIRST  # another process has found it lost; that this one has come to act brings no node back
         plan = node_plan.plan(node, pods, seen_at, self._grace_of(lease), now)
         return [PlannedWrite(plan, [lease] if lease is not None and _ends_pods(plan) else ())]
@@ -123,5 +123,5 @@ def _ends_pods(plan: Plan) -> bool:
     return any(isinstance(each, Delete) and each.grace_period_seconds == 0 for each in plan.actions)
 
 
-def _is_silent(node: Node) -> bool:
+def _is_lost(node: Node) -> bool:
     return any(each.status == "Unknown" for each in node.status.conditions)

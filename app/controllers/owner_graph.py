@@ -12,15 +12,15 @@ from app.plans.garbage_collection import Owner, blocks, is_deleted_in_foreground
 from app.store import Key, Mirror
 
 
-class Outline(Object):
-    """An object of any kind, as far as it takes to know what belongs to what: the rest stays in the store."""
+class PartialObjectMetadata(Object):
+    """An object of any kind, as far as it takes to know what belongs to what; the rest stays in the store."""
 
     def __post_init__(self) -> None:
         kept = msgspec.structs.replace(self.metadata, managed_fields=(), annotations={}, labels={})
         force_setattr(self, "metadata", kept)
 
 
-class Ownership:
+class OwnerGraph:
     def __init__(self, mirror: Mirror) -> None:
         self._mirror = mirror
         self._served = {
@@ -56,7 +56,7 @@ class Ownership:
             if not dependents:
                 self._dependents.pop(uid, None)
 
-    def start_anew(self) -> Iterator[tuple[Key, Object]]:
+    def rebuild(self) -> Iterator[tuple[Key, Object]]:
         """Read the whole mirror, and tell what is in it."""
         self._keys.clear()
         self._dependents.clear()
@@ -97,12 +97,12 @@ class Ownership:
             return Owner.GONE
         return Owner.WAITS if is_deleted_in_foreground(owner) else Owner.EXISTS
 
-    def has_what_it_needs(self, obj: Object) -> bool:
+    def all_owners_live(self, obj: Object) -> bool:
         """Whether all its owners live, or it has none."""
         namespace = obj.metadata.namespace
         return all(self.judge(each, namespace) is Owner.EXISTS for each in obj.metadata.owner_references)
 
-    def elsewhere(self, obj: Object) -> list[OwnerReference]:
+    def owners_elsewhere(self, obj: Object) -> list[OwnerReference]:
         """Those of its owners that live in another namespace, where no owner of it can be."""
         here = obj.metadata.namespace
         found = ((each, self._keys.get(each.uid)) for each in obj.metadata.owner_references)

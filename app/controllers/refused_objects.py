@@ -1,4 +1,4 @@
-"""Objects that a quota or another rule refused: who refused them wakes them when it gives way.
+"""Refused objects: those that a quota or another rule refused are looked at again when that rule changes.
 
 Used by the controllers that create what rules may refuse. What an object remembers of it is in its annotation.
 """

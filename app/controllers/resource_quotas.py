@@ -20,26 +20,26 @@ from app.machinery.base import Object
 from app.plans.admission import resource_quota
 from app.plans.admission.resource_quota import Cost
 from app.plans.plan import Plan, SetStatus, earliest
-from app.registry.admission import Turns
+from app.registry.admission import NamespaceLocks
 from app.store import Key, Mirror, Store
 
 RESYNC = timedelta(minutes=5)
 
 
-class QuotaController:
+class ResourceQuotaController:
     component = "resourcequota-controller"
 
-    def __init__(self, mirror: Mirror, store: Store, turns: Turns) -> None:
+    def __init__(self, mirror: Mirror, store: Store, locks: NamespaceLocks) -> None:
         self._mirror = mirror
         self._store = store
-        self._turns = turns
+        self._locks = locks
         self._quotas: dict[str, dict[Key, ResourceQuota]] = {}  # by namespace
         self._costs: dict[str, dict[Key, Cost]] = {}  # of the pods of namespaces with quotas
         self._sums: defaultdict[str, Counter[Cost]] = defaultdict(Counter)
         self._started = False  # until then the mirror is being filled, and `enqueue_all` will read it whole
 
-    def turn(self, key: Key) -> AbstractAsyncContextManager[object]:
-        return self._turns.of(key.namespace)
+    def lock(self, key: Key) -> AbstractAsyncContextManager[object]:
+        return self._locks.of(key.namespace)
 
     def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if not self._started:
@@ -50,10 +50,10 @@ class QuotaController:
             return []
         if key.kind == PODS.resource:
             changed = self._pod_changed(key, cast("Pod | None", before), cast("Pod | None", now))
-            return self._counting(key.namespace, "pods") if changed else []
-        return self._counting(key.namespace, key.kind) if before is None or now is None else []
+            return self._quotas_of(key.namespace, "pods") if changed else []
+        return self._quotas_of(key.namespace, key.kind) if before is None or now is None else []
 
-    def _counting(self, namespace: str, resource: str) -> list[Key]:
+    def _quotas_of(self, namespace: str, resource: str) -> list[Key]:
         """The quotas that are about a resource."""
         found = self._quotas.get(namespace, {})
         if resource == "pods":
@@ -62,7 +62,7 @@ class QuotaController:
 
     def _quota_changed(self, key: Key, before: ResourceQuota | None, now: ResourceQuota | None) -> list[Key]:
         namespace = key.namespace
-        others = self._counting(namespace, QUOTAS.resource) if before is None or now is None else []
+        others = self._quotas_of(namespace, QUOTAS.resource) if before is None or now is None else []
         if now is None:
             known = self._quotas.get(namespace, {})
             known.pop(key, None)
@@ -71,7 +71,7 @@ class QuotaController:
             return [other for other in others if other != key]
         if namespace not in self._quotas:
             self._quotas[namespace] = {}
-            self._learn({namespace})
+            self._count_pods({namespace})
         self._quotas[namespace][key] = now
         return [key, *others] if before is None or before.spec != now.spec else others
 
@@ -79,7 +79,7 @@ class QuotaController:
         for table in (self._quotas, self._costs, self._sums):
             table.pop(namespace, None)
 
-    def _learn(self, namespaces: Iterable[str]) -> None:
+    def _count_pods(self, namespaces: Iterable[str]) -> None:
         """What the pods of these namespaces cost: nobody kept account of it while they had no quotas."""
         for pod in self._mirror.all(PODS.resource):
             if pod.metadata.namespace in namespaces:
@@ -112,7 +112,7 @@ class QuotaController:
         for each in self._mirror.all(QUOTAS.resource):
             key = Key(QUOTAS.resource, each.metadata.namespace, each.metadata.name)
             self._quotas.setdefault(key.namespace, {})[key] = cast("ResourceQuota", each)
-        self._learn(self._quotas.keys())
+        self._count_pods(self._quotas.keys())
         return [key for known in self._quotas.values() for key in known]
 
     async def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:

@@ -27,7 +27,7 @@ DESCRIPTION = {
 }
 
 
-class CertificateController:
+class RootCAPublisher:
     component = "root-ca-cert-publisher"
 
     def __init__(self, mirror: Mirror, store: Store, certificate: str) -> None:

@@ -18,17 +18,17 @@ from app.machinery.base import Object
 from app.registry.event_recorder import Recorder
 from app.registry.leader_election import Epoch
 from app.registry.objects import Registry
-from app.registry.plan_writer import muted, write_set
+from app.registry.plan_writer import without_refused_events, write_set
 from app.store import Conflict, Key, Mirror, OutcomeUnknown, Unavailable, Write
 from app.structured_logging import Logger, object_fields
 
 logger = Logger(__name__)
 BATCH = 256  # keys planned together
 _RETRY = (timedelta(seconds=1), timedelta(seconds=60))
-_REFUSED = (timedelta(seconds=0.05), timedelta(seconds=5))
+_REFUSED_RETRY = (timedelta(seconds=0.05), timedelta(seconds=5))
 _AT_ONCE = 5  # refusals of a key in a row that are tried again without a pause
-_AWAY = timedelta(seconds=0.25)
-_DEAR = 0.005  # seconds of CPU time: a key that takes longer to plan rests afterwards, while its changes gather
+_OUTAGE_RETRY = timedelta(seconds=0.25)
+_SLOW_SECONDS = 0.005  # seconds of CPU time: a key that takes longer to plan rests afterwards, while its changes gather
 _REST = 19.0  # times as long as it took
 _LONGEST_REST = 1.0
 _LONGEST_WAIT = 60.0  # seconds; then a clock that was set forward is noticed
@@ -51,10 +51,10 @@ class Controller(Protocol):
 
 
 @runtime_checkable
-class InTurn(Protocol):
+class Serialized(Protocol):
     """A controller of which some keys are planned one after the other, because what they write is the same."""
 
-    def turn(self, key: Key) -> AbstractAsyncContextManager[object]:
+    def lock(self, key: Key) -> AbstractAsyncContextManager[object]:
         """Held from planning a key until that is committed."""
 
 
@@ -80,23 +80,23 @@ class Runner:
 
     def _changed(self, key: Key, before: Object | None, now: Object | None) -> None:
         for each in self._controller.on_event(key, before, now):
-            self.look_at(each)
+            self.enqueue(each)
 
-    def look_at(self, key: Key) -> None:
+    def enqueue(self, key: Key) -> None:
         if key in self._resting:
             self._resting[key] = True
             return
         self._dirty[key] = None
         self._wake.set()
 
-    def look_later(self, key: Key, at: datetime) -> None:
+    def enqueue_at(self, key: Key, at: datetime) -> None:
         """Look when the clock shows that time, or sooner: when as much time has passed as is left now.
 
         So a clock that is set back delays nothing. A plan that is looked at too early says again when.
         """
-        self._look_after(key, at - self._registry.clock())
+        self._enqueue_after(key, at - self._registry.clock())
 
-    def _look_after(self, key: Key, delay: timedelta) -> None:
+    def _enqueue_after(self, key: Key, delay: timedelta) -> None:
         due = self._registry.elapsed() + delay.total_seconds()
         if key not in self._due or due < self._due[key]:
             self._due[key] = due
@@ -118,11 +118,11 @@ class Runner:
     async def run(self) -> None:
         """Run until cancelled."""
         for key in self._controller.enqueue_all():
-            self.look_at(key)
+            self.enqueue(key)
         while True:
             await self._wait()
             if self._unsure:
-                await self._learn()
+                await self._await_outcome()
                 continue
             keys = list(islice(self._dirty, BATCH))
             for key in keys:
@@ -138,7 +138,7 @@ class Runner:
                 due, key = heapq.heappop(self._later)
                 if self._due.get(key) == due:
                     del self._due[key]
-                    self.look_at(key)
+                    self.enqueue(key)
             if self._dirty:
                 return
             self._wake.clear()
@@ -149,48 +149,48 @@ class Runner:
             except TimeoutError:
                 continue
 
-    def _turn(self, key: Key) -> AbstractAsyncContextManager[object]:
-        return self._controller.turn(key) if isinstance(self._controller, InTurn) else nullcontext()
+    def _lock(self, key: Key) -> AbstractAsyncContextManager[object]:
+        return self._controller.lock(key) if isinstance(self._controller, Serialized) else nullcontext()
 
     async def _sync(self, key: Key) -> None:
         """Plan one key and commit; whatever goes wrong, look again."""
         try:
-            async with self._turn(key):
-                planned = self._planned(key)
+            async with self._lock(key):
+                planned = self._plan(key)
                 items = await planned if isinstance(planned, Awaitable) else planned
-                results = await self._carry_out_all(key, items)
-            if failed := _worst(results):
+                results = await self._execute_all(key, items)
+            if failed := _worst_failure(results):
                 raise failed
             self._failures.pop(key, None)
         except Conflict as conflict:
             if self._epoch is not None and self._epoch.over.is_set():
                 return
             await self._catch_up(conflict.revision)
-            self._refused(key, conflict)
+            self._retry_refused(key, conflict)
         except Exception as error:
-            self._again(key, error)
+            self._retry_failed(key, error)
 
-    def _planned(self, key: Key) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
+    def _plan(self, key: Key) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
         """A key that is cheap to plan is planned at every change. So is one that is not, if it has not been of late."""
         began = time.thread_time()
         now = self._registry.now()
         planned = self._controller.reconcile(key, now)
         spent = time.thread_time() - began
-        if spent > _DEAR and not _has_more(planned, now):
+        if spent > _SLOW_SECONDS and not _has_more(planned, now):
             self._resting.setdefault(key, False)
-            asyncio.get_running_loop().call_later(min(spent * _REST, _LONGEST_REST), self._rested, key)
+            asyncio.get_running_loop().call_later(min(spent * _REST, _LONGEST_REST), self._end_rest, key)
         return planned
 
-    def _rested(self, key: Key) -> None:
+    def _end_rest(self, key: Key) -> None:
         if self._resting.pop(key, False):
-            self.look_at(key)
+            self.enqueue(key)
 
-    async def _carry_out_all(self, key: Key, items: Sequence[PlannedWrite]) -> list[BaseException | None]:
+    async def _execute_all(self, key: Key, items: Sequence[PlannedWrite]) -> list[BaseException | None]:
         """What became of each. The first are on their way to the database while the next are put into writing."""
         tasks: list[asyncio.Task[None]] = []
         try:
             for item in items:
-                tasks.append(asyncio.create_task(self._carry_out(key, item)))
+                tasks.append(asyncio.create_task(self._execute(key, item)))
                 await asyncio.sleep(0)
         except asyncio.CancelledError:
             for task in tasks:
@@ -199,17 +199,17 @@ class Runner:
             raise
         return await asyncio.gather(*tasks, return_exceptions=True)
 
-    async def _carry_out(self, key: Key, item: PlannedWrite) -> None:
+    async def _execute(self, key: Key, item: PlannedWrite) -> None:
         try:
             await self._commit(item)
         except Conflict as conflict:
             # A namespace that is going takes no events, but its pods still end. Nor may an event that is gone stop them.
-            silent, forgot = muted(item.plan, conflict.keys), self._recorder.forget(conflict.keys)
+            silent, forgot = without_refused_events(item.plan, conflict.keys), self._recorder.forget(conflict.keys)
             if silent is item.plan and not forgot:
                 raise
             await self._commit(PlannedWrite(silent, item.seen))
         if item.plan.again_at is not None:
-            self.look_later(key, _whole(item.plan.again_at))
+            self.enqueue_at(key, _round_up(item.plan.again_at))
 
     async def _commit(self, item: PlannedWrite) -> None:
         now = self._registry.now()
@@ -235,7 +235,7 @@ class Runner:
         except TimeoutError:
             self._unsure = True
 
-    async def _learn(self) -> None:
+    async def _await_outcome(self) -> None:
         """After an unknown outcome: an empty write set waits for the one before to end, and the mirror for what it did.
 
         Preconditions guard what a plan writes, not what it counted: two bindings to one node name different pods.
@@ -247,13 +247,13 @@ class Runner:
                 await store.feed.reach(await store.revision())
             self._unsure = False
         except (Unavailable, OutcomeUnknown, TimeoutError):
-            await asyncio.sleep(_AWAY.total_seconds())
+            await asyncio.sleep(_OUTAGE_RETRY.total_seconds())
 
-    def _refused(self, key: Key, conflict: Conflict) -> None:
+    def _retry_refused(self, key: Key, conflict: Conflict) -> None:
         """At once, for the mirror has caught up. But a demand may fail for good, such as one on a namespace that is gone."""
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         if failures <= _AT_ONCE:
-            self.look_at(key)
+            self.enqueue(key)
             return
         if failures >= 2 * _AT_ONCE:
             logger.warning(
@@ -263,15 +263,15 @@ class Runner:
                 attempt=failures,
                 error=conflict,
             )
-        delay = min(_REFUSED[0] * 2 ** min(failures - _AT_ONCE, 10), _REFUSED[1])
-        self._look_after(key, delay)
+        delay = min(_REFUSED_RETRY[0] * 2 ** min(failures - _AT_ONCE, 10), _REFUSED_RETRY[1])
+        self._enqueue_after(key, delay)
 
-    def _again(self, key: Key, error: Exception) -> None:
+    def _retry_failed(self, key: Key, error: Exception) -> None:
         failures = self._failures[key] = self._failures.get(key, 0) + 1
         delay = min(_RETRY[0] * 2 ** min(failures - 1, 10), _RETRY[1])
         away = isinstance(error, Unavailable | OutcomeUnknown)
         if away:
-            delay = _AWAY
+            delay = _OUTAGE_RETRY
         self._unsure = self._unsure or isinstance(error, OutcomeUnknown)
         if away:
             logger.warning("database is unavailable; retrying", controller=self._controller.component, error=error)
@@ -283,7 +283,7 @@ class Runner:
                 attempt=failures,
                 traceback_of=error,
             )
-        self._look_after(key, delay)
+        self._enqueue_after(key, delay)
 
 
 def _has_more(planned: Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]], now: datetime) -> bool:
@@ -293,12 +293,12 @@ def _has_more(planned: Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]
     )
 
 
-def _worst(results: Sequence[BaseException | None]) -> BaseException | None:
+def _worst_failure(results: Sequence[BaseException | None]) -> BaseException | None:
     """What to say of several write sets: that nobody knows what became of one must not be lost behind a refusal."""
     failures = [each for each in results if each is not None]
     return next((each for each in failures if isinstance(each, OutcomeUnknown)), failures[0] if failures else None)
 
 
-def _whole(moment: datetime) -> datetime:
+def _round_up(moment: datetime) -> datetime:
     """The next whole second: plans see whole seconds only, and one that is looked at too early would look again at once."""
     return moment if moment.microsecond == 0 else moment.replace(microsecond=0) + timedelta(seconds=1)

@@ -1,8 +1,8 @@
 """Admission: the rules that new objects are judged by, kept in memory: one look-up for a create, and nothing else without quotas.
 
 `app.plans.admission.pod_admission` decides what the rules mean. The API's creates come through `Admission`; the controllers
-hold a `Rulebook` of their own over their own mirror. A charge to a quota is a write in the write set of the creation, guarded
-by the quota's revision: that makes it exact. `Turns` only spare useless conflicts.
+have a `RuleCache` of their own over their own mirror. A charge to a quota is a write in the write set of the creation, with the
+quota's revision as its precondition: that makes it exact. `NamespaceLocks` only spare useless conflicts.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from app.kinds.core.serviceaccount import KIND as ACCOUNTS
 from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
 from app.machinery.base import Object
 from app.plans.admission.pod_admission import Rules
-from app.registry.policy_cache import Policy
+from app.registry.policy_cache import PolicyCache
 from app.store import Key, Mirror, Store
 
 RULES = frozenset(kind.resource for kind in (QUOTAS, LIMIT_RANGES, ACCOUNTS, PRIORITY_CLASSES))
@@ -26,7 +26,7 @@ _BEHIND_SECONDS = 1.0
 _by_name = attrgetter("metadata.name")
 
 
-class Rulebook:
+class RuleCache:
     """The rules of every namespace, as new as the mirror that they are in."""
 
     def __init__(self, mirror: Mirror) -> None:
@@ -64,7 +64,7 @@ class Rulebook:
         return namespace in self._objects[QUOTAS.resource]
 
 
-class Turns:
+class NamespaceLocks:
     """In a namespace with quotas, one after the other: all would write the same quotas, and only the first succeed."""
 
     def __init__(self) -> None:
@@ -78,21 +78,21 @@ class Turns:
 class Admission:
     """The rules for one process's creates."""
 
-    def __init__(self, store: Store, policy: Policy) -> None:
+    def __init__(self, store: Store, policy: PolicyCache) -> None:
         self._store = store
         self._policy = policy
-        self._book: Rulebook | None = None
-        self.turns = Turns()
+        self._book: RuleCache | None = None
+        self.locks = NamespaceLocks()
 
     async def rules(self, namespace: str) -> Rules:
         mirror = await self._policy.mirror()
         if self._book is None or self._book.mirror is not mirror:
-            self._book = Rulebook(mirror)
+            self._book = RuleCache(mirror)
         return self._book.rules(namespace)
 
-    def turn(self, namespace: str, rules: Rules) -> AbstractAsyncContextManager[object]:
+    def lock(self, namespace: str, rules: Rules) -> AbstractAsyncContextManager[object]:
         """Hold it from judging an object until that is stored."""
-        return self.turns.of(namespace) if rules.quotas else nullcontext()
+        return self.locks.of(namespace) if rules.quotas else nullcontext()
 
     async def catch_up(self, revision: int | None = None) -> None:
         """Until the rules are as new as the store, or as this revision. No refusal may come from rules that are stale."""

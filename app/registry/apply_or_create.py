@@ -1,4 +1,4 @@
-"""Applying to an object that may or may not exist yet. The API's server-side apply goes through here."""
+"""Apply or create: applies to an object that may or may not exist yet. The API's server-side apply goes through here."""
 
 from collections.abc import Awaitable, Callable
 

@@ -1,4 +1,4 @@
-"""Putting a pod on a node. Pure; used by the scheduler and by POST pods/NAME/binding."""
+"""Binding: puts a pod on a node. Pure; used by the scheduler and by POST pods/NAME/binding."""
 
 from datetime import datetime
 from functools import lru_cache

@@ -32,7 +32,7 @@ class _Wanted(NamedTuple):
 
 async def bootstrap(registry: Registry) -> None:
     """Create what is missing: one look, and one write if there is something. Many processes may do so at once."""
-    wanted = {key_of(each.kind, each.namespace, each.object.metadata.name): each for each in _all()}
+    wanted = {key_of(each.kind, each.namespace, each.object.metadata.name): each for each in _wanted()}
     for attempt in range(_TRIES):
         writes = _writes(registry, wanted, await registry.store.get_many(list(wanted)))
         try:
@@ -44,7 +44,7 @@ async def bootstrap(registry: Registry) -> None:
                 raise
 
 
-def _all() -> Iterator[_Wanted]:
+def _wanted() -> Iterator[_Wanted]:
     for name in FIRST:
         yield _Wanted(NAMESPACES, "", Namespace(metadata=ObjectMeta(name=name)))
     for namespace in FIRST:
@@ -63,15 +63,15 @@ def _writes(registry: Registry, wanted: dict[Key, _Wanted], found: dict[Key, Sto
         each = wanted[key]
         if isinstance(each.object, ClusterRole):
             old = cast("ClusterRole", decode(each.kind, head))
-            whole = _with_lacking(old, each.object)
+            whole = _with_missing_rules(old, each.object)
             if whole != old:
                 writes.append(write_of(each.kind, whole, "M", old))
     return writes
 
 
-def _with_lacking(old: ClusterRole, default: ClusterRole) -> ClusterRole:
+def _with_missing_rules(old: ClusterRole, default: ClusterRole) -> ClusterRole:
     """The role with the rules that an earlier version did not have, unless somebody wants it left as it is."""
     if old.aggregation_rule is not None or old.metadata.annotations.get(default_roles.UPDATED) != "true":
         return old
-    lacking = find_uncovered(old.rules, default.rules)
-    return replace(old, rules=(*old.rules, *lacking)) if lacking else old
+    missing_rules = find_uncovered(old.rules, default.rules)
+    return replace(old, rules=(*old.rules, *missing_rules)) if missing_rules else old

@@ -11,7 +11,7 @@ import msgspec
 from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError
 from app.machinery.owner_references import controller_uid
-from app.store import MUST_NOT_EXIST, Change, Key, Marks, StoredObject, Write
+from app.store import MUST_NOT_EXIST, Change, Key, SelectorIndex, StoredObject, Write
 
 MOST_BYTES = 1_572_864  # of one object, as etcd has it by default
 
@@ -38,17 +38,17 @@ def decode(kind: Kind, stored: StoredObject | Change) -> Object:
     return _decoder(type_of(kind)).decode(stored.wire)
 
 
-def marks_of(kind: Kind, obj: Object) -> Marks:
+def selector_index_of(kind: Kind, obj: Object) -> SelectorIndex:
     """Labels and selectable fields; empty fields are left out, as a selector reads them as empty anyway."""
     fields = {name: value for name, read in kind.fields.items() if (value := read(obj))}
-    return Marks(obj.metadata.labels, fields)
+    return SelectorIndex(obj.metadata.labels, fields)
 
 
 def body_of(kind: Kind, obj: Object) -> bytes:
     """The bytes that are stored, and sent: the resourceVersion is the store's to add."""
     if obj.metadata.resource_version:
         obj = msgspec.structs.replace(obj, metadata=msgspec.structs.replace(obj.metadata, resource_version=""))
-    return _encode(named(kind, obj))
+    return _encode(with_type_meta(kind, obj))
 
 
 def check_size(write: Write, old: Object | None = None) -> Write:
@@ -63,7 +63,7 @@ def check_size(write: Write, old: Object | None = None) -> Write:
     return write
 
 
-def named(kind: Kind, obj: Object) -> Object:
+def with_type_meta(kind: Kind, obj: Object) -> Object:
     """The object saying what it is."""
     if obj.api_version == kind.api_version and obj.kind == kind.name:
         return obj
@@ -72,20 +72,20 @@ def named(kind: Kind, obj: Object) -> Object:
 
 def write_of(kind: Kind, obj: Object, change: Literal["A", "M", "D"], old: Object | None = None) -> Write:
     """The write that makes `obj` the newest version; expects `old` (its resourceVersion) to be the newest until then."""
-    obj = named(kind, obj)
+    obj = with_type_meta(kind, obj)
     meta = obj.metadata
-    marks = marks_of(kind, obj)
-    old_marks = marks_of(kind, old) if old else None
+    selector_index = selector_index_of(kind, obj)
+    old_selector_index = selector_index_of(kind, old) if old else None
     return Write(
         key=key_of(kind, meta.namespace, meta.name),
         change=change,
         expected=int(old.metadata.resource_version) if old else MUST_NOT_EXIST,
         uid=meta.uid,
         body=body_of(kind, obj),
-        marks=marks,
-        old_marks=old_marks if old_marks != marks else None,
+        selector_index=selector_index,
+        old_selector_index=old_selector_index if old_selector_index != selector_index else None,
         owner=controller_uid(obj),
-        node=marks.fields.get("spec.nodeName"),
+        node=selector_index.fields.get("spec.nodeName"),
         deleting=meta.deletion_timestamp is not None,
         object=obj,
     )

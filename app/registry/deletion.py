@@ -36,7 +36,7 @@ def begin(kind: Kind, obj: Object, now: datetime, demand: Demand) -> Deletion:
     if kind.grace(obj) == 0:
         grace = 0  # nothing runs that would need time
     grace = min(grace, LONGEST_SECONDS)
-    marked: Object = kind.on_delete(_marked(_with_propagation(kind, obj, demand.propagation), now, grace))
+    marked: Object = kind.on_delete(_mark(_with_propagation(kind, obj, demand.propagation), now, grace))
     over = is_over(kind, marked)
     return Deletion(obj if over and not kind.is_graceful else marked, over)
 
@@ -49,7 +49,7 @@ def is_over(kind: Kind, obj: Object) -> bool:
     return not kind.blocks_deletion(obj)
 
 
-def _marked(obj: Object, now: datetime, grace: int) -> Object:
+def _mark(obj: Object, now: datetime, grace: int) -> Object:
     meta = obj.metadata
     pending = meta.deletion_grace_period_seconds
     if meta.deletion_timestamp is not None and (pending is None or pending <= grace):

@@ -1,8 +1,8 @@
 """Event recorder: which events are written anew, counted with an earlier one, or dropped. As Kubernetes' recorders do it.
 
-Each runner has one `Recorder`, whose memory is bounded and its own: what it forgets is told anew. It turns the events of a
+Each runner has one `Recorder`, whose memory is bounded and its own: what it forgets is written anew. It turns the events of a
 plan into creations and updates of Event objects, which are part of the plan's write set. What it drafted counts only
-once that is committed, so a plan that is refused and made again is not taken for a second event.
+once that is committed, so a plan that is refused and made again does not count as a second event.
 """
 
 from collections import OrderedDict
@@ -19,17 +19,17 @@ from app.registry.plan_writer import event
 from app.store import Key, Write
 
 MEMORY = 4096  # keys remembered, of each sort
-MANY = 10  # messages of one sort within `SPAN` that are still told one by one, and one more
+MANY = 10  # messages of one sort within `SPAN` that are still written one by one, and one more
 SPAN = timedelta(minutes=10)
 BURST = 25  # events about one object, of one reason: what happens often may not drown what matters
-REFILL = timedelta(minutes=5)  # after which one more may be told
+REFILL = timedelta(minutes=5)  # after which one more may be written
 COMBINED = "(combined from similar events): "
 
 K = tuple[str, ...]
 V = TypeVar("V")
 
 
-class _Memory(OrderedDict[K, V], Generic[V]):
+class _RecentlyUsed(OrderedDict[K, V], Generic[V]):
     """Forgets what was kept longest ago."""
 
     def keep(self, values: Iterable[tuple[K, V]]) -> None:
@@ -40,12 +40,12 @@ class _Memory(OrderedDict[K, V], Generic[V]):
             self.popitem(last=False)
 
 
-class _Similar(NamedTuple):
+class _Aggregate(NamedTuple):
     messages: frozenset[str]
     last_at: datetime
 
 
-class _Allowance(NamedTuple):
+class _TokenBucket(NamedTuple):
     tokens: float
     at: datetime
 
@@ -57,8 +57,8 @@ class Draft:
         self._recorder = recorder
         self._component = component
         self._now = now
-        self._similar: dict[K, _Similar] = {}
-        self._allowances: dict[K, _Allowance] = {}
+        self._aggregates: dict[K, _Aggregate] = {}
+        self._buckets: dict[K, _TokenBucket] = {}
         self._seen: dict[K, Event] = {}
         self._actions: dict[str, Create | Update] = {}  # by the event's name
         self.plan = Plan()
@@ -67,17 +67,17 @@ class Draft:
         others: list[Action] = []
         for action in plan.actions:
             if isinstance(action, Emit) and not action.once:
-                self._tell(event(action, self._component, self._now))
+                self._record(event(action, self._component, self._now))
             else:
                 others.append(action)
         self.plan = Plan((*others, *self._actions.values()), plan.again_at)
         return self
 
-    def _tell(self, new: Event) -> None:
+    def _record(self, new: Event) -> None:
         about = _about(new)
         sort = (*about, new.type, new.reason)
         key = (*sort, new.message)
-        if self._is_one_of_many(sort, new):
+        if self._is_aggregated(sort, new):
             text = new.message.removeprefix(COMBINED)
             key, new = sort, replace(new, message=f"{COMBINED}{text}"[:1024])
         known = self._seen.get(key) or self._recorder.seen.get(key)
@@ -85,11 +85,11 @@ class Draft:
             count = known.count + new.count
             new = replace(known, count=count, last_timestamp=self._now, message=new.message)
         self._seen[key] = new
-        if self._is_allowed((*about, new.reason)):
+        if self._is_within_rate((*about, new.reason)):
             self._write(new, known)
 
     def _write(self, new: Event, known: Event | None) -> None:
-        """An event is written once in a set, however often it is told."""
+        """An event is written once in a set, however often it happens."""
         name = new.metadata.name
         earlier = self._actions.get(name)
         if isinstance(earlier, Update) or (earlier is None and known is not None and known.metadata.resource_version):
@@ -99,46 +99,46 @@ class Draft:
         else:
             self._actions[name] = Create(new)
 
-    def _is_one_of_many(self, sort: K, new: Event) -> bool:
-        known = self._similar.get(sort) or self._recorder.similar.get(sort)
+    def _is_aggregated(self, sort: K, new: Event) -> bool:
+        known = self._aggregates.get(sort) or self._recorder.aggregates.get(sort)
         messages = known.messages if known and self._now - known.last_at <= SPAN else frozenset()
         many = new.count > 1 or len(messages | {new.message}) >= MANY
-        self._similar[sort] = _Similar(messages if many else messages | {new.message}, self._now)
+        self._aggregates[sort] = _Aggregate(messages if many else messages | {new.message}, self._now)
         return many
 
-    def _is_allowed(self, about: K) -> bool:
-        known = self._allowances.get(about) or self._recorder.allowances.get(about) or _Allowance(BURST, self._now)
+    def _is_within_rate(self, about: K) -> bool:
+        known = self._buckets.get(about) or self._recorder.buckets.get(about) or _TokenBucket(BURST, self._now)
         tokens = min(BURST, known.tokens + max(timedelta(), self._now - known.at) / REFILL)
         allowed = tokens >= 1
-        self._allowances[about] = _Allowance(tokens - 1 if allowed else tokens, self._now)
+        self._buckets[about] = _TokenBucket(tokens - 1 if allowed else tokens, self._now)
         return allowed
 
     def done(self, writes: Sequence[Write], revisions: Sequence[int]) -> None:
-        """It was carried out: remember what was told, in the version that is stored now."""
+        """Remember what was written, in the version that is stored now."""
         stored = {
             write.key.name: replace(write.object, metadata=replace(write.object.metadata, resource_version=str(number)))
             for write, number in zip(writes, revisions, strict=True)
             if write.key.kind == EVENTS.resource and isinstance(write.object, Event)
         }
         self._recorder.seen.keep((key, stored.get(each.metadata.name, each)) for key, each in self._seen.items())
-        self._recorder.similar.keep(self._similar.items())
-        self._recorder.allowances.keep(self._allowances.items())
+        self._recorder.aggregates.keep(self._aggregates.items())
+        self._recorder.buckets.keep(self._buckets.items())
 
 
 class Recorder:
-    """What one runner has told."""
+    """Events that one runner has written."""
 
     def __init__(self, component: str) -> None:
         self._component = component
-        self.seen: _Memory[Event] = _Memory()
-        self.similar: _Memory[_Similar] = _Memory()
-        self.allowances: _Memory[_Allowance] = _Memory()
+        self.seen: _RecentlyUsed[Event] = _RecentlyUsed()
+        self.aggregates: _RecentlyUsed[_Aggregate] = _RecentlyUsed()
+        self.buckets: _RecentlyUsed[_TokenBucket] = _RecentlyUsed()
 
     def draft(self, plan: Plan, now: datetime) -> Draft:
         return Draft(self, self._component, now).take(plan)
 
     def forget(self, refused: Iterable[Key]) -> bool:
-        """Somebody has changed or deleted these events: they are told anew. True if there was one."""
+        """Somebody has changed or deleted these events: they are written anew. True if there was one."""
         names = {key.name for key in refused if key.kind == EVENTS.resource}
         lost = [key for key, each in self.seen.items() if each.metadata.name in names] if names else []
         for key in lost:
@@ -146,8 +146,8 @@ class Recorder:
         return bool(lost)
 
 
-def _about(told: Event) -> K:
-    """Who tells of what."""
-    about = involved(told)
-    source = told.source.component if told.source else ""
+def _about(event: Event) -> K:
+    """The source of an event and the object that it is about."""
+    about = involved(event)
+    source = event.source.component if event.source else ""
     return (source, about.kind, about.namespace, about.name, about.uid, about.api_version)

@@ -1,4 +1,4 @@
-"""Evicting a pod: deleting it unless a PodDisruptionBudget forbids it. Called by POST pods/NAME/eviction.
+"""Eviction: deletes a pod unless a PodDisruptionBudget forbids it. Called by POST pods/NAME/eviction.
 
 The budget's allowance is spent in the write set that deletes the pod, with the revisions of both: it is never spent for
 a pod that stays, nor twice.
@@ -45,10 +45,10 @@ async def evict(
     for _ in range(_TRIES):
         pod = cast("Pod", decode(PODS, await find(registry, PODS, namespace, name)))
         check_preconditions(PODS, pod, preconditions)
-        budget = None if _is_free(pod) else only(await _budgets(registry, pod))
+        budget = None if _needs_no_budget(pod) else only_budget(await _budgets(registry, pod))
         now = registry.now()
-        after = charged(budget, pod, now) if budget else None
-        writes = [_deleted(pod, demand, now)]
+        after = charge(budget, pod, now) if budget else None
+        writes = [_deletion_write(pod, demand, now)]
         if budget and after:
             writes.append(write_of(BUDGETS, after, "M", budget))
         if dry_run:
@@ -60,10 +60,10 @@ async def evict(
                 raise errors.conflict(PODS.resource, name) from None
             continue
         return
-    raise busy(budget.metadata.name) if budget else errors.conflict(PODS.resource, name)
+    raise busy_error(budget.metadata.name) if budget else errors.conflict(PODS.resource, name)
 
 
-def _is_free(pod: Pod) -> bool:
+def _needs_no_budget(pod: Pod) -> bool:
     """Nobody is served by a pod that has not started, has ended or is going anyway."""
     return is_terminal(pod) or pod.status.phase == "Pending" or pod.metadata.deletion_timestamp is not None
 
@@ -74,7 +74,7 @@ async def _budgets(registry: Registry, pod: Pod) -> list[PodDisruptionBudget]:
     return [each for each in every if from_label_selector(each.spec.selector).matches(pod.metadata.labels)]
 
 
-def only(budgets: Iterable[PodDisruptionBudget]) -> PodDisruptionBudget | None:
+def only_budget(budgets: Iterable[PodDisruptionBudget]) -> PodDisruptionBudget | None:
     """The budget to ask, if there is one."""
     first, *others = [*budgets, None]
     if len(others) > 1:
@@ -82,24 +82,24 @@ def only(budgets: Iterable[PodDisruptionBudget]) -> PodDisruptionBudget | None:
     return first
 
 
-def charged(budget: PodDisruptionBudget, pod: Pod, now: datetime) -> PodDisruptionBudget | None:
+def charge(budget: PodDisruptionBudget, pod: Pod, now: datetime) -> PodDisruptionBudget | None:
     """The budget without what the eviction takes; None if it takes nothing, as the pod was not counted. Or a refusal."""
     if not is_ready(pod) and _lets_unhealthy_go(budget):
         return None
     status, name = budget.status, budget.metadata.name
     if status.observed_generation < budget.metadata.generation:
-        raise busy(name)
+        raise busy_error(name)
     if len(status.disrupted_pods) > MOST_GOING:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
         raise errors.refused("poddisruptionbudget.policy", name, why)
     if status.disruptions_allowed <= 0:
-        raise _violated(_shortage(budget))
+        raise _refusal(_shortage(budget))
     return spend_disruption(budget, pod.metadata.name, now)
 
 
-def busy(budget: str) -> ApiError:
+def busy_error(budget: str) -> ApiError:
     """Nobody can tell now; client libraries come again by themselves."""
-    return _violated(f"The disruption budget {budget} is still being processed by the server.", retryAfterSeconds=10)
+    return _refusal(f"The disruption budget {budget} is still being processed by the server.", retryAfterSeconds=10)
 
 
 def _lets_unhealthy_go(budget: PodDisruptionBudget) -> bool:
@@ -123,18 +123,18 @@ def _shortage(budget: PodDisruptionBudget) -> str:
     )
 
 
-def _violated(why: str, **details: int) -> ApiError:
+def _refusal(why: str, **details: int) -> ApiError:
     cause = {"reason": "DisruptionBudget", "message": why}
     return ApiError(429, "TooManyRequests", _VIOLATED, causes=[cause], **details)
 
 
-def _deleted(pod: Pod, demand: deletion.Demand, now: datetime) -> Write:
+def _deletion_write(pod: Pod, demand: deletion.Demand, now: datetime) -> Write:
     """The pod as a Job's failure policy sees it: ended by a disruption."""
-    begun = deletion.begin(PODS, _disrupted(pod, now), now, demand)
+    begun = deletion.begin(PODS, _with_disruption_target(pod, now), now, demand)
     return write_of(PODS, begun.object, "D" if begun.is_over else "M", pod)
 
 
-def _disrupted(pod: Pod, now: datetime) -> Pod:
+def _with_disruption_target(pod: Pod, now: datetime) -> Pod:
     old = condition(pod.status.conditions, "DisruptionTarget")
     since = old.last_transition_time if old and old.status == "True" else now
     target = Condition(

@@ -1,4 +1,4 @@
-"""Reports what a database lost when it went back in time. Run beside the API and the controllers, which follow the feed.
+"""History loss: reports what a database lost when it went back in time. Runs beside the API and the controllers.
 
 Every process that knew of lost revisions says so in its log; of one loss there is one Event, whose name all of them agree on.
 """
@@ -24,9 +24,9 @@ RETRY_SECONDS = 1.0
 
 
 @asynccontextmanager
-async def reporting(registry: Registry) -> AsyncIterator[None]:
+async def reporting_losses(registry: Registry) -> AsyncIterator[None]:
     """Report losses while the context is open."""
-    task = asyncio.create_task(_report(registry))
+    task = asyncio.create_task(_write_events(registry))
     try:
         yield
     finally:
@@ -35,12 +35,12 @@ async def reporting(registry: Registry) -> AsyncIterator[None]:
             await task
 
 
-async def _report(registry: Registry) -> None:
+async def _write_events(registry: Registry) -> None:
     while True:
-        await tell(registry, await registry.store.feed.losses.get())
+        await write_event(registry, await registry.store.feed.losses.get())
 
 
-async def tell(registry: Registry, loss: Loss) -> None:
+async def write_event(registry: Registry, loss: Loss) -> None:
     """Write the Event, unless another process has. Waits for a database that is away."""
     write = write_of(EVENTS, _event(registry, loss), "A")
     while True:

@@ -1,4 +1,4 @@
-"""Lists with selectors, for any kind, each as all was at one revision. The API turns what comes out of here into answers.
+"""Lists with selectors, for any kind, each at one revision. The API turns what comes out of here into answers.
 
 Pages of one list may be read minutes apart, here or by another process: they show the same revision nevertheless, until
 compaction has forgotten it.
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from app.machinery.base import Kind
 from app.registry.objects import Registry
-from app.store import Compacted, Key, Marks, Page, Query, StoredObject
+from app.store import Compacted, Key, Page, Query, SelectorIndex, StoredObject
 from app.store.lifetimes import NAMESPACES, NODES
 
 ROWS = 250  # of the first page of a list without end
@@ -34,7 +34,7 @@ class Scope:
     namespace: str | None = None
     name: str | None = None
     node: str | None = None
-    matches: Callable[[Key, Marks], bool] | None = None
+    matches: Callable[[Key, SelectorIndex], bool] | None = None
 
     @property
     def is_selective(self) -> bool:
@@ -51,23 +51,23 @@ class Scope:
             after=after,
             limit=limit,
             at=at,
-            marked=self.matches is not None,
+            with_selector_index=self.matches is not None,
             size=size,
         )
 
-    def selects(self, key: Key, marks: Marks) -> bool:
+    def selects(self, key: Key, selector_index: SelectorIndex) -> bool:
         if self.namespace is not None and key.namespace != self.namespace:
             return False
         if self.name is not None and key.name != self.name:
             return False
-        if self.node is not None and marks.fields.get("spec.nodeName") != self.node:
+        if self.node is not None and selector_index.fields.get("spec.nodeName") != self.node:
             return False
-        return self.matches is None or self.matches(key, marks)
+        return self.matches is None or self.matches(key, selector_index)
 
     def selected(self, heads: Sequence[StoredObject]) -> list[StoredObject]:
         """Those of what its query found that it means."""
         matches = self.matches
-        return list(heads) if matches is None else [head for head in heads if matches(head.key, head.marks)]
+        return list(heads) if matches is None else [head for head in heads if matches(head.key, head.selector_index)]
 
 
 class TooLarge(Exception):
@@ -107,7 +107,7 @@ async def list_page(
         page = await registry.store.list(scope.query(after, limit, at, size))
         if page.more and len(page.heads) != limit:
             raise TooLarge
-        return await _counted(registry, scope, page)
+        return await _with_remaining(registry, scope, page)
     found: list[StoredObject] = []
     rows = None if limit is None else max(limit, LOOKED_AT)
     while True:
@@ -123,7 +123,7 @@ async def list_page(
         after = place_of(page.heads[-1])
 
 
-async def _counted(registry: Registry, scope: Scope, page: Page) -> Page:
+async def _with_remaining(registry: Registry, scope: Scope, page: Page) -> Page:
     """With how many are left. Selective lists do not tell that, as in Kubernetes."""
     if not page.more or not page.heads or scope.is_selective:
         return page
@@ -136,7 +136,7 @@ async def remaining(registry: Registry, scope: Scope, last: StoredObject, at: in
     return await registry.store.remaining(scope.query(place_of(last), at=at))
 
 
-async def opened(registry: Registry, scope: Scope, after: Place | None = None, at: int | None = None) -> Page:
+async def first_page(registry: Registry, scope: Scope, after: Place | None = None, at: int | None = None) -> Page:
     """The first page of a list without end: what its query found, from which `pages` goes on. Compacted as `list_page`."""
     if at is not None:
         await check_lifetime(registry, scope, at)
@@ -158,7 +158,7 @@ async def pages(registry: Registry, scope: Scope, first: Page) -> AsyncGenerator
             if query is not None and _AHEAD.count < MOST_AHEAD:
                 _AHEAD.count += 1
                 ahead = asyncio.ensure_future(registry.store.list(query))
-                ahead.add_done_callback(_heard)
+                ahead.add_done_callback(_ignore_failure)
             raw, page = page.heads, Page(scope.selected(page.heads), page.revision, page.more)
             raw.clear()
             yield page
@@ -190,7 +190,7 @@ def _size_of(heads: Sequence[StoredObject]) -> int:
     return sum(len(head.body) for head in heads)
 
 
-def _heard(reading: "asyncio.Future[Page]") -> None:
+def _ignore_failure(reading: "asyncio.Future[Page]") -> None:
     """Nobody may wait any longer for a page that could not be read: that is no news."""
     if not reading.cancelled():
         reading.exception()

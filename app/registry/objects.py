@@ -24,9 +24,9 @@ from app.plans.plan import Update
 from app.registry import deletion, offload
 from app.registry.admission import Admission
 from app.registry.codec import NAMESPACES, check_size, decode, key_of, write_of
-from app.registry.policy_cache import Policy
+from app.registry.policy_cache import PolicyCache
 from app.registry.strategies import strategy_of
-from app.registry.versions import USUAL_OPTIONS, UpdateOptions, check_identity, new, revised
+from app.registry.versions import USUAL_OPTIONS, UpdateOptions, check_identity, new, revise
 from app.store import READ_ONLY, Conflict, Key, Store, StoredObject, Write, precondition
 from app.store.agent_calls import Calls as AgentCalls
 from app.store.change_feed import versioned
@@ -110,8 +110,8 @@ class Registry:
         return self.clock().timestamp() if self.monotonic is None else self.monotonic()
 
     @cached_property
-    def policy(self) -> Policy:
-        return Policy(self.store)
+    def policy(self) -> PolicyCache:
+        return PolicyCache(self.store)
 
     @cached_property
     def admission(self) -> Admission:
@@ -164,8 +164,8 @@ async def create(
     for attempt in range(_TRIES):
         rules = await registry.admission.rules(namespace)
         try:
-            async with registry.admission.turn(namespace, rules):
-                draft = await _admitted(registry, kind, namespace, _Sent(given, obj, by), size)
+            async with registry.admission.lock(namespace, rules):
+                draft = await _admit(registry, kind, namespace, _Request(given, obj, by), size)
                 return Answer(await _store_new(registry, kind, draft, dry_run), draft.warnings)
         except ApiError as error:
             if error.reason not in again or attempt == _TRIES - 1:
@@ -173,7 +173,7 @@ async def create(
     raise AssertionError("unreachable: the last try returns or raises")
 
 
-class _Sent(NamedTuple):
+class _Request(NamedTuple):
     """An object as its client sent it (`given`), the same as it is to be judged, and who sent it."""
 
     given: Object
@@ -189,29 +189,29 @@ class _Draft(NamedTuple):
     warnings: tuple[str, ...]
 
 
-async def _admitted(registry: Registry, kind: Kind, namespace: str, sent: _Sent, size: int) -> _Draft:
+async def _admit(registry: Registry, kind: Kind, namespace: str, sent: _Request, size: int) -> _Draft:
     """The object as it will be stored. Only the newest rules may refuse it."""
-    rules = _still(await registry.admission.rules(namespace), size)
+    rules = _snapshot(await registry.admission.rules(namespace), size)
     try:
-        return await offload.run(size, _judged, kind, namespace, sent, registry.now(), rules)
+        return await offload.run(size, _draft, kind, namespace, sent, registry.now(), rules)
     except ApiError as error:
         if error.reason != "Forbidden":
             raise
     await registry.admission.catch_up()
     if kind.namespaced:
-        await _check_place(registry, kind, namespace, sent.object.metadata.name)
-    rules = _still(await registry.admission.rules(namespace), size)
-    return await offload.run(size, _judged, kind, namespace, sent, registry.now(), rules)
+        await _check_namespace(registry, kind, namespace, sent.object.metadata.name)
+    rules = _snapshot(await registry.admission.rules(namespace), size)
+    return await offload.run(size, _draft, kind, namespace, sent, registry.now(), rules)
 
 
-def _still(rules: Rules, size: int) -> Rules:
+def _snapshot(rules: Rules, size: int) -> Rules:
     """The rules as they are now, for who looks at them beside the loop, which changes them."""
     if size <= offload.LARGE:
         return rules
     return msgspec.structs.replace(rules, accounts=dict(rules.accounts), classes=dict(rules.classes))
 
 
-def _judged(kind: Kind, namespace: str, sent: _Sent, now: datetime, rules: Rules) -> _Draft:
+def _draft(kind: Kind, namespace: str, sent: _Request, now: datetime, rules: Rules) -> _Draft:
     made = new(kind, namespace, sent.object, now, rules, sent.by)
     charged = admit(kind.resource, made, rules)
     warnings = _warnings(kind, strategy_of(kind).client_object(made, sent.given), None)
@@ -228,7 +228,7 @@ async def _store_new(registry: Registry, kind: Kind, draft: _Draft, dry_run: boo
     try:
         revision = (await registry.store.commit(writes))[0]
     except Conflict as conflict:
-        raise await _why_not(registry, kind, write.key, conflict) from conflict
+        raise await _creation_error(registry, kind, write.key, conflict) from conflict
     return versioned(write.body, revision)
 
 
@@ -237,27 +237,27 @@ async def _check_new(registry: Registry, kind: Kind, writes: list[Write]) -> Non
     if await registry.store.get(key):
         raise errors.already_exists(kind.resource, key.name)
     if kind.namespaced:
-        await _check_place(registry, kind, key.namespace, key.name)
+        await _check_namespace(registry, kind, key.namespace, key.name)
 
 
-async def _check_place(registry: Registry, kind: Kind, namespace: str, name: str) -> None:
+async def _check_namespace(registry: Registry, kind: Kind, namespace: str, name: str) -> None:
     found = await registry.store.get(Key(NAMESPACES, "", namespace))
     if found is None or decode(NAMESPACE, found).metadata.deletion_timestamp is not None:
-        raise _no_place(kind, name, namespace, found)
+        raise _no_namespace_error(kind, name, namespace, found)
 
 
-async def _why_not(registry: Registry, kind: Kind, key: Key, conflict: Conflict) -> ApiError:
+async def _creation_error(registry: Registry, kind: Kind, key: Key, conflict: Conflict) -> ApiError:
     """The name is taken; or the namespace is no place; or a quota that it was charged to has changed."""
     if key in conflict.keys:
         return errors.already_exists(kind.resource, key.name)
     changed = conflict.keys[0]
     if changed.kind == NAMESPACES:
-        return _no_place(kind, key.name, changed.name, await registry.store.get(changed))
+        return _no_namespace_error(kind, key.name, changed.name, await registry.store.get(changed))
     await registry.admission.catch_up(conflict.revision)
     return errors.conflict(changed.kind, changed.name)
 
 
-def _no_place(kind: Kind, name: str, namespace: str, found: StoredObject | None) -> ApiError:
+def _no_namespace_error(kind: Kind, name: str, namespace: str, found: StoredObject | None) -> ApiError:
     """The namespace is absent, or on its way out."""
     if found is None:
         return errors.not_found(NAMESPACES, namespace)
@@ -292,21 +292,21 @@ async def edit(
     for _ in range(_TRIES):
         head = await find(registry, kind, namespace, name)
         size = max(terms.size, len(head.body))
-        old, changed = await offload.run(size, _changed, kind, head, change, terms)
+        old, changed = await offload.run(size, _apply, kind, head, change, terms)
         sent = await strategy.drop_disabled_fields(registry, namespace, changed, old)
         check_identity(kind, sent, old)
         try:
-            made = await offload.run(size, revised, kind, sent, old, terms)
+            made = await offload.run(size, revise, kind, sent, old, terms)
             await strategy.validate_update(registry, made, old)
             warnings = () if terms.status else await offload.run(size, _warnings, kind, made, old)
             body = await _store_next(registry, kind, old, made, dry_run=terms.dry_run, size=size, by_client=True)
             return Answer(body, warnings)
-        except Conflict:  # somebody was quicker; a client that pinned a version is told by check_identity
+        except Conflict:  # somebody was quicker; a client that pinned a version gets a 409 from check_identity
             continue
     raise errors.conflict(kind.resource, name)
 
 
-def _changed(kind: Kind, head: StoredObject, change: Edit, terms: UpdateOptions) -> tuple[Object, Object]:
+def _apply(kind: Kind, head: StoredObject, change: Edit, terms: UpdateOptions) -> tuple[Object, Object]:
     """The object before and after."""
     old = decode(kind, head)
     check_preconditions(kind, old, Preconditions(uid=terms.uid))

@@ -1,4 +1,4 @@
-"""Work on large documents, in one thread beside the event loop, so that it delays nobody else's request.
+"""Offload: work on large documents, in one thread beside the event loop, so that it delays no other request.
 
 The API and `app.registry.objects` call `run` wherever the time that a step takes grows with what a client has sent or stored:
 decoding, patching, defaulting, validating, encoding. A step on a small document runs at once, on the loop. All steps come

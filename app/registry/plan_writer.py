@@ -35,17 +35,17 @@ def write_set(plan: Plan, seen: Iterable[Object], component: str, now: datetime)
     writes = [_write(action, olds, component, now) for action in plan.actions]
     named = {write.uid for write in writes if write.change != "G"}
     writes += [write_of(kind_of(type(old)), old, "M", old) for uid, old in olds.items() if uid not in named]
-    return writes + list(_guards(plan.actions))
+    return writes + list(_preconditions(plan.actions))
 
 
-def muted(plan: Plan, refused: Iterable[Key]) -> Plan:
+def without_refused_events(plan: Plan, refused: Iterable[Key]) -> Plan:
     """The plan without its events in those of the refused that are namespaces; the same plan if it has none."""
     spaces = {key.name for key in refused if key.kind == NAMESPACES}
     kept = tuple(each for each in plan.actions if not (isinstance(each, Emit) and _space_of(each) in spaces))
     return plan if len(kept) == len(plan.actions) else Plan(kept, plan.again_at)
 
 
-def _guards(actions: Iterable[Action]) -> Iterator[Write]:
+def _preconditions(actions: Iterable[Action]) -> Iterator[Write]:
     """Nothing is created in a namespace that is absent or going, so that one that was found empty stays so."""
     spaces = {_space_of(action) for action in actions if isinstance(action, Create | Emit)} - {""}
     return (precondition(Key(NAMESPACES, "", namespace)) for namespace in sorted(spaces))
@@ -60,7 +60,7 @@ def _space_of(action: Create | Emit) -> str:
 
 def _write(action: Action, olds: dict[str, Object], component: str, now: datetime) -> Write:
     if isinstance(action, Create):
-        return write_of(kind_of(type(action.object)), _created(action.object, now), "A")
+        return write_of(kind_of(type(action.object)), _new_object(action.object, now), "A")
     if isinstance(action, Emit):
         return write_of(kind_of(Event), event(action, component, now), "A")
     kind = kind_of(type(action.object))
@@ -69,16 +69,16 @@ def _write(action: Action, olds: dict[str, Object], component: str, now: datetim
     if isinstance(action, Update):
         gone = deletion.is_over(kind, action.object)
         return write_of(kind, action.object, "D" if gone else "M", action.old)
-    return _deleted(kind, action, now)
+    return _deletion_write(kind, action, now)
 
 
-def _deleted(kind: Kind, action: Delete, now: datetime) -> Write:
+def _deletion_write(kind: Kind, action: Delete, now: datetime) -> Write:
     demand = deletion.Demand(grace_seconds=action.grace_period_seconds, propagation=action.propagation)
     begun = deletion.begin(kind, action.object, now, demand)
     return write_of(kind, begun.object, "D" if begun.is_over else "M", action.old or action.object)
 
 
-def _created(obj: Object, now: datetime) -> Object:
+def _new_object(obj: Object, now: datetime) -> Object:
     """What a controller creates has been checked as a part of what it was made from; identity and defaults are added."""
     kind = kind_of(type(obj))
     metadata = msgspec.structs.replace(obj.metadata, uid=obj.metadata.uid or str(uuid4()), creation_timestamp=now)

@@ -8,7 +8,7 @@ by the preconditions of the write set, as everywhere.
 import asyncio
 
 from app.kinds import KINDS
-from app.registry.rbac_cache import Rights
+from app.registry.rbac_cache import AccessCache
 from app.store import Mirror, Store
 
 POLICY = frozenset(
@@ -25,7 +25,7 @@ POLICY = frozenset(
 )
 
 
-class Policy:
+class PolicyCache:
     """Filled when it is first asked for, and anew after the feed has lost touch."""
 
     def __init__(self, store: Store) -> None:
@@ -33,19 +33,19 @@ class Policy:
         self._lock = asyncio.Lock()
         self._mirror: Mirror | None = None
         self._since = 0
-        self.rights = Rights(self.mirror)
+        self.rights = AccessCache(self.mirror)
 
     async def mirror(self) -> Mirror:
         """The objects of the kinds in `POLICY`, by key."""
         if (mirror := self._newest()) is not None:
             return mirror
         async with self._lock:
-            return self._newest() or await self._filled()
+            return self._newest() or await self._fill()
 
     def _newest(self) -> Mirror | None:
         return self._mirror if self._since == self._store.feed.unbroken_since else None
 
-    async def _filled(self) -> Mirror:
+    async def _fill(self) -> Mirror:
         if self._mirror is not None:
             self._store.feed.leave(self._mirror.apply)
             self._mirror = None

@@ -18,7 +18,7 @@ _MOST = 10_000  # users remembered at once
 _MOST_GROUPS = 100  # of a user that is remembered: whoever reviews access may name any number
 
 
-class Rights:
+class AccessCache:
     def __init__(self, mirror: Callable[[], Awaitable[Mirror]]) -> None:
         self._ask = mirror
         self._mirror: Mirror | None = None

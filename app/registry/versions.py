@@ -1,4 +1,4 @@
-"""Versions of an object: the first, and the next, made of what was sent and what there was, or refused with every cause.
+"""Versions of an object: makes the first from what was sent, and the next from that and the last; or refuses with every cause.
 
 Called by `objects`, which commits them.
 """
@@ -98,7 +98,7 @@ def check_identity(kind: Kind, sent: Object, old: Object) -> None:
         raise errors.conflict(kind.resource, old.metadata.name)
 
 
-def revised(kind: Kind, sent: Object, old: Object, terms: UpdateOptions) -> Object:
+def revise(kind: Kind, sent: Object, old: Object, terms: UpdateOptions) -> Object:
     """The next version of `old`, or a 422 with every cause."""
     entries = sent.metadata.managed_fields
     meta = _next_metadata(sent.metadata, old.metadata)

@@ -1,7 +1,7 @@
 """Watches with selectors, for any kind. The API turns what comes out of here into chunks.
 
 A watch is a cursor in the feed: it replays from history what the feed no longer holds, then follows. It owns no queue, so a
-slow client costs no memory; one that falls behind what is remembered is told so with a 410.
+slow client costs no memory; one that falls behind what is remembered gets a 410.
 """
 
 from collections.abc import Sequence
@@ -11,17 +11,17 @@ from typing import Literal, NamedTuple
 from app.machinery.errors import gone
 from app.registry.lists import Scope, check_lifetime
 from app.registry.objects import Registry
-from app.store import KEPT_SHORT, Change, Compacted, StoredObject, topic_of
+from app.store import SHORT_HISTORY, Change, Compacted, StoredObject, topic_of
 
 REPLAYED = 500  # changes that one watcher is given at once
 REPLAYED_BYTES = 1 << 20  # their bodies; a larger one comes alone
-Seen = Literal["ADDED", "MODIFIED", "DELETED"]
+EventType = Literal["ADDED", "MODIFIED", "DELETED"]
 
 
 class Event(NamedTuple):
     """What one watcher sees of one change. All that see it as the same type see the same object."""
 
-    type: Seen
+    type: EventType
     object: Change | StoredObject
 
 
@@ -37,7 +37,7 @@ class Watch:
 
     def __post_init__(self) -> None:
         self._lived_at = self.revision
-        self._is_replayed = self.scope.kind.resource not in KEPT_SHORT
+        self._is_replayed = self.scope.kind.resource not in SHORT_HISTORY
 
     async def next_events(self, seconds: float) -> Sequence[Event]:
         """What has happened since; waits for it at most `seconds`, then returns nothing. Raises a 410 if it is too late.
@@ -57,10 +57,10 @@ class Watch:
             changes = await self._from_history(upper)
             if len(changes) == REPLAYED:
                 upper = changes[-1].revision  # the rest next time: a day of history would not fit into memory
-        part = changes[: _few(changes)]
+        part = changes[: _count_part(changes)]
         if len(part) < len(changes):
             upper = part[-1].revision
-        events = await self._with_last_states([event for change in part if (event := self._seen(change))])
+        events = await self._with_last_states([event for change in part if (event := self._event_of(change))])
         self.revision = max(self.revision, upper)
         self._is_replayed = self._is_replayed or upper == cursor
         return events
@@ -82,10 +82,12 @@ class Watch:
         except Compacted as error:
             raise gone(str(error)) from error
 
-    def _seen(self, change: Change) -> Event | None:
+    def _event_of(self, change: Change) -> Event | None:
         """How the change looks through the selectors: an object may enter, stay or leave."""
-        now = change.change != "D" and self.scope.selects(change.key, change.marks)
-        before = change.change != "A" and self.scope.selects(change.key, change.old_marks or change.marks)
+        now = change.change != "D" and self.scope.selects(change.key, change.selector_index)
+        before = change.change != "A" and self.scope.selects(
+            change.key, change.old_selector_index or change.selector_index
+        )
         if now:
             return Event("MODIFIED" if before else "ADDED", change)
         return Event("DELETED", change) if before else None
@@ -99,16 +101,16 @@ class Watch:
         if not left:
             return events
         await self.registry.store.look_back(list(left))
-        return [_as_it_was(each) if each.object in left else each for each in events]
+        return [_with_last_state(each) if each.object in left else each for each in events]
 
     def _has_left(self, change: Change) -> bool:
         """Whether the change, which ends the object for this watcher, is what took it out of the selection."""
-        if change.old_marks is None:
+        if change.old_selector_index is None:
             return False
-        return change.change != "D" or not self.scope.selects(change.key, change.marks)
+        return change.change != "D" or not self.scope.selects(change.key, change.selector_index)
 
 
-def _few(changes: Sequence[Change]) -> int:
+def _count_part(changes: Sequence[Change]) -> int:
     """How many of the changes are handed out at once."""
     size = 0
     for count, change in enumerate(changes[:REPLAYED]):
@@ -118,11 +120,11 @@ def _few(changes: Sequence[Change]) -> int:
     return min(len(changes), REPLAYED)
 
 
-def _as_it_was(event: Event) -> Event:
+def _with_last_state(event: Event) -> Event:
     """The state before the change, under the revision of the change: there the watcher goes on."""
     change = event.object
-    if isinstance(change, StoredObject) or change.body_before is None or change.old_marks is None:
+    if isinstance(change, StoredObject) or change.body_before is None or change.old_selector_index is None:
         return event
     return Event(
-        event.type, StoredObject(change.key, change.uid, change.revision, change.body_before, change.old_marks)
+        event.type, StoredObject(change.key, change.uid, change.revision, change.body_before, change.old_selector_index)
     )

@@ -1,28 +1,28 @@
-"""Everything that is remembered: Postgres, and nothing outside this package knows it. `open_store` is the way in.
+"""The store: everything that is remembered. Postgres, which nothing outside this package knows. `open_store` is the way in.
 
-What belongs here: the commit of write sets, reads, the change feed, mirrors, logs, tokens, leader lock, compaction, migrations,
-and the embedded Postgres of `jobplane up`.
+What belongs here: the commit of write sets, reads, the change feed, mirrors, logs, tokens, leader lock, compaction, the
+schema and its migrations, and the embedded Postgres of `jobplane up`.
 
 May import: `app.plans`, `app.kinds`, `app.machinery`. Imported by: the registry, the API, controllers, `app.main`.
 Start reading: `store`, `commit` (the only way to write), `change_feed`, `reader`, `mirror`.
 """
 
-from app.store.change_feed import Change, Feed, Loss, Marks, topic_of
+from app.store.change_feed import Change, Feed, Loss, SelectorIndex, topic_of
 from app.store.commit import MUST_LIVE, MUST_NOT_EXIST, Write, precondition
 from app.store.database_wait import UrlError, despite_outages, place_of, problem_of
 from app.store.errors import Compacted, Conflict, Key, OutcomeUnknown, Unavailable
-from app.store.leader_lock import elected
+from app.store.leader_lock import hold_leader_lock
 from app.store.logs import Append, Stream
 from app.store.mirror import Mirror
-from app.store.reader import KEPT_SHORT, Page, Query, StoredObject
+from app.store.reader import SHORT_HISTORY, Page, Query, StoredObject
 from app.store.store import READ_ONLY, Store, open_store
 from app.store.tokens import Admission, Holder, Limits, Listed, Need, Place
 
 __all__ = [
-    "KEPT_SHORT",
     "MUST_LIVE",
     "MUST_NOT_EXIST",
     "READ_ONLY",
+    "SHORT_HISTORY",
     "Admission",
     "Append",
     "Change",
@@ -34,13 +34,13 @@ __all__ = [
     "Limits",
     "Listed",
     "Loss",
-    "Marks",
     "Mirror",
     "Need",
     "OutcomeUnknown",
     "Page",
     "Place",
     "Query",
+    "SelectorIndex",
     "Store",
     "StoredObject",
     "Stream",
@@ -48,7 +48,7 @@ __all__ = [
     "UrlError",
     "Write",
     "despite_outages",
-    "elected",
+    "hold_leader_lock",
     "open_store",
     "place_of",
     "precondition",

@@ -1,11 +1,11 @@
-"""Word to every API process at once that an agent is to be called. Nothing is kept: who still waits says it again."""
+"""Agent calls: tells every API process at once that an agent is to be called. Nothing is stored; who still waits posts again."""
 
 from collections.abc import Callable
 from typing import Any
 
 import asyncpg
 
-from app.store.errors import reaching
+from app.store.errors import call_database
 
 Listener = Callable[[str], None]
 
@@ -18,12 +18,12 @@ class Calls:
         self._listeners: list[Listener] = []
 
     async def post(self, notice: str) -> None:
-        """Told to all listeners of all processes, this one's too. At most 8,000 bytes."""
-        await reaching(self._pool.execute("select pg_notify('calls', $1)", notice))
+        """Call all listeners of all processes, this one's too. At most 8,000 bytes."""
+        await call_database(self._pool.execute("select pg_notify('calls', $1)", notice))
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
 
-    def heard(self, _connection: Any, _pid: int, _channel: str, notice: object) -> None:
+    def on_notify(self, _connection: Any, _pid: int, _channel: str, notice: object) -> None:
         for listener in self._listeners:
             listener(str(notice))

@@ -1,4 +1,4 @@
-"""Reads of single objects share queries: those that come while others are on their way go out together in the next.
+"""Batching loader: reads of single objects share queries. Those that come while others are on their way go out in the next.
 
 As with commits, a lone read waits for nothing, and under load the cost of a round trip is divided among many. A read
 never joins a query that was sent before it came, so it sees all that was committed until then.
@@ -16,7 +16,7 @@ MOST = 256  # objects of one query
 Read = Callable[[Sequence[Key]], Awaitable[dict[Key, StoredObject]]]
 
 
-class Together:
+class BatchingLoader:
     """`read` is asked for many objects at once; what it raises reaches all who asked."""
 
     def __init__(self, read: Read) -> None:
@@ -28,7 +28,7 @@ class Together:
         future = self._waiting.get(key)
         if future is None:
             future = self._waiting[key] = asyncio.get_running_loop().create_future()
-            future.add_done_callback(_heard)
+            future.add_done_callback(_ignore_failure)
         if len(self._running) < AT_ONCE:
             task = asyncio.create_task(self._run())
             self._running.add(task)
@@ -51,7 +51,7 @@ class Together:
                     future.set_result(found.get(key))
 
 
-def _heard(future: "asyncio.Future[StoredObject | None]") -> None:
-    """That nobody waits any more is no reason to complain."""
+def _ignore_failure(future: "asyncio.Future[StoredObject | None]") -> None:
+    """Cancelled waiters are ignored."""
     if not future.cancelled():
         future.exception()

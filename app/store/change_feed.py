@@ -21,29 +21,29 @@ POLL_SECONDS = 1.0
 LOSSES = 16  # that wait to be reported
 
 
-class Marks(msgspec.Struct, frozen=True, omit_defaults=True):
+class SelectorIndex(msgspec.Struct, frozen=True, omit_defaults=True):
     """What selectors look at: an object's labels, and its kind's selectable fields."""
 
     labels: dict[str, str] = {}
     fields: dict[str, str] = {}
 
 
-_MARKS = msgspec.json.Decoder(Marks)
-decode_marks = _MARKS.decode
+_DECODER = msgspec.json.Decoder(SelectorIndex)
+decode_selector_index = _DECODER.decode
 
 
 class Change:
-    """One version of one object. `body` is its JSON without resourceVersion; `old_marks` those of the version before,
-    unless they are the same; `previous` is that version's revision, 0 for the first, None if it is not known.
+    """One version of one object. `body` is its JSON without resourceVersion; `old_selector_index` that of the version before,
+    unless it is the same; `previous` is that version's revision, 0 for the first, None if it is not known.
 
-    Marks that come from history are decoded when somebody looks: mirrors never do. The writer sets `object` to
+    A selector index that comes from history is decoded when somebody looks: mirrors never do. The writer sets `object` to
     what was written, for mirrors in this process; it is still without its resourceVersion. `body_before` is what
     somebody has read of the version before, kept for others who need it.
     """
 
     __slots__ = (
-        "_marks",
-        "_old_marks",
+        "_old_selector_index",
+        "_selector_index",
         "_wire",
         "body",
         "body_before",
@@ -62,32 +62,32 @@ class Change:
         uid: str,
         change: str,
         body: bytes,
-        marks: Marks | str,
-        old_marks: Marks | str | None,
+        selector_index: SelectorIndex | str,
+        old_selector_index: SelectorIndex | str | None,
     ) -> None:
         self.revision = revision
         self.key = key
         self.uid = uid
         self.change = change
         self.body = body
-        self._marks = marks
-        self._old_marks = old_marks
+        self._selector_index = selector_index
+        self._old_selector_index = old_selector_index
         self.previous: int | None = None
         self.body_before: bytes | None = None
         self.object: Object | None = None
         self._wire: bytes | None = None
 
     @property
-    def marks(self) -> Marks:
-        if isinstance(self._marks, str):
-            self._marks = decode_marks(self._marks)
-        return self._marks
+    def selector_index(self) -> SelectorIndex:
+        if isinstance(self._selector_index, str):
+            self._selector_index = decode_selector_index(self._selector_index)
+        return self._selector_index
 
     @property
-    def old_marks(self) -> Marks | None:
-        if isinstance(self._old_marks, str):
-            self._old_marks = decode_marks(self._old_marks)
-        return self._old_marks
+    def old_selector_index(self) -> SelectorIndex | None:
+        if isinstance(self._old_selector_index, str):
+            self._old_selector_index = decode_selector_index(self._old_selector_index)
+        return self._old_selector_index
 
     @property
     def wire(self) -> bytes:
@@ -113,8 +113,8 @@ def topic_of(kind: str, node: str | None = None) -> str:
 
 def topics(change: Change) -> set[str]:
     """The topics that a change belongs to: a fleet of agents must not wake for every pod."""
-    kind, marks, old = change.key.kind, change.marks, change.old_marks
-    found = {kind, topic_of(kind, marks.fields.get("spec.nodeName"))}
+    kind, selector_index, old = change.key.kind, change.selector_index, change.old_selector_index
+    found = {kind, topic_of(kind, selector_index.fields.get("spec.nodeName"))}
     if old is not None:
         found.add(topic_of(kind, old.fields.get("spec.nodeName")))
     return found
@@ -203,21 +203,21 @@ Read = Callable[[int, int | None], Awaitable[tuple[Sequence[Change], int, bool]]
 
 Raises NewTimeline if they do not follow what the feed has delivered.
 """
-Settle = Callable[[], Awaitable[None]]
+CheckTimeline = Callable[[], Awaitable[None]]
 """Compares the feed with the database: `follow` or `start_anew` is called if it must be."""
 
 
-async def _nothing_to_settle() -> None:
+async def _no_timeline() -> None:
     """Default of a feed that follows no database."""
 
 
 class Feed:
     """The process's cursor in the history; see the module's text."""
 
-    def __init__(self, read: Read, ring_bytes: int, settle: Settle = _nothing_to_settle) -> None:
+    def __init__(self, read: Read, ring_bytes: int, check_timeline: CheckTimeline = _no_timeline) -> None:
         self._read = read
-        self._settle = settle
-        self._ring = ChangeBuffer(ring_bytes)
+        self._check_timeline = check_timeline
+        self._buffer = ChangeBuffer(ring_bytes)
         self._lock = asyncio.Lock()
         self._waiters: defaultdict[str, set[asyncio.Future[int]]] = defaultdict(set)  # by topic; "" for any
         self._listeners: list[Callable[[Sequence[Change]], None]] = []
@@ -231,7 +231,7 @@ class Feed:
         self.losses: asyncio.Queue[Loss] = asyncio.Queue(LOSSES)
 
     def start_at(self, revision: int, timeline: int = 0) -> None:
-        self._ring.start_at(revision)
+        self._buffer.start_at(revision)
         self.cursor = self.unbroken_since = self._committed = revision
         self.timeline = timeline
 
@@ -250,7 +250,7 @@ class Feed:
         """Go on to a timeline that continues what was delivered. Which revisions lie before it, only the database knows."""
         if timeline != self.timeline:
             self.timeline = timeline
-            self._ring.start_at(max(timeline, self.cursor))
+            self._buffer.start_at(max(timeline, self.cursor))
             self.wake()  # until the cursor is there, each watch reads history again and again
 
     @property
@@ -262,13 +262,13 @@ class Feed:
         """The last revision that this process has delivered or committed."""
         return max(self.cursor, self._committed)
 
-    def knows(self, revision: int) -> None:
+    def note_committed(self, revision: int) -> None:
         """This process has committed a revision, which is delivered in a moment."""
         self._committed = max(self._committed, revision)
 
-    def held_after(self, revision: int) -> int:
+    def count_after(self, revision: int) -> int:
         """Count the changes after a revision that are in memory."""
-        return self._ring.count_after(revision)
+        return self._buffer.count_after(revision)
 
     async def listen(self, listener: Callable[[Sequence[Change]], None], since: int) -> None:
         """Call `listener` with each batch of changes after `since`, in order, before anybody who waits is woken.
@@ -278,7 +278,7 @@ class Feed:
         async with self._lock:
             more = since < self.cursor
             while more:
-                part = await self._part(since, self.cursor)
+                part = await self._read_part(since, self.cursor)
                 if part is None:
                     raise Unavailable("the database went back in time: read it anew")
                 changes, since, more = part
@@ -293,7 +293,7 @@ class Feed:
         """Another process may have committed: look soon."""
         self._wake.set()
 
-    async def committed(self, previous: int, changes: Sequence[Change], last: int) -> None:
+    async def on_commit(self, previous: int, changes: Sequence[Change], last: int) -> None:
         """This process committed revisions previous + 1 to last: read what lies before, then deliver."""
         async with self._lock:
             if self.cursor < previous:
@@ -308,17 +308,17 @@ class Feed:
             try:
                 await self._read_up_to(None)
             except Compacted:
-                await self._settle()
+                await self._check_timeline()
 
     async def _read_up_to(self, limit: int | None) -> None:
         more = True
         while more:
-            part = await self._part(self.cursor, limit)
+            part = await self._read_part(self.cursor, limit)
             if part is not None:
                 changes, complete, more = part
                 self._deliver(changes, complete)
 
-    async def _part(self, after: int, limit: int | None) -> tuple[Sequence[Change], int, bool] | None:
+    async def _read_part(self, after: int, limit: int | None) -> tuple[Sequence[Change], int, bool] | None:
         """Read history; None if the feed has started anew meanwhile, so that `after` means nothing any more.
 
         Unavailable if the database contradicts itself, as two servers behind one address do during a failover.
@@ -329,7 +329,7 @@ class Feed:
             try:
                 part = await self._read(after, limit)
             except NewTimeline:
-                await self._settle()
+                await self._check_timeline()
                 if (self.unbroken_since, self.timeline) == (since, followed):
                     raise Unavailable("the database shows two timelines at once: try again") from None
                 continue
@@ -341,7 +341,7 @@ class Feed:
             return
         woken = {""}
         for change in changes:
-            woken |= self._ring.add(change)
+            woken |= self._buffer.add(change)
         before, self.cursor = self.cursor, cursor
         for listener in self._listeners:
             listener(changes)
@@ -354,45 +354,45 @@ class Feed:
 
     def after(self, topic: str, revision: int) -> list[Change] | None:
         """Changes of a topic after a revision, up to the cursor; None when only history has them."""
-        return self._ring.after(topic, revision)
+        return self._buffer.after(topic, revision)
 
     async def changed(self, topic: str = "") -> None:
         """Return at the next delivery of changes of a topic, or at any."""
-        waiter = self._waiter(topic)
+        waiter = self._add_waiter(topic)
         try:
             await waiter
         finally:
-            self._no_longer_waits(topic, waiter)
+            self._remove_waiter(topic, waiter)
 
     async def quiet_until(self, topic: str, revision: int, seconds: float) -> int:
         """Wait for a change of a topic, but only so long; up to where there was none after `revision`.
 
         So who waited for a rare one need not read in history what all others did meanwhile.
         """
-        waiter = self._waiter(topic)
+        waiter = self._add_waiter(topic)
         # Not asyncio.timeout, which costs a watcher as much as all else together.
-        end = asyncio.get_running_loop().call_later(seconds, self._give_up, waiter)
+        end = asyncio.get_running_loop().call_later(seconds, self._time_out, waiter)
         try:
             quiet = await waiter
         finally:
             end.cancel()
-            self._no_longer_waits(topic, waiter)
-        if revision < max(self.unbroken_since, self.timeline) or not self._ring.knows_topics:
+            self._remove_waiter(topic, waiter)
+        if revision < max(self.unbroken_since, self.timeline) or not self._buffer.knows_topics:
             return revision
         return max(revision, quiet)
 
-    def _give_up(self, waiter: "asyncio.Future[int]") -> None:
-        """Its time is over, and nothing came so far. What comes before it wakes is not to be counted as quiet."""
+    def _time_out(self, waiter: "asyncio.Future[int]") -> None:
+        """The poll timed out without a change. What comes before the waiter wakes is not to be counted as quiet."""
         if not waiter.done():
             waiter.set_result(self.cursor)
 
-    def _waiter(self, topic: str) -> asyncio.Future[int]:
+    def _add_waiter(self, topic: str) -> asyncio.Future[int]:
         """Done at the next delivery, with what the cursor was before it."""
         waiter: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         self._waiters[topic].add(waiter)
         return waiter
 
-    def _no_longer_waits(self, topic: str, waiter: asyncio.Future[int]) -> None:
+    def _remove_waiter(self, topic: str, waiter: asyncio.Future[int]) -> None:
         waiters = self._waiters.get(topic)
         if waiters is not None:
             waiters.discard(waiter)

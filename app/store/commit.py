@@ -1,10 +1,10 @@
-"""The only way to write: write sets, merged into one transaction by one writer task a process (group commit).
+"""Commit: the only way to write. Write sets are merged into one transaction by one writer task a process (group commit).
 
 A write set is atomic: all of its writes happen, or none, and only if every object is still as it was expected to be. While
 one batch commits the next one fills, so a lone write waits for nothing and many share one fsync. While the next one commits
-this process is told of the one before.
+the change feed delivers the one before.
 
-Renewals of leases go first: they must not wait behind the thousands of statuses of a large Job, or nodes are taken for lost.
+Renewals of leases go first: they must not wait behind the thousands of statuses of a large Job, or nodes count as lost.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ import msgspec
 from app.kinds.core.lease import KIND as LEASES
 from app.kinds.core.lease import NODE_NAMESPACE
 from app.machinery.base import Object
-from app.store.change_feed import Change, Feed, Marks
+from app.store.change_feed import Change, Feed, SelectorIndex
 from app.store.errors import Conflict, Key, OutcomeUnknown, Unavailable
 from app.structured_logging import Logger
 
@@ -49,8 +49,8 @@ class Write:
     expected: int
     uid: str = ""
     body: bytes = b""
-    marks: Marks = Marks()  # noqa: RUF009 - frozen
-    old_marks: Marks | None = None
+    selector_index: SelectorIndex = SelectorIndex()  # noqa: RUF009 - frozen
+    old_selector_index: SelectorIndex | None = None
     owner: str | None = None
     node: str | None = None
     deleting: bool = False
@@ -78,7 +78,7 @@ def is_urgent(writes: Sequence[Write]) -> bool:
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingSet:
     writes: Sequence[Write]
     done: asyncio.Future[list[int]]
     since: int  # since when the feed was unbroken that they were planned from
@@ -89,11 +89,11 @@ class _Batch:
     """One transaction, in the making, of sets that were planned since the feed last started anew."""
 
     since: int
-    sets: list[_Waiting] = field(default_factory=list)
+    sets: list[_PendingSet] = field(default_factory=list)
     taken: set[Key] = field(default_factory=set)
     size: int = 0
 
-    def fill(self, queue: deque[_Waiting], most: int) -> None:
+    def fill(self, queue: deque[_PendingSet], most: int) -> None:
         """From the queue, in order; a set that touches a key already in the batch waits, as do later ones.
 
         Demands on such a key wait too: all sets of a transaction are checked against the state before it.
@@ -106,7 +106,7 @@ class _Batch:
             if waiting.done.done():  # its caller has gone
                 continue
             if waiting.since != self.since:
-                _fail(waiting, _began_anew())
+                _fail(waiting, _started_anew_error())
                 continue
             self.taken.update(write.key for write in waiting.writes if write.change != "G")
             self.size += len(waiting.writes)
@@ -119,8 +119,8 @@ class Writer:
     def __init__(self, connect: Callable[[], Awaitable[asyncpg.Connection]], feed: Feed) -> None:
         self._connect = connect
         self._feed = feed
-        self._queue: deque[_Waiting] = deque()
-        self._urgent: deque[_Waiting] = deque()
+        self._queue: deque[_PendingSet] = deque()
+        self._urgent: deque[_PendingSet] = deque()
         self._wake = asyncio.Event()
         self._connection: asyncpg.Connection | None = None
         self._delivery: asyncio.Task[None] | None = None  # of the newest batch that is committed
@@ -130,10 +130,10 @@ class Writer:
     async def commit(self, writes: Sequence[Write]) -> list[int]:
         """Commit one write set; the revision of each write. Raises Conflict, Unavailable or OutcomeUnknown."""
         if self._stopped:
-            raise _stopping()
+            raise _stopping_error()
         if len({write.key for write in writes}) < len(writes):
             raise ValueError("a write set may name an object only once")
-        waiting = _Waiting(writes, asyncio.get_running_loop().create_future(), self._feed.unbroken_since)
+        waiting = _PendingSet(writes, asyncio.get_running_loop().create_future(), self._feed.unbroken_since)
         (self._urgent if is_urgent(writes) else self._queue).append(waiting)
         self._wake.set()
         return await waiting.done
@@ -146,8 +146,8 @@ class Writer:
                 self._wake.clear()
                 while self._queue or self._urgent:
                     before = self._delivery
-                    await self._commit_batch(self._take())
-                    if before:  # no more than one batch waits to be told of
+                    await self._commit_batch(self._next_batch())
+                    if before:  # no more than one batch waits to be delivered
                         await before
         finally:
             self._stopped = True
@@ -155,17 +155,17 @@ class Writer:
                 await asyncio.wait([self._delivery], timeout=LAST_SECONDS)
                 self._delivery.cancel()
             for waiting in (*self._urgent, *self._queue):
-                _fail(waiting, _stopping())
-            self._hang_up()
+                _fail(waiting, _stopping_error())
+            self._close_connection()
 
-    def _take(self) -> list[_Waiting]:
+    def _next_batch(self) -> list[_PendingSet]:
         """Take the sets of the next transaction from the queues."""
         batch = _Batch(self._feed.unbroken_since)
         batch.fill(self._urgent, MAX_URGENT)
         batch.fill(self._queue, MAX_SETS)
         return batch.sets
 
-    async def _commit_batch(self, batch: list[_Waiting]) -> None:
+    async def _commit_batch(self, batch: list[_PendingSet]) -> None:
         if not batch:
             return
         try:
@@ -183,26 +183,26 @@ class Writer:
                 return
             raise
         last = previous + sum(len(waiting.writes) for waiting in batch)
-        self._feed.knows(last)
+        self._feed.note_committed(last)
         delivery = self._deliver(batch, previous, last, frozenset(refused or ()), self._delivery)
         self._delivery = asyncio.get_running_loop().create_task(delivery)
 
-    async def _commit_one_by_one(self, batch: list[_Waiting]) -> None:
+    async def _commit_one_by_one(self, batch: list[_PendingSet]) -> None:
         """Something in the batch is not for this database: the others must not suffer for it."""
         for position, waiting in enumerate(batch):
             try:
                 await self._commit_batch([waiting])
             except BaseException:  # the writer is told to stop: nobody else will answer those that are left
-                _fail_all(batch[position + 1 :], _stopping())
+                _fail_all(batch[position + 1 :], _stopping_error())
                 raise
 
-    async def _execute(self, batch: list[_Waiting]) -> tuple[int, list[int] | None]:
+    async def _execute(self, batch: list[_PendingSet]) -> tuple[int, list[int] | None]:
         try:
             row = await self._call(batch)
         except _REFUSALS as error:
             raise Unavailable(f"the database refused the write: {error}") from error
         except BaseException as error:
-            self._hang_up()
+            self._close_connection()
             if _is_rolled_back(error):
                 raise Unavailable(f"the database could not write: {error}") from error
             raise
@@ -210,23 +210,23 @@ class Writer:
             raise OutcomeUnknown("the commit function returned nothing")
         return row["previous"], row["refused"]
 
-    async def _call(self, batch: list[_Waiting]) -> asyncpg.Record | None:
+    async def _call(self, batch: list[_PendingSet]) -> asyncpg.Record | None:
         """Anew, if the server has ended the session and nothing was sent to it any more."""
         values = (*_columns(batch), self.origin)
         try:
-            return await (await self._connected()).fetchrow(_CALL, *values, timeout=COMMIT_SECONDS)
+            return await (await self._ensure_connection()).fetchrow(_CALL, *values, timeout=COMMIT_SECONDS)
         except asyncpg.InternalClientError as error:
             if not str(error).startswith(_UNSENT):
                 raise
-            self._hang_up()
-        return await (await self._connected()).fetchrow(_CALL, *values, timeout=COMMIT_SECONDS)
+            self._close_connection()
+        return await (await self._ensure_connection()).fetchrow(_CALL, *values, timeout=COMMIT_SECONDS)
 
-    def _hang_up(self) -> None:
+    def _close_connection(self) -> None:
         if self._connection:
             self._connection.terminate()
         self._connection = None
 
-    async def _connected(self) -> asyncpg.Connection:
+    async def _ensure_connection(self) -> asyncpg.Connection:
         if self._connection is None or self._connection.is_closed():
             since = self._feed.unbroken_since
             try:
@@ -234,12 +234,12 @@ class Writer:
             except Exception as error:
                 raise Unavailable(f"no connection to the database: {error}") from error
             if self._feed.unbroken_since != since:
-                raise _began_anew()
+                raise _started_anew_error()
         return self._connection
 
     async def _deliver(
         self,
-        batch: list[_Waiting],
+        batch: list[_PendingSet],
         previous: int,
         last: int,
         refused: frozenset[int],
@@ -248,7 +248,7 @@ class Writer:
         """Tell the feed, then those who wait; after the delivery before."""
         revision = previous
         changes: list[Change] = []
-        answers: list[tuple[_Waiting, list[int] | Conflict]] = []
+        answers: list[tuple[_PendingSet, list[int] | Conflict]] = []
         for waiting in batch:
             numbers = range(revision + 1, revision + 1 + len(waiting.writes))
             bad = [w.key for w, n in zip(waiting.writes, numbers, strict=True) if n - previous in refused]
@@ -261,64 +261,66 @@ class Writer:
         try:
             if before:
                 await before
-            await self._feed.committed(previous, changes, last)
+            await self._feed.on_commit(previous, changes, last)
         except Exception as error:
             logger.warning("change feed missed a commit; catching up", error=error)
             self._feed.wake()
         finally:  # it is committed, whatever becomes of the feed, and of us
             for waiting, answer in answers:
-                _settle(waiting, answer)
+                _answer(waiting, answer)
 
 
 # What one set may contain that no other would: a string with NUL, a number too large, a name that is taken after all.
 _REFUSALS = (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError, ValueError)
 
 
-def _stopping() -> Unavailable:
+def _stopping_error() -> Unavailable:
     return Unavailable("this process is stopping")
 
 
-def _began_anew() -> Unavailable:
+def _started_anew_error() -> Unavailable:
     """Error for a set that was planned before: it may rest on what the database has lost."""
     return Unavailable("the database went back in time, or was away for long; nothing was written: read and try again")
 
 
 def _is_rolled_back(error: BaseException) -> bool:
-    """The server has said ERROR, so nothing was written. FATAL may also come after the commit, as may silence."""
+    """The server answered ERROR, so nothing was written. FATAL may also come after the commit, as may no answer."""
     return isinstance(error, asyncpg.PostgresError) and getattr(error, "severity_en", None) == "ERROR"
 
 
-def _settle(waiting: _Waiting, answer: list[int] | Conflict) -> None:
+def _answer(waiting: _PendingSet, answer: list[int] | Conflict) -> None:
     if isinstance(answer, Conflict):
         _fail(waiting, answer)
     elif not waiting.done.done():
         waiting.done.set_result(answer)
 
 
-def _fail_all(batch: list[_Waiting], error: Exception) -> None:
+def _fail_all(batch: list[_PendingSet], error: Exception) -> None:
     for waiting in batch:
         _fail(waiting, error)
 
 
-def _fail(waiting: _Waiting, error: Exception) -> None:
+def _fail(waiting: _PendingSet, error: Exception) -> None:
     if not waiting.done.done():
         waiting.done.set_exception(error)
 
 
 def _change(write: Write, revision: int) -> Change:
-    change = Change(revision, write.key, write.uid, write.change, write.body, write.marks, write.old_marks)
+    change = Change(
+        revision, write.key, write.uid, write.change, write.body, write.selector_index, write.old_selector_index
+    )
     change.previous = write.expected if write.expected >= 0 else None
     change.object = write.object
     return change
 
 
-# How asyncpg refuses to ask on a connection whose end the server has told, and that is not closed yet.
+# How asyncpg refuses a query on a connection that the server has ended and that is not closed yet.
 _UNSENT = "cannot switch to state"
 _CALL = "select previous, refused from commit_write_sets($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)"
 _encode = msgspec.json.Encoder().encode
 
 
-def _columns(batch: list[_Waiting]) -> tuple[list[object], ...]:
+def _columns(batch: list[_PendingSet]) -> tuple[list[object], ...]:
     """The batch as the arrays of the commit function, in the order of its parameters."""
     rows = [(index, write) for index, waiting in enumerate(batch) for write in waiting.writes]
     writes = [write for _, write in rows]
@@ -331,8 +333,8 @@ def _columns(batch: list[_Waiting]) -> tuple[list[object], ...]:
         [write.change for write in writes],
         [write.expected for write in writes],
         [write.body for write in writes],
-        [_encode(write.marks).decode() for write in writes],
-        [_encode(write.old_marks).decode() if write.old_marks else None for write in writes],
+        [_encode(write.selector_index).decode() for write in writes],
+        [_encode(write.old_selector_index).decode() if write.old_selector_index else None for write in writes],
         [write.owner for write in writes],
         [write.node for write in writes],
         [write.deleting for write in writes],

@@ -14,7 +14,7 @@ from app.store import timeline
 
 SLICE = 2_000
 
-# The floor rises first, in the same statement: a watcher that asks below it is told 410 rather than given a gap.
+# The floor rises first, in the same statement: a watcher that asks below it gets 410 rather than a gap.
 _FLOOR = """update counter set floor = greatest(floor, coalesce(
     (select max(revision) from history where recorded_at < now() - $1::interval), 0))"""
 _SECRETS_FLOOR = """update counter set secrets_floor = greatest(secrets_floor, coalesce(

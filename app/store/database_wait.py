@@ -1,4 +1,4 @@
-"""Waiting for a database that is still starting, not yet migrated or gone again: processes may start in any order."""
+"""Database wait: for a database that is still starting, not yet migrated or gone again: processes may start in any order."""
 
 import asyncio
 import re

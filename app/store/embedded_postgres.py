@@ -1,4 +1,4 @@
-"""Postgres as a child of this process, for `jobplane up` and the tests: no port, no password, no service to set up.
+"""Embedded Postgres: a child of this process, for `jobplane up` and the tests: no port, no password, no service to set up.
 
 It runs over the distribution's programs or a wheel's, as root (giving root up) or not; ends when this process does,
 even by kill -9; starts again after any kill of either. The data stays, in a folder that one process at a time owns.
@@ -87,7 +87,7 @@ class Postgres:
         try:
             self._lock = self._lock or self._cluster.claim()
         except PermissionError as error:
-            raise SetupError(_refused(Path(error.filename or self._cluster.root))) from error
+            raise SetupError(_permission_text(Path(error.filename or self._cluster.root))) from error
 
     async def start(self) -> str:
         """The DSN of a server that accepts connections. Raises SetupError; then nothing runs and nothing is held."""
@@ -105,7 +105,7 @@ class Postgres:
                 case TimeoutError():
                     raise SetupError(f"Postgres is not ready in time, see {self._cluster.log}") from error
                 case PermissionError():
-                    raise SetupError(_refused(Path(error.filename or self._cluster.root))) from error
+                    raise SetupError(_permission_text(Path(error.filename or self._cluster.root))) from error
             raise
         return self.dsn
 
@@ -132,11 +132,11 @@ class Postgres:
         if pid is None:
             return
 
-        async def gone() -> None:
+        async def wait_until_gone() -> None:
             while self._cluster.postmaster() == pid:  # noqa: ASYNC110 not our child: nothing tells of its end
                 await asyncio.sleep(0.02)
 
-        await _end(partial(os.kill, pid), gone)
+        await _end(partial(os.kill, pid), wait_until_gone)
 
     async def _prepare(self) -> None:
         self._cluster.trim_log()
@@ -157,14 +157,14 @@ class Postgres:
     async def _initialise(self) -> None:
         """Beside the final name, and renamed: a killed initdb never looks like a cluster."""
         _require_name()
-        since = self._logged()
+        since = self._log_size()
         fresh = self._cluster.fresh()
         process = await self._launch(
             fresh, "initdb", "-D", str(fresh), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"
         )
         try:
             if await process.wait():
-                raise self._failed("initdb failed", since)
+                raise self._setup_error("initdb failed", since)
         except BaseException:
             if process.returncode is None:
                 process.terminate()
@@ -174,15 +174,15 @@ class Postgres:
 
     async def _run(self) -> None:
         while True:
-            since = self._logged()
+            since = self._log_size()
             self._cluster.sweep()
             self._process = await self._launch(self._cluster.data, "postgres", *self._arguments())
             while self._process.returncode is None:
                 if self._cluster.is_ready(self._process.pid):
                     return
                 await asyncio.sleep(0.02)
-            if not any(each in self._said(since) for each in _STILL_HELD):
-                raise self._failed(f"Postgres ended with {self._process.returncode}", since)
+            if not any(each in self._read_log(since) for each in _STILL_HELD):
+                raise self._setup_error(f"Postgres ended with {self._process.returncode}", since)
             await asyncio.sleep(0.05)  # a backend outlives a killed postmaster for as long as its statement computes
 
     def _arguments(self) -> list[str]:
@@ -215,16 +215,16 @@ class Postgres:
                 start_new_session=True,  # Ctrl-C is for us alone: clients end before the database
             )
 
-    def _logged(self) -> int:
+    def _log_size(self) -> int:
         return self._cluster.log.stat().st_size if self._cluster.log.exists() else 0
 
-    def _said(self, since: int) -> str:
+    def _read_log(self, since: int) -> str:
         with self._cluster.log.open("rb") as log:
             log.seek(since)
             return log.read().decode(errors="replace")
 
-    def _failed(self, what: str, since: int) -> SetupError:
-        lines = self._said(since).strip().splitlines() or ["it said nothing"]
+    def _setup_error(self, what: str, since: int) -> SetupError:
+        lines = self._read_log(since).strip().splitlines() or ["it said nothing"]
         cause = next((line for line in lines if re.search("FATAL|PANIC|error", line)), lines[-1])
         return SetupError(f"{what}, see {self._cluster.log}: {cause}")
 
@@ -235,7 +235,7 @@ def _environment(environ: Mapping[str, str]) -> dict[str, str]:
     return {"PATH": os.defpath, **kept, "LC_ALL": "C"}
 
 
-def _refused(path: Path) -> str:
+def _permission_text(path: Path) -> str:
     """Names the owner of the path, or of the first folder above it that this user may look at."""
     for each in (path, *path.parents):
         with suppress(OSError):

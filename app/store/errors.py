@@ -1,4 +1,4 @@
-"""Errors between this process and Postgres, in words that callers act on."""
+"""Errors of the store, by what callers do about them, and the keys of objects."""
 
 from collections.abc import Awaitable
 from typing import NamedTuple, TypeVar
@@ -54,7 +54,7 @@ class NewTimeline(Exception):
     """The database was read on another timeline than the one that the feed follows, or behind what the feed knows."""
 
 
-async def reaching(call: Awaitable[T]) -> T:
+async def call_database(call: Awaitable[T]) -> T:
     """Await a read; a database that is away becomes `Unavailable`."""
     try:
         return await call

@@ -1,5 +1,5 @@
-"""Which logs there are, and what becomes of them when their containers have ended: the API lists them, the elected
-controllers note the ends, put small chunks together, and delete what has been kept for long enough.
+"""Kept logs: lists the logs that there are, and looks after those whose containers have ended. The API lists them; log
+retention notes the ends, packs small chunks, and deletes what has been kept for long enough.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import asyncpg
 
-from app.store.errors import reaching
+from app.store.errors import call_database
 from app.store.logs import CAP, Stream
 
 After = tuple[str, str, str, int]  # pod, uid, container, attempt: what a page ends with
@@ -119,19 +119,19 @@ class KeptLogs:
         limit: int = 500,
     ) -> list[KeptLog]:
         """The logs of a namespace, or of one pod's name or one Job's in it, by pod, container and run."""
-        rows = await reaching(self._pool.fetch(_LIST, namespace, pod, job, *(after or ("", "", "", -1)), limit))
+        rows = await call_database(self._pool.fetch(_LIST, namespace, pod, job, *(after or ("", "", "", -1)), limit))
         return [KeptLog(*row) for row in rows]
 
     async def end(self, now: datetime, limit: int) -> Sequence[Stream]:
         """Set the end of logs whose containers have ended, at most `limit`; skip those that are just written to."""
-        return [Stream(*row) for row in await reaching(self._pool.fetch(_ENDED, now, limit))]
+        return [Stream(*row) for row in await call_database(self._pool.fetch(_ENDED, now, limit))]
 
     async def pack(self, streams: Sequence[Stream]) -> int:
         """Put together what was written a few lines at a time; of how many that was worth while."""
         columns = [[each.pod_uid for each in streams], [each.container for each in streams]]
-        loose = await reaching(self._pool.fetch(_LOOSE, *columns, [each.attempt for each in streams]))
+        loose = await call_database(self._pool.fetch(_LOOSE, *columns, [each.attempt for each in streams]))
         for row in loose:
-            await reaching(self._pack(Stream(*row)))
+            await call_database(self._pack(Stream(*row)))
         return len(loose)
 
     async def _pack(self, stream: Stream) -> None:
@@ -143,16 +143,16 @@ class KeptLogs:
         """Of containers that were started over and over, forget the oldest runs; how many."""
         again = {(each.pod_uid, each.container) for each in streams if each.attempt > 0}
         columns = [[uid for uid, _ in again], [container for _, container in again]]
-        return len(await reaching(self._pool.fetch(_BEYOND, *columns, cap))) if again else 0
+        return len(await call_database(self._pool.fetch(_BEYOND, *columns, cap))) if again else 0
 
     async def expire(self, before: datetime, limit: int) -> int:
         """Delete logs whose containers had ended before, those that ended first; how many went."""
-        return len(await reaching(self._pool.fetch(_EXPIRED, before, limit)))
+        return len(await call_database(self._pool.fetch(_EXPIRED, before, limit)))
 
     async def forget_namespace(self, namespace: str, limit: int) -> int:
         """Delete logs of one namespace; how many went."""
-        return len(await reaching(self._pool.fetch(_OF_NAMESPACE, namespace, limit)))
+        return len(await call_database(self._pool.fetch(_OF_NAMESPACE, namespace, limit)))
 
     async def forget_homeless(self, limit: int) -> int:
         """Delete logs of namespaces that are gone: a new one of the same name may be somebody else's."""
-        return len(await reaching(self._pool.fetch(_HOMELESS, limit)))
+        return len(await call_database(self._pool.fetch(_HOMELESS, limit)))

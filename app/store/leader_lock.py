@@ -1,7 +1,7 @@
 """Leader lock: an advisory lock on a connection of its own, which ends with the process that holds it.
 
 A process that is killed closes its sockets, so the lock is free at once. One that hangs, or whose machine is gone, does
-not: it says every second that it is there, and the server itself ends the connection of one that has been silent for a
+not: it sends a heartbeat every second, and the server itself ends the connection of one that has been silent for a
 while.
 """
 
@@ -20,41 +20,41 @@ from app.structured_logging import Logger
 logger = Logger(__name__)
 
 _RETRY_SECONDS = 0.5
-_SAY_SECONDS = 1.0
+_HEARTBEAT_SECONDS = 1.0
 SILENT_SECONDS = 5  # longer than anything that the holder does in one go
 _WAIT_SECONDS = 10  # for the lock; then it is asked for again, in case the server has gone without a word
 _SETTINGS = {"application_name": "jobplane election", "lock_timeout": f"{_WAIT_SECONDS}s"}
-_KNOWS_SILENCE = 14  # the first version of Postgres that ends connections that are silent
+_IDLE_TIMEOUT_VERSION = 14  # the first version of Postgres that ends connections that are silent
 
 
 @contextlib.asynccontextmanager
-async def elected(store: Store, name: str) -> AsyncIterator[asyncio.Event]:
-    """Enter when this process is the elected one; the event is set when it is no longer.
+async def hold_leader_lock(store: Store, name: str) -> AsyncIterator[asyncio.Event]:
+    """Enter when this process is elected leader; the event is set when it is no longer.
 
     It may learn of that late: whoever must not act beside a successor demands that its term is not over (`registry.terms`).
     """
-    connection = await _win(store.dsn, zlib.crc32(name.encode()))
+    connection = await _acquire(store.dsn, zlib.crc32(name.encode()))
     lost = asyncio.Event()
     connection.add_termination_listener(lambda _: lost.set())
-    saying = asyncio.create_task(_say(connection, lost))
+    heartbeats = asyncio.create_task(_send_heartbeats(connection, lost))
     try:
         yield lost
     finally:
-        saying.cancel()
+        heartbeats.cancel()
         connection.terminate()
 
 
-async def _say(connection: asyncpg.Connection, lost: asyncio.Event) -> None:
+async def _send_heartbeats(connection: asyncpg.Connection, lost: asyncio.Event) -> None:
     """That we are there, for as long as the server hears it."""
     try:
         while True:
-            await asyncio.sleep(_SAY_SECONDS)
+            await asyncio.sleep(_HEARTBEAT_SECONDS)
             await connection.execute("select 1", timeout=SILENT_SECONDS)
     except AWAY:
         lost.set()
 
 
-async def _win(dsn: str, lock: int) -> asyncpg.Connection:
+async def _acquire(dsn: str, lock: int) -> asyncpg.Connection:
     """Waiting in the server, not polling: a successor takes over at once. A standby elects nobody until it is promoted."""
     while True:
         try:
@@ -66,9 +66,9 @@ async def _win(dsn: str, lock: int) -> asyncpg.Connection:
             if await is_read_only(connection):
                 logger.warning("cannot stand for election; retrying", error=READ_ONLY)
                 raise asyncpg.ReadOnlySQLTransactionError(READ_ONLY)
-            if connection.get_server_version().major >= _KNOWS_SILENCE:
+            if connection.get_server_version().major >= _IDLE_TIMEOUT_VERSION:
                 await connection.execute(f"set idle_session_timeout = '{SILENT_SECONDS}s'")
-            await _wait(connection, lock)
+            await _wait_for_lock(connection, lock)
         except BaseException as error:
             connection.terminate()  # or it goes on waiting, and would win for nobody
             if not isinstance(error, AWAY):
@@ -78,7 +78,7 @@ async def _win(dsn: str, lock: int) -> asyncpg.Connection:
         return connection
 
 
-async def _wait(connection: asyncpg.Connection, lock: int) -> None:
+async def _wait_for_lock(connection: asyncpg.Connection, lock: int) -> None:
     while True:
         try:
             await connection.execute("select pg_advisory_lock($1)", lock, timeout=_WAIT_SECONDS + SILENT_SECONDS)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from app.store.change_feed import Change, Feed
-from app.store.errors import Key, reaching
+from app.store.errors import Key, call_database
 
 NAMESPACES, NODES = "namespaces", "nodes"
 MOST = 10_000  # deletions in memory
@@ -45,6 +45,6 @@ class Lifetimes:
     async def ended_after(self, key: Key, revision: int) -> int:
         """The revision of the last deletion of a namespace or node, if that is newer than `revision`; else 0."""
         if revision < max(self._feed.unbroken_since, self._forgotten):
-            return await reaching(self._pool.fetchval(_ENDED, key.kind, key.name, revision)) or 0
+            return await call_database(self._pool.fetchval(_ENDED, key.kind, key.name, revision)) or 0
         end = self._ends.get(key, 0)
         return end if end > revision else 0

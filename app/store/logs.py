@@ -1,7 +1,7 @@
-"""Container logs, kept apart from pods and nodes so that they outlive both. Appended by offset: a resend is harmless.
+"""Container logs, stored apart from pods and nodes so that they outlive both. Appended by offset: a resend is harmless.
 
 Of each run the newest bytes are kept, in whole records: offsets count from the first that was ever written, whatever is
-left of it. What becomes of a log when its container has ended is told in `app.store.kept_logs`.
+left of it. `app.store.kept_logs` has what becomes of a log when its container has ended.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import asyncpg
 
-from app.store.errors import reaching
+from app.store.errors import call_database
 
 
 class Stream(NamedTuple):
@@ -85,7 +85,7 @@ class Logs:
 
     async def append(self, appends: Sequence[Append]) -> list[int]:
         """Append what is new of each; the size that each stream has then. A gap appends nothing."""
-        return await reaching(self._append_all(appends))
+        return await call_database(self._append_all(appends))
 
     async def _append_all(self, appends: Sequence[Append]) -> list[int]:
         sizes: dict[int, int] = {}
@@ -120,16 +120,16 @@ class Logs:
     async def attempts(self, pod_uid: str, container: str) -> list[int]:
         """The runs of a container that have a log, oldest first."""
         sql = "select attempt from log_streams where pod_uid = $1 and container = $2 order by attempt"
-        return [row["attempt"] for row in await reaching(self._pool.fetch(sql, pod_uid, container))]
+        return [row["attempt"] for row in await call_database(self._pool.fetch(sql, pod_uid, container))]
 
     async def span(self, stream: Stream) -> Span:
         """From where to where a log is kept; nothing of one that is not there."""
-        found = await reaching(self._pool.fetchrow(_SPAN, *stream))
+        found = await call_database(self._pool.fetchrow(_SPAN, *stream))
         return Span(*found) if found else Span(0, 0)
 
     async def read(self, stream: Stream, offset: int, limit: int = 1 << 20) -> Piece:
         """Bytes from `offset` on, or from where the log is still kept; at least one chunk if any, about `limit` at most."""
-        return _piece(await reaching(self._pool.fetch(_READ, *stream, offset, limit)), offset)
+        return _piece(await call_database(self._pool.fetch(_READ, *stream, offset, limit)), offset)
 
 
 def _piece(rows: Sequence[asyncpg.Record], offset: int) -> Piece:

@@ -1,4 +1,4 @@
-"""A process's own copy of the objects of some kinds, decoded, as new as the feed's cursor.
+"""Mirror: a process's own copy of the objects of some kinds, decoded, as new as the feed's cursor. An informer's cache.
 
 Controllers and the scheduler plan from it. It may be behind the database; what is planned from it is committed with the
 revisions it was planned from, so a stale plan is refused, never applied.
@@ -42,7 +42,7 @@ class Mirror:
         self._owned: defaultdict[str, dict[Key, Object]] = defaultdict(dict)
         self._listeners: list[Listener] = []
         self.revision = 0
-        self._held: list[Change] | None = None
+        self._missed_changes: list[Change] | None = None
 
     def listen(self, listener: Listener) -> None:
         self._listeners.append(listener)
@@ -50,7 +50,7 @@ class Mirror:
     def load(self, heads: Iterable[StoredObject]) -> None:
         """Take in a part of what is stored."""
         for head in heads:
-            self._put(head.key, self._decoded(head.key.kind, head.wire))
+            self._put(head.key, self._decode(head.key.kind, head.wire))
 
     def start_at(self, revision: int, kept: Container[Key]) -> None:
         """All is loaded: drop what is not among `kept`, and follow the feed from this revision."""
@@ -60,8 +60,8 @@ class Mirror:
 
     def apply(self, changes: Sequence[Change]) -> None:
         """Follow the feed."""
-        if self._held is not None:
-            self._held += changes
+        if self._missed_changes is not None:
+            self._missed_changes += changes
             return
         for change in changes:
             if change.revision <= self.revision:
@@ -72,7 +72,7 @@ class Mirror:
 
     def _follow(self, change: Change) -> None:
         try:
-            self._put(change.key, None if change.change == "D" else self._object(change))
+            self._put(change.key, None if change.change == "D" else self._object_of(change))
         except Exception as error:  # one bad object must not end the copy of all others
             logger.error(
                 "cannot decode an object; controllers ignore this version of it",
@@ -81,27 +81,27 @@ class Mirror:
                 traceback_of=error,
             )
 
-    def _decoded(self, kind: str, wire: bytes) -> Object:
+    def _decode(self, kind: str, wire: bytes) -> Object:
         obj, share = self._decoders[kind].decode(wire), self._share.get(kind)
         return obj if share is None else share(obj)
 
-    def _object(self, change: Change) -> Object:
+    def _object_of(self, change: Change) -> Object:
         written = change.object
         if written is None:
-            return self._decoded(change.key.kind, change.wire)
+            return self._decode(change.key.kind, change.wire)
         metadata = msgspec.structs.replace(written.metadata, resource_version=str(change.revision))
         return msgspec.structs.replace(written, metadata=metadata)
 
     @property
-    def held_back(self) -> bool:
+    def is_paused(self) -> bool:
         """True while the copy does not follow: tests stop it, to prove that nothing depends on its being new."""
-        return self._held is not None
+        return self._missed_changes is not None
 
-    @held_back.setter
-    def held_back(self, hold: bool) -> None:
-        if hold == self.held_back:
+    @is_paused.setter
+    def is_paused(self, hold: bool) -> None:
+        if hold == self.is_paused:
             return
-        missed, self._held = self._held or [], [] if hold else None
+        missed, self._missed_changes = self._missed_changes or [], [] if hold else None
         self.apply(missed)
 
     def _put(self, key: Key, now: Object | None) -> None:
@@ -110,7 +110,7 @@ class Mirror:
         shorten = self._shorten.get(key.kind)
         short = shorten(now) if shorten and now is not None else None
         if before is not None:
-            self._disown(key, before)
+            self._remove_owned(key, before)
         if now is None:
             objects.pop(key, None)
         elif short is not None:
@@ -123,7 +123,7 @@ class Mirror:
             for listener in self._listeners:
                 listener(key, before, now)
 
-    def _disown(self, key: Key, before: Object) -> None:
+    def _remove_owned(self, key: Key, before: Object) -> None:
         uid = controller_uid(before)
         if uid and (owned := self._owned.get(uid)):
             owned.pop(key, None)

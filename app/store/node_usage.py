@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import asyncpg
 
-from app.store.errors import reaching
+from app.store.errors import call_database
 
 # In the order of names, or two that write the same rows could lock each other out.
 _WRITE = """insert into node_usage (node, reported_at, body)
@@ -16,24 +16,24 @@ _FORGET = """delete from node_usage where node in (
     select node from node_usage where reported_at < $1 for update skip locked)"""
 
 
-class Reported(NamedTuple):
-    """What an agent has said of a node, and when."""
+class UsageReport(NamedTuple):
+    """Report of an agent on a node, and when it came."""
 
     at: datetime
     body: bytes
 
 
-class Usage:
+class NodeUsageReports:
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
 
     async def write(self, bodies: Mapping[str, bytes], at: datetime, forget_before: datetime) -> None:
-        """Take the place of what was said of these nodes; nodes not heard of for long are forgotten."""
-        await reaching(self._pool.execute(_WRITE, list(bodies), list(bodies.values()), at))
-        await reaching(self._pool.execute(_FORGET, forget_before))
+        """Replace the reports on these nodes; delete those on nodes that have sent none since `forget_before`."""
+        await call_database(self._pool.execute(_WRITE, list(bodies), list(bodies.values()), at))
+        await call_database(self._pool.execute(_FORGET, forget_before))
 
-    async def read(self, nodes: Collection[str], since: datetime) -> dict[str, Reported]:
-        """What was said of these nodes, by node, unless it is older."""
+    async def read(self, nodes: Collection[str], since: datetime) -> dict[str, UsageReport]:
+        """The reports on these nodes since then, by node."""
         sql = "select node, reported_at, body from node_usage where node = any($1::text[]) and reported_at >= $2"
-        rows = await reaching(self._pool.fetch(sql, list(nodes), since))
-        return {row["node"]: Reported(row["reported_at"], row["body"]) for row in rows}
+        rows = await call_database(self._pool.fetch(sql, list(nodes), since))
+        return {row["node"]: UsageReport(row["reported_at"], row["body"]) for row in rows}

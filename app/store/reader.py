@@ -1,4 +1,4 @@
-"""Reading what is stored: one object, many, lists with their revision, and the history. All from one pool."""
+"""Reader: one object, many, lists with their revision, and the history. All from one pool of connections."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,41 +8,43 @@ from typing import Any
 
 import asyncpg
 
-from app.store.change_feed import Change, Marks, decode_marks, versioned
+from app.store.change_feed import Change, SelectorIndex, decode_selector_index, versioned
 from app.store.errors import Compacted, Key, NewTimeline
 from app.store.timeline import BEGINNING
 
 HISTORY_ROWS = 2_000  # rows of one read of history
-KEPT_SHORT = frozenset({"secrets"})  # kinds whose old versions are kept for minutes
+SHORT_HISTORY = frozenset({"secrets"})  # kinds whose old versions are kept for minutes
 _MOST = 2**62  # a limit may be any number, and one more must still fit a bigint
 
 
 class StoredObject:
     """One version of an object: the newest, or the one that a list at an older revision shows.
 
-    Its marks are decoded when somebody looks; what was read without them (`Query.marked`) has none to look at.
+    Its selector index is decoded when somebody looks; what was read without (`Query.with_selector_index`) has none.
     """
 
-    __slots__ = ("_marks", "body", "key", "revision", "uid")
+    __slots__ = ("_selector_index", "body", "key", "revision", "uid")
 
-    def __init__(self, key: Key, uid: str, revision: int, body: bytes, marks: Marks | str | None) -> None:
+    def __init__(
+        self, key: Key, uid: str, revision: int, body: bytes, selector_index: SelectorIndex | str | None
+    ) -> None:
         self.key = key
         self.uid = uid
         self.revision = revision
         self.body = body
-        self._marks = marks
+        self._selector_index = selector_index
 
     @property
-    def marks(self) -> Marks:
-        if isinstance(self._marks, str):
-            self._marks = decode_marks(self._marks)
-        if self._marks is None:
-            raise LookupError("it was read without its marks")
-        return self._marks
+    def selector_index(self) -> SelectorIndex:
+        if isinstance(self._selector_index, str):
+            self._selector_index = decode_selector_index(self._selector_index)
+        if self._selector_index is None:
+            raise LookupError("it was read without its selector index")
+        return self._selector_index
 
-    def take(self, marks: str | None, body: bytes) -> None:
+    def take(self, selector_index: str | None, body: bytes) -> None:
         """Contents that were left out when the page was read."""
-        self._marks, self.body = marks, body
+        self._selector_index, self.body = selector_index, body
 
     @property
     def wire(self) -> bytes:
@@ -66,7 +68,7 @@ class Query:
 
     deleting: True for those that are on their way out, False for those that are not.
     at: as it was at this revision, which the store must have given out; None for now.
-    marked: whether the marks are read, too: lists without a selector can do without.
+    with_selector_index: whether that is read, too: lists without a selector can do without.
     size: bytes at which a page ends, with the object that reaches them; None for no such limit.
     """
 
@@ -78,23 +80,23 @@ class Query:
     after: tuple[str, str] | None = None
     limit: int | None = None
     at: int | None = None
-    marked: bool = True
+    with_selector_index: bool = True
     size: int | None = None
 
 
 def _head(columns: Iterable[Any]) -> StoredObject:
     """From `_COLUMNS`, by their places: there may be many thousands."""
-    kind, namespace, name, uid, revision, marks, body = columns
-    return StoredObject(Key(kind, namespace, name), uid, revision, body, marks)
+    kind, namespace, name, uid, revision, selector_index, body = columns
+    return StoredObject(Key(kind, namespace, name), uid, revision, body, selector_index)
 
 
 def _floor(kind: str, revision: str) -> str:
     """SQL: history of a kind at or below this may be gone, or was lost with `revision`."""
-    compacted = "greatest(c.floor, c.secrets_floor)" if kind in KEPT_SHORT else "c.floor"
+    compacted = "greatest(c.floor, c.secrets_floor)" if kind in SHORT_HISTORY else "c.floor"
     return f"coalesce({BEGINNING.format(revision)}, {compacted}) as floor"
 
 
-_NO_MARKS = "null::text as marks"
+_NO_SELECTOR_INDEX = "null::text as marks"
 _COLUMNS = "h.kind, h.namespace, h.name, h.uid, h.revision, h.marks, s.body"
 # The index on revisions, which follow time, gives the first few in order.
 _UNCHANGED = f"""select kind, namespace, name, uid, revision, marks, body from (
@@ -128,7 +130,7 @@ class Reader:
         limit = query.limit
         if query.size is not None and None in [head.body for head in heads]:
             sizes = [row["size"] or len(head.body) for row, head in zip(rows, heads, strict=True)]
-            limit = min(limit or len(heads), _fitting(sizes, query.size))
+            limit = min(limit or len(heads), _count_fitting(sizes, query.size))
             await self._complete(heads[:limit], query)
         more = limit is not None and len(heads) > limit
         return Page(heads[:limit], revision, more)
@@ -136,9 +138,10 @@ class Reader:
     async def _complete(self, heads: Iterable[StoredObject], query: Query) -> None:
         """Read what was left out of large objects; versions do not change. Compacted if one is forgotten meanwhile."""
         large = {head.revision: head for head in heads if head.body is None}
-        sql = f"select revision, {'marks' if query.marked else _NO_MARKS}, body from history where revision = any($1)"
-        for revision, marks, body in await self._pool.fetch(sql, list(large)):
-            large.pop(revision).take(marks, body)
+        column = "marks" if query.with_selector_index else _NO_SELECTOR_INDEX
+        sql = f"select revision, {column}, body from history where revision = any($1)"
+        for revision, selector_index, body in await self._pool.fetch(sql, list(large)):
+            large.pop(revision).take(selector_index, body)
         if large:
             raise Compacted(min(large), max(large))
 
@@ -259,20 +262,20 @@ def _page(query: Query) -> tuple[str, _Values]:
 
 
 def _content(query: Query, head: str, version: str, values: _Values) -> str:
-    """Marks and body. In a page that is limited in bytes, those of objects beyond their share are left out, and sizes told.
+    """Selector index and body. In a page that is limited in bytes, large objects have their size in place of both.
 
     Postgres knows sizes without reading what it stores apart from a row.
     """
-    marks = f"{head}.marks" if query.marked else _NO_MARKS
+    column = f"{head}.marks" if query.with_selector_index else _NO_SELECTOR_INDEX
     if query.size is None:
-        return f"{marks}, {version}.body"
-    size = f"octet_length({version}.body)" + (f" + octet_length({head}.marks)" if query.marked else "")
-    fits = f"{size} <= {values.add(_share(query))}"
-    marks = f"case when {fits} then {head}.marks end as marks" if query.marked else marks
-    return f"{marks}, case when {fits} then {version}.body end as body, case when not ({fits}) then {size} end as size"
+        return f"{column}, {version}.body"
+    size = f"octet_length({version}.body)" + (f" + octet_length({head}.marks)" if query.with_selector_index else "")
+    fits = f"{size} <= {values.add(_bytes_per_object(query))}"
+    column = f"case when {fits} then {head}.marks end as marks" if query.with_selector_index else column
+    return f"{column}, case when {fits} then {version}.body end as body, case when not ({fits}) then {size} end as size"
 
 
-def _share(query: Query) -> int:
+def _bytes_per_object(query: Query) -> int:
     """Bytes of an object that is read with the rest of its page: as many of them as fill two pages."""
     return 2 * (query.size or 0) // (min(query.limit or 1, _MOST) + 1)
 
@@ -321,7 +324,7 @@ def _limit(query: Query, values: _Values) -> str:
     return "" if query.limit is None else f"limit {values.add(min(query.limit, _MOST) + 1)}"
 
 
-def _fitting(sizes: Sequence[int], size: int) -> int:
+def _count_fitting(sizes: Sequence[int], size: int) -> int:
     """Count the first rows that fit into so many bytes together."""
     return next((number for number, sum_ in enumerate(accumulate(sizes), 1) if sum_ >= size), len(sizes))
 

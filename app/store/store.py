@@ -1,4 +1,4 @@
-"""The store of one process: connections, the writer task, the feed and what reads. Opened by the command line."""
+"""The store of one process: connections, the writer task, the change feed and the reader. Opened by the command line."""
 
 import asyncio
 import contextlib
@@ -10,15 +10,15 @@ import asyncpg
 
 from app.store import timeline
 from app.store.agent_calls import Calls
-from app.store.batching_loader import Together
+from app.store.batching_loader import BatchingLoader
 from app.store.change_feed import Change, Feed
 from app.store.commit import CONNECT_SECONDS, Write, Writer
-from app.store.errors import AWAY, Key, Unavailable, reaching
+from app.store.errors import AWAY, Key, Unavailable, call_database
 from app.store.kept_logs import KeptLogs
 from app.store.lifetimes import Lifetimes
 from app.store.logs import CAP, Logs
 from app.store.mirror import Mirror
-from app.store.node_usage import Usage
+from app.store.node_usage import NodeUsageReports
 from app.store.reader import Page, Query, Reader, StoredObject
 from app.store.tokens import Tokens
 
@@ -52,13 +52,13 @@ class Store:
         self.dsn = dsn
         self.pool = pool
         self.reader = Reader(pool)
-        self._together = Together(self.get_many)
+        self._loader = BatchingLoader(self.get_many)
         self.logs = Logs(pool, log_cap)
         self.kept_logs = KeptLogs(pool)
         self.tokens = Tokens(pool)
-        self.usage = Usage(pool)
+        self.usage = NodeUsageReports(pool)
         self.calls = Calls(pool)
-        self.feed = Feed(self._history, ring_bytes, self._settle)
+        self.feed = Feed(self._history, ring_bytes, self._check_timeline)
         self.writer = Writer(self._connect_writer, self.feed)
         self.lifetimes = Lifetimes(pool, self.feed)
         self._log_waiters: set[asyncio.Future[None]] = set()
@@ -67,13 +67,13 @@ class Store:
     async def _history(self, after: int, up_to: int | None) -> tuple[Sequence[Change], int, bool]:
         return await self.reader.history(after, up_to, self.feed.timeline)
 
-    async def settle(self, connection: timeline.Connection) -> None:
+    async def check_timeline(self, connection: timeline.Connection) -> None:
         """Called on every new connection before it is used: is this still the database that the process knows?"""
-        await timeline.settle(connection, self.feed)
+        await timeline.check_timeline(connection, self.feed)
 
-    async def _settle(self) -> None:
+    async def _check_timeline(self) -> None:
         async with self.pool.acquire() as connection:
-            await self.settle(connection)
+            await self.check_timeline(connection)
 
     async def _connect_writer(self) -> asyncpg.Connection:
         connection = await asyncpg.connect(self.dsn, server_settings=_WRITER_SETTINGS, timeout=CONNECT_SECONDS)
@@ -88,22 +88,22 @@ class Store:
         return await self.writer.commit(writes)
 
     async def get(self, key: Key) -> StoredObject | None:
-        return await self._together.get(key)
+        return await self._loader.get(key)
 
     async def get_many(self, keys: Sequence[Key]) -> dict[Key, StoredObject]:
-        return await reaching(self.reader.get_many(keys))
+        return await call_database(self.reader.get_many(keys))
 
     async def list(self, query: Query) -> Page:
         """One page. Compacted if it shall show a revision that is no longer known."""
-        return await reaching(self.reader.page(query))
+        return await call_database(self.reader.page(query))
 
     async def unchanged(self, kind: str, after: int, age: timedelta, limit: int) -> Sequence[StoredObject]:
         """The first objects of a kind after a revision, of those that have not changed for so long."""
-        return await reaching(self.reader.unchanged(kind, after, age, limit))
+        return await call_database(self.reader.unchanged(kind, after, age, limit))
 
     async def remaining(self, query: Query) -> int:
         """How many objects come after a page that was read at a revision."""
-        return await reaching(self.reader.remaining(query))
+        return await call_database(self.reader.remaining(query))
 
     async def look_back(self, changes: Sequence[Change]) -> None:
         """Fill in what each object was before its change; what it is now, if that is no longer known.
@@ -114,29 +114,29 @@ class Store:
             blank = [change for change in changes if change.body_before is None]
             if not blank:
                 return
-            known = await reaching(self.reader.versions([change.previous for change in blank if change.previous]))
+            known = await call_database(self.reader.versions([change.previous for change in blank if change.previous]))
             for change in blank:
                 change.body_before = known.get(change.previous or 0, change.body)
 
     async def count(self, kinds: Sequence[str], namespace: str) -> dict[str, int]:
         """How many objects of these kinds are in a namespace; kinds without any are left out."""
-        return await reaching(self.reader.count(kinds, namespace))
+        return await call_database(self.reader.count(kinds, namespace))
 
     async def history_of(self, kind: str, after: int, up_to: int, limit: int | None = None) -> Sequence[Change]:
         """The first of one kind's changes in (after, up_to]; Compacted if some of them are gone."""
-        return await reaching(self.reader.history_of(kind, after, up_to, limit))
+        return await call_database(self.reader.history_of(kind, after, up_to, limit))
 
     async def revision(self) -> int:
         """The last revision given out."""
-        return await reaching(self.reader.revision())
+        return await call_database(self.reader.revision())
 
     async def is_lost(self, revision: int) -> bool:
         """Whether the database went back in time before the revision, or jumped over it."""
-        return 0 < revision < self.feed.timeline and await reaching(timeline.is_lost(self.pool, revision))
+        return 0 < revision < self.feed.timeline and await call_database(timeline.is_lost(self.pool, revision))
 
     async def is_read_only(self) -> bool:
         """Whether the database takes no writes: also the cheapest way to learn that it answers."""
-        return await reaching(is_read_only(self.pool))
+        return await call_database(is_read_only(self.pool))
 
     async def fill(self, mirror: Mirror) -> None:
         """Load a mirror and let it follow the feed from there. Unavailable if the feed starts anew meanwhile."""
@@ -150,7 +150,7 @@ class Store:
         mirror.start_at(revision, kept)
         # Pages were read one after another, each newer than `revision`: what they already hold is applied again, which
         # is harmless, because a change carries the whole object.
-        await reaching(self.feed.listen(mirror.apply, since=revision))
+        await call_database(self.feed.listen(mirror.apply, since=revision))
         if self.feed.unbroken_since != since:  # it is a copy of two pasts
             self.feed.leave(mirror.apply)
             raise Unavailable("the change feed started anew: read again")
@@ -200,10 +200,10 @@ class Store:
                 continue
             try:
                 connection.add_termination_listener(lambda _, lost=lost: lost.set())
-                await self.settle(connection)
+                await self.check_timeline(connection)
                 await connection.add_listener("changes", self._changed)
                 await connection.add_listener("logs", self._logs_grew)
-                await connection.add_listener("calls", self.calls.heard)
+                await connection.add_listener("calls", self.calls.on_notify)
                 self.feed.wake()
                 await lost.wait()
             except AWAY:
@@ -226,16 +226,16 @@ async def open_store(
     """Connect, and run the writer, the feed and the listener while the context is open. Raises Unavailable."""
 
     # No connection is kept for its own sake: asyncpg would replace lost ones in tasks that nobody waits for.
-    async def settle(connection: asyncpg.Connection) -> None:
-        await store.settle(connection)
+    async def check_timeline(connection: asyncpg.Connection) -> None:
+        await store.check_timeline(connection)
 
     pool = await asyncpg.create_pool(
-        dsn, min_size=0, max_size=pool_size, server_settings=_READER_SETTINGS, reset=_as_it_is, init=settle
+        dsn, min_size=0, max_size=pool_size, server_settings=_READER_SETTINGS, reset=_as_it_is, init=check_timeline
     )
     store = Store(dsn, pool, ring_bytes, log_cap)
     tasks: list[asyncio.Task[None]] = []
     try:
-        store.feed.start_at(*await reaching(timeline.position(pool)))
+        store.feed.start_at(*await call_database(timeline.read_position(pool)))
         await store.feed.listen(store.lifetimes.apply, since=store.feed.cursor)
         tasks += [asyncio.create_task(run) for run in (store.writer.run(), store.feed.run(), store.listen())]
         yield store

@@ -48,8 +48,8 @@ HISTORY = Table(
     Column("name", _PLAIN, nullable=False),
     Column("uid", Text, nullable=False),
     Column("change", Text, nullable=False),  # ADDED, MODIFIED, DELETED as A, M, D
-    Column("marks", Text, nullable=False),  # labels and selectable fields, JSON
-    Column("old_marks", Text),  # those of the version before; null when the same
+    Column("marks", Text, nullable=False),  # selector index: labels and selectable fields, JSON
+    Column("old_marks", Text),  # that of the version before; null when the same
     Column("body", LargeBinary, nullable=False),  # the object's JSON, without its resourceVersion
     Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
     Column("previous", BigInteger),  # revision of the version before; 0 for the first, null if it is not known

@@ -3,7 +3,7 @@
 A database goes back in time when a standby is promoted that was behind, when a backup is restored, or when a server crashes
 that does not wait for its disk. Whoever writes first on a new server run begins a timeline (`sql/begin_timeline.sql`):
 the counter jumps, and the revisions in between are never given out. A process that knows one of those has seen changes that
-are lost. It starts anew, and clients that come with such a revision are told 410.
+are lost. It starts anew, and clients that come with such a revision get 410.
 """
 
 from typing import NamedTuple
@@ -35,7 +35,7 @@ class Position(NamedTuple):
     timeline: int
 
 
-async def position(pool: asyncpg.Pool) -> Position:
+async def read_position(pool: asyncpg.Pool) -> Position:
     (row,) = await pool.fetch(_LOOK, 0)
     return Position(row["revision"], row["timeline"])
 
@@ -43,10 +43,10 @@ async def position(pool: asyncpg.Pool) -> Position:
 async def begin(connection: Connection, feed: Feed) -> None:
     """Prepare a connection that will write: from here on the counter gives out no revision that was given out before."""
     await connection.execute(_BEGIN, feed.known)
-    await settle(connection, feed)
+    await check_timeline(connection, feed)
 
 
-async def settle(connection: Connection, feed: Feed) -> None:
+async def check_timeline(connection: Connection, feed: Feed) -> None:
     """Compare what the process knows with what this connection shows, before anything else is read from it.
 
     Raises asyncpg's errors; on a standby that is behind the process, that it is read-only.
@@ -62,7 +62,7 @@ async def settle(connection: Connection, feed: Feed) -> None:
         return
     lost_after, known = row["ended"], feed.known  # older connections may have delivered more meanwhile
     if lost_after is not None and lost_after < known:
-        loss = Loss(row["timeline"], lost_after, known, feed.held_after(lost_after))
+        loss = Loss(row["timeline"], lost_after, known, feed.count_after(lost_after))
         logger.error("lost changes; starting the change feed anew", revision=lost_after, reason=str(loss))
         feed.start_anew(row["revision"], row["timeline"], loss)
     elif row["floor"] > feed.cursor:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import asyncpg
 import msgspec
 
-from app.store.errors import Key, reaching
+from app.store.errors import Key, call_database
 
 
 class Need(NamedTuple):
@@ -135,7 +135,7 @@ class Tokens:
 
     async def holder(self, digest: bytes, now: datetime) -> Holder | None:
         """The holder of the token with this SHA-256; None if it has ended, or what it needs is gone."""
-        row = await reaching(self._pool.fetchrow(_HOLDER, digest, now))
+        row = await call_database(self._pool.fetchrow(_HOLDER, digest, now))
         if row is None:
             return None
         extra = msgspec.json.decode(row["extra"])
@@ -143,19 +143,19 @@ class Tokens:
 
     async def ended(self, digests: Collection[bytes], now: datetime) -> set[bytes]:
         """Tokens, of those given, that have no holder any more; in one query."""
-        rows = await reaching(self._pool.fetch(_ENDED, list(digests), now))
+        rows = await call_database(self._pool.fetch(_ENDED, list(digests), now))
         return {row["asked"] for row in rows}
 
     async def keep(self, digest: bytes, holder: Holder, limits: Limits = FOREVER) -> None:
         """Let a token stand for its holder; harmless to repeat."""
-        await reaching(self._pool.execute(_KEEP, *_columns(digest, holder, limits)))
+        await call_database(self._pool.execute(_KEEP, *_columns(digest, holder, limits)))
 
     async def keep_file(self, digest: bytes, holder: Holder, file: str, others_until: datetime | None = None) -> bool:
         """Let the token in a file stand for its holder, and end those that the file held before; False if it was revoked.
 
         file: names the file among those of all machines. others_until: when they end; None: at once.
         """
-        return await reaching(self._keep_file(digest, holder, file, others_until))
+        return await call_database(self._keep_file(digest, holder, file, others_until))
 
     async def _keep_file(self, digest: bytes, holder: Holder, file: str, others_until: datetime | None) -> bool:
         async with self._pool.acquire() as connection, connection.transaction():
@@ -170,29 +170,29 @@ class Tokens:
     async def page(self, limit: int, after: Place | None = None) -> list[Listed]:
         """Tokens of every kind, oldest first, also those that have ended and are not forgotten yet."""
         where = after or (None, "")
-        return [Listed(*row) for row in await reaching(self._pool.fetch(_PAGE, *where, limit))]
+        return [Listed(*row) for row in await call_database(self._pool.fetch(_PAGE, *where, limit))]
 
     async def of_group(self, group: str, now: datetime) -> list[Listed]:
         """The tokens of a group that have not ended, oldest first."""
-        return [Listed(*row) for row in await reaching(self._pool.fetch(_OF_GROUP, group, now))]
+        return [Listed(*row) for row in await call_database(self._pool.fetch(_OF_GROUP, group, now))]
 
     async def revoke(self, username: str, nodes: Sequence[str] = ()) -> int:
         """End the tokens of a user for exactly these nodes; how many there were."""
-        return int(await reaching(self._pool.fetchval(_REVOKE_NODES, username, list(nodes))))
+        return int(await call_database(self._pool.fetchval(_REVOKE_NODES, username, list(nodes))))
 
     async def revoke_id(self, id_: str) -> bool:
         """End the token with this id; False if there is none."""
-        return bool(await reaching(self._pool.fetchval(_REVOKE_ID, id_)))
+        return bool(await call_database(self._pool.fetchval(_REVOKE_ID, id_)))
 
     async def admit(
         self, digest: bytes, holder: Holder, by: bytes, now: datetime, *, exists: bool, alive: bool
     ) -> Admission:
         """Let a token stand for a node in place of those before it, at the cost of one use of the join token `by`.
 
-        exists: the node is registered, so a token for it counts. alive: it is heard, so somebody has a token, whichever.
+        exists: the node is registered, so a token for it counts. alive: its lease is renewed, so somebody has a token.
         """
         try:
-            return await reaching(self._admit(digest, holder, by, now, exists, alive))
+            return await call_database(self._admit(digest, holder, by, now, exists, alive))
         except asyncpg.UniqueViolationError:  # the secret is another token's
             return Admission.TAKEN
 
@@ -204,7 +204,7 @@ class Tokens:
             await connection.execute(_IN_TURN, holder.name)
             known = await connection.fetch(_OF_NODE, *who, now, UNREGISTERED)
             if any(row["digest"] == digest for row in known):
-                return Admission.JOINED  # it asks again, because it has not heard the answer
+                return Admission.JOINED  # it asks again, because the answer was lost
             if await connection.fetchval(_ID_IS_TAKEN, digest):  # whoever revoked that id would end both
                 return Admission.TAKEN
             if any(exists or row["fresh"] for row in known) or (alive and not known):
@@ -218,7 +218,7 @@ class Tokens:
             return Admission.JOINED
 
     async def forget_expired(self, now: datetime) -> None:
-        await reaching(self._pool.execute(_FORGET, now))
+        await call_database(self._pool.execute(_FORGET, now))
 
 
 def _columns(digest: bytes, holder: Holder, limits: Limits, file: str = "") -> tuple[object, ...]:

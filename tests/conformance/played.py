@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from app.controllers.garbage_collector import GarbageController
+from app.controllers.garbage_collector import GarbageCollector
 from app.controllers.jobs import JobController
 from app.kinds.batch.job import Job
 from app.kinds.pod.container import ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus
@@ -49,7 +49,7 @@ class Play:
 
     def running(self, copy: Mirror | None = None) -> AbstractAsyncContextManager[Running]:
         """Controllers, until the context ends: what they had in memory ends with them."""
-        return running(self.registry, JobController, GarbageController, copy=copy)
+        return running(self.registry, JobController, GarbageCollector, copy=copy)
 
     async def crash(self) -> None:
         """A controller plans from what there is, commits once, and dies before it sees that it has."""

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from app.controllers.cronjobs import CronJobController
-from app.controllers.garbage_collector import GarbageController
+from app.controllers.garbage_collector import GarbageCollector
 from app.controllers.jobs import JobController
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.batch.cronjob import CronJob
@@ -79,7 +79,7 @@ class Minutes:
 @pytest.fixture
 async def minutes(registry: Registry) -> AsyncIterator[Minutes]:
     made = Minutes(registry)
-    async with running(registry, CronJobController, JobController, GarbageController) as made.controllers:
+    async with running(registry, CronJobController, JobController, GarbageCollector) as made.controllers:
         yield made
 
 

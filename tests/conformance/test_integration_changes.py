@@ -69,7 +69,7 @@ async def test_i17_what_was_planned_for_the_old_job_does_not_reach_the_new(play:
     async with play.running(copy) as controllers:
         await play.still()
         assert any(runner._failures for runner in controllers.runners)  # it has tried
-        copy.held_back = False
+        copy.is_paused = False
         controllers.move(minutes=1)
         await play.still()
     assert (await play.job()).status == JobStatus()

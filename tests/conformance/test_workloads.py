@@ -8,9 +8,9 @@ import pytest
 from msgspec.structs import replace
 
 from app.controllers.cronjobs import CronJobController
-from app.controllers.garbage_collector import GarbageController
+from app.controllers.garbage_collector import GarbageCollector
 from app.controllers.jobs import JobController
-from app.controllers.resource_quotas import QuotaController
+from app.controllers.resource_quotas import ResourceQuotaController
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.batch.cronjob import CronJob
 from app.kinds.core.resourcequota import KIND as QUOTAS
@@ -317,7 +317,7 @@ async def test_quotas_count_the_objects_exactly(gated: Registry) -> None:
     hard = {name: "1", "count/workloads.scheduling.k8s.io": "5", "pods": "10"}
     quota = ResourceQuota(metadata=ObjectMeta(name="q"), spec=ResourceQuotaSpec(hard=hard))
     play = Play(gated)
-    async with running(gated, JobController, QuotaController, GarbageController) as controllers:
+    async with running(gated, JobController, ResourceQuotaController, GarbageCollector) as controllers:
         await create(gated, QUOTAS, quota)
         await _used(gated, dict.fromkeys(hard, "0"))
         await play.submit(OF_4)

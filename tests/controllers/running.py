@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 from app.controllers.manager import controllers, new_mirror
-from app.controllers.root_ca_publisher import CertificateController
+from app.controllers.root_ca_publisher import RootCAPublisher
 from app.controllers.runner import Controller, Runner
 from app.kinds.core.event import KIND as EVENTS
 from app.machinery.base import Kind
@@ -43,7 +43,7 @@ class Running:
         """As after a restart: every key."""
         for runner in self.runners:
             for key in runner._controller.enqueue_all():
-                runner.look_at(key)
+                runner.enqueue(key)
 
 
 _running: list[Running] = []
@@ -53,7 +53,7 @@ async def held_copy(registry: Registry) -> Mirror:
     """A copy of what there is now, that stays as it is."""
     mirror = new_mirror()
     await registry.store.fill(mirror)
-    mirror.held_back = True
+    mirror.is_paused = True
     return mirror
 
 
@@ -61,7 +61,7 @@ async def held_copy(registry: Registry) -> Mirror:
 async def running(registry: Registry, *only: type[Controller], copy: Mirror | None = None) -> AsyncIterator[Running]:
     """Run the controllers of these classes, or all; on a copy that was made earlier, if one is given."""
     mirror = copy or new_mirror()
-    certificate = CERTIFICATE if CertificateController in only else ""
+    certificate = CERTIFICATE if RootCAPublisher in only else ""
     acting = controllers(registry, mirror, GRACE, certificate=certificate)
     chosen = [each for each in acting if not only or type(each) in only]
     runners = [Runner(registry, mirror, each) for each in chosen]

@@ -10,9 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from app.controllers.cronjobs import CronJobController
-from app.controllers.garbage_collector import GarbageController
+from app.controllers.garbage_collector import GarbageCollector
 from app.controllers.jobs import JobController
-from app.controllers.resource_quotas import QuotaController
+from app.controllers.resource_quotas import ResourceQuotaController
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.batch.cronjob import CronJob
 from app.kinds.batch.job import Job
@@ -180,7 +180,7 @@ async def test_what_is_planned_from_a_stale_copy_is_refused(registry: Registry, 
             stale.move(seconds=1)
         assert stale.runners[0]._failures
 
-        copy.held_back = False
+        copy.is_paused = False
         stale.move(seconds=10)
         await settled(registry)
 
@@ -275,7 +275,7 @@ async def test_nothing_starts_in_a_namespace_that_is_going(registry: Registry) -
 
 async def test_with_the_cron_job_go_its_jobs_and_their_pods(registry: Registry) -> None:
     await create(registry, CRON_JOBS, a_cron_job())
-    async with running(registry, CronJobController, JobController, GarbageController) as controllers:
+    async with running(registry, CronJobController, JobController, GarbageCollector) as controllers:
         await minute(registry, controllers, 2)
         await until(registry, lambda: pods(registry))
         await objects.delete(registry, CRON_JOBS, "default", "tick", Demand())
@@ -306,7 +306,7 @@ async def used_is(registry: Registry, count: int) -> None:
 async def test_jobs_are_charged_to_quotas_and_wait_for_room(registry: Registry) -> None:
     await create(registry, QUOTAS, a_quota(1))
     await create(registry, CRON_JOBS, a_cron_job())
-    async with running(registry, QuotaController, CronJobController, GarbageController) as controllers:
+    async with running(registry, ResourceQuotaController, CronJobController, GarbageCollector) as controllers:
         await used_is(registry, 0)
         await minute(registry, controllers)
         await slots_are(registry, 1)
@@ -336,7 +336,7 @@ async def test_a_quota_is_never_exceeded_by_many_at_once(registry: Registry, oth
     for number in range(20):
         await create(registry, CRON_JOBS, a_cron_job(f"tick-{number}"))
     async with (
-        running(registry, QuotaController, CronJobController) as first,
+        running(registry, ResourceQuotaController, CronJobController) as first,
         running(other, CronJobController) as second,
     ):
         await used_is(registry, 0)

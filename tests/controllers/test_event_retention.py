@@ -42,7 +42,7 @@ class TestTellingAgain:
     async def tell(self, registry: Registry, runner: Runner, *others: Any, message: str = "again") -> None:
         job = await get(registry, JOBS, "pi") or await create(registry, JOBS, a_job())
         emit = Emit("Normal", "Reason", message, job)
-        await runner._carry_out(Key("numbers", "", "one"), PlannedWrite(Plan((*others, emit))))
+        await runner._execute(Key("numbers", "", "one"), PlannedWrite(Plan((*others, emit))))
 
     async def test_the_same_is_counted(self, registry: Registry, runner: Runner) -> None:
         await self.tell(registry, runner)

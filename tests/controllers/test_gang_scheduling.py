@@ -218,7 +218,7 @@ async def check_no_gang_was_bound_in_part(registry: Registry, size: int) -> None
     bound = [
         change.key.name.partition("-")[0]
         for change in changes
-        if change.key.kind == PODS.resource and change.marks.fields.get("spec.nodeName")
+        if change.key.kind == PODS.resource and change.selector_index.fields.get("spec.nodeName")
     ]
     runs = [bound[n : n + size] for n in range(0, len(bound), size)]
     assert bound

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.controllers import garbage_collector
-from app.controllers.garbage_collector import GarbageController
+from app.controllers.garbage_collector import GarbageCollector
 from app.kinds import by_name
 from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.kinds.core.event import KIND as EVENTS
@@ -70,7 +70,7 @@ class TestWithoutAnOwner:
         secret = await make(registry, "third", reference(second), kind=SECRETS)
         await make(registry, "fourth", reference(secret), kind=LEASES)
         await make(registry, "other")
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await delete(registry, "first")
             await is_gone(registry, "fourth", LEASES)
 
@@ -82,7 +82,7 @@ class TestWithoutAnOwner:
         await make(registry, "second", reference(first))
         await delete(registry, "first")
 
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await remain(registry)
 
     @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ class TestWithoutAnOwner:
     )
     async def test_an_owner_that_is_not_there_counts_as_gone(self, registry: Registry, wrong: dict[str, str]) -> None:
         first = await make(registry, "first")
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await make(registry, "second", reference(first, **wrong))
 
             await remain(registry, "first")
@@ -110,7 +110,7 @@ class TestWithoutAnOwner:
     )
     async def test_what_cannot_be_looked_up_is_left_alone(self, registry: Registry, foreign: dict[str, str]) -> None:
         first = await make(registry, "first")
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             gone = reference(first, uid="never-was")
             await make(registry, "second", gone, reference(first, **foreign, uid="unknown"))
 
@@ -119,7 +119,7 @@ class TestWithoutAnOwner:
     async def test_while_one_owner_lives_the_others_are_dropped(self, registry: Registry) -> None:
         owners = [await make(registry, name) for name in ("a", "b", "c")]
         await make(registry, "it", *map(reference, owners))
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await delete(registry, "a")
             await delete(registry, "c")
 
@@ -137,7 +137,7 @@ class TestWithoutAnOwner:
 
     async def test_what_the_server_never_deletes_stays(self, registry: Registry) -> None:
         first = await make(registry, "first", kind=NODES)
-        async with running(registry, GarbageController) as controllers:
+        async with running(registry, GarbageCollector) as controllers:
             await objects.edit(
                 registry,
                 NAMESPACES,
@@ -153,7 +153,7 @@ class TestWithoutAnOwner:
     async def test_an_adopted_object_is_looked_at(self, registry: Registry) -> None:
         first = await make(registry, "first")
         await make(registry, "second")
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await delete(registry, "first")
             await own(registry, "second", reference(first))
 
@@ -174,7 +174,7 @@ class TestWithoutAnOwner:
         monkeypatch.setattr(garbage_collector, "MOST", 20)
         first = await make(registry, "first")
         await asyncio.gather(*(make(registry, f"n{n}", reference(first)) for n in range(90)))
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await delete(registry, "first")
 
             await remain(registry)
@@ -190,7 +190,7 @@ class TestInAnotherNamespace:
 
     async def test_an_owner_is_none(self, registry: Registry) -> None:
         first = await make(registry, "first")
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await make(registry, "second", reference(first), namespace="far")
 
             await remain(registry, "first")
@@ -198,7 +198,7 @@ class TestInAnotherNamespace:
 
     async def test_a_namespaced_owner_of_what_lives_outside_is_told_and_nothing_else(self, registry: Registry) -> None:
         first = await make(registry, "first")
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await make(registry, "n", reference(first), kind=NODES)
             await until(registry, lambda: every(registry, EVENTS))
             await objects.edit(registry, NODES, "", "n", lambda old: named(old, labels={"a": "b"}))
@@ -210,7 +210,7 @@ class TestInAnotherNamespace:
 
     async def test_an_owner_outside_of_namespaces_is_one(self, registry: Registry) -> None:
         node = await make(registry, "n", kind=NODES)
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await make(registry, "first", reference(node))
             await make(registry, "second", reference(node), namespace="far")
             await settled(registry, 0.1)
@@ -224,7 +224,7 @@ class TestInTheForeground:
     async def test_an_owner_waits_for_what_blocks_it(self, registry: Registry) -> None:
         first = await make(registry, "first")
         await make(registry, "second", reference(first, blocks=True), finalizers=("example.com/hold",))
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await delete(registry, "first", "Foreground")
             await settled(registry, 0.1)
             assert (await get(registry, CONFIGMAPS, "first")).metadata.finalizers == ("foregroundDeletion",)
@@ -236,7 +236,7 @@ class TestInTheForeground:
     async def test_it_does_not_wait_for_others(self, registry: Registry) -> None:
         first = await make(registry, "first")
         await make(registry, "second", reference(first), finalizers=("example.com/hold",))
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await delete(registry, "first", "Foreground")
             await remain(registry, "second")
 
@@ -244,7 +244,7 @@ class TestInTheForeground:
 
     async def test_what_owns_nothing_goes(self, registry: Registry) -> None:
         await make(registry, "first")
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await delete(registry, "first", "Foreground")
             await remain(registry)
 
@@ -252,7 +252,7 @@ class TestInTheForeground:
         first = await make(registry, "first")
         second = await make(registry, "second", reference(first, blocks=True))
         await make(registry, "third", reference(second, blocks=True), finalizers=("example.com/hold",))
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await delete(registry, "first", "Foreground")
             await settled(registry, 0.1)
             assert await names(registry) == {"first", "second", "third"}
@@ -264,7 +264,7 @@ class TestInTheForeground:
     async def test_a_dependent_with_another_owner_stays_and_blocks_no_more(self, registry: Registry) -> None:
         first, other = await make(registry, "first"), await make(registry, "other")
         await make(registry, "second", reference(first, blocks=True), reference(other))
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await delete(registry, "first", "Foreground")
             await remain(registry, "other", "second")
 
@@ -274,7 +274,7 @@ class TestInTheForeground:
     async def test_one_that_stops_blocking_is_not_waited_for(self, registry: Registry) -> None:
         first = await make(registry, "first")
         await make(registry, "second", reference(first, blocks=True), finalizers=("example.com/hold",))
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await delete(registry, "first", "Foreground")
             await settled(registry, 0.1)
             await own(registry, "second", reference(first))
@@ -286,7 +286,7 @@ class TestInTheForeground:
         made = [await make(registry, f"n{n}") for n in range(length)]
         for n, each in enumerate(made):
             await own(registry, f"n{(n + 1) % length}", reference(each, blocks=True))
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await settled(registry, 0.1)
             assert len(await names(registry)) == length
 
@@ -298,7 +298,7 @@ class TestInTheForeground:
         for n, each in enumerate(made):
             await own(registry, f"n{(n + 1) % 3}", reference(each, blocks=True))
             await delete(registry, f"n{n}", "Foreground")
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await remain(registry)
 
 
@@ -307,7 +307,7 @@ class TestOrphaning:
         first, other = await make(registry, "first"), await make(registry, "other")
         await make(registry, "second", reference(first), reference(other))
         await make(registry, "third", reference(first, blocks=True), kind=SECRETS)
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await delete(registry, "first", "Orphan")
             await remain(registry, "other", "second")
 
@@ -318,7 +318,7 @@ class TestOrphaning:
 
     async def test_what_owns_nothing_goes(self, registry: Registry) -> None:
         await make(registry, "first")
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await delete(registry, "first", "Orphan")
             await remain(registry)
 
@@ -329,7 +329,7 @@ class TestOrphaning:
         monkeypatch.setattr(garbage_collector, "MOST", 20)
         first = await make(registry, "first")
         await asyncio.gather(*(make(registry, f"n{n}", reference(first)) for n in range(50)))
-        async with running(registry, GarbageController):
+        async with running(registry, GarbageCollector):
             await delete(registry, "first", "Orphan")
             await is_gone(registry, "first")
             await settled(registry, 0.1)
@@ -342,7 +342,7 @@ async def test_an_owner_that_the_copy_lacks_is_looked_for_first(registry: Regist
     """A mirror is filled kind by kind: for a moment it may have a dependent and not yet its owner."""
     first = await make(registry, "first")
     await make(registry, "second", reference(first))
-    async with running(registry, GarbageController) as controllers:
+    async with running(registry, GarbageCollector) as controllers:
         mirror, controller = controllers.mirror, controllers.runners[0]._controller
         mirror._put(key_of(CONFIGMAPS, "default", "first"), None)
         (work,) = await controller.reconcile(garbage_collector._owner(first.metadata.uid), registry.now())
@@ -356,12 +356,12 @@ async def test_an_owner_that_the_copy_lacks_is_looked_for_first(registry: Regist
 async def test_a_dependent_that_changed_meanwhile_is_judged_anew(registry: Registry) -> None:
     first, other = await make(registry, "first"), await make(registry, "other")
     await make(registry, "second", reference(first))
-    async with running(registry, GarbageController) as controllers:
+    async with running(registry, GarbageCollector) as controllers:
         await settled(registry, 0.1)
-        controllers.mirror.held_back = True
+        controllers.mirror.is_paused = True
         await own(registry, "second", reference(other))
         await delete(registry, "first")
-        controllers.mirror.held_back = False
+        controllers.mirror.is_paused = False
 
         await remain(registry, "other", "second")
 
@@ -373,5 +373,5 @@ async def test_the_job_of_a_pod_may_come_back_under_its_name(registry: Registry)
     await objects.delete(registry, JOBS, "default", "pi", Demand(propagation="Background"))
     await create(registry, JOBS, replace(a_job(), metadata=a_job().metadata))
 
-    async with running(registry, GarbageController):
+    async with running(registry, GarbageCollector):
         await is_gone(registry, "p", PODS)

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from app.controllers.garbage_collector import GarbageController
+from app.controllers.garbage_collector import GarbageCollector
 from app.controllers.jobs import JobController
 from app.kinds.pod.pod import Pod
 from app.plans.jobs.finalizers import TRACKING
 from app.plans.plan import Create
 from app.registry import objects
-from app.registry.admission import Turns
+from app.registry.admission import NamespaceLocks
 from app.registry.codec import key_of
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
@@ -101,7 +101,7 @@ async def test_pods_get_names_that_no_other_pod_has(registry: Registry) -> None:
     await create(registry, JOBS, a_job(parallelism=3, completions=3))
     mirror = await held_copy(registry)
     suffixes = iter(("aaaaa", "bbbbb", "bbbbb", "ccccc", "aaaaa", "ddddd"))
-    controller = JobController(mirror, Turns(), random_name=lambda prefix: prefix + next(suffixes))
+    controller = JobController(mirror, NamespaceLocks(), random_name=lambda prefix: prefix + next(suffixes))
 
     (work,) = controller.reconcile(key_of(JOBS, "default", "pi"), registry.now())
 
@@ -225,7 +225,7 @@ async def test_what_is_planned_from_a_stale_copy_is_refused(
             assert stale.runners[0]._failures
             assert await written(registry) == before
 
-            copy.held_back = False
+            copy.is_paused = False
             stale.move(seconds=60)
             await status_is(registry, active=active)
             await finishes(registry, stale)
@@ -284,7 +284,7 @@ class TestDeletingAJob:
     @pytest.fixture(autouse=True)
     async def two_pods(self, registry: Registry) -> AsyncIterator[None]:
         await create(registry, JOBS, a_job(parallelism=2, completions=2))
-        async with running(registry, JobController, GarbageController):
+        async with running(registry, JobController, GarbageCollector):
             await there_are(registry, 2)
             await settled(registry, 0.1)
             yield
@@ -364,7 +364,7 @@ async def gone(registry: Registry) -> None:
 
 
 async def test_a_finished_job_goes_with_its_pods_when_its_time_has_come(registry: Registry) -> None:
-    async with running(registry, JobController, GarbageController):
+    async with running(registry, JobController, GarbageCollector):
         await create(registry, JOBS, a_job(ttl_seconds_after_finished=0))
         await there_are(registry, 1)
         await ends(registry, await pods(registry), "Succeeded")

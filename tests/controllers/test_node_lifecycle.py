@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.controllers.jobs import JobController
-from app.controllers.node_lifecycle import NodeController
+from app.controllers.node_lifecycle import NodeLifecycleController
 from app.controllers.scheduler import Scheduler
 from app.kinds.core.lease import KIND as LEASES
 from app.kinds.core.node import KIND as NODES
@@ -58,7 +58,7 @@ async def has_ended(registry: Registry, name: str = "p") -> Pod:
 async def test_a_node_whose_lease_is_renewed_stays_as_it_is(registry: Registry) -> None:
     await joins(registry, a_node())
     before = await node(registry)
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         for _ in range(5):
             controllers.move(seconds=SECONDS - 1)
             await renews(registry)
@@ -69,7 +69,7 @@ async def test_a_node_whose_lease_is_renewed_stays_as_it_is(registry: Registry) 
 
 async def test_a_silent_node_is_unknown_and_tainted(registry: Registry) -> None:
     await joins(registry, a_node())
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         controllers.move(seconds=SECONDS - 1)
         await still(registry)
         assert ready(await node(registry)) == "True"
@@ -89,7 +89,7 @@ async def test_a_silent_node_is_unknown_and_tainted(registry: Registry) -> None:
 async def test_times_are_whole_seconds_whatever_the_clock_says(registry: Registry) -> None:
     await joins(registry, a_node())
     registry.clock.move(microseconds=700_000)
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         await still(registry)
         controllers.move(seconds=SECONDS)  # the second in which it is over has not ended
         await still(registry)
@@ -118,7 +118,7 @@ async def test_a_clock_that_is_set_neither_loses_a_node_nor_keeps_one(
     monotonic = Monotonic()
     registry = Registry(store, registry.clock, monotonic=monotonic)
     await joins(registry, a_node())
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         controllers.move(hours=hours)
         monotonic.seconds += SECONDS - 1
         controllers.look_again()
@@ -132,7 +132,7 @@ async def test_a_clock_that_is_set_neither_loses_a_node_nor_keeps_one(
 
 async def test_a_renewed_lease_brings_the_node_back(registry: Registry) -> None:
     await joins(registry, a_node())
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         await lost(registry, controllers)
 
         await renews(registry)
@@ -146,7 +146,7 @@ async def test_a_renewed_lease_brings_the_node_back(registry: Registry) -> None:
 @pytest.mark.parametrize("how", [pytest.param("labelled", id="labelled"), pytest.param("deleted", id="deleted")])
 async def test_a_lease_that_is_only_touched_is_no_sign_of_life(registry: Registry, how: str) -> None:
     await joins(registry, a_node())
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         controllers.move(seconds=SECONDS - 1)
         if how == "labelled":
             await objects.edit(registry, LEASES, LEASE_NAMESPACE, "n1", lambda old: named(old, labels={"a": "b"}))
@@ -159,14 +159,14 @@ async def test_a_lease_that_is_only_touched_is_no_sign_of_life(registry: Registr
 
 async def test_a_node_that_never_had_a_lease_is_lost_too(registry: Registry) -> None:
     await create(registry, NODES, a_node())
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         await lost(registry, controllers)
 
 
 async def test_pods_of_a_lost_node_are_ended_when_their_toleration_is_over(registry: Registry) -> None:
     await joins(registry, a_node())
     await create(registry, PODS, a_pod(node_name="n1", tolerations=(UNREACHABLE,)))
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         await lost(registry, controllers)
         controllers.move(seconds=299)
         await still(registry)
@@ -183,7 +183,7 @@ async def test_pods_of_a_lost_node_are_ended_when_their_toleration_is_over(regis
 async def test_a_node_that_returns_in_time_keeps_its_pods(registry: Registry) -> None:
     await joins(registry, a_node())
     await create(registry, PODS, a_pod(node_name="n1", tolerations=(UNREACHABLE,)))
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         await lost(registry, controllers)
         controllers.move(seconds=200)
         await renews(registry)
@@ -199,16 +199,16 @@ async def test_a_node_that_returns_in_time_keeps_its_pods(registry: Registry) ->
 async def test_a_renewal_that_the_controller_has_not_seen_yet_keeps_the_pods(registry: Registry) -> None:
     await joins(registry, a_node())
     await create(registry, PODS, a_pod(node_name="n1", tolerations=(UNREACHABLE,)))
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         await lost(registry, controllers)
         await still(registry)
-        controllers.mirror.held_back = True
+        controllers.mirror.is_paused = True
         await renews(registry)
         controllers.move(seconds=300)
         await still(registry)
         assert (await get(registry, PODS, "p")).metadata.deletion_timestamp is None
 
-        controllers.mirror.held_back = False
+        controllers.mirror.is_paused = False
         await is_ready(registry, "True")
         await still(registry)
 
@@ -218,10 +218,10 @@ async def test_a_renewal_that_the_controller_has_not_seen_yet_keeps_the_pods(reg
 async def test_another_process_that_comes_to_act_brings_no_lost_node_back(registry: Registry) -> None:
     await joins(registry, a_node())
     await create(registry, PODS, a_pod(node_name="n1", tolerations=(UNREACHABLE,)))
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         await lost(registry, controllers)
     before = await node(registry)
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         controllers.move(seconds=299)
         await still(registry)
         assert await node(registry) == before
@@ -235,7 +235,7 @@ async def test_another_process_that_comes_to_act_brings_no_lost_node_back(regist
 async def test_a_lease_that_lasts_longer_is_waited_for(registry: Registry) -> None:
     await joins(registry, a_node())
     await renews(registry, lasts=100)
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         controllers.move(seconds=109)
         await still(registry)
         assert ready(await node(registry)) == "True"
@@ -248,7 +248,7 @@ async def test_a_pod_that_tolerates_for_ever_stays(registry: Registry) -> None:
     await joins(registry, a_node())
     for_ever = replace(UNREACHABLE, toleration_seconds=None)
     await create(registry, PODS, a_pod(node_name="n1", tolerations=(for_ever,)))
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         await lost(registry, controllers)
         controllers.move(days=3)
         await still(registry)
@@ -259,7 +259,7 @@ async def test_a_pod_that_tolerates_for_ever_stays(registry: Registry) -> None:
 async def test_a_pod_that_was_deleted_on_a_lost_node_goes_when_its_toleration_is_over(registry: Registry) -> None:
     await joins(registry, a_node())
     await create(registry, PODS, a_pod(node_name="n1", tolerations=(UNREACHABLE,)))
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         await lost(registry, controllers)
         await objects.delete(registry, PODS, "default", "p", Demand())
         controllers.move(seconds=299)
@@ -275,7 +275,7 @@ async def test_a_no_execute_taint_ends_who_does_not_tolerate_it(registry: Regist
     await create(registry, PODS, a_pod("p", node_name="n1"))
     bears = Toleration(key="maintenance", operator="Exists")
     await create(registry, PODS, a_pod("stays", node_name="n1", tolerations=(bears,)))
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         await alter(registry, "n1", taints=(Taint(key="maintenance", effect="NoExecute"),))
 
         async def is_going() -> bool:
@@ -293,7 +293,7 @@ async def test_a_no_execute_taint_ends_who_does_not_tolerate_it(registry: Regist
 async def test_other_peoples_taints_stay(registry: Registry) -> None:
     mine = Taint(key="example.com/mine", value="x", effect="NoSchedule")
     await joins(registry, a_node(taints=(mine,)))
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         await lost(registry, controllers)
         assert taints(await node(registry)) == ["example.com/mine:NoSchedule", *LOST]
         await renews(registry)
@@ -305,7 +305,7 @@ async def test_other_peoples_taints_stay(registry: Registry) -> None:
 async def test_pods_of_a_node_that_is_gone_are_ended_after_a_while(registry: Registry) -> None:
     await joins(registry, a_node())
     await create(registry, PODS, a_pod(node_name="n1"))
-    async with running(registry, NodeController) as controllers:
+    async with running(registry, NodeLifecycleController) as controllers:
         await objects.delete(registry, NODES, "", "n1", Demand())
         controllers.move(seconds=49)
         await still(registry)
@@ -324,7 +324,7 @@ async def test_a_job_on_a_node_that_is_lost_goes_on_elsewhere(registry: Registry
     job = a_job()
     template = replace(job.spec.template, spec=replace(job.spec.template.spec, tolerations=tolerations))
     await create(registry, JOBS, replace(job, spec=replace(job.spec, template=template)))
-    async with running(registry, NodeController, JobController, Scheduler) as controllers:
+    async with running(registry, NodeLifecycleController, JobController, Scheduler) as controllers:
 
         async def placed(name: str) -> bool:
             return [pod.spec.node_name for pod in await every(registry, PODS)] == [name]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.controllers.garbage_collector import GarbageController
+from app.controllers.garbage_collector import GarbageCollector
 from app.controllers.jobs import JobController
 from app.controllers.manager import new_mirror
 from app.controllers.pod_interning import CONTROLLER_UID, PodInterner, PodStub, PodStubs
@@ -121,7 +121,7 @@ async def test_a_counted_pod_that_is_labelled_anew_is_let_go_of(registry: Regist
 
 async def test_the_counted_pods_of_a_job_go_with_it(registry: Registry) -> None:
     await create(registry, JOBS, examples.a_job(parallelism=2, completions=2))
-    async with running(registry, JobController, GarbageController):
+    async with running(registry, JobController, GarbageCollector):
         await there_are(registry, 2)
         await ends(registry, await every(registry, PODS), "Succeeded")
         await status_is(registry, succeeded=2)

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.controllers.jobs import JobController
-from app.controllers.resource_quotas import QuotaController
+from app.controllers.resource_quotas import ResourceQuotaController
 from app.kinds.core.configmap import KIND as CONFIG_MAPS
 from app.kinds.core.configmap import ConfigMap
 from app.kinds.core.event import KIND as EVENTS
@@ -66,7 +66,7 @@ async def test_a_new_quota_counts_what_there_is(registry: Registry) -> None:
     await create(registry, CONFIG_MAPS, ConfigMap(metadata=ObjectMeta(name="c")))
     await create(registry, QUOTAS, a_quota(pods=5, configmaps=3, **{"count/jobs.batch": 1, "requests.cpu": 4}))
 
-    async with running(registry, QuotaController):
+    async with running(registry, ResourceQuotaController):
         await used_is(registry, pods=1, configmaps=1, **{"count/jobs.batch": 0, "requests.cpu": 0})
 
     assert (await get(registry, QUOTAS, "q")).status.hard["configmaps"] == "3"
@@ -74,7 +74,7 @@ async def test_a_new_quota_counts_what_there_is(registry: Registry) -> None:
 
 async def test_a_quota_made_while_it_runs_counts_what_there_is(registry: Registry) -> None:
     await create(registry, PODS, a_pod("a"))
-    async with running(registry, QuotaController):
+    async with running(registry, ResourceQuotaController):
         await create(registry, QUOTAS, a_quota(pods=5))
         await used_is(registry, pods=1)
         await create(registry, QUOTAS, a_quota("r", count_pods=5, resourcequotas=9))
@@ -82,7 +82,7 @@ async def test_a_quota_made_while_it_runs_counts_what_there_is(registry: Registr
 
 
 async def test_what_is_deleted_is_released(registry: Registry) -> None:
-    async with running(registry, QuotaController):
+    async with running(registry, ResourceQuotaController):
         await create(registry, QUOTAS, a_quota(pods=5, configmaps=1))
         await used_is(registry, pods=0, configmaps=0)
         await create(registry, PODS, a_pod("a"))
@@ -95,7 +95,7 @@ async def test_what_is_deleted_is_released(registry: Registry) -> None:
 
 
 async def test_what_has_ended_is_released_but_still_an_object(registry: Registry) -> None:
-    async with running(registry, QuotaController):
+    async with running(registry, ResourceQuotaController):
         await create(registry, QUOTAS, a_quota(pods=5, count_pods=5))
         await used_is(registry, pods=0, count_pods=0)
         await create(registry, PODS, a_pod("a"))
@@ -105,7 +105,7 @@ async def test_what_has_ended_is_released_but_still_an_object(registry: Registry
 
 
 async def test_what_is_going_counts_until_it_should_long_be_gone(registry: Registry) -> None:
-    async with running(registry, QuotaController) as controllers:
+    async with running(registry, ResourceQuotaController) as controllers:
         await create(registry, QUOTAS, a_quota(pods=5))
         await used_is(registry, pods=0)
         await create(registry, PODS, a_pod("a"))
@@ -119,7 +119,7 @@ async def test_what_is_going_counts_until_it_should_long_be_gone(registry: Regis
 
 
 async def test_other_limits_are_counted_anew(registry: Registry) -> None:
-    async with running(registry, QuotaController):
+    async with running(registry, ResourceQuotaController):
         await create(registry, QUOTAS, a_quota(pods=5))
         await used_is(registry, pods=0)
         await create(registry, PODS, a_pod("a"))
@@ -130,7 +130,7 @@ async def test_other_limits_are_counted_anew(registry: Registry) -> None:
 
 
 async def test_what_somebody_garbled_is_put_right_in_time(registry: Registry) -> None:
-    async with running(registry, QuotaController) as controllers:
+    async with running(registry, ResourceQuotaController) as controllers:
         await create(registry, QUOTAS, a_quota(pods=5))
         await used_is(registry, pods=0)
         wrong = {"pods": "4"}
@@ -146,7 +146,7 @@ async def test_what_somebody_garbled_is_put_right_in_time(registry: Registry) ->
 
 async def test_a_job_gets_only_the_pods_that_fit_and_the_others_as_those_end(registry: Registry) -> None:
     await create(registry, QUOTAS, a_quota(pods=2))
-    async with running(registry, QuotaController, JobController):
+    async with running(registry, ResourceQuotaController, JobController):
         await used_is(registry, pods=0)
         await create(registry, JOBS, a_job(parallelism=4, completions=5))
         for done in (0, 2, 4):
@@ -167,7 +167,7 @@ async def test_a_job_gets_only_the_pods_that_fit_and_the_others_as_those_end(reg
 
 async def test_a_refusal_is_told_again_after_a_while(registry: Registry) -> None:
     await create(registry, QUOTAS, a_quota(pods=0))
-    async with running(registry, QuotaController, JobController) as controllers:
+    async with running(registry, ResourceQuotaController, JobController) as controllers:
         await used_is(registry, pods=0)
         await create(registry, JOBS, a_job())
         for count, seconds in ((1, 1), (2, 2), (3, 4)):
@@ -188,7 +188,7 @@ async def test_a_job_goes_on_when(change: str, registry: Registry) -> None:
         await create(registry, LIMIT_RANGES, made)
     else:
         await create(registry, QUOTAS, a_quota(pods=0))
-    async with running(registry, QuotaController, JobController):
+    async with running(registry, ResourceQuotaController, JobController):
         await settled(registry)
         await create(registry, JOBS, a_job())
         await until(registry, lambda: failures(registry))
@@ -206,17 +206,17 @@ async def test_a_job_goes_on_when(change: str, registry: Registry) -> None:
 async def test_many_jobs_and_clients_at_once_never_exceed_a_quota(registry: Registry, other: Registry) -> None:
     """Two processes act at the same time, one of them as if it had not been told for a while."""
     await create(registry, QUOTAS, a_quota(pods=7))
-    async with running(registry, QuotaController):
+    async with running(registry, ResourceQuotaController):
         await used_is(registry, pods=0)
     for n in range(6):
         await create(registry, JOBS, a_job(f"job-{n}", parallelism=3, completions=3))
     stale: Mirror = await held_copy(other)
 
-    async with running(registry, QuotaController, JobController), running(other, JobController, copy=stale):
+    async with running(registry, ResourceQuotaController, JobController), running(other, JobController, copy=stale):
         clients = [create(each, PODS, a_pod(f"p-{n}-{each is other}")) for n in range(3) for each in (registry, other)]
         outcomes = await asyncio.gather(*clients, return_exceptions=True)
         assert all(isinstance(each, Pod | ApiError) for each in outcomes)
-        stale.held_back = False
+        stale.is_paused = False
         await settled(registry, 0.5)
 
         assert len(await living(registry)) == 7

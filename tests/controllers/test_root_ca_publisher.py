@@ -5,7 +5,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.controllers.manager import controllers, new_mirror
-from app.controllers.root_ca_publisher import NAME, CertificateController
+from app.controllers.root_ca_publisher import NAME, RootCAPublisher
 from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.kinds.core.configmap import ConfigMap
 from app.registry import objects
@@ -28,7 +28,7 @@ async def a_space(registry: Registry) -> None:
 
 
 async def test_a_new_namespace_gets_it(registry: Registry) -> None:
-    async with running(registry, CertificateController):
+    async with running(registry, RootCAPublisher):
         await a_space(registry)
         found = await until(registry, lambda: published(registry))
 
@@ -37,13 +37,13 @@ async def test_a_new_namespace_gets_it(registry: Registry) -> None:
 
 async def test_a_namespace_that_was_there_before_gets_it(registry: Registry) -> None:
     await a_space(registry)
-    async with running(registry, CertificateController):
+    async with running(registry, RootCAPublisher):
         await until(registry, lambda: published(registry))
 
 
 async def test_it_is_written_again_when_it_was_deleted(registry: Registry) -> None:
     await a_space(registry)
-    async with running(registry, CertificateController):
+    async with running(registry, RootCAPublisher):
         first = await until(registry, lambda: published(registry))
         await objects.delete(registry, CONFIGMAPS, SPACE, NAME, Demand())
         second = await until(registry, lambda: published(registry))
@@ -56,7 +56,7 @@ async def test_it_is_written_again_when_it_was_changed(registry: Registry) -> No
         return replace(old, data={"ca.crt": "forged", "more": "yes"})
 
     await a_space(registry)
-    async with running(registry, CertificateController):
+    async with running(registry, RootCAPublisher):
         first = await until(registry, lambda: published(registry))
         await objects.edit(registry, CONFIGMAPS, SPACE, NAME, forge)
         second = await until(registry, lambda: published(registry))
@@ -68,14 +68,14 @@ async def test_another_authority_replaces_what_was_published_before(registry: Re
     await a_space(registry)
     old = ConfigMap(metadata=named(example(CONFIGMAPS), name=NAME, namespace=SPACE).metadata, data={"ca.crt": "old"})
     await create(registry, CONFIGMAPS, old)
-    async with running(registry, CertificateController):
+    async with running(registry, RootCAPublisher):
         await until(registry, lambda: published(registry))
 
 
 async def test_a_namespace_that_is_going_gets_none(registry: Registry) -> None:
     await a_space(registry)
     await objects.delete(registry, NAMESPACES, "", SPACE, Demand())
-    async with running(registry, CertificateController) as acting:
+    async with running(registry, RootCAPublisher) as acting:
         await settled(registry, 0.2)
         assert acting.runners[0]._failures == {}
 
@@ -85,4 +85,4 @@ async def test_a_namespace_that_is_going_gets_none(registry: Registry) -> None:
 def test_nothing_is_published_where_no_authority_is_known(registry: Registry) -> None:
     acting = controllers(registry, new_mirror(), GRACE)
 
-    assert CertificateController not in {type(each) for each in acting}
+    assert RootCAPublisher not in {type(each) for each in acting}

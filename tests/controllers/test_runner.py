@@ -117,7 +117,7 @@ async def test_changes_of_a_key_that_is_dear_to_plan_gather(registry: Registry) 
     async with Loop(registry, dear) as loop:
         await loop.looked(1)
         for _ in range(10):
-            loop.runner.look_at(KEY)
+            loop.runner.enqueue(KEY)
             await asyncio.sleep(0)
         await loop.looked(2)
         await settled(registry, 0.3)
@@ -131,7 +131,7 @@ async def test_a_change_of_an_idle_key_waits_for_no_timer(registry: Registry) ->
         for times in range(2, 20):
             await asyncio.sleep(0)  # the round before ends
             await asyncio.sleep(0)
-            loop.runner.look_at(KEY)
+            loop.runner.enqueue(KEY)
             for _ in range(5):  # turns of the event loop, in which no time need pass
                 await asyncio.sleep(0)
             assert len(loop.controller.looked) == times
@@ -167,16 +167,16 @@ async def test_a_stale_plan_is_refused_and_made_again(registry: Registry, other:
     number = await create(registry, CONFIGMAPS, a_map("number", "17"))
     async with Loop(registry, lambda *_: []) as loop:
         await loop.looked(1)
-        loop.mirror.held_back = True
+        loop.mirror.is_paused = True
         loop.controller.decide = count_up
         changed = named(ConfigMap(metadata=number.metadata, data={"value": "18"}))
         await create_version(other, changed)
         await registry.store.feed.reach(await other.store.revision())
-        loop.runner.look_at(KEY)
+        loop.runner.enqueue(KEY)
         await loop.looked(4)
         assert (await get(registry, CONFIGMAPS, "number")).data["value"] == "18"
 
-        loop.mirror.held_back = False
+        loop.mirror.is_paused = False
 
         async def done() -> bool:
             return (await get(registry, CONFIGMAPS, "number")).data["value"] == "20"
@@ -228,7 +228,7 @@ async def test_asked_often_to_look_later_it_looks_once(registry: Registry) -> No
     async with Loop(registry, lambda *_: [PlannedWrite(Plan(again_at=at))]) as loop:
         for times in range(1, 20):
             await loop.looked(times)
-            loop.runner.look_at(KEY)
+            loop.runner.enqueue(KEY)
         await loop.looked(20)
 
         assert len(loop.runner._later) == 1
@@ -302,7 +302,7 @@ async def test_after_an_unknown_outcome_it_plans_from_what_has_come_of_it(
             await far.commit([])
             proxy.lose_the_next_answer("jobplane writer")
             loop.controller.decide = decide
-            loop.runner.look_at(KEY)
+            loop.runner.enqueue(KEY)
 
             async def done() -> bool:
                 loop.move(seconds=1)
@@ -328,7 +328,7 @@ async def test_told_to_end_in_the_moment_that_it_is_woken_it_ends(registry: Regi
     async with Loop(registry, lambda _mirror, _now: []) as loop:
         await loop.looked(1)
         await asyncio.sleep(0)  # it waits again
-        loop.runner.look_at(KEY)
+        loop.runner.enqueue(KEY)
         await asyncio.sleep(0)
         loop.task.cancel()
         done, _ = await asyncio.wait([loop.task], timeout=5)

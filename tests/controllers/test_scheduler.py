@@ -298,7 +298,7 @@ async def check_nodes_were_never_overcommitted(registry: Registry, most: int) ->
         if change.key.kind != PODS.resource:
             continue
         there.pop(change.key.name, None)
-        fields = change.marks.fields
+        fields = change.selector_index.fields
         if change.change != "D" and fields.get("spec.nodeName") and fields["status.phase"] == "Pending":
             there[change.key.name] = fields["spec.nodeName"]
         assert max(Counter(there.values()).values(), default=0) <= most

@@ -143,7 +143,7 @@ def test_only_so_much_is_remembered(teller: Teller, monkeypatch: pytest.MonkeyPa
         teller.tell("a", about=job)
 
     assert [teller.tell("a", about=job) for job in reversed(jobs)] == ["M", "M", "M", "A"]
-    assert len(teller.recorder.seen) == len(teller.recorder.similar) == len(teller.recorder.allowances) == 3
+    assert len(teller.recorder.seen) == len(teller.recorder.aggregates) == len(teller.recorder.buckets) == 3
 
 
 def test_the_rest_of_the_plan_is_as_it_was() -> None:

@@ -30,9 +30,9 @@ from app.registry.watch import Event, Watch
 from app.store import Change, Compacted, Key, OutcomeUnknown, Store, StoredObject, Unavailable, open_store
 from app.store.compaction import compact
 from app.store.embedded_postgres import Postgres
-from app.store.errors import reaching
+from app.store.errors import call_database
 from app.store.migrate import migrate
-from app.store.timeline import position
+from app.store.timeline import read_position
 from tests.conftest import Clock
 from tests.registry.examples import named
 
@@ -45,7 +45,7 @@ State = dict[Key, tuple[int, bytes]]
 
 
 def team(wanted: str) -> Scope:
-    return Scope(kind=CONFIGMAPS, matches=lambda _, marks: marks.labels.get("team") == wanted)
+    return Scope(kind=CONFIGMAPS, matches=lambda _, selector_index: selector_index.labels.get("team") == wanted)
 
 
 SCOPES: Sequence[Scope] = (
@@ -176,7 +176,7 @@ class Watcher:
     async def _start(self) -> None:
         """Now, or as it was some time ago."""
         chance = self._world.chance
-        revision, first = await trying(lambda: reaching(position(self._world.store().pool)))
+        revision, first = await trying(lambda: call_database(read_position(self._world.store().pool)))
         # No client has one from between two timelines.
         at = chance.randint(max(1, first, revision - 50), revision) if chance.random() < 0.5 else None
         self.state, self.seen = await listed(self._world, self.scope, at)
@@ -297,7 +297,9 @@ async def the_lists_are_the_history(world: World, states: dict[int, dict[Key, Ch
                 await listed(world, scope, revision)
             continue
         expected = {
-            key: (each.revision, each.wire) for key, each in states[revision].items() if scope.selects(key, each.marks)
+            key: (each.revision, each.wire)
+            for key, each in states[revision].items()
+            if scope.selects(key, each.selector_index)
         }
         found, shown = await listed(world, scope, revision)
         assert (found, shown) == (expected, revision)

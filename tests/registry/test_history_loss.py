@@ -115,7 +115,7 @@ async def test_people_are_told_once_by_however_many_processes(dsn: str, registry
     await restore(dsn)
     for each in (registry, other):
         async with asyncio.timeout(SECONDS):
-            await history_loss.tell(each, await each.store.feed.losses.get())
+            await history_loss.write_event(each, await each.store.feed.losses.get())
 
     found = await registry.store.list(Query(kind=EVENTS.resource, namespace="kube-system"))
     (event,) = [await get(registry, EVENTS, head.key.name, "kube-system") for head in found.heads]

@@ -14,7 +14,7 @@ from app.registry import leader_election
 from app.registry.codec import write_of
 from app.registry.objects import Registry
 from app.registry.versions import new
-from app.store import Conflict, Write, elected, open_store
+from app.store import Conflict, Write, hold_leader_lock, open_store
 from tests.conftest import Clock
 from tests.registry.examples import get
 from tests.store.rewinding import read_only
@@ -65,10 +65,10 @@ async def test_a_successor_takes_over_when_the_holder_lets_go(registry: Registry
     won = asyncio.Event()
 
     async def stand() -> None:
-        async with elected(other.store, NAME):
+        async with hold_leader_lock(other.store, NAME):
             won.set()
 
-    async with elected(registry.store, NAME):
+    async with hold_leader_lock(registry.store, NAME):
         task = asyncio.create_task(stand())
         await _waits(registry)
         assert not won.is_set()
@@ -78,21 +78,21 @@ async def test_a_successor_takes_over_when_the_holder_lets_go(registry: Registry
 
 async def test_who_lost_its_connection_is_told(registry: Registry, other: Registry) -> None:
     async with AsyncExitStack() as stack:
-        lost = await stack.enter_async_context(elected(registry.store, NAME))
+        lost = await stack.enter_async_context(hold_leader_lock(registry.store, NAME))
         await registry.store.pool.execute(
             "select pg_terminate_backend(pid) from pg_stat_activity where application_name = 'jobplane election'"
             " and datname = current_database()"
         )
         async with asyncio.timeout(20):
             await lost.wait()
-        await stack.enter_async_context(elected(other.store, NAME))
+        await stack.enter_async_context(hold_leader_lock(other.store, NAME))
 
 
 async def test_a_standby_elects_nobody_until_it_is_promoted(
     dsn: str, registry: Registry, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def stand() -> None:
-        async with elected(registry.store, NAME):
+        async with hold_leader_lock(registry.store, NAME):
             pass
 
     async with asyncio.timeout(20):

@@ -327,13 +327,13 @@ async def test_the_generation_rises_with_the_spec_alone(registry: Registry) -> N
     assert generations == [1, 1, 2]
 
 
-async def test_the_marks_that_selectors_look_at_are_stored(registry: Registry) -> None:
+async def test_the_selector_index_is_stored(registry: Registry) -> None:
     pod = await create(registry, PODS, a_pod("p", {"labels": {"app": "x"}}, node_name="n1"))
 
     head = await registry.store.get(codec.key_of(PODS, "default", pod.metadata.name))
 
-    assert head.marks.labels == {"app": "x"}
-    assert head.marks.fields.items() >= {"spec.nodeName": "n1", "status.phase": "Pending"}.items()
+    assert head.selector_index.labels == {"app": "x"}
+    assert head.selector_index.fields.items() >= {"spec.nodeName": "n1", "status.phase": "Pending"}.items()
 
 
 async def test_an_edit_without_a_version_is_tried_again_on_the_newest(registry: Registry) -> None:

@@ -151,7 +151,7 @@ async def test_a_watcher_sees_how_a_deleted_pod_ended_before_it_is_gone(
 ) -> None:
     pod = await a_running_pod(registry)
     await objects.delete(registry, PODS, "default", "p", Demand())
-    scope = Scope(kind=PODS, matches=lambda _, marks: phases in marks.fields.get("status.phase", ""))
+    scope = Scope(kind=PODS, matches=lambda _, selector_index: phases in selector_index.fields.get("status.phase", ""))
     watching = Watch(registry, scope, await registry.store.revision())
 
     outcome = await tell(registry, pod, phase="Failed", gone=True)

@@ -22,7 +22,7 @@ from app.registry.lists import Scope, list_page
 from app.registry.objects import Registry
 from app.registry.plan_writer import write_set
 from app.registry.watch import Event, Watch
-from app.store import Key, Marks, Store, open_store
+from app.store import Key, SelectorIndex, Store, open_store
 from app.store.compaction import compact
 from tests.registry.examples import PODS, a_pod, create, get, named
 
@@ -44,7 +44,7 @@ async def delete(registry: Registry, name: str) -> None:
 
 
 def team(wanted: str) -> Scope:
-    return Scope(kind=CONFIGMAPS, matches=lambda _, marks: marks.labels.get("team") == wanted)
+    return Scope(kind=CONFIGMAPS, matches=lambda _, selector_index: selector_index.labels.get("team") == wanted)
 
 
 async def watch(registry: Registry, scope: Scope = ALL) -> Watch:
@@ -86,7 +86,9 @@ async def test_what_enters_is_added_and_what_leaves_is_deleted(registry: Registr
 
 async def test_selected_by_a_field_a_pod_is_added_when_it_is_bound(registry: Registry) -> None:
     """What an agent's watch rests on."""
-    mine = Scope(kind=PODS, node="n1", matches=lambda _, marks: marks.fields.get("spec.nodeName") == "n1")
+    mine = Scope(
+        kind=PODS, node="n1", matches=lambda _, selector_index: selector_index.fields.get("spec.nodeName") == "n1"
+    )
     watching = await watch(registry, mine)
     await create(registry, PODS, a_pod("p"))
     await create(registry, PODS, a_pod("elsewhere", node_name="n2"))
@@ -153,7 +155,7 @@ async def test_what_leaves_is_shown_as_it_was_under_the_revision_of_the_change(
     assert event.object.revision == await registry.store.revision()
     assert b'"labels":{"team":"red"}' in event.object.wire
     assert b'"resourceVersion":"%d"' % event.object.revision in event.object.wire
-    assert event.object.marks == Marks({"team": "red"}, event.object.marks.fields)
+    assert event.object.selector_index == SelectorIndex({"team": "red"}, event.object.selector_index.fields)
 
 
 @pytest.mark.parametrize(
@@ -252,7 +254,7 @@ async def test_a_long_history_is_replayed_a_part_at_a_time(
 def end_waits(store: Store) -> None:
     """As when the time of those who wait is over."""
     for waiter in {each for waiters in store.feed._waiters.values() for each in waiters}:
-        store.feed._give_up(waiter)
+        store.feed._time_out(waiter)
 
 
 @pytest.mark.parametrize("comes", [pytest.param(True, id="until a change"), pytest.param(False, id="to its end")])
@@ -396,8 +398,8 @@ def test_a_scope_asks_for_what_an_index_can_give() -> None:
     scope = Scope(kind=PODS, namespace="default", node="n1", matches=lambda *_: False)
 
     assert scope.query(("default", "a"), 5).node == "n1"
-    assert not scope.selects(Key("pods", "default", "p"), Marks())
-    assert not Scope(kind=PODS, namespace="other").selects(Key("pods", "default", "p"), Marks())
+    assert not scope.selects(Key("pods", "default", "p"), SelectorIndex())
+    assert not Scope(kind=PODS, namespace="other").selects(Key("pods", "default", "p"), SelectorIndex())
 
 
 async def test_what_was_never_there_is_not_found(registry: Registry) -> None:

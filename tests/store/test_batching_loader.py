@@ -6,8 +6,8 @@ from collections.abc import Sequence
 import pytest
 
 from app.store import Key
-from app.store.batching_loader import AT_ONCE, MOST, Together
-from app.store.change_feed import Marks
+from app.store.batching_loader import AT_ONCE, MOST, BatchingLoader
+from app.store.change_feed import SelectorIndex
 from app.store.reader import StoredObject
 
 
@@ -24,7 +24,9 @@ class Queries:
         return await self._answers[-1]
 
     def answer(self, number: int) -> None:
-        found = {key(name): StoredObject(key(name), "uid", number, b"{}", Marks()) for name in self.asked[number]}
+        found = {
+            key(name): StoredObject(key(name), "uid", number, b"{}", SelectorIndex()) for name in self.asked[number]
+        }
         self._answers[number].set_result({each: head for each, head in found.items() if each.name != "absent"})
 
     def fail(self, number: int, error: Exception) -> None:
@@ -46,12 +48,12 @@ async def turn() -> None:
         await asyncio.sleep(0)
 
 
-def reads(together: Together, *names: str) -> list[asyncio.Task[StoredObject | None]]:
+def reads(together: BatchingLoader, *names: str) -> list[asyncio.Task[StoredObject | None]]:
     return [asyncio.create_task(together.get(key(name))) for name in names]
 
 
 async def test_a_lone_read_goes_at_once(queries: Queries) -> None:
-    (read,) = reads(Together(queries), "a")
+    (read,) = reads(BatchingLoader(queries), "a")
     await turn()
     queries.answer(0)
 
@@ -61,7 +63,7 @@ async def test_a_lone_read_goes_at_once(queries: Queries) -> None:
 
 
 async def test_what_is_absent_is_none(queries: Queries) -> None:
-    (read,) = reads(Together(queries), "absent")
+    (read,) = reads(BatchingLoader(queries), "absent")
     await turn()
     queries.answer(0)
 
@@ -69,7 +71,7 @@ async def test_what_is_absent_is_none(queries: Queries) -> None:
 
 
 async def test_what_comes_while_queries_are_on_their_way_shares_the_next(queries: Queries) -> None:
-    together = Together(queries)
+    together = BatchingLoader(queries)
     first: list[asyncio.Task[StoredObject | None]] = []
     for number in range(AT_ONCE):
         first += reads(together, f"first-{number}")
@@ -87,7 +89,7 @@ async def test_what_comes_while_queries_are_on_their_way_shares_the_next(queries
 
 
 async def test_a_read_never_joins_a_query_that_was_sent_before_it(queries: Queries) -> None:
-    together = Together(queries)
+    together = BatchingLoader(queries)
     (early,) = reads(together, "a")
     await turn()
     (late,) = reads(together, "a")
@@ -104,7 +106,7 @@ async def test_a_read_never_joins_a_query_that_was_sent_before_it(queries: Queri
 
 
 async def test_one_query_asks_for_so_many_and_no_more(queries: Queries) -> None:
-    together = Together(queries)
+    together = BatchingLoader(queries)
     tasks = reads(together, *(str(number) for number in range(2 * MOST + 1)))
     await turn()
     queries.answer(0)
@@ -117,7 +119,7 @@ async def test_one_query_asks_for_so_many_and_no_more(queries: Queries) -> None:
 
 
 async def test_a_failure_reaches_all_who_asked_and_nobody_else(queries: Queries) -> None:
-    together = Together(queries)
+    together = BatchingLoader(queries)
     tasks = reads(together, "a", "b")
     await turn()
     queries.fail(0, ConnectionError("gone"))
@@ -131,7 +133,7 @@ async def test_a_failure_reaches_all_who_asked_and_nobody_else(queries: Queries)
 
 
 async def test_who_goes_away_takes_nothing_from_others(queries: Queries) -> None:
-    together = Together(queries)
+    together = BatchingLoader(queries)
     leaving, staying = reads(together, "a", "a")
     await turn()
     leaving.cancel()

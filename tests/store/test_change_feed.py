@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.store import Change, Compacted, Feed, Marks, Store, Unavailable, open_store
+from app.store import Change, Compacted, Feed, SelectorIndex, Store, Unavailable, open_store
 from app.store.change_feed import POLL_SECONDS, ChangeBuffer
 from app.store.compaction import compact
 from app.store.errors import NewTimeline
@@ -78,7 +78,15 @@ async def test_a_change_is_delivered_as_it_is_stored(store: Store, other: Store)
     await other.feed.reach(store.feed.cursor)
 
     def told(change: Change) -> tuple[object, ...]:
-        return change.revision, change.key, change.uid, change.change, change.wire, change.marks, change.old_marks
+        return (
+            change.revision,
+            change.key,
+            change.uid,
+            change.change,
+            change.wire,
+            change.selector_index,
+            change.old_selector_index,
+        )
 
     assert list(map(told, own)) == list(map(told, others))
 
@@ -94,7 +102,7 @@ async def test_a_backlog_longer_than_a_page_is_read_in_one_go(store: Store, othe
 
 
 def changes(*revisions: int) -> list[Change]:
-    return [Change(n, key(f"n{n}"), f"uid-{n}", "A", body(f"n{n}"), Marks(), None) for n in revisions]
+    return [Change(n, key(f"n{n}"), f"uid-{n}", "A", body(f"n{n}"), SelectorIndex(), None) for n in revisions]
 
 
 async def test_own_changes_that_a_page_of_history_cut_in_two_are_delivered_once() -> None:
@@ -106,7 +114,7 @@ async def test_own_changes_that_a_page_of_history_cut_in_two_are_delivered_once(
     feed, seen = Feed(first_page, 1_000), []
     await feed.listen(seen.extend, 0)
     await feed.catch_up()
-    await feed.committed(0, changes(1, 2, 3, 4), 4)
+    await feed.on_commit(0, changes(1, 2, 3, 4), 4)
 
     assert [each.revision for each in seen] == [1, 2, 3, 4]
 
@@ -120,7 +128,7 @@ async def test_what_lies_between_the_cursor_and_a_commit_is_read_first() -> None
 
     feed, seen = Feed(others, 1_000), []
     await feed.listen(seen.extend, 0)
-    await feed.committed(5, changes(6, 7), 8)
+    await feed.on_commit(5, changes(6, 7), 8)
 
     assert [each.revision for each in seen] == [1, 3, 4, 6, 7]
     assert asked == [(0, 5), (3, 5)]
@@ -264,7 +272,7 @@ async def test_who_gives_up_waiting_in_the_moment_of_a_change_does_not_miss_it()
 
     def deliver() -> None:
         with pytest.raises(StopIteration):  # nothing in it waits, so it is all done at once
-            feed.committed(0, changes(1), 1).send(None)
+            feed.on_commit(0, changes(1), 1).send(None)
 
     waiting = asyncio.ensure_future(feed.quiet_until(KIND, 0, 0))
     await asyncio.sleep(0)  # it waits now, and the end of its time comes next
@@ -280,10 +288,10 @@ async def test_a_database_that_contradicts_itself_is_asked_again_later_not_for_e
     async def read(_after: int, _limit: int | None) -> tuple[Sequence[Change], int, bool]:
         raise NewTimeline
 
-    async def settle() -> None:
+    async def check_timeline() -> None:
         feed.follow(0)
 
-    feed = Feed(read, 1 << 20, settle)
+    feed = Feed(read, 1 << 20, check_timeline)
     feed.start_at(1)
     with pytest.raises(Unavailable, match="two timelines at once"):
         await feed.catch_up()

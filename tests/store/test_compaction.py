@@ -188,11 +188,11 @@ async def test_a_feed_that_missed_the_deletion_of_a_secret_starts_anew(store: St
     """Or a mirror would hold that secret for ever."""
     (a,) = await store.commit([create("a", 1, kind=SECRET)])
 
-    async def settle() -> None:
+    async def check_timeline() -> None:
         async with store.pool.acquire() as connection:
-            await timeline.settle(connection, behind)
+            await timeline.check_timeline(connection, behind)
 
-    behind = Feed(store.reader.history, 1 << 20, settle)
+    behind = Feed(store.reader.history, 1 << 20, check_timeline)
     behind.start_at(a)
     (gone,) = await store.commit([delete("a", a, 1, kind=SECRET)])
     await age(store, a, gone)

@@ -121,12 +121,12 @@ async def test_filled_again_it_drops_what_is_gone(store: Store) -> None:
 async def test_held_back_it_stays_as_it_is_and_then_catches_up(store: Store) -> None:
     copy = mirror()
     await store.fill(copy)
-    copy.held_back = True
+    copy.is_paused = True
     (revision,) = await store.commit([a_map("a", "1")])
     await store.commit([a_map("a", "2", expected=revision)])
     assert shown(copy) == {}
 
-    copy.held_back = False
+    copy.is_paused = False
 
     assert shown(copy) == {"a": "2"}
 

@@ -7,7 +7,19 @@ from random import Random
 import asyncpg
 import pytest
 
-from app.store import MUST_LIVE, Change, Compacted, Conflict, Key, Marks, Query, Store, StoredObject, Write, open_store
+from app.store import (
+    MUST_LIVE,
+    Change,
+    Compacted,
+    Conflict,
+    Key,
+    Query,
+    SelectorIndex,
+    Store,
+    StoredObject,
+    Write,
+    open_store,
+)
 from app.store.migrate import migrate
 from tests.store.writes import KIND, body, create, delete, key, modify, value_of
 
@@ -117,7 +129,7 @@ def placed(name: str, node: str, expected: int = 0) -> Write:
         expected=expected,
         uid="u",
         body=body(name, node),
-        marks=Marks({}, fields),
+        selector_index=SelectorIndex({}, fields),
         node=node,
     )
 

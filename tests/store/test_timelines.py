@@ -25,7 +25,7 @@ from app.store import (
     precondition,
 )
 from app.store.compaction import compact
-from app.store.timeline import position
+from app.store.timeline import read_position
 from tests.log_lines import lines
 from tests.store.rewinding import back_up, restore
 from tests.store.writes import KIND, create, key
@@ -53,12 +53,12 @@ async def commit(store: Store, *names: str) -> list[int]:
 async def quiet(dsn: str) -> AsyncIterator[Store]:
     """A process of which nothing runs but what a test runs."""
 
-    async def settle(connection: asyncpg.Connection) -> None:
-        await store.settle(connection)
+    async def check_timeline(connection: asyncpg.Connection) -> None:
+        await store.check_timeline(connection)
 
-    async with asyncpg.create_pool(dsn, min_size=0, init=settle) as pool:
+    async with asyncpg.create_pool(dsn, min_size=0, init=check_timeline) as pool:
         store = Store(dsn, pool, 1 << 20)
-        store.feed.start_at(*await position(pool))
+        store.feed.start_at(*await read_position(pool))
         yield store
 
 
@@ -288,9 +288,9 @@ async def test_what_older_connections_deliver_while_the_database_is_compared_is_
             await commit(writing, "after")
         connection = await asyncpg.connect(dsn)
         async with _locked(dsn, "timelines") as is_waited_for:
-            settling = asyncio.ensure_future(store.settle(connection))
+            settling = asyncio.ensure_future(store.check_timeline(connection))
             await is_waited_for()
-            store.feed.knows(lost)
+            store.feed.note_committed(lost)
         await settling
         await connection.close()
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from app.store import MUST_NOT_EXIST, Key, Marks, Write
+from app.store import MUST_NOT_EXIST, Key, SelectorIndex, Write
 
 KIND = "things"
 
@@ -28,7 +28,7 @@ def create(name: str, value: Any = "", *, kind: str = KIND, deleting: bool = Fal
         expected=MUST_NOT_EXIST,
         uid=f"uid-of-{name}",
         body=body(name, value),
-        marks=Marks(labels),
+        selector_index=SelectorIndex(labels),
         deleting=deleting,
     )
 

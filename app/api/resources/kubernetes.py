@@ -21,7 +21,7 @@ from app.api.streams import logs, pod_streams, watch, watch_websocket
 from app.api.streams.revocation import Claim
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.machinery.selectors import FieldSelector
-from app.registry.node_authorizer import is_needed
+from app.registry.node_authorizer import is_referenced
 from app.registry.objects import Registry
 
 _SUBRESOURCES = {"", "status"}
@@ -155,7 +155,7 @@ async def _authorize(registry: Registry, user: User, action: Action, found: Targ
             return  # what an agent may create depends on the name in the body: `collection` checks it
         if verb == "get" and found.name and found.kind.resource in {"configmaps", "secrets"}:
             wanted = (found.kind.resource, found.name)
-            if await is_needed(registry, found.namespace or "", wanted, user.is_node):
+            if await is_referenced(registry, found.namespace or "", wanted, user.is_node):
                 return
         if verb == "create" and (found.kind.resource, found.subresource) == ("serviceaccounts", "token"):
             return  # whose token an agent may ask for depends on the pod in the body: `token_requests` checks it

@@ -28,7 +28,7 @@ from app.api.resources.routes import Target
 from app.api.resources.selection import Selection, scope_of
 from app.machinery.errors import ApiError, gone
 from app.registry import Compacted, Page, StoredObject, Unavailable
-from app.registry.lists import PAGE_BYTES, Place, Scope, TooLarge, list_page, opened, pages, place_of, remaining
+from app.registry.lists import PAGE_BYTES, Place, Scope, TooLarge, first_page, list_page, pages, place_of, remaining
 from app.registry.objects import Registry
 from app.structured_logging import Logger
 
@@ -55,7 +55,7 @@ async def answer(registry: Registry, request: Request, target: Target, selection
             with suppress(TooLarge):
                 page = await wanted.page(registry, options.limit)
                 return await whole_page(shape, page, target.namespace, options, now)
-        first = await opened(registry, wanted.scope, wanted.after, wanted.at)
+        first = await first_page(registry, wanted.scope, wanted.after, wanted.at)
     except Compacted as error:
         raise _expired(options, wanted.after, target.namespace) from error
     if not first.more and (not options.limit or len(first.heads) <= options.limit):
@@ -71,7 +71,7 @@ async def listing(registry: Registry, request: Request, target: Target, selectio
     shape, now = content.shape_of(request, target.kind), registry.now()
     wanted = await _resolve(registry, target, selection)
     try:
-        first = await opened(registry, wanted.scope, wanted.after, wanted.at)
+        first = await first_page(registry, wanted.scope, wanted.after, wanted.at)
     except Compacted as error:
         raise _expired(options, wanted.after, target.namespace) from error
     return Listing(registry, wanted.scope, first, shape, options.limit or None, target.namespace, now)

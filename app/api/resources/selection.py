@@ -9,7 +9,7 @@ from app.api.http.query import ListOptions, Query, check_list_options, flag, rea
 from app.machinery.base import Kind
 from app.machinery.errors import ApiError
 from app.machinery.selectors import EVERY_FIELD, EVERYTHING, FieldSelector, Selector, parse_fields, parse_labels
-from app.registry import Key, Marks
+from app.registry import Key, SelectorIndex
 from app.registry.lists import Scope
 
 
@@ -54,10 +54,10 @@ def scope_of(kind: Kind, namespace: str | None, selection: Selection) -> Scope:
     name = fields.requirement("metadata.name")
     node = fields.requirement("spec.nodeName") or None
 
-    def matches(key: Key, marks: Marks) -> bool:
-        if not labels.matches(marks.labels):
+    def matches(key: Key, selector_index: SelectorIndex) -> bool:
+        if not labels.matches(selector_index.labels):
             return False
-        return fields.matches({**marks.fields, "metadata.name": key.name, "metadata.namespace": key.namespace})
+        return fields.matches({**selector_index.fields, "metadata.name": key.name, "metadata.namespace": key.namespace})
 
     # An agent asks for the pods of its node and nothing else: then looking at the node is all there is to do.
     more = labels is not EVERYTHING or len(fields.requirements) > (name is not None) + (node is not None)

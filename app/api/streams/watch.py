@@ -26,7 +26,7 @@ from app.api.resources.selection import Selection, scope_of
 from app.api.streams.revocation import refusal
 from app.machinery.errors import ApiError, gone
 from app.registry import Compacted, Page, Unavailable
-from app.registry.lists import opened, pages
+from app.registry.lists import first_page, pages
 from app.registry.objects import Registry
 from app.registry.watch import Event, Watch
 from app.structured_logging import Logger
@@ -49,7 +49,7 @@ async def stream(registry: Registry, request: Request, found: Target, selection:
     await wait_for_revision(registry, revision)
     first = None
     if options.send_initial_events or (not revision and options.send_initial_events is None):
-        first = await opened(registry, scope)
+        first = await first_page(registry, scope)
         revision = first.revision
     elif not revision:
         revision = await registry.revision()

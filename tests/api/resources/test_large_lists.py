@@ -29,10 +29,16 @@ async def large(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 @pytest.mark.parametrize("at", [False, True], ids=["now", "as of a revision"])
-@pytest.mark.parametrize("marked", [False, True], ids=["without marks", "with marks"])
-async def test_a_page_ends_at_its_bytes(registry: Registry, large: int, at: bool, marked: bool) -> None:
+@pytest.mark.parametrize("with_selector_index", [False, True], ids=["without selector index", "with selector index"])
+async def test_a_page_ends_at_its_bytes(registry: Registry, large: int, at: bool, with_selector_index: bool) -> None:
     async def names(**demands: Any) -> tuple[list[str], bool]:
-        query = Query(kind=CONFIGMAPS.resource, namespace="default", at=large if at else None, marked=marked, **demands)
+        query = Query(
+            kind=CONFIGMAPS.resource,
+            namespace="default",
+            at=large if at else None,
+            with_selector_index=with_selector_index,
+            **demands,
+        )
         page = await registry.store.list(query)
         assert all(head.body for head in page.heads)
         return [head.key.name for head in page.heads if head.key.name in NAMES], page.more
