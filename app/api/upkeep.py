@@ -13,8 +13,8 @@ from pathlib import Path
 from app.api.auth import certificates
 from app.api.auth.token_files import ADMIN, AGENT, AGENT_OVERLAP, keep_files, write_kubeconfig
 from app.api.streams.agent_calls import Origin
-from app.registry.objects import Registry
 from app.registry.periodic_task import run_periodically
+from app.registry.registry import Registry
 from app.settings import Settings
 from app.structured_logging import Logger
 

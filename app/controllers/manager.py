@@ -31,8 +31,8 @@ from app.kinds.core.event import KIND as EVENTS
 from app.kinds.pod.pod import KIND as PODS
 from app.registry.history_loss import reporting_losses
 from app.registry.leader_election import Epoch, begin
-from app.registry.objects import Registry
 from app.registry.periodic_task import PeriodicTask, run_periodically
+from app.registry.registry import Registry
 from app.scheduler import DEFAULT, ScoringSettings
 from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, hold_leader_lock
 from app.store.compaction import HistoryCompaction, SecretsCompaction

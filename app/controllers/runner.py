@@ -17,8 +17,8 @@ from app.controllers.planned_write import PlannedWrite
 from app.machinery.base import Object
 from app.registry.event_recorder import Recorder
 from app.registry.leader_election import Epoch
-from app.registry.objects import Registry
 from app.registry.plan_writer import without_refused_events, write_set
+from app.registry.registry import Registry
 from app.store import Conflict, Key, Mirror, OutcomeUnknown, Unavailable, Write
 from app.structured_logging import Logger, object_fields
 

@@ -5,7 +5,7 @@ periodic tasks; batches that agents report; the writing of plans. Nothing here k
 what of the store's vocabulary it needs is handed on here.
 
 May import: `app.store`, `app.plans`, `app.kinds`, `app.machinery`. Imported by: `app.api`, `app.controllers`.
-Start reading: `objects` (verbs), `versions` (what an object becomes), `plan_writer`, `leader_election`.
+Start reading: `registry`, `objects` (verbs), `versions` (what an object becomes), `plan_writer`, `leader_election`.
 """
 
 from app.store import (

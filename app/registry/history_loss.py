@@ -13,7 +13,7 @@ from app.kinds.core.lease import KIND as LEASES
 from app.machinery.base import Object, ObjectMeta, ObjectReference
 from app.registry.codec import write_of
 from app.registry.leader_election import NAMESPACE
-from app.registry.objects import Registry
+from app.registry.registry import Registry
 from app.registry.versions import new
 from app.store import Conflict, Loss, OutcomeUnknown, Unavailable
 

@@ -17,7 +17,7 @@ from app.kinds.core.lease import KIND as LEASES
 from app.kinds.core.lease import Lease, LeaseSpec
 from app.machinery.base import ObjectMeta
 from app.registry.codec import decode, key_of, write_of
-from app.registry.objects import Registry
+from app.registry.registry import Registry
 from app.registry.versions import new
 from app.store import Conflict, Store, Write, precondition
 

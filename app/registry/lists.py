@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
 
 from app.machinery.base import Kind
-from app.registry.objects import Registry
+from app.registry.registry import Registry
 from app.store import Compacted, Key, Page, Query, SelectorIndex, StoredObject
 from app.store.lifetimes import NAMESPACES, NODES
 

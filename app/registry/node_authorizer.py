@@ -6,7 +6,7 @@ from typing import cast
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod, is_terminal
 from app.registry.codec import decode
-from app.registry.objects import Registry
+from app.registry.registry import Registry
 from app.store import Query
 
 Reference = tuple[str, str]  # ("configmaps" or "secrets", name)

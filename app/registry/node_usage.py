@@ -11,7 +11,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from app.machinery.base import Struct, at
-from app.registry.objects import Registry
+from app.registry.registry import Registry
 
 STALE_AFTER = timedelta(seconds=60)
 _FORGOTTEN_AFTER = timedelta(hours=1)

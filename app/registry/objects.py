@@ -7,7 +7,6 @@ was made from as preconditions; what the client did not pin is tried again on th
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -17,105 +16,19 @@ from app.kinds.core.resourcequota import KIND as QUOTA
 from app.machinery import errors
 from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError, Cause
-from app.machinery.feature_gates import USUAL, Features
 from app.machinery.managed_fields import Writer
 from app.plans.admission.pod_admission import Rules, admit
 from app.plans.plan import Update
 from app.registry import deletion, offload
-from app.registry.admission import Admission
 from app.registry.codec import NAMESPACES, check_size, decode, key_of, write_of
-from app.registry.policy_cache import PolicyCache
+from app.registry.registry import Registry as Registry  # noqa: PLC0414 - most callers of verbs need it, too
 from app.registry.strategies import strategy_of
 from app.registry.versions import USUAL_OPTIONS, UpdateOptions, check_identity, new, revise
-from app.store import READ_ONLY, Conflict, Key, Store, StoredObject, Write, precondition
-from app.store.agent_calls import Calls as AgentCalls
+from app.store import Conflict, Key, StoredObject, Write, precondition
 from app.store.change_feed import versioned
-from app.store.kept_logs import KeptLogs
-from app.store.logs import Logs
-from app.store.tokens import Tokens
 
 _TRIES = 8
 Edit = Callable[[Object], Object]
-
-
-@dataclass(frozen=True)
-class Registry:
-    """The store, the clock that stamps what is written, and the feature gates that are on.
-
-    The API asks this, and the functions that take it, for all that is stored; it never reaches for `store`.
-
-    monotonic: seconds that only rise, by which is waited; those of `clock` if none is given.
-    """
-
-    store: Store
-    clock: Callable[[], datetime]
-    features: Features = USUAL
-    monotonic: Callable[[], float] | None = None
-
-    @property
-    def tokens(self) -> Tokens:
-        return self.store.tokens
-
-    @property
-    def logs(self) -> Logs:
-        return self.store.logs
-
-    @property
-    def kept_logs(self) -> KeptLogs:
-        return self.store.kept_logs
-
-    @property
-    def agent_calls(self) -> AgentCalls:
-        return self.store.calls
-
-    @property
-    def database_url(self) -> str:
-        return self.store.dsn
-
-    async def revision(self) -> int:
-        """The last revision given out."""
-        return await self.store.revision()
-
-    @property
-    def cursor(self) -> int:
-        """The revision up to which this process knows all changes."""
-        return self.store.feed.cursor
-
-    async def is_lost(self, revision: int) -> bool:
-        """Whether the database has lost the revision, as when a backup was restored."""
-        return await self.store.is_lost(revision)
-
-    async def reach(self, revision: int, seconds: float) -> bool:
-        """Whether a revision has been given out, as far as it is known here within a time."""
-        if revision <= self.cursor or revision <= await self.revision():
-            return True
-        return await self.store.feed.reach_within(revision, seconds)
-
-    async def logs_grew(self, seconds: float) -> None:
-        """Return when some log has grown, or after a time."""
-        await self.store.logs_grew(seconds)
-
-    async def unready_reason(self) -> str:
-        """Why the database cannot be used now: it takes no writes, or the feed does not follow it. Empty if it can."""
-        broken = self.store.feed.broken
-        if broken is not None:
-            return f"the change feed waits for the database: {type(broken).__name__}"
-        return READ_ONLY if await self.store.is_read_only() else ""
-
-    def now(self) -> datetime:
-        return self.clock().replace(microsecond=0)
-
-    def elapsed(self) -> float:
-        """Seconds since some moment. Setting the machine's clock does not change them."""
-        return self.clock().timestamp() if self.monotonic is None else self.monotonic()
-
-    @cached_property
-    def policy(self) -> PolicyCache:
-        return PolicyCache(self.store)
-
-    @cached_property
-    def admission(self) -> Admission:
-        return Admission(self.store, self.policy)
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from app.machinery.base import Kind, Struct, at
 from app.registry import deletion, kubelet_events
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
 from app.registry.kubelet_events import Told
-from app.registry.objects import Registry
+from app.registry.registry import Registry
 from app.store import Conflict, Key, StoredObject, Write
 
 _SERVER_CONDITIONS = frozenset({"PodScheduled"})

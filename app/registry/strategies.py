@@ -6,7 +6,7 @@ Most kinds have the default, which changes nothing.
 """
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -22,31 +22,19 @@ from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
 from app.kinds.scheduling.priorityclass import PriorityClass
 from app.machinery.base import Kind
 from app.machinery.errors import invalid, unprocessable
-from app.machinery.feature_gates import Features
 from app.machinery.metadata_validation import IMMUTABLE
 from app.plans.admission import pod_admission
 from app.plans.admission.pod_admission import Rules
 from app.plans.jobs.workloads import is_gang_by_shape, is_on
-from app.registry.admission import Admission
 from app.registry.codec import NAMESPACES, decode
-from app.store import Key, Store
-
-
-class Context(Protocol):
-    """What a strategy may ask: the registry."""
-
-    @property
-    def store(self) -> Store: ...
-    @property
-    def features(self) -> Features: ...
-    @property
-    def admission(self) -> Admission: ...
+from app.registry.registry import Registry
+from app.store import Key
 
 
 class Strategy:
     """The default. Objects are of the strategy's own kind: hence Any."""
 
-    async def drop_disabled_fields(self, _context: Context, _namespace: str, sent: Any, _old: Any = None) -> Any:
+    async def drop_disabled_fields(self, _registry: Registry, _namespace: str, sent: Any, _old: Any = None) -> Any:
         """What was sent, without fields that nothing acts on here, unless `old` has them."""
         return sent
 
@@ -62,7 +50,7 @@ class Strategy:
         """A new object as its client is warned of it."""
         return made
 
-    async def validate_update(self, _context: Context, _made: Any, _old: Any) -> None:
+    async def validate_update(self, _registry: Registry, _made: Any, _old: Any) -> None:
         """What stands against the next version beyond its own validity. Raises the 403 or 422."""
 
 
@@ -86,18 +74,18 @@ class _JobStrategy(Strategy):
     Only what says something about scheduling, or changes how many pods run at once, costs a look at the namespace.
     """
 
-    async def drop_disabled_fields(self, context: Context, namespace: str, sent: Job, old: Job | None = None) -> Job:
+    async def drop_disabled_fields(self, registry: Registry, namespace: str, sent: Job, old: Job | None = None) -> Job:
         if sent.spec.scheduling is None or (old is not None and old.spec.scheduling is not None):
             return sent
-        if await _schedules_gangs(context, namespace, sent.metadata.labels):
+        if await _schedules_gangs(registry, namespace, sent.metadata.labels):
             return sent
         return replace(sent, spec=replace(sent.spec, scheduling=None))
 
-    async def validate_update(self, context: Context, made: Job, old: Job) -> None:
+    async def validate_update(self, registry: Registry, made: Job, old: Job) -> None:
         """The size of a gang that goes by the Job's shape cannot change."""
         if made.spec.parallelism == old.spec.parallelism or not (is_gang_by_shape(made) or is_gang_by_shape(old)):
             return
-        if await _schedules_gangs(context, made.metadata.namespace, made.metadata.labels):
+        if await _schedules_gangs(registry, made.metadata.namespace, made.metadata.labels):
             cause = invalid(
                 "spec.parallelism", made.spec.parallelism, f"{IMMUTABLE} while the Job is scheduled as a gang"
             )
@@ -108,30 +96,30 @@ class _CronJobStrategy(Strategy):
     """The same for the Jobs that it will make."""
 
     async def drop_disabled_fields(
-        self, context: Context, namespace: str, sent: CronJob, old: CronJob | None = None
+        self, registry: Registry, namespace: str, sent: CronJob, old: CronJob | None = None
     ) -> CronJob:
         template = sent.spec.job_template
         had_it = old is not None and old.spec.job_template.spec.scheduling is not None
         if template.spec.scheduling is None or had_it:
             return sent
-        if await _schedules_gangs(context, namespace, template.metadata.labels):
+        if await _schedules_gangs(registry, namespace, template.metadata.labels):
             return sent
         plain = replace(template, spec=replace(template.spec, scheduling=None))
         return replace(sent, spec=replace(sent.spec, job_template=plain))
 
 
-async def _schedules_gangs(context: Context, namespace: str, labels: dict[str, str]) -> bool:
+async def _schedules_gangs(registry: Registry, namespace: str, labels: dict[str, str]) -> bool:
     """`labels`: those that the Job has, or that its Jobs will have."""
-    head = await context.store.get(Key(NAMESPACES, "", namespace))
+    head = await registry.store.get(Key(NAMESPACES, "", namespace))
     around = decode(NAMESPACE, head).metadata.labels if head is not None else {}
-    return is_on(context.features, around, labels)
+    return is_on(registry.features, around, labels)
 
 
 class _PriorityClassStrategy(Strategy):
-    async def validate_update(self, context: Context, made: PriorityClass, _old: PriorityClass) -> None:
+    async def validate_update(self, registry: Registry, made: PriorityClass, _old: PriorityClass) -> None:
         """There is one default class at most."""
         if made.global_default:
-            pod_admission.check(PRIORITY_CLASSES.resource, made, await context.admission.rules(""))
+            pod_admission.check(PRIORITY_CLASSES.resource, made, await registry.admission.rules(""))
 
 
 _DEFAULT = Strategy()

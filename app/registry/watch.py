@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 from app.machinery.errors import gone
 from app.registry.lists import Scope, check_lifetime
-from app.registry.objects import Registry
+from app.registry.registry import Registry
 from app.store import SHORT_HISTORY, Change, Compacted, StoredObject, topic_of
 
 REPLAYED = 500  # changes that one watcher is given at once
