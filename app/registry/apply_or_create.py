@@ -18,21 +18,23 @@ async def apply(
     kind: Kind,
     key: tuple[str, str],
     change: Change,
-    terms: UpdateOptions,
+    options: UpdateOptions,
     may_create: Callable[[Object], Awaitable[None]],
 ) -> tuple[Answer, bool]:
     """What `change` makes of the object at (namespace, name), or of none; and whether it is new."""
     namespace, name = key
     for _ in range(_TRIES):
         try:
-            return await edit(registry, kind, namespace, name, change, terms), False
+            return await edit(registry, kind, namespace, name, change, options), False
         except ApiError as error:
-            if error.reason != "NotFound" or (terms.by and terms.by.subresource):
+            if error.reason != "NotFound" or (options.by and options.by.subresource):
                 raise
-        made = await offload.run(terms.size, change, None)
+        made = await offload.run(options.size, change, None)
         await may_create(made)
         try:
-            created = await create(registry, kind, namespace, made, by=terms.by, dry_run=terms.dry_run, size=terms.size)
+            created = await create(
+                registry, kind, namespace, made, by=options.by, dry_run=options.dry_run, size=options.size
+            )
             return created, True
         except ApiError as error:
             if error.reason != "AlreadyExists":  # else somebody was quicker: it is applied to theirs

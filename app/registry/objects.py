@@ -193,36 +193,36 @@ async def update(
     dry_run: bool = False,
 ) -> Answer:
     """Replace the object, or its status, by what was sent."""
-    terms = UpdateOptions(status=status, uid=sent.metadata.uid, dry_run=dry_run)
-    return await edit(registry, kind, namespace, name, lambda _: sent, terms)
+    options = UpdateOptions(status=status, uid=sent.metadata.uid, dry_run=dry_run)
+    return await edit(registry, kind, namespace, name, lambda _: sent, options)
 
 
 async def edit(
-    registry: Registry, kind: Kind, namespace: str, name: str, change: Edit, terms: UpdateOptions = USUAL_OPTIONS
+    registry: Registry, kind: Kind, namespace: str, name: str, change: Edit, options: UpdateOptions = USUAL_OPTIONS
 ) -> Answer:
     """Apply `change` to the newest version. If what it returns names no resourceVersion, a conflict is tried again."""
     strategy = strategy_of(kind)
     for _ in range(_TRIES):
         head = await find(registry, kind, namespace, name)
-        size = max(terms.size, len(head.body))
-        old, changed = await offload.run(size, _apply, kind, head, change, terms)
+        size = max(options.size, len(head.body))
+        old, changed = await offload.run(size, _apply, kind, head, change, options)
         sent = await strategy.drop_disabled_fields(registry, namespace, changed, old)
         check_identity(kind, sent, old)
         try:
-            made = await offload.run(size, revise, kind, sent, old, terms)
+            made = await offload.run(size, revise, kind, sent, old, options)
             await strategy.validate_update(registry, made, old)
-            warnings = () if terms.status else await offload.run(size, _warnings, kind, made, old)
-            body = await _store_next(registry, kind, old, made, dry_run=terms.dry_run, size=size, by_client=True)
+            warnings = () if options.status else await offload.run(size, _warnings, kind, made, old)
+            body = await _store_next(registry, kind, old, made, dry_run=options.dry_run, size=size, by_client=True)
             return Answer(body, warnings)
         except Conflict:  # somebody was quicker; a client that pinned a version gets a 409 from check_identity
             continue
     raise errors.conflict(kind.resource, name)
 
 
-def _apply(kind: Kind, head: StoredObject, change: Edit, terms: UpdateOptions) -> tuple[Object, Object]:
+def _apply(kind: Kind, head: StoredObject, change: Edit, options: UpdateOptions) -> tuple[Object, Object]:
     """The object before and after."""
     old = decode(kind, head)
-    check_preconditions(kind, old, Preconditions(uid=terms.uid))
+    check_preconditions(kind, old, Preconditions(uid=options.uid))
     return old, change(old)
 
 

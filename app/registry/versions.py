@@ -98,19 +98,21 @@ def check_identity(kind: Kind, sent: Object, old: Object) -> None:
         raise errors.conflict(kind.resource, old.metadata.name)
 
 
-def revise(kind: Kind, sent: Object, old: Object, terms: UpdateOptions) -> Object:
+def revise(kind: Kind, sent: Object, old: Object, options: UpdateOptions) -> Object:
     """The next version of `old`, or a 422 with every cause."""
     entries = sent.metadata.managed_fields
     meta = _next_metadata(sent.metadata, old.metadata)
     sent = kind.prepare(msgspec.structs.replace(sent, metadata=meta))
-    made: Object = kind.on_status(_next_status(sent, old), old) if terms.status else kind.on_update(sent, old)
-    if terms.by is not None:
-        touched = made if terms.status else _without_status(kind, sent, old)
-        entries = after_update(kind, touched, old, entries, terms.by)
+    made: Object = kind.on_status(_next_status(sent, old), old) if options.status else kind.on_update(sent, old)
+    if options.by is not None:
+        touched = made if options.status else _without_status(kind, sent, old)
+        entries = after_update(kind, touched, old, entries, options.by)
         made = made if made == old and is_same(entries, old.metadata.managed_fields) else with_entries(made, entries)
     causes = validate_metadata(made.metadata, namespaced=kind.namespaced, name_format=kind.name_format)
     causes += validate_metadata_update(made.metadata, old.metadata)
-    causes += kind.validate_status(made, old) if terms.status else kind.validate(made) + kind.validate_update(made, old)
+    causes += (
+        kind.validate_status(made, old) if options.status else kind.validate(made) + kind.validate_update(made, old)
+    )
     _refuse(kind, made, causes)
     return made
 

@@ -31,7 +31,8 @@ _IDLE_TIMEOUT_VERSION = 14  # the first version of Postgres that ends connection
 async def hold_leader_lock(store: Store, name: str) -> AsyncIterator[asyncio.Event]:
     """Enter when this process is elected leader; the event is set when it is no longer.
 
-    It may learn of that late: whoever must not act beside a successor demands that its term is not over (`registry.terms`).
+    It may learn of that late. Whoever must not act beside a successor demands that its epoch is not over
+    (`app.registry.leader_election`).
     """
     connection = await _acquire(store.dsn, zlib.crc32(name.encode()))
     lost = asyncio.Event()

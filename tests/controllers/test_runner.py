@@ -54,11 +54,11 @@ class Controller:
 class Loop:
     """A runner of that controller."""
 
-    def __init__(self, registry: Registry, decide: Decide, term: Epoch | None = None) -> None:
+    def __init__(self, registry: Registry, decide: Decide, epoch: Epoch | None = None) -> None:
         self.registry = registry
         self.mirror = Mirror({CONFIGMAPS.resource: ConfigMap})
         self.controller = Controller(self.mirror, decide)
-        self.runner = Runner(registry, self.mirror, self.controller, term)
+        self.runner = Runner(registry, self.mirror, self.controller, epoch)
 
     async def __aenter__(self) -> Self:
         await self.registry.store.fill(self.mirror)
@@ -335,12 +335,12 @@ async def test_told_to_end_in_the_moment_that_it_is_woken_it_ends(registry: Regi
         assert done
 
 
-async def test_what_is_planned_in_a_term_that_is_over_does_not_happen(registry: Registry, other: Registry) -> None:
-    term = await leader_election.begin(registry, "test")
+async def test_what_is_planned_in_an_epoch_that_is_over_does_not_happen(registry: Registry, other: Registry) -> None:
+    epoch = await leader_election.begin(registry, "test")
     await leader_election.begin(other, "test")
-    async with Loop(registry, lambda *_: [PlannedWrite(Plan((Create(a_map("late")),)))], term) as loop:
+    async with Loop(registry, lambda *_: [PlannedWrite(Plan((Create(a_map("late")),)))], epoch) as loop:
         async with asyncio.timeout(20):
-            await term.over.wait()
+            await epoch.over.wait()
         assert await settled(registry) == await registry.store.revision()
 
     assert len(loop.controller.looked) == 1

@@ -1,4 +1,4 @@
-"""Elections and terms: one acts, a successor is there at once, and what a predecessor decided does not happen any more."""
+"""Elections and epochs: one acts, a successor is there at once, and what a predecessor decided does not happen any more."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,7 +34,7 @@ def a_map(registry: Registry, name: str) -> Write:
     return write_of(CONFIGMAPS, new(CONFIGMAPS, "default", obj, registry.now()), "A")
 
 
-async def test_what_was_decided_in_an_earlier_term_is_refused_whole(registry: Registry, other: Registry) -> None:
+async def test_what_was_decided_in_an_earlier_epoch_is_refused_whole(registry: Registry, other: Registry) -> None:
     first = await leader_election.begin(registry, NAME)
     await registry.store.commit([a_map(registry, "in-time"), first.precondition])
 
@@ -48,14 +48,14 @@ async def test_what_was_decided_in_an_earlier_term_is_refused_whole(registry: Re
     assert not await get(registry, CONFIGMAPS, "late")
 
 
-async def test_terms_that_begin_at_the_same_time_follow_each_other(registry: Registry, other: Registry) -> None:
+async def test_epochs_that_begin_at_the_same_time_follow_each_other(registry: Registry, other: Registry) -> None:
     begun = await asyncio.gather(*(leader_election.begin(each, NAME) for each in (registry, other) * 5))
 
-    last = max(begun, key=lambda term: term.precondition.expected)
-    for term in begun:
-        if term is not last:
+    last = max(begun, key=lambda epoch: epoch.precondition.expected)
+    for epoch in begun:
+        if epoch is not last:
             with pytest.raises(Conflict):
-                await registry.store.commit([term.precondition])
+                await registry.store.commit([epoch.precondition])
     await registry.store.commit([last.precondition])
     lease = await get(registry, LEASES, NAME, leader_election.NAMESPACE)
     assert lease.spec.lease_transitions == len(begun) - 1

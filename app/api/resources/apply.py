@@ -9,7 +9,7 @@ from app.api.auth import rbac_escalation
 from app.api.auth.authenticator import Action, check
 from app.api.http import content
 from app.api.http.query import WriteOptions
-from app.api.resources.field_manager import terms, writer
+from app.api.resources.field_manager import edit_options, writer
 from app.api.resources.routes import Target
 from app.machinery import json_document, server_side_apply
 from app.machinery.base import Kind, Object
@@ -45,7 +45,9 @@ async def answer(registry: Registry, request: Request, found: Target, options: W
         await check(registry, request.state.user, action)
 
     key = (namespace, found.name)
-    made, is_new = await apply_or_create.apply(registry, stored, key, change, terms(request, by, options), may_create)
+    made, is_new = await apply_or_create.apply(
+        registry, stored, key, change, edit_options(request, by, options), may_create
+    )
     code = 201 if is_new else 200
     return content.one(request, found.kind, made.body, registry.now(), code, (*warnings, *made.warnings))
 

@@ -16,8 +16,8 @@ def writer(registry: Registry, request: Request, options: WriteOptions, subresou
     return Writer(name, registry.now(), subresource)
 
 
-def terms(request: Request, writer: Writer, options: WriteOptions, uid: str = "") -> UpdateOptions:
-    """The terms of an update or patch; `uid` is of the object that an update means."""
+def edit_options(request: Request, writer: Writer, options: WriteOptions, uid: str = "") -> UpdateOptions:
+    """The options of an update or patch; `uid` is of the object that an update means."""
     is_status = writer.subresource == "status"
     return UpdateOptions(status=is_status, by=writer, uid=uid, dry_run=options.is_dry_run, size=body_size(request))
 

@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from app.api.http import content
 from app.api.http.query import update_options
-from app.api.resources.field_manager import terms, writer
+from app.api.resources.field_manager import edit_options, writer
 from app.api.resources.routes import Target
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.core.namespace import on_finalize
@@ -21,6 +21,6 @@ async def answer(registry: Registry, request: Request, found: Target) -> Respons
     """Store the finalizers as sent. With the last of them, a namespace that is being deleted goes."""
     options = update_options(request.query_params.multi_items())
     decoded = await content.read_object(request, found.kind, content.validation_of(options))
-    by = terms(request, writer(registry, request, options, found.subresource), options)
+    by = edit_options(request, writer(registry, request, options, found.subresource), options)
     made = await objects.edit(registry, _FINALIZED, "", found.name, lambda _: decoded.object, by)
     return content.one(request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings))

@@ -11,7 +11,7 @@ from app.api.http import content
 from app.api.http.accept import patch_body
 from app.api.http.query import patch_options
 from app.api.resources import apply
-from app.api.resources.field_manager import terms, writer
+from app.api.resources.field_manager import edit_options, writer
 from app.api.resources.routes import Target
 from app.machinery.base import Kind, Object
 from app.machinery.decode import convert
@@ -44,7 +44,7 @@ async def answer(registry: Registry, request: Request, found: Target) -> Respons
         found.namespace or "",
         found.name,
         await checked(registry, request, found, change),
-        terms(request, writer(registry, request, options, found.subresource), options),
+        edit_options(request, writer(registry, request, options, found.subresource), options),
     )
     return content.one(request, found.kind, made.body, registry.now(), warnings=(*warnings, *made.warnings))
 

@@ -10,7 +10,7 @@ from app.api.http import content, errors
 from app.api.http.accept import object_body
 from app.api.http.query import DeleteOptions, delete_options, update_options
 from app.api.resources import patch
-from app.api.resources.field_manager import terms, writer
+from app.api.resources.field_manager import edit_options, writer
 from app.api.resources.routes import Target
 from app.kinds.pod.pod import Pod
 from app.machinery import name_validation
@@ -46,7 +46,7 @@ async def _update(registry: Registry, request: Request, found: Target) -> Respon
         found.namespace or "",
         found.name,
         await patch.checked(registry, request, found, lambda _: sent),
-        terms(request, writer(registry, request, options, found.subresource), options, sent.metadata.uid),
+        edit_options(request, writer(registry, request, options, found.subresource), options, sent.metadata.uid),
     )
     return content.one(request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings))
 
