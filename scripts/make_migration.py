@@ -25,6 +25,9 @@ async def write_migration(dsn: str, message: str, migrations: Path = MIGRATIONS)
         command.revision(config, message, autogenerate=True, rev_id=number, process_revision_directives=_skip_empty)
 
     await run_alembic(dsn, revise, migrations)
+    for path in (migrations / "versions").glob(f"{number}_*.py"):
+        lines = path.read_text().splitlines(keepends=True)
+        path.write_text("".join(line for line in lines if not line.strip().startswith("# ###")))  # Alembic's remarks
 
 
 def _skip_empty(_context: object, _revision: object, directives: list[MigrationScript]) -> None:

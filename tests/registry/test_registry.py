@@ -1,0 +1,23 @@
+"""Registry: what it tells the API of the database."""
+
+from dataclasses import replace
+
+from app.registry.registry import Registry
+from app.store import READ_ONLY, open_store
+from tests.registry.examples import PODS, a_pod, create
+from tests.store.rewinding import read_only
+
+
+async def test_a_revision_that_was_given_out_is_reached_and_one_that_was_not_is_not(registry: Registry) -> None:
+    await create(registry, PODS, a_pod("a"))
+    last = await registry.revision()
+
+    assert await registry.reach(last, 0.01)
+    assert not await registry.reach(last + 1, 0.01)
+
+
+async def test_a_database_that_takes_no_writes_is_not_ready(dsn: str, registry: Registry) -> None:
+    assert await registry.unready_reason() == ""
+
+    async with read_only(dsn), open_store(dsn) as store:
+        assert await replace(registry, store=store).unready_reason() == READ_ONLY
