@@ -90,7 +90,7 @@ class Runner:
         self._wake.set()
 
     def enqueue_at(self, key: Key, at: datetime) -> None:
-        """Look when the clock shows that time, or sooner: when as much time has passed as is left now.
+        """Enqueue a key when the clock shows that time, or sooner: when as much time has passed as is left now.
 
         So a clock that is set back delays nothing. A plan that is looked at too early says again when.
         """
