@@ -1,7 +1,10 @@
 """Registry: what it tells the API of the database."""
 
+import ast
 from dataclasses import replace
+from pathlib import Path
 
+from app import api
 from app.registry.registry import Registry
 from app.store import READ_ONLY, open_store
 from tests.registry.examples import PODS, a_pod, create
@@ -21,3 +24,14 @@ async def test_a_database_that_takes_no_writes_is_not_ready(dsn: str, registry: 
 
     async with read_only(dsn), open_store(dsn) as store:
         assert await replace(registry, store=store).unready_reason() == READ_ONLY
+
+
+def test_the_api_never_reaches_for_the_store() -> None:
+    """As import-linter proves for imports."""
+    found = [
+        f"{path.name}:{node.lineno}"
+        for path in Path(api.__file__).parent.rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr == "store"
+    ]
+    assert found == []
