@@ -23,7 +23,7 @@ from app.api.dependencies import current_user, require_path
 from app.api.direct_route import DirectMiddleware
 from app.api.documents import Documents
 from app.api.http import errors
-from app.api.http.fd_exhaustion import watch_files_left
+from app.api.http.fd_exhaustion import FileDescriptorWatch
 from app.api.middleware import NODES, KubernetesMiddleware, StopMiddleware
 from app.api.resources import version
 from app.api.resources.kubernetes import Kubernetes
@@ -34,6 +34,7 @@ from app.machinery.errors import ApiError
 from app.registry.bootstrap import bootstrap
 from app.registry.history_loss import reporting_losses
 from app.registry.objects import Registry
+from app.registry.periodic_task import run_periodically
 
 
 def create_app(registry: Registry, origin: Origin | None = None, authority: Callable[[], str] = str) -> FastAPI:
@@ -71,7 +72,7 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
     """Create the objects that must exist. While serving, report a lack of file descriptors and losses of history."""
     registry: Registry = app.state.registry
     await bootstrap(registry)
-    watching = asyncio.create_task(watch_files_left())
+    watching = asyncio.create_task(run_periodically(FileDescriptorWatch(), registry.now))
     try:
         async with reporting_losses(registry):
             yield

@@ -25,9 +25,9 @@ from app.store import (
     Stream,
     Unavailable,
 )
-from app.store.agent_calls import Calls as AgentCalls
 from app.store.kept_logs import After, KeptLog
 from app.store.logs import Logs
+from app.store.notifications import AgentCalls
 
 __all__ = [
     "Admission",

@@ -13,9 +13,9 @@ from app.machinery.feature_gates import USUAL, Features
 from app.registry.admission import Admission
 from app.registry.policy_cache import PolicyCache
 from app.store import READ_ONLY, Store
-from app.store.agent_calls import Calls as AgentCalls
 from app.store.kept_logs import KeptLogs
 from app.store.logs import Logs
+from app.store.notifications import AgentCalls
 from app.store.tokens import Tokens
 
 
@@ -47,7 +47,7 @@ class Registry:
 
     @property
     def agent_calls(self) -> AgentCalls:
-        return self.store.calls
+        return self.store.agent_calls
 
     @property
     def database_url(self) -> str:
@@ -74,7 +74,7 @@ class Registry:
 
     async def logs_grew(self, seconds: float) -> None:
         """Return when some log has grown, or after a time."""
-        await self.store.logs_grew(seconds)
+        await self.store.log_growth.wait(seconds)
 
     async def unready_reason(self) -> str:
         """Why the database cannot be used now: it takes no writes, or the feed does not follow it. Empty if it can."""

@@ -4,21 +4,20 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from datetime import timedelta
-from typing import Any
 
 import asyncpg
 
-from app.store import timeline
-from app.store.agent_calls import Calls
+from app.store import notifications, timeline
 from app.store.batching_loader import BatchingLoader
 from app.store.change_feed import Change, Feed
 from app.store.commit import CONNECT_SECONDS, Write, Writer
-from app.store.errors import AWAY, Key, Unavailable, call_database
+from app.store.errors import Key, Unavailable, call_database
 from app.store.kept_logs import KeptLogs
 from app.store.lifetimes import Lifetimes
 from app.store.logs import CAP, Logs
 from app.store.mirror import Mirror
 from app.store.node_usage import NodeUsageReports
+from app.store.notifications import AgentCalls, LogGrowth
 from app.store.reader import Page, Query, Reader, StoredObject
 from app.store.tokens import Tokens
 
@@ -34,7 +33,6 @@ _WRITER_SETTINGS = {
 }
 FILL_ROWS = 1_000  # objects read together to fill a mirror
 _READER_SETTINGS = {"jit": "off", "statement_timeout": "60s", "application_name": "jobplane reader"}
-_LISTENER_SETTINGS = {"application_name": "jobplane listener"}
 
 
 READ_ONLY = "the database is read-only: it is a standby, or was set so; promote it, or connect to the primary"
@@ -57,11 +55,11 @@ class Store:
         self.kept_logs = KeptLogs(pool)
         self.tokens = Tokens(pool)
         self.usage = NodeUsageReports(pool)
-        self.calls = Calls(pool)
+        self.agent_calls = AgentCalls(pool)
+        self.log_growth = LogGrowth()
         self.feed = Feed(self._history, ring_bytes, self._check_timeline)
         self.writer = Writer(self._connect_writer, self.feed)
         self.lifetimes = Lifetimes(pool, self.feed)
-        self._log_waiters: set[asyncio.Future[None]] = set()
         self._looking_back = asyncio.Lock()
 
     async def _history(self, after: int, up_to: int | None) -> tuple[Sequence[Change], int, bool]:
@@ -165,51 +163,14 @@ class Store:
                 return
             after = (page.heads[-1].key.namespace, page.heads[-1].key.name)
 
-    async def logs_grew(self, seconds: float) -> None:
-        """Return when some log has grown, or after a time."""
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._log_waiters.add(waiter)
-        try:
-            async with asyncio.timeout(seconds):
-                await waiter
-        except TimeoutError:
-            pass
-        finally:
-            self._log_waiters.discard(waiter)
+    async def listen(self) -> None:
+        """Follow other processes' notifications until cancelled."""
+        channels = {"changes": self._on_change, "logs": self.log_growth.on_notify, "calls": self.agent_calls.on_notify}
+        await notifications.listen(self.dsn, channels, self.check_timeline, self.feed.wake)
 
-    def _logs_grew(self, *_: Any) -> None:
-        waiters, self._log_waiters = self._log_waiters, set()
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-
-    def _changed(self, _connection: Any, _pid: int, _channel: str, origin: object) -> None:
+    def _on_change(self, origin: str) -> None:
         if origin != self.writer.origin:
             self.feed.wake()
-
-    async def listen(self) -> None:
-        """Hold the LISTEN connection until cancelled; reconnect whenever it is lost."""
-        while True:
-            lost = asyncio.Event()
-            try:
-                connection = await asyncpg.connect(
-                    self.dsn, server_settings=_LISTENER_SETTINGS, timeout=CONNECT_SECONDS
-                )
-            except AWAY:
-                await asyncio.sleep(0.25)
-                continue
-            try:
-                connection.add_termination_listener(lambda _, lost=lost: lost.set())
-                await self.check_timeline(connection)
-                await connection.add_listener("changes", self._changed)
-                await connection.add_listener("logs", self._logs_grew)
-                await connection.add_listener("calls", self.calls.on_notify)
-                self.feed.wake()
-                await lost.wait()
-            except AWAY:
-                await asyncio.sleep(0.25)
-            finally:
-                connection.terminate()
 
 
 async def _as_it_is(_connection: asyncpg.Connection) -> None:

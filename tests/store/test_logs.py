@@ -67,14 +67,14 @@ async def test_a_read_is_limited_to_about_as_much_as_asked_for(store: Store) -> 
 async def test_who_follows_is_woken_in_every_process(store: Store, dsn: str) -> None:
     async with open_store(dsn) as other:
         await store.commit([])
-        waiting = [asyncio.ensure_future(each.logs_grew(30)) for each in (store, other)]
+        waiting = [asyncio.ensure_future(each.log_growth.wait(30)) for each in (store, other)]
         async with asyncio.timeout(10):
             while not all(each.done() for each in waiting):  # the listeners may still be connecting
                 await store.logs.append([piece(0, b"x")])
 
 
 async def test_waiting_ends_with_the_time(store: Store) -> None:
-    await store.logs_grew(0.01)
+    await store.log_growth.wait(0.01)
 
 
 async def test_two_who_send_the_same_streams_in_any_order_both_succeed(store: Store) -> None:

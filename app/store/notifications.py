@@ -1,0 +1,98 @@
+"""Notifications: what Postgres' NOTIFY tells every process at once: changes, grown logs, calls of agents.
+
+Each process LISTENs on one connection, which the store runs. Nothing is stored: after a notification that was lost the feed
+polls, readers of logs look again after a time, and whoever waits for an agent posts the call again.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import asyncpg
+
+from app.store.commit import CONNECT_SECONDS
+from app.store.errors import AWAY, call_database
+
+_SETTINGS = {"application_name": "jobplane listener"}
+_RETRY_SECONDS = 0.25
+OnNotify = Callable[[str], None]
+"""Called with the payload of each notification."""
+
+
+class AgentCalls:
+    """Tells every API process that an agent is to be called."""
+
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+        self._listeners: list[OnNotify] = []
+
+    async def post(self, notice: str) -> None:
+        """Call all listeners of all processes, this one's too. At most 8,000 bytes."""
+        await call_database(self._pool.execute("select pg_notify('calls', $1)", notice))
+
+    def listen(self, listener: OnNotify) -> None:
+        self._listeners.append(listener)
+
+    def on_notify(self, notice: str) -> None:
+        for listener in self._listeners:
+            listener(notice)
+
+
+class LogGrowth:
+    """Wakes whoever follows a log."""
+
+    def __init__(self) -> None:
+        self._waiters: set[asyncio.Future[None]] = set()
+
+    async def wait(self, seconds: float) -> None:
+        """Return when some log has grown, or after a time."""
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
+        try:
+            async with asyncio.timeout(seconds):
+                await waiter
+        except TimeoutError:
+            pass
+        finally:
+            self._waiters.discard(waiter)
+
+    def on_notify(self, _: str) -> None:
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+async def listen(
+    dsn: str,
+    channels: dict[str, OnNotify],
+    check: Callable[[asyncpg.Connection], Awaitable[None]],
+    connected: Callable[[], None],
+) -> None:
+    """Hold the LISTEN connection until cancelled; reconnect whenever it is lost.
+
+    check: called with each new connection before it listens. connected: called when it does.
+    """
+    while True:
+        lost = asyncio.Event()
+        try:
+            connection = await asyncpg.connect(dsn, server_settings=_SETTINGS, timeout=CONNECT_SECONDS)
+        except AWAY:
+            await asyncio.sleep(_RETRY_SECONDS)
+            continue
+        try:
+            connection.add_termination_listener(lambda _, lost=lost: lost.set())
+            await check(connection)
+            for channel, on_notify in channels.items():
+                await connection.add_listener(channel, _payload_to(on_notify))
+            connected()
+            await lost.wait()
+        except AWAY:
+            await asyncio.sleep(_RETRY_SECONDS)
+        finally:
+            connection.terminate()
+
+
+def _payload_to(on_notify: OnNotify) -> Callable[[Any, int, str, object], None]:
+    """A listener as asyncpg calls it."""
+    return lambda _connection, _pid, _channel, payload: on_notify(str(payload))
