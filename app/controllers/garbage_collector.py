@@ -39,7 +39,7 @@ class GarbageCollector:
         self._store = store
         self._graph = OwnerGraph(mirror)
         self._known_absent: set[tuple[Key, str]] = set()  # owners that the database does not have either
-        self._reported: set[str] = set()  # UIDs of what has been told that its owner cannot be one
+        self._reported: set[str] = set()  # UIDs of objects with an event that their owner cannot be one
 
     def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if _is_of_no_concern(before, now):
