@@ -23,7 +23,7 @@ __all__ = [
     "Namespace",
     "NamespaceSpec",
     "NamespaceStatus",
-    "held",
+    "has_finalizers",
     "on_create",
     "on_delete",
     "on_finalize",
