@@ -5,9 +5,8 @@ Cancelling `run` ends it cleanly and leaves the containers running, for the next
 
 import asyncio
 import os
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from datetime import timedelta
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -15,26 +14,27 @@ from typing import TypeVar
 import msgspec
 
 from app.agent.clock import Clock, WallClock
+from app.agent.config import AgentConfig
 from app.agent.logs import Logs
 from app.agent.node.device_sources import EMPTY, Inventory
 from app.agent.node.devices import Devices
+from app.agent.node.eviction_manager import EvictionManager
+from app.agent.node.image_gc_manager import ImageGcManager, read_disk
+from app.agent.node.join import CaRotation
 from app.agent.node.lease import Leases
 from app.agent.node.node import Facts, Nodes, address_towards, allocatable, existing
-from app.agent.node.pressure import THRESHOLDS, Pressures, Thresholds
-from app.agent.node.shutdown import Graces, shut_down
-from app.agent.node.trust import Trust
-from app.agent.node.upkeep import Upkeep
-from app.agent.node.usage import Usages
-from app.agent.pod_watch import Watches
+from app.agent.node.pressure import Pressures, eviction_thresholds
+from app.agent.node.shutdown import shut_down
+from app.agent.node.usage import UsageReporter
 from app.agent.pods.container_config import Host
 from app.agent.pods.environment import Lookup
 from app.agent.pods.hosts_file import Hosts
-from app.agent.pods.lease_expiry import Fences, LeaseExpired
+from app.agent.pods.lease_expiry import LeaseExpired, LeaseExpiry
 from app.agent.pods.pods import Pods
-from app.agent.pods.status_reports import Reports
+from app.agent.pods.status_reports import StatusReporter
 from app.agent.streams import Streams
 from app.agent.tasks import level_of
-from app.agent.volumes.volumes import Volumes
+from app.agent.volumes.volumes import VolumeRefresh, Volumes
 from app.client.api import Api
 from app.kinds.auth.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
 from app.kinds.core.configmap import ConfigMap
@@ -51,40 +51,10 @@ AGAIN = 1.0
 LONGEST_PAUSE = 30.0  # seconds; before a loop that the API has refused is restarted
 FORBIDDEN = (401, 403)
 
+Loop = tuple[str, Callable[[], Awaitable[None]]]  # and its name
 T = TypeVar("T")
 
 logger = Logger(__name__)
-
-
-@dataclass(frozen=True, kw_only=True)
-class AgentSettings:
-    """All that an agent is told.
-
-    tls_name:   whom the API's certificate is for, if not for the host in `server`.
-    node_names: one, or the many of a pretended fleet.
-    capacity:   overrides what the machine has, such as {"cpu": "8", "pods": "500"}.
-    address:    the nodes' InternalIP; found by itself if empty.
-    starts:     how many pods may be starting at once; 0: two a core.
-    lease:      how long a node is trusted without word; after that its pods are stopped when what they bear is over.
-    devices:    what the node has for containers that ask for it.
-    shutdown:   what `shut_down` may take.
-    thresholds: what must stay free, or pods have to go.
-    """
-
-    server: str
-    token: str = ""
-    ca_file: Path | None = None
-    tls_name: str = ""
-    node_names: tuple[str, ...]
-    state_dir: Path
-    capacity: Mapping[str, Quantity] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
-    address: str = ""
-    starts: int = 0
-    lease: timedelta = timedelta(seconds=40)
-    devices: Inventory = EMPTY
-    shutdown: Graces = field(default_factory=Graces)
-    thresholds: Thresholds = field(default_factory=lambda: THRESHOLDS)
 
 
 class RevokedError(Exception):
@@ -92,13 +62,22 @@ class RevokedError(Exception):
 
 
 class Agent:
-    """Runs the pods of its nodes with one runtime. The caller closes the runtime; `api` and `clock` are for tests."""
+    """Runs the pods of its nodes with one runtime. The caller closes the runtime; `api` and `clock` are for tests.
+
+    `inventory`: devices of the node.
+    """
 
     def __init__(
-        self, settings: AgentSettings, runtime: Runtime, api: Api | None = None, clock: Clock | None = None
+        self,
+        config: AgentConfig,
+        runtime: Runtime,
+        api: Api | None = None,
+        clock: Clock | None = None,
+        *,
+        inventory: Inventory = EMPTY,
     ) -> None:
-        self._settings, self._runtime = settings, runtime
-        self._api = api or Api(settings.server, settings.token, settings.ca_file, tls_name=settings.tls_name)
+        self._config, self._runtime, self._inventory = config, runtime, inventory
+        self._api = api or Api(config.server, config.token, config.ca_file, tls_name=config.tls_name)
         self._clock = clock or WallClock()
         self._parts: tuple[Pods, Nodes] | None = None
         self._revoked = asyncio.Event()
@@ -106,7 +85,7 @@ class Agent:
     async def run(self) -> None:
         """For ever, until cancelled. Raises RevokedError."""
         try:
-            info = await self._until_it_works("the runtime", self._runtime.info)
+            info = await self._retry_until_done("the runtime", self._runtime.info)
             await self._run(info)
         except ExceptionGroup as group:  # and not `except*`: before Python 3.11.4, that raises a group again
             revoked, others = group.split(RevokedError)
@@ -117,92 +96,112 @@ class Agent:
             await self._api.close()
 
     async def shut_down(self) -> None:
-        """While it runs: ends the pods within the graces that were told, if any, and says that the node is not ready."""
-        if self._parts is not None and self._settings.shutdown.whole:
-            await shut_down(*self._parts, self._settings.shutdown, self._clock)
+        """While it runs: ends the pods within the configured grace period, if any, and reports the node as not ready."""
+        if self._parts is not None and self._config.shutdown_grace_period:
+            await shut_down(*self._parts, self._config, self._clock)
 
     async def _stop_when_revoked(self, pods: Pods) -> None:
         await self._revoked.wait()
-        while any(work.is_live for work in pods.works()):
+        while any(worker.is_live for worker in pods.workers()):
             await self._clock.sleep(AGAIN)
         raise RevokedError(
-            f"the API no longer takes the credential of {', '.join(self._settings.node_names)}: it was revoked. "
+            f"the API no longer takes the credential of {', '.join(self._config.node_names)}: it was revoked. "
             "Its pods have been stopped. To join again, give a --join-token"
         )
 
     async def _run(self, info: RuntimeInfo) -> None:
-        names = self._settings.node_names
+        names = self._config.node_names
         logs = Logs(self._api, self._runtime, self._clock)
-        reports = Reports(self._api, names, self._clock)
+        reporter = StatusReporter(self._api, names, self._clock)
         host = self._host(info)
-        fences = Fences(self._settings.lease, self._clock)
+        lease_expiry = LeaseExpiry(self._config.lease, self._clock)
         pods = Pods(
-            host, names, reports, logs, fences, self._settings.starts or STARTS_PER_CORE * (os.cpu_count() or 1)
+            host, names, reporter, logs, lease_expiry, self._config.starts or STARTS_PER_CORE * (os.cpu_count() or 1)
         )
         name_pods_by(pods.log_fields)
-        watches = Watches(self._api, pods)
+        watches = PodWatches(self._api, pods)
 
-        def silent(silence: LeaseExpired) -> None:
-            fences.silent(silence)
-            pods.silent(silence.node)
-            if silence.for_good:
+        def on_expired(expired: LeaseExpired) -> None:
+            lease_expiry.on_expired(expired)
+            pods.on_lease_expired(expired.node)
+            if expired.for_good:
                 self._revoked.set()
 
-        def heard(node: str) -> None:
-            fences.heard(node)
-            watches.anew(node)
+        def on_renewed(node: str) -> None:
+            lease_expiry.on_renewed(node)
+            watches.relist(node)
 
-        leases = Leases(self._api, names, self._settings.lease, self._clock, silent, heard)
+        leases = Leases(self._api, names, self._config.lease, self._clock, on_expired, on_renewed)
         nodes = Nodes(self._api, names, self._facts(host), self._clock, pods.images.on_node if pods.images else None)
         self._parts = pods, nodes
-        usages = Usages(self._api, self._runtime, info, names, pods.node_of, self._clock)
-        loops = [*Upkeep(host, pods, self._settings.state_dir).loops(), *self._trusting()]
+        usages = UsageReporter(self._api, self._runtime, info, names, pods.node_of, self._clock)
+        loops = [*self._upkeep(host, pods), *self._ca_rotation()]
         streams = Streams(self._api, self._runtime, names, pods.node_of, self._clock)
         try:
             async with asyncio.TaskGroup() as group:
                 # The lease first: a node that cannot be heard must not go on with what it finds running.
-                group.create_task(self._kept("leases", leases.run))
-                group.create_task(self._kept("nodes", nodes.run))
+                group.create_task(self._restart_forever("leases", leases.run))
+                group.create_task(self._restart_forever("nodes", nodes.run))
                 group.create_task(self._stop_when_revoked(pods))
-                group.create_task(self._kept("runtime events", pods.follow_events))
-                group.create_task(self._kept("logs of the runtime", pods.follow_logs))
-                group.create_task(self._kept("logs", logs.run))
-                group.create_task(self._kept("statuses", lambda: reports.run(pods.heard)))
-                await self._until_it_works("containers that run already", pods.adopt)
-                group.create_task(self._kept("relist", pods.relist))
-                group.create_task(self._kept("usage", usages.run))
+                group.create_task(self._restart_forever("runtime events", pods.follow_events))
+                group.create_task(self._restart_forever("logs of the runtime", pods.follow_logs))
+                group.create_task(self._restart_forever("logs", logs.run))
+                group.create_task(self._restart_forever("statuses", lambda: reporter.run(pods.on_report_answered)))
+                await self._retry_until_done("containers that run already", pods.adopt)
+                group.create_task(self._restart_forever("relist", pods.relist))
+                group.create_task(self._restart_forever("usage", usages.run))
                 for what, loop in loops:
-                    group.create_task(self._kept(what, loop))
-                group.create_task(self._kept("calls", streams.run))
+                    group.create_task(self._restart_forever(what, loop))
+                group.create_task(self._restart_forever("calls", streams.run))
                 for name in names:
-                    group.create_task(self._kept(f"pods of {name}", partial(watches.run, name)))
+                    group.create_task(self._restart_forever(f"pods of {name}", partial(watches.run, name)))
         finally:
             await pods.close()
 
-    def _trusting(self) -> list[tuple[str, Callable[[], Awaitable[None]]]]:
+    def _upkeep(self, host: Host, pods: Pods) -> list[Loop]:
+        """Loops that keep the node fit for pods. A simulated node has none."""
+        if not host.info.runs_commands:
+            return []
+        volumes = VolumeRefresh(host.volumes, pods.all, host.clock)
+        store = Path(host.info.store) if host.info.store and Path(host.info.store).exists() else self._config.state_dir
+        image_gc = ImageGcManager(
+            host.runtime, pods.images, pods.images_in_use, pods.remove_old_runs, partial(read_disk, store), host.clock
+        )
+        free_images = partial(image_gc.collect, now=True)
+        eviction = EvictionManager(pods, host.runtime.usage, host.volumes, host.pressures, free_images, host.clock)
+        return [
+            ("files of volumes", volumes.run),
+            ("eviction", eviction.run),
+            ("images that nobody uses", image_gc.run),
+            ("runs that others have followed", image_gc.run_for_containers),
+        ]
+
+    def _ca_rotation(self) -> list[Loop]:
         """The loop that follows the API's authority, if its file is in this agent's own folder."""
-        kept, given = self._settings.state_dir / "ca.crt", self._settings.ca_file
+        kept, given = self._config.state_dir / "ca.crt", self._config.ca_file
         own = given is not None and kept.exists() and kept.samefile(given)
-        return [("authority", Trust(self._api, kept, self._clock).run)] if own else []
+        return [("authority", CaRotation(self._api, kept, self._clock).run)] if own else []
 
     def _facts(self, host: Host) -> Facts:
         return Facts(
             ip=host.ip,
-            disk=self._settings.state_dir,
+            disk=self._config.state_dir,
             runtime=host.info,
             pressures=host.pressures,
             capacity=self._capacity(),
-            labels={**self._settings.devices.labels, **self._settings.labels},
+            labels={**self._inventory.labels, **self._config.labels},
         )
 
     def _host(self, info: RuntimeInfo) -> Host:
-        settings = self._settings
-        ip = settings.address or address_towards(settings.server)
-        limits = settings.thresholds if info.runs_commands else {}  # a pretended fleet runs short of nothing
-        gives = allocatable(settings.state_dir, self._capacity(), limits)
-        lookup = Lookup(self._config_map, self._secret, gives, self._token, settings.server)
-        volumes = Volumes(settings.state_dir / "volumes", ip, lookup, self._clock, isolated=info.images)
-        hosts = Hosts(settings.state_dir / "hosts", info, ip)
+        config = self._config
+        ip = config.address or address_towards(config.server)
+        limits = (
+            eviction_thresholds(config.eviction_hard) if info.runs_commands else {}
+        )  # simulated nodes are never short
+        gives = allocatable(config.state_dir, self._capacity(), limits)
+        lookup = Lookup(self._config_map, self._secret, gives, self._token, config.server)
+        volumes = Volumes(config.state_dir / "volumes", ip, lookup, self._clock, isolated=info.images)
+        hosts = Hosts(config.state_dir / "hosts", info, ip)
         return Host(
             runtime=self._runtime,
             info=info,
@@ -211,17 +210,17 @@ class Agent:
             volumes=volumes,
             hosts=hosts,
             clock=self._clock,
-            pressures=Pressures(existing(settings.state_dir), self._clock, limits),
+            pressures=Pressures(existing(config.state_dir), self._clock, limits),
             devices=self._devices(info),
         )
 
     def _devices(self, info: RuntimeInfo) -> Devices:
         if not info.runs_commands:
-            return Devices()  # many pretended nodes may have the same
-        return Devices(self._settings.devices, self._settings.state_dir / "devices.json", isolated=info.images)
+            return Devices()  # many simulated nodes may have the same
+        return Devices(self._inventory, self._config.state_dir / "devices.json", isolated=info.images)
 
     def _capacity(self) -> dict[str, Quantity]:
-        return {**self._settings.devices.capacity, **self._settings.capacity}
+        return {**self._inventory.capacity, **self._config.capacity}
 
     async def _config_map(self, namespace: str, name: str) -> ConfigMap | None:
         return await self._read(f"/api/v1/namespaces/{namespace}/configmaps/{name}", ConfigMap)
@@ -251,7 +250,7 @@ class Agent:
                 raise
             return None
 
-    async def _kept(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+    async def _restart_forever(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
         """Run a loop that should not end, and restart it when it does; later each time that the API refuses it at once."""
         pause = AGAIN
         while True:
@@ -274,7 +273,7 @@ class Agent:
                 logger.error("task failed; restarting it", task=name, traceback_of=error)
             await self._clock.sleep(AGAIN)
 
-    async def _until_it_works(self, name: str, once: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_until_done(self, name: str, once: Callable[[], Awaitable[T]]) -> T:
         while True:
             try:
                 return await once()
@@ -283,6 +282,42 @@ class Agent:
             except Exception as error:
                 logger.error("task cannot start yet; retrying", task=name, traceback_of=error)
             await self._clock.sleep(AGAIN)
+
+
+class PodWatches:
+    """Follow the pods of each node, and hand changes to `pods`. One watch a node."""
+
+    def __init__(self, api: Api, pods: Pods) -> None:
+        self._api, self._pods = api, pods
+        self._running: dict[str, asyncio.Task[None]] = {}
+
+    async def run(self, node: str) -> None:
+        """Until it fails for good, or is cancelled."""
+        while True:
+            following = self._running[node] = asyncio.create_task(self._follow(node))
+            try:
+                await asyncio.wait([following])
+            finally:
+                following.cancel()
+                await asyncio.gather(following, return_exceptions=True)
+            if not following.cancelled():
+                following.result()
+
+    def relist(self, node: str) -> None:
+        """Begin with a list again: what the watch has sent may be older than the moment of this call."""
+        if node in self._running:
+            self._running[node].cancel()
+
+    async def _follow(self, node: str) -> None:
+        of_node = {"fieldSelector": f"spec.nodeName={node}"}
+        async with aclosing(self._api.list_and_watch("/api/v1/pods", Pod, of_node)) as events:
+            async for event in events:
+                if event.object is None:
+                    self._pods.on_pods_listed(node, event.items)
+                elif event.type == "DELETED":
+                    self._pods.on_pod_deleted(event.object)
+                else:
+                    self._pods.on_pod_changed(event.object)
 
 
 def _advice(error: ApiError) -> str:

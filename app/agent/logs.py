@@ -14,6 +14,7 @@ import msgspec
 
 from app.agent.clock import Clock
 from app.client.api import Api
+from app.client.protocol import LogOutcome, LogOutcomes, LogPiece, LogPieces, logs_path
 from app.machinery.errors import ApiError
 from app.runtimes.base import ContainerKey, Runtime
 from app.structured_logging import Logger
@@ -45,28 +46,6 @@ class _Tail:
         self.key, self.owner = key, owner
         self.offset = self.refused = 0
         self.done: asyncio.Future[None] | None = None
-
-
-class _Piece(msgspec.Struct, frozen=True):
-    uid: str
-    namespace: str
-    name: str
-    container: str
-    attempt: int
-    offset: int
-    data: bytes  # base64 in JSON
-
-
-class _Answer(msgspec.Struct):
-    uid: str
-    container: str
-    next: int
-    code: int = 200
-    attempt: int = 0
-
-
-class _Answers(msgspec.Struct):
-    items: tuple[_Answer, ...] = ()
 
 
 class Logs:
@@ -129,7 +108,7 @@ class Logs:
                 await self._hurry.wait()
 
     async def _once(self) -> bool:
-        pieces: dict[str, list[_Piece]] = defaultdict(list)
+        pieces: dict[str, list[LogPiece]] = defaultdict(list)
         size, away = 0, False
         for key in list(self._due):
             if size >= MOST:
@@ -161,12 +140,11 @@ class Logs:
             )
             return b""
 
-    async def _send(self, node: str, pieces: Sequence[_Piece]) -> bool:
+    async def _send(self, node: str, pieces: Sequence[LogPiece]) -> bool:
         keys = {ContainerKey(piece.uid, piece.container, piece.attempt): piece for piece in pieces}
         try:
-            path = f"/apis/agents.jobplane.dev/v1/nodes/{node}/logs"
-            body = await self._api.request("POST", path, {"items": pieces})
-            answers = msgspec.json.decode(body, type=_Answers).items
+            body = await self._api.request("POST", logs_path(node), LogPieces(items=tuple(pieces)))
+            outcomes = msgspec.json.decode(body, type=LogOutcomes).items
         except (ApiError, OSError, msgspec.MsgspecError) as error:
             logger.warning("cannot send logs of containers; retrying", node=node, count=len(pieces), error=error)
             if isinstance(error, ApiError) and error.code in REFUSED:
@@ -174,20 +152,20 @@ class Logs:
                 return True
             self._due.update(dict.fromkeys(key for key in keys if key in self._tails))
             return False
-        for answer in answers:
-            key = ContainerKey(answer.uid, answer.container, answer.attempt)
-            self._advance(key, keys.pop(key, None), answer)
+        for outcome in outcomes:
+            key = ContainerKey(outcome.uid, outcome.container, outcome.attempt)
+            self._advance(key, keys.pop(key, None), outcome)
         self._end_all(keys)  # those that were not answered
         return True
 
-    def _advance(self, key: ContainerKey, piece: _Piece | None, answer: _Answer) -> None:
+    def _advance(self, key: ContainerKey, piece: LogPiece | None, outcome: LogOutcome) -> None:
         tail = self._tails.get(key)
         if tail is None or piece is None:
             return
-        tail.refused = 0 if answer.next > piece.offset else tail.refused + 1
-        tail.offset = answer.next
-        self._runtime.log_taken(key, answer.next)
-        if answer.code not in (200, 409) or tail.refused >= PATIENCE:
+        tail.refused = 0 if outcome.next > piece.offset else tail.refused + 1
+        tail.offset = outcome.next
+        self._runtime.log_taken(key, outcome.next)
+        if outcome.code not in (200, 409) or tail.refused >= PATIENCE:
             logger.info("API takes no more of the log of a container", **key.log_fields)
             self._end(tail)
         else:
@@ -205,6 +183,14 @@ class Logs:
             tail.done.set_result(None)
 
 
-def _piece(tail: _Tail, data: bytes) -> _Piece:
+def _piece(tail: _Tail, data: bytes) -> LogPiece:
     key, owner = tail.key, tail.owner
-    return _Piece(key.pod_uid, owner.namespace, owner.name, key.name, key.attempt, tail.offset, data)
+    return LogPiece(
+        uid=key.pod_uid,
+        namespace=owner.namespace,
+        name=owner.name,
+        container=key.name,
+        attempt=key.attempt,
+        offset=tail.offset,
+        data=data,
+    )

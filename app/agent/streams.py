@@ -1,6 +1,6 @@
 """Answers calls: exec, attach and connections to ports of this agent's pods. The agent dials out here, too.
 
-One request stays open, in which the API rings; for each ring a WebSocket is opened (`app.client.agent_call`), which lasts as
+One request stays open, in which the API rings; for each ring a WebSocket is opened (`app.client.protocol`), which lasts as
 long as the command or connection. What is read from one side waits for the other. When the API hangs up, what was
 executed is killed, and what was attached to goes on. Whoever rings again for the same call is not answered twice.
 """
@@ -15,8 +15,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from app.agent.clock import Clock
-from app.client.agent_call import END, PREFIX, RESIZE, STDERR, STDIN, STDOUT, WORDS, Ring, Wanted, Word
 from app.client.api import Api
+from app.client.protocol import (
+    CONTROL,
+    END,
+    RESIZE,
+    STDERR,
+    STDIN,
+    STDOUT,
+    CallNotice,
+    CallReply,
+    CallRequest,
+    calls_path,
+    node_segment,
+)
 from app.client.watch import lines
 from app.machinery.errors import ApiError
 from app.runtimes.base import ContainerKey, ContainerStatus, Pipe, Runtime, Session, StartError, Unsupported
@@ -43,10 +55,10 @@ class _Answer(NamedTuple):
     """A call that has been answered, up to the first word."""
 
     socket: "Socket"
-    wanted: Wanted
+    wanted: CallRequest
 
-    async def say(self, word: Word) -> None:
-        await self.socket.send(bytes((WORDS,)) + msgspec.json.encode(word) + b"\n")
+    async def say(self, word: CallReply) -> None:
+        await self.socket.send(bytes((CONTROL,)) + msgspec.json.encode(word) + b"\n")
 
     async def end(self, channel: int) -> None:
         await self.socket.send(bytes((END, channel)))
@@ -68,15 +80,15 @@ class Streams:
 
     async def run(self) -> None:
         """Listens for ever; calls that are under way outlast the stream in which they were rung."""
-        node = next(iter(self._names)) if len(self._names) == 1 else "-"
+        node = node_segment(self._names)
         pause = FIRST_PAUSE
         try:
             while True:
                 try:
-                    async with self._api.stream(f"{PREFIX}/{node}/calls") as chunks:
+                    async with self._api.stream(calls_path(node)) as chunks:
                         async for line in lines(_awake(chunks)):
                             pause = FIRST_PAUSE
-                            self._rung(msgspec.json.decode(line, type=Ring))
+                            self._rung(msgspec.json.decode(line, type=CallNotice))
                 except (ApiError, OSError, msgspec.MsgspecError) as error:
                     logger.info("cannot listen for calls; retrying", error=error)
                 await self._clock.sleep(pause)
@@ -89,14 +101,14 @@ class Streams:
             task.cancel()
         await asyncio.gather(*self._calls.values(), return_exceptions=True)
 
-    def _rung(self, ring: Ring) -> None:
+    def _rung(self, ring: CallNotice) -> None:
         if ring.node in self._names and ring.id not in self._calls and ring.id not in self._over:
             task = self._calls[ring.id] = asyncio.create_task(self._answer(ring))
             task.add_done_callback(lambda _: self._calls.pop(ring.id))
 
-    async def _answer(self, ring: Ring) -> None:
+    async def _answer(self, ring: CallNotice) -> None:
         try:
-            socket = await self._dialled(f"{PREFIX}/{ring.node}/calls/{ring.id}")
+            socket = await self._dialled(calls_path(ring.node, ring.id))
             if socket is None:
                 return
             self._over.append(ring.id)
@@ -129,15 +141,15 @@ class Streams:
         first = await anext(messages, b"")
         if not first:
             return
-        answer = _Answer(socket, msgspec.json.decode(first[1:], type=Wanted))
+        answer = _Answer(socket, msgspec.json.decode(first[1:], type=CallRequest))
         try:
             if len(self._calls) > MOST:
                 raise _Refusal(f"this node answers no more than {MOST} calls at a time")
             work = await self._chosen(answer, node)
         except _Refusal as error:
-            await answer.say(Word(refused=str(error)))
+            await answer.say(CallReply(refused=str(error)))
             return
-        await answer.say(Word(ready=True))
+        await answer.say(CallReply(ready=True))
         await work(answer, messages)
 
     async def _chosen(self, answer: _Answer, node: str) -> Callable[[_Answer, Any], Coroutine[Any, Any, None]]:
@@ -169,7 +181,7 @@ class Streams:
         except Exception as error:
             _log_unforeseen(error)
             verb = "attaching to" if wanted.kind == "attach" else "executing command in"
-            await answer.say(Word(failed=f"error {verb} container: {_said(error)}"))
+            await answer.say(CallReply(failed=f"error {verb} container: {_said(error)}"))
             return
         try:
             await _either(_session_in(session, wanted, messages), _session_out(session, answer))
@@ -184,7 +196,7 @@ class Streams:
             pipe = await self._runtime.dial(wanted.uid, wanted.port)
         except (OSError, Unsupported) as error:
             await answer.say(
-                Word(failed=f"failed to connect to localhost:{wanted.port} inside the pod: {_said(error)}")
+                CallReply(failed=f"failed to connect to localhost:{wanted.port} inside the pod: {_said(error)}")
             )
             return
         try:
@@ -193,7 +205,7 @@ class Streams:
             await pipe.close()
 
 
-async def _session_in(session: Session, wanted: Wanted, messages: Any) -> None:
+async def _session_in(session: Session, wanted: CallRequest, messages: Any) -> None:
     """What the client says, until the API hangs up."""
     try:
         async for message in messages:
@@ -232,7 +244,7 @@ async def _session_out(session: Session, answer: _Answer) -> None:
     code = 0 if wanted.kind == "attach" else await session.exit_code()
     for channel in (STDOUT, STDERR):
         await answer.end(channel)
-    await answer.say(Word(exit_code=code))
+    await answer.say(CallReply(exit_code=code))
 
 
 async def _pipe_in(pipe: Pipe, messages: Any) -> None:
@@ -247,7 +259,7 @@ async def _pipe_out(pipe: Pipe, answer: _Answer) -> None:
     while data := await pipe.read():
         await answer.put(STDOUT, data)
     await answer.end(STDOUT)
-    await answer.say(Word(exit_code=0))
+    await answer.say(CallReply(exit_code=0))
 
 
 async def _either(hearing: Coroutine[Any, Any, None], talking: Coroutine[Any, Any, None]) -> None:
@@ -297,7 +309,7 @@ async def _awake(chunks: Any) -> Any:
         yield chunk
 
 
-def _newest(known: Sequence[ContainerStatus], wanted: Wanted) -> ContainerKey:
+def _newest(known: Sequence[ContainerStatus], wanted: CallRequest) -> ContainerKey:
     """The container's newest run, which must be running. Raises _Refusal."""
     runs = [each for each in known if each.key.name == wanted.container]
     newest = max(runs, key=lambda each: each.key.attempt, default=None)

@@ -10,8 +10,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.auth.authenticator import HEALTH, is_for_everyone
 from app.api.http import errors
+from app.client.protocol import BASE
 
-AGENTS, LOGS = "/apis/agents.jobplane.dev/v1/", "/apis/logs.jobplane.dev/v1/"
+AGENTS, LOGS = f"{BASE}/", "/apis/logs.jobplane.dev/v1/"
 NODES = f"{AGENTS}nodes/"
 _OWN = (AGENTS, LOGS)
 

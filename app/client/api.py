@@ -7,7 +7,7 @@ import asyncio
 import errno
 import socket
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ import httpx
 import msgspec
 
 from app.client.connection_errors import described
-from app.client.connections import Connections
 from app.client.watch import Event, follow
 from app.machinery.base import O
 from app.machinery.errors import ApiError
@@ -177,6 +176,60 @@ class Api:
     async def close(self) -> None:
         await self._requests.aclose()
         await self._streams.aclose()
+
+
+class Connections(httpx.AsyncBaseTransport):
+    """Connection pool: each connection carries one request at a time, and the one used last is taken first.
+
+    The pool of httpx looks at all connections before and after every request, and hands one that becomes free to every
+    request that waits: with a thousand nodes in one agent that took all of a core. Here no request waits: callers bound
+    their number. `connect` makes a transport that holds one connection.
+    """
+
+    def __init__(self, connect: Callable[[], httpx.AsyncBaseTransport]) -> None:
+        self._connect = connect
+        self._all: list[httpx.AsyncBaseTransport] = []
+        self._idle: list[httpx.AsyncBaseTransport] = []
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        connection = self._idle.pop() if self._idle else self._add()
+        try:
+            response = await connection.handle_async_request(request)
+        except BaseException:
+            self._idle.append(connection)  # it has hung up, and dials again for the next request
+            raise
+        assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101 - for the type
+        response.stream = _Body(response.stream, lambda: self._idle.append(connection))
+        return response
+
+    def _add(self) -> httpx.AsyncBaseTransport:
+        self._all.append(self._connect())
+        return self._all[-1]
+
+    async def aclose(self) -> None:
+        for each in self._all:
+            await each.aclose()
+
+
+class _Body(httpx.AsyncByteStream):
+    """The body of an answer. `closed` is called once it has been read, or given up."""
+
+    def __init__(self, body: httpx.AsyncByteStream, closed: Callable[[], None]) -> None:
+        self._body, self._closed = body, closed
+        self._is_open = True
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for piece in self._body:
+            yield piece
+
+    async def aclose(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            await self._body.aclose()
+        finally:
+            self._closed()
 
 
 def refusal(code: int, body: bytes) -> ApiError:

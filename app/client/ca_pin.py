@@ -11,8 +11,8 @@ import httpx
 
 from app.client.api import UnreachableError
 from app.client.connection_errors import described
+from app.client.protocol import CA
 
-PATH = "/apis/agents.jobplane.dev/v1/ca"
 _PREFIX = "sha256:"
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----", re.DOTALL)
 
@@ -62,7 +62,7 @@ def certificates_in(pem: str) -> list[bytes]:
 async def _fetched(server: str, trust: ssl.SSLContext) -> str:
     try:
         async with httpx.AsyncClient(base_url=server, verify=trust, trust_env=False, timeout=10) as client:
-            answer = await client.get(PATH)
+            answer = await client.get(CA)
     except httpx.TransportError as error:
         raise UnreachableError(described(server, error)) from error
     if answer.status_code >= 500:

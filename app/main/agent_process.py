@@ -1,4 +1,4 @@
-"""The agent's process. `jobplane agent` reads the settings and executes this program in its place; the pid stays.
+"""Agent process: `jobplane agent` reads the settings and executes this program in its place; the pid stays.
 
 Reading settings takes pydantic, typer and rich, which would cost a node 12 MiB for as long as its agent runs. This imports
 none of them.
@@ -6,6 +6,7 @@ none of them.
 
 import asyncio
 import ctypes
+import fcntl
 import os
 import sys
 from contextlib import suppress
@@ -16,8 +17,9 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, cast
 from urllib.parse import urlsplit
 
-import msgspec
+from msgspec.structs import replace
 
+from app.agent.config import AgentConfig, decode
 from app.main import log_output
 from app.main.cli_errors import CommandError, ConfigError, ended, keep_last_words, keep_tracebacks_in, text_of
 from app.main.cli_process import (
@@ -32,12 +34,11 @@ from app.main.cli_process import (
 from app.open_files import raise_limit
 from app.runtimes import RuntimeName, make_runtime
 from app.runtimes.engine.errors import EndpointError
-from app.structured_logging import Fields, LogFormat, Logger
+from app.structured_logging import Fields, Logger
 
 if TYPE_CHECKING:
     from app.agent.agent import Agent
     from app.agent.node.device_sources import Inventory
-    from app.agent.node.pressure import Thresholds
     from app.runtimes.base import Runtime
 
 _M_ARENA_MAX = -8  # of mallopt: most heaps that there may be; else each thread gets one
@@ -47,43 +48,10 @@ NOT_JOINED = (
     "prints (or pass the --data-dir with which this machine joined, or a --token-file)"
 )
 TRIMMED_EVERY = 10.0  # seconds
+LOCK, LOCK_SECONDS, LOCK_PAUSE = "agent.lock", 2.0, 0.1  # the agent before may have been killed a moment ago
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 logger = Logger("app.main.agent_process")  # as a program its name is __main__
-
-
-class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """Settings of an agent, as `jobplane agent` hands them over."""
-
-    server: str
-    token_file: str | None
-    join_token: str
-    join_token_file: str | None
-    ca_file: str | None
-    ca_hash: str
-    tls_name: str
-    data_dir: str
-    runtime: RuntimeName
-    runtime_endpoint: str
-    cgroup: str
-    pids_limit: int
-    nodes: int
-    node_name: str
-    devices: str
-    eviction_hard: str
-    shutdown: timedelta
-    shutdown_critical: timedelta
-    lease: timedelta
-    log_level: str
-    log_format: LogFormat
-
-    @property
-    def simulated(self) -> bool:
-        return self.runtime == "simulated"
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return node_names(self.runtime, self.node_name, self.nodes)
 
 
 def node_names(runtime: RuntimeName, name: str, count: int) -> tuple[str, ...]:
@@ -100,7 +68,7 @@ def exec_agent(config: AgentConfig) -> NoReturn:
     """
     reading, writing = os.pipe()
     os.set_inheritable(reading, True)
-    os.write(writing, msgspec.json.encode(config))
+    os.write(writing, config.encode())
     os.close(writing)
     python = [sys.executable, *(["-P"] if sys.flags.safe_path else []), "-m", __name__]
     os.execv(sys.executable, [*python, str(reading), "app.main.cli", *sys.argv[1:]])  # noqa: S606 - no shell is needed
@@ -109,11 +77,11 @@ def exec_agent(config: AgentConfig) -> NoReturn:
 def main() -> None:
     """Entry point of the executed program: read the settings from the pipe, and run the agent."""
     with open(int(sys.argv[1]), "rb") as pipe:
-        config = msgspec.json.decode(pipe.read(), type=AgentConfig)
-    node: Fields = {} if config.simulated else {"node": config.names[0]}
+        config = decode(pipe.read())
+    node: Fields = {} if config.is_simulated else {"node": config.node_names[0]}
     log_output.start(config.log_level, config.log_format, "agent", **node)
     keep_last_words()
-    keep_tracebacks_in(Path(config.data_dir))
+    keep_tracebacks_in(config.state_dir.parent)
     sys.exit(ended(partial(_run_process, config)))
 
 
@@ -122,7 +90,7 @@ def _run_process(config: AgentConfig) -> None:
     if sys.platform == "linux":
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     _spare_modules(config.runtime)
-    if not config.simulated:  # uvloop starts processes three times slower, and needs 4 MiB
+    if not config.is_simulated:  # uvloop starts processes three times slower, and needs 4 MiB
         raise_limit()
         look_for_cycles_seldom()
         asyncio.run(_run(config))
@@ -166,14 +134,14 @@ async def _trim() -> None:
         trim(0)
 
 
-def _runtime(config: AgentConfig, state: Path) -> "Runtime":
+def _runtime(config: AgentConfig) -> "Runtime":
     try:
         return make_runtime(
             config.runtime,
-            state,
+            config.state_dir,
             now,
             config.runtime_endpoint,
-            config.names[0],
+            config.node_names[0],
             cgroup=config.cgroup,
             pids=config.pids_limit,
         )
@@ -199,34 +167,24 @@ def _warn_without_tls(server: str) -> None:
 async def _run_agent(config: AgentConfig, running: "list[Agent]") -> None:
     """Run the agent; `running` gets it once it is made."""
     _warn_without_tls(config.server)
-    from app.agent.agent import Agent, AgentSettings, RevokedError
-    from app.agent.node.shutdown import Graces
+    from app.agent.agent import Agent, RevokedError
 
-    state = Path(config.data_dir) / "agent"
+    state = config.state_dir
     state.mkdir(parents=True, exist_ok=True)
-    await _claim(state)
+    try:
+        await lock_folder(state)
+    except LockedError as error:  # the other agent may be about to end
+        raise CommandError(str(error)) from error
     for needed in (config.token_file, config.ca_file):
-        await wait_for_file(_path(needed))
-    fresh = {each.name for each in state.iterdir()} <= {"agent.lock"}
-    inventory, thresholds = _inventory(config), _thresholds(config)
-    runtime = _runtime(config, state)
-    # As a part of `up`, which stops the API at the same time, an agent has no API to report a shutdown to.
-    graces = Graces() if has_parent() else Graces(config.shutdown, config.shutdown_critical)
-    token, ca_file = await _credential(config, state, fresh=fresh)
-    settings = AgentSettings(
-        server=config.server,
-        token=token,
-        ca_file=ca_file,
-        node_names=config.names,
-        state_dir=state,
-        capacity={"cpu": "64", "memory": "256Gi", "pods": "1000"} if config.simulated else {},
-        tls_name=config.tls_name,
-        devices=inventory,
-        thresholds=thresholds,
-        shutdown=graces,
-        lease=config.lease,
-    )
-    running.append(Agent(settings, runtime))
+        await wait_for_file(needed)
+    fresh = {each.name for each in state.iterdir()} <= {LOCK}
+    inventory = _inventory(config)
+    _check_thresholds(config)
+    runtime = _runtime(config)
+    if has_parent():  # a part of `up`, which stops the API at the same time: there is no API to report a shutdown to
+        config = replace(config, shutdown_grace_period=timedelta(), shutdown_grace_period_critical_pods=timedelta())
+    config = await _with_credential(config, fresh=fresh)
+    running.append(Agent(config, runtime, inventory=inventory))
     try:
         await running[0].run()
     except RevokedError as error:
@@ -235,20 +193,29 @@ async def _run_agent(config: AgentConfig, running: "list[Agent]") -> None:
         await runtime.close()
 
 
-async def _claim(state: Path) -> None:
-    from app.agent.node.folder_lock import ClaimedError, claim
+class LockedError(Exception):
+    """Another agent has the folder."""
+
+
+async def lock_folder(folder: Path) -> None:
+    """Keep the folder to this process for as long as it lives: two agents on one would run its pods twice."""
+    lock = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    for _ in range(int(LOCK_SECONDS / LOCK_PAUSE)):
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            await asyncio.sleep(LOCK_PAUSE)
+        else:
+            return
+    os.close(lock)
+    raise LockedError(f"another agent runs on {folder}: a machine that is to be two nodes needs two --data-dir")
+
+
+def _check_thresholds(config: AgentConfig) -> None:
+    from app.agent.node.pressure import ThresholdsError, eviction_thresholds
 
     try:
-        await claim(state)
-    except ClaimedError as error:  # the other agent may be about to end
-        raise CommandError(str(error)) from error
-
-
-def _thresholds(config: AgentConfig) -> "Thresholds":
-    from app.agent.node.pressure import THRESHOLDS, ThresholdsError, thresholds
-
-    try:
-        return thresholds(config.eviction_hard) if config.eviction_hard else THRESHOLDS
+        eviction_thresholds(config.eviction_hard)
     except ThresholdsError as error:
         raise ConfigError(f"--eviction-hard: {error}") from error
 
@@ -257,68 +224,54 @@ def _inventory(config: AgentConfig) -> "Inventory":
     from app.agent.node.device_sources import AUTO, NONE, DevicesError, inventory
 
     try:
-        return inventory(NONE if config.simulated and config.devices == AUTO else config.devices)
+        return inventory(NONE if config.is_simulated and config.devices == AUTO else config.devices)
     except DevicesError as error:
         raise ConfigError(f"--devices: {error}") from error
 
 
-async def _credential(config: AgentConfig, state: Path, *, fresh: bool) -> tuple[str, Path | None]:
-    """The agent's token, and the authority to trust: those given, or those from joining.
+async def _with_credential(config: AgentConfig, *, fresh: bool) -> AgentConfig:
+    """With the agent's token, and the authority to trust: those given, or those from joining.
 
     `fresh`: no agent has used the folder before.
     """
-    from app.agent.node.join import JoinConfig, JoinError, has_joined, join, malformed
+    from app.agent.node.join import JoinError, has_joined, join, malformed
 
-    join_token, ca_file = config.join_token, _path(config.ca_file)
     if config.join_token_file:
-        join_token = text_of(Path(config.join_token_file))
-    if not join_token and config.token_file:
-        token = text_of(Path(config.token_file))
+        config = replace(config, join_token=text_of(config.join_token_file))
+    if not config.join_token and config.token_file:
+        config = replace(config, token=text_of(config.token_file))
         if fresh:
-            await _check_api(config.server, token, ca_file, config.tls_name)
-        return token, ca_file
-    if not join_token and not has_joined(state):
+            await _check_api(config)
+        return config
+    if not config.join_token and not has_joined(config.state_dir):
         raise ConfigError(NOT_JOINED)
-    if len(config.names) > 1:
+    if len(config.node_names) > 1:
         raise ConfigError("a join token serves one node, not a simulated fleet: pass a --token-file")
-    join_config = JoinConfig(
-        server=config.server,
-        node=config.names[0],
-        state=state,
-        join_token=join_token,
-        ca_file=ca_file,
-        ca_hash=config.ca_hash,
-        tls_name=config.tls_name,
-    )
-    if fault := malformed(join_config):
+    if fault := malformed(config):
         raise ConfigError(fault)
     try:
-        joined = await join(join_config)
+        joined = await join(config)
     except JoinError as error:
         raise ConfigError(str(error)) from error
-    return joined.token, joined.ca_file
+    return replace(config, token=joined.token, ca_file=joined.ca_file)
 
 
-async def _check_api(server: str, token: str, ca_file: Path | None, tls_name: str) -> None:
+async def _check_api(config: AgentConfig) -> None:
     """Raise ConfigError if the API can never be reached. An agent that has run before goes on trying: it must stop its pods."""
     from app.client.api import Api
     from app.client.connection_errors import remedy_now
     from app.machinery.errors import ApiError
 
-    api = Api(server, token, ca_file, tls_name=tls_name)
+    api = Api(config.server, config.token, config.ca_file, tls_name=config.tls_name)
     try:
         await api.request("GET", "/livez")
     except ApiError:
         pass
     except OSError as error:
-        if advice := await remedy_now(server, error):
+        if advice := await remedy_now(config.server, error):
             raise ConfigError(advice) from error
     finally:
         await api.close()
-
-
-def _path(text: str | None) -> Path | None:
-    return Path(text) if text else None
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
-from app.main.agent_process import AgentConfig, exec_agent
+from app.agent.config import AgentConfig
+from app.main.agent_process import exec_agent, node_names
 from app.main.cli_nodes import span
 from app.main.cli_options import (
     CaFile,
@@ -20,6 +21,8 @@ from app.main.cli_options import (
     option,
     read_settings,
 )
+
+SIMULATED_CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "1000"}
 
 
 def agent(
@@ -68,29 +71,27 @@ def agent(
     exec_agent(
         AgentConfig(
             server=made.server or made.url(),
-            token_file=_text(made.token_file),
+            node_names=node_names(made.runtime, made.node_name, made.nodes),
+            state_dir=made.data_dir / "agent",
+            token_file=made.token_file,
             join_token=made.join_token.get_secret_value(),
-            join_token_file=_text(made.join_token_file),
-            ca_file=_text(made.ca_file),
+            join_token_file=made.join_token_file,
+            ca_file=made.ca_file,
             ca_hash=made.ca_hash,
             tls_name=made.tls_name,
-            data_dir=str(made.data_dir),
             runtime=made.runtime,
             runtime_endpoint=made.runtime_endpoint,
             cgroup=made.cgroup,
             pids_limit=made.pids_limit,
-            nodes=made.nodes,
-            node_name=made.node_name,
             devices=made.devices,
             eviction_hard=made.eviction_hard,
-            shutdown=span(made.shutdown_grace_period, "--shutdown-grace-period"),
-            shutdown_critical=span(made.shutdown_grace_period_critical_pods, "--shutdown-grace-period-critical-pods"),
+            shutdown_grace_period=span(made.shutdown_grace_period, "--shutdown-grace-period"),
+            shutdown_grace_period_critical_pods=span(
+                made.shutdown_grace_period_critical_pods, "--shutdown-grace-period-critical-pods"
+            ),
             lease=timedelta(seconds=made.lease_seconds),
             log_level=made.log_level,
             log_format=made.log_format,
+            capacity=SIMULATED_CAPACITY if made.runtime == "simulated" else {},
         )
     )
-
-
-def _text(path: Path | None) -> str | None:
-    return str(path) if path else None

@@ -9,7 +9,6 @@ import typer
 from app.main.cli_options import call_api, with_api_options
 from app.settings import Settings
 
-_BASE = "/apis/agents.jobplane.dev/v1"
 nodes = typer.Typer(no_args_is_help=True, help="Manage nodes that have joined.")
 
 
@@ -29,5 +28,7 @@ def reset(
     name: Annotated[str, typer.Argument(help="Name of the node.")],
 ) -> None:
     """Revoke the credential of a node, so that another machine can join as that node. Its agent stops its pods."""
-    call_api(made, lambda api: api.request("DELETE", f"{_BASE}/credentials/{name}"))
+    from app.client.protocol import CREDENTIALS
+
+    call_api(made, lambda api: api.request("DELETE", f"{CREDENTIALS}/{name}"))
     typer.echo(f"credential of node {name} is revoked; join it again by `jobplane token create`")

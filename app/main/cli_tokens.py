@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from app.registry.objects import Registry
 
 T = TypeVar("T")
-_BASE = "/apis/agents.jobplane.dev/v1"
 TAKEN_SECONDS = 20.0
 _COLUMNS = ("ID", "TYPE", "HOLDER", "GROUPS", "NODES", "CREATED", "EXPIRES", "USES", "STATE", "FILE")
 
@@ -48,7 +47,9 @@ def create(
         body["nodeTtlSeconds"] = int(span(node_duration, "--node-duration").total_seconds())
 
     async def work(api: "Api") -> tuple[Any, str]:
-        return await api.request_json("POST", f"{_BASE}/jointokens", body), await _hash(api)
+        from app.client.protocol import JOIN_TOKENS
+
+        return await api.request_json("POST", JOIN_TOKENS, body), await _hash(api)
 
     token, ca_hash = call_api(made, work)
     trust = f" --ca-hash {ca_hash}" if ca_hash else ""
@@ -60,11 +61,12 @@ def create(
 
 async def _hash(api: "Api") -> str:
     """Fetch the hash of the API's CA certificate; empty if a proxy serves TLS."""
-    from app.client.ca_pin import PATH, hash_of
+    from app.client.ca_pin import hash_of
+    from app.client.protocol import CA
     from app.machinery.errors import ApiError
 
     try:
-        return hash_of((await api.request("GET", PATH)).decode())
+        return hash_of((await api.request("GET", CA)).decode())
     except ApiError as error:
         if error.code != 404:
             raise
@@ -75,9 +77,10 @@ async def _hash(api: "Api") -> str:
 def listed(made: Settings, database_url: DatabaseUrl = None) -> None:
     """List all tokens, of every type, oldest first. Their secrets cannot be shown again."""
     from app.api.auth.token_list import page
+    from app.client.protocol import TOKENS
 
     async def by_api(api: "Api") -> list[dict[str, Any]]:
-        return await _all(lambda place: api.request_json("GET", f"{_BASE}/tokens", params={"continue": place}))
+        return await _all(lambda place: api.request_json("GET", TOKENS, params={"continue": place}))
 
     async def by_database(registry: "Registry") -> list[dict[str, Any]]:
         async def read(place: str) -> dict[str, Any]:
@@ -128,12 +131,13 @@ def revoke(
 ) -> None:
     """Revoke a token of any type, within seconds. Nodes that joined with a join token stay joined."""
     from app.api.auth.token_list import revoke as end
+    from app.client.protocol import TOKENS
 
     id_ = token.partition(".")[0]
     _either(
         made,
         database_url,
-        lambda api: api.request("DELETE", f"{_BASE}/tokens/{id_}"),
+        lambda api: api.request("DELETE", f"{TOKENS}/{id_}"),
         lambda registry: end(registry, id_),
     )
     typer.echo(f"{id_} is revoked")

@@ -7,15 +7,16 @@ same event: it is counted, or taken for what it is, a repetition of the telling.
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from hashlib import blake2b
-from typing import Annotated, cast
+from typing import cast
 from uuid import UUID
 
 import msgspec
 
+from app.client.protocol import EventReport
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.event import LONGEST, LONGEST_MESSAGE, Event, EventSource
 from app.kinds.pod.pod import Pod
-from app.machinery.base import Int32, ObjectMeta, ObjectReference, Struct, Time, at
+from app.machinery.base import ObjectMeta, ObjectReference
 from app.machinery.owner_references import controller_uid
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
 from app.store import Key, StoredObject, Write, precondition
@@ -25,28 +26,12 @@ COMBINED = "(combined from similar events): "
 TYPES = ("Normal", "Warning")
 
 
-class Told(Struct):
-    """One event. `count`: how often since it was last told; `known`: it was told before; `path`: the part of the pod.
-
-    owner: UID of the pod's controller: one event stands for all of its pods, on whatever nodes, and is not counted.
-    """
-
-    type: Annotated[str, at(0)] = "Normal"
-    reason: Annotated[str, at(0)] = ""
-    message: Annotated[str, at(0)] = ""
-    when: Annotated[Time | None, at(0)] = None
-    path: Annotated[str, at(0)] = ""
-    count: Annotated[Int32, at(0)] = 1
-    known: Annotated[bool, at(0)] = False
-    owner: Annotated[str, at(0)] = ""
-
-
-def keys(namespace: str, pod: str, uid: str, told: Sequence[Told], *, everything: bool) -> list[Key]:
+def keys(namespace: str, pod: str, uid: str, told: Sequence[EventReport], *, everything: bool) -> list[Key]:
     """Of those that may be stored already: the known ones, or all of them."""
     return [_key(namespace, pod, uid, each) for each in told if everything or each.known or each.owner]
 
 
-def writes(pod: Pod, told: Sequence[Told], heads: Mapping[Key, StoredObject], now: datetime) -> Iterator[Write]:
+def writes(pod: Pod, told: Sequence[EventReport], heads: Mapping[Key, StoredObject], now: datetime) -> Iterator[Write]:
     """`heads`: the events that are stored already, of those that were asked for."""
     meta = pod.metadata
     own = (
@@ -75,18 +60,18 @@ def alive(namespace: str) -> Write:
     return precondition(Key(NAMESPACES, "", namespace))
 
 
-def _key(namespace: str, pod: str, uid: str, told: Told) -> Key:
+def _key(namespace: str, pod: str, uid: str, told: EventReport) -> Key:
     about = "pod-template" if told.owner else pod[:230]  # an owner's UID need not be fit for a name
     return key_of(EVENTS, namespace, f"{about}.{_mark(uid, told).hex()}")
 
 
-def _mark(uid: str, told: Told, size: int = 8) -> bytes:
+def _mark(uid: str, told: EventReport, size: int = 8) -> bytes:
     message = COMBINED if told.message.startswith(COMBINED) else told.message
     parts = (told.owner or uid, told.type, told.reason, told.path, message)
     return blake2b("\0".join(parts).encode(), digest_size=size).digest()
 
 
-def _event(pod: Pod, name: str, told: Told, now: datetime) -> Event:
+def _event(pod: Pod, name: str, told: EventReport, now: datetime) -> Event:
     meta = pod.metadata
     moment = told.when or now
     return Event(

@@ -6,32 +6,15 @@ another's.
 
 from collections.abc import Callable, Collection, Sequence
 from datetime import datetime, timedelta
-from typing import Annotated, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
-from app.machinery.base import Struct, at
+from app.client.protocol import NodeUsage
 from app.registry.registry import Registry
 
 STALE_AFTER = timedelta(seconds=60)
 _FORGOTTEN_AFTER = timedelta(hours=1)
-_Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-
-
-class Used(Struct):
-    """How much: nanocores on average over the window, bytes at its end."""
-
-    cpu: Annotated[_Count, at(0)] = 0
-    memory: Annotated[_Count, at(0)] = 0
-
-
-class NodeUsage(Struct):
-    """A node's report. `pods` has what each container uses, by pod UID and container name."""
-
-    node: Annotated[str, at(0)] = ""
-    window: Annotated[float, msgspec.Meta(gt=0, le=3600), at(0)] = 1.0
-    used: Annotated[Used, at(0)] = msgspec.field(default_factory=Used)
-    pods: Annotated[dict[str, dict[str, Used]], at(0)] = msgspec.field(default_factory=dict)
 
 
 async def accept(registry: Registry, reports: Sequence[NodeUsage], owns: Callable[[str], bool]) -> int:

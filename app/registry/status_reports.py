@@ -4,16 +4,15 @@ import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Annotated, cast
+from typing import cast
 
-import msgspec
 from msgspec.structs import replace
 
+from app.client.protocol import StatusOutcome, StatusReport
 from app.kinds.pod.pod import Pod, PodStatus, is_terminal
-from app.machinery.base import Kind, Struct, at
+from app.machinery.base import Kind
 from app.registry import deletion, kubelet_events
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
-from app.registry.kubelet_events import Told
 from app.registry.registry import Registry
 from app.store import Conflict, Key, StoredObject, Write
 
@@ -21,36 +20,14 @@ _SERVER_CONDITIONS = frozenset({"PodScheduled"})
 _TRIES = 4
 
 
-class Report(Struct):
-    """How one pod fares, and what there is to tell of it.
-
-    gone: its deletion was asked for, and its containers have ended and been cleaned up.
-    """
-
-    namespace: Annotated[str, at(0)] = ""
-    name: Annotated[str, at(0)] = ""
-    uid: Annotated[str, at(0)] = ""
-    status: Annotated[PodStatus, at(0)] = msgspec.field(default_factory=PodStatus)
-    gone: Annotated[bool, at(0)] = False
-    events: Annotated[tuple[Told, ...], at(0)] = ()
-
-
-class Outcome(msgspec.Struct, omit_defaults=True):
-    """What became of a report: 200, 403 (not this agent's pod), 404 (no such pod any more) or 409 (say it again)."""
-
-    uid: str
-    code: int
-    message: str = ""
-
-
 async def accept(
-    registry: Registry, kind: Kind, reports: Sequence[Report], owns: Callable[[str], bool]
-) -> list[Outcome]:
+    registry: Registry, kind: Kind, reports: Sequence[StatusReport], owns: Callable[[str], bool]
+) -> list[StatusOutcome]:
     """Store the reports; `owns(node)` tells whether the reporter speaks for a node."""
-    waiting: dict[str, list[Report]] = {}  # by pod, in order: told together they are one version
+    waiting: dict[str, list[StatusReport]] = {}  # by pod, in order: told together they are one version
     for report in reports:
         waiting.setdefault(report.uid, []).append(report)
-    outcomes: dict[str, Outcome] = {}
+    outcomes: dict[str, StatusOutcome] = {}
     taking = _Taking(registry, kind, owns)
     for attempt in range(_TRIES):
         keys = [key_of(kind, each[0].namespace, each[0].name) for each in waiting.values()]
@@ -65,7 +42,7 @@ async def accept(
     return [outcomes[each.uid] for each in reports]
 
 
-def _events_of(told: Iterable[Sequence[Report]], *, everything: bool) -> list[Key]:
+def _events_of(told: Iterable[Sequence[StatusReport]], *, everything: bool) -> list[Key]:
     """Of a pod that was told of twice, some may be stored by then: a set is refused for it, and then all are looked at."""
     return [
         key
@@ -86,20 +63,20 @@ class _Taking:
     closed: set[str] = field(default_factory=set)
 
     async def one(
-        self, reports: Sequence[Report], head: StoredObject | None, heads: Mapping[Key, StoredObject]
-    ) -> Outcome:
+        self, reports: Sequence[StatusReport], head: StoredObject | None, heads: Mapping[Key, StoredObject]
+    ) -> StatusOutcome:
         uid = reports[0].uid
         if head is None or head.uid != uid:
-            return Outcome(uid, 404, "no such pod")
+            return StatusOutcome(uid, 404, "no such pod")
         old = cast("Pod", decode(self.kind, head))
         if not self.owns(old.spec.node_name):
-            return Outcome(uid, 403, "the pod is not bound to a node of this agent")
+            return StatusOutcome(uid, 403, "the pod is not bound to a node of this agent")
         try:
             await self._store(old, reduce(reported, reports, old), self._events(old, reports, heads))
         except Conflict as conflict:
             self.closed |= {key.name for key in conflict.keys if key.kind == NAMESPACES}
-            return Outcome(uid, 409, "changed meanwhile")
-        return Outcome(uid, 200)
+            return StatusOutcome(uid, 409, "changed meanwhile")
+        return StatusOutcome(uid, 200)
 
     async def _store(self, old: Pod, now: Pod, events: list[Write]) -> None:
         """An end that also removes the pod is two versions, as in Kubernetes: watchers see how it ended before it is gone."""
@@ -112,7 +89,7 @@ class _Taking:
         if writes or events:
             await commit([*writes, *events])
 
-    def _events(self, pod: Pod, reports: Sequence[Report], heads: Mapping[Key, StoredObject]) -> list[Write]:
+    def _events(self, pod: Pod, reports: Sequence[StatusReport], heads: Mapping[Key, StoredObject]) -> list[Write]:
         told = [each for report in reports for each in report.events]
         namespace = pod.metadata.namespace
         if not told or namespace in self.closed:
@@ -121,7 +98,7 @@ class _Taking:
         return [*writes, kubelet_events.alive(namespace)] if writes else []
 
 
-def reported(old: Pod, report: Report) -> Pod:
+def reported(old: Pod, report: StatusReport) -> Pod:
     """The pod as it is after the report. What has ended stays ended, and the server's own conditions stay."""
     status = old.status if is_terminal(old) else merged(old.status, report.status)
     pod = replace(old, status=status)

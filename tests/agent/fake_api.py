@@ -1,7 +1,6 @@
 """The part of the API that agents use, in memory, behind an httpx transport: watches stream, and it can go away."""
 
 import asyncio
-import base64
 import json
 import re
 from collections.abc import AsyncIterator, Callable
@@ -10,8 +9,20 @@ from typing import Any
 
 import httpx
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
+from app.client.protocol import (
+    LogOutcome,
+    LogOutcomes,
+    LogPiece,
+    LogPieces,
+    NodeUsage,
+    StatusOutcome,
+    StatusOutcomes,
+    StatusReport,
+    StatusReports,
+    UsageReports,
+)
 from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod, PodSpec, PodStatus, is_terminal
 from app.machinery.base import Condition, ObjectMeta
@@ -29,7 +40,7 @@ class FakeApi(httpx.AsyncBaseTransport):
         self.logs: dict[tuple[str, str, int], bytes] = {}
         self.journal: list[str] = []
         self.events: list[dict[str, Any]] = []
-        self.usage: list[dict[str, Any]] = []
+        self.usage: list[NodeUsage] = []
         self.requests: list[str] = []
         self.down = False
         self.refusals: dict[str, int] = {}  # codes, by how the path ends
@@ -129,43 +140,43 @@ class FakeApi(httpx.AsyncBaseTransport):
             return httpx.Response(code, json={"kind": "Status", "code": code, "message": "refused"})
         if path == "/api/v1/pods":
             return self._watch(query) if "watch" in query else self._list(query)
-        body = json.loads(request.content) if request.content else None
+        answer: Any
         if path.endswith("/statuses"):
-            answer = {"items": [self._report(item) for item in body["items"]]}
+            reports = msgspec.json.decode(request.content, type=StatusReports).items
+            answer = StatusOutcomes([self._report(each) for each in reports])
         elif path.endswith("/logs"):
-            answer = {"items": [self._append(item) for item in body["items"]]}
+            pieces = msgspec.json.decode(request.content, type=LogPieces).items
+            answer = LogOutcomes([self._append(each) for each in pieces])
         elif path.endswith("/usage"):
-            self.usage += body["items"]
-            answer = {"accepted": len(body["items"])}
+            self.usage += msgspec.json.decode(request.content, type=UsageReports).items
+            answer = {"accepted": len(self.usage)}
         else:
-            return self._object(request.method, path, body)
+            return self._object(request.method, path, json.loads(request.content) if request.content else None)
         self._changed.set()
-        return httpx.Response(200, json=answer)
+        return httpx.Response(200, content=msgspec.json.encode(answer))
 
-    def _report(self, item: dict[str, Any]) -> dict[str, Any]:
-        pod = self.pods.get(item["uid"])
+    def _report(self, report: StatusReport) -> StatusOutcome:
+        pod, uid, status = self.pods.get(report.uid), report.uid, report.status
         if pod is None:
-            return {"uid": item["uid"], "code": 404, "message": "not found"}
+            return StatusOutcome(uid, 404, "not found")
         if self.conflicts:
             self.conflicts -= 1
-            return {"uid": item["uid"], "code": 409, "message": "changed meanwhile"}
-        self.events += [{"pod": item["uid"], **each} for each in item.get("events", ())]
-        status = msgspec.convert(item["status"], type=PodStatus)
-        said = status.phase + (" gone" if item.get("gone") else "")
-        self.journal.append(f"{pod.metadata.name} {said}")
+            return StatusOutcome(uid, 409, "changed meanwhile")
+        self.events += [{"pod": uid, **asdict(each)} for each in report.events]
+        self.journal.append(f"{pod.metadata.name} {status.phase}" + (" gone" if report.gone else ""))
         if not is_terminal(pod) and pod.status != status:
             self._store("MODIFIED", replace(pod, status=status))
-        if item.get("gone") and not pod.metadata.finalizers:
-            self._remove(item["uid"])
-        return {"uid": item["uid"], "code": 200, "message": ""}
+        if report.gone and not pod.metadata.finalizers:
+            self._remove(uid)
+        return StatusOutcome(uid, 200)
 
-    def _append(self, item: dict[str, Any]) -> dict[str, Any]:
-        key = (item["uid"], item["container"], item["attempt"])
-        have, data = self.logs.get(key, b""), base64.b64decode(item["data"])
-        if item["offset"] <= len(have):
-            have = self.logs[key] = have + data[len(have) - item["offset"] :]
-            self.journal.append(f"{item['name']} log {len(have)}")
-        return {"uid": key[0], "container": key[1], "attempt": key[2], "next": len(have), "code": 200}
+    def _append(self, piece: LogPiece) -> LogOutcome:
+        key = (piece.uid, piece.container, piece.attempt)
+        have = self.logs.get(key, b"")
+        if piece.offset <= len(have):
+            have = self.logs[key] = have + piece.data[len(have) - piece.offset :]
+            self.journal.append(f"{piece.name} log {len(have)}")
+        return LogOutcome(uid=piece.uid, container=piece.container, attempt=piece.attempt, next=len(have))
 
     def _object(self, method: str, path: str, body: Any) -> httpx.Response:
         if method == "POST":

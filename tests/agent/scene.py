@@ -5,7 +5,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from app.agent.agent import Agent, AgentSettings, RevokedError
+from app.agent.agent import Agent, RevokedError
+from app.agent.config import AgentConfig
+from app.agent.node.device_sources import EMPTY, Inventory
 from app.client.api import Api
 from app.kinds.pod.container import ContainerStatus
 from tests.agent.fake_api import FakeApi
@@ -21,12 +23,12 @@ class Scene:
         self._folder = folder
         self._agent: asyncio.Task[None] | None = None
 
-    def start_agent(self, *nodes: str, **told: Any) -> None:
-        settings = AgentSettings(
+    def start_agent(self, *nodes: str, inventory: Inventory = EMPTY, **told: Any) -> None:
+        config = AgentConfig(
             **{"server": "http://api", "node_names": nodes or ("n1",), "state_dir": self._folder, "address": "10.0.0.1"}
             | told
         )
-        self.agent = Agent(settings, self.runtime, Api("http://api", transport=self.api), self.clock)
+        self.agent = Agent(config, self.runtime, Api("http://api", transport=self.api), self.clock, inventory=inventory)
         self._agent = asyncio.create_task(self.agent.run())
 
     async def stop_agent(self) -> None:

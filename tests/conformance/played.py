@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from app.client.protocol import StatusReport
 from app.controllers.garbage_collector import GarbageCollector
 from app.controllers.jobs import JobController
 from app.kinds.batch.job import Job
@@ -23,7 +24,7 @@ from app.plans.jobs.indexes import index_of
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
-from app.registry.status_reports import Report, accept
+from app.registry.status_reports import accept
 from app.store import Mirror
 from tests.controllers.running import Running, every, held_copy, running, settled, until
 from tests.kinds.jobs import written
@@ -186,7 +187,7 @@ class Play:
     async def terminating(self) -> list[Pod]:
         return [pod for pod in await self.pods() if pod.metadata.deletion_timestamp and not is_terminal(pod)]
 
-    async def _tell(self, reports: list[Report]) -> None:
+    async def _tell(self, reports: list[StatusReport]) -> None:
         outcomes = await accept(self.registry, PODS, reports, lambda _: True)
         assert {each.code for each in outcomes} <= {200}, outcomes
 
@@ -212,8 +213,8 @@ def _born(pod: Pod) -> tuple[Any, str]:
     return pod.metadata.creation_timestamp, pod.metadata.name
 
 
-def _about(pod: Pod, status: PodStatus) -> Report:
-    return Report(namespace="default", name=pod.metadata.name, uid=pod.metadata.uid, status=status)
+def _about(pod: Pod, status: PodStatus) -> StatusReport:
+    return StatusReport(namespace="default", name=pod.metadata.name, uid=pod.metadata.uid, status=status)
 
 
 def _on_node(pod: Any) -> Pod:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.client.protocol import StatusReport
 from app.controllers.garbage_collector import GarbageCollector
 from app.controllers.jobs import JobController
 from app.kinds.pod.pod import Pod
@@ -18,7 +19,7 @@ from app.registry.admission import NamespaceLocks
 from app.registry.codec import key_of
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
-from app.registry.status_reports import Report, accept
+from app.registry.status_reports import accept
 from app.store import open_store
 from tests.conftest import Clock
 from tests.controllers.running import Running, events, every, held_copy, running, settled, until
@@ -56,7 +57,7 @@ async def ends(registry: Registry, chosen: list[Pod], phase: str) -> None:
     for pod in chosen:
         await objects.rewrite(registry, PODS, "default", pod.metadata.name, on_node)
     reports = [
-        Report(
+        StatusReport(
             namespace="default",
             name=pod.metadata.name,
             uid=pod.metadata.uid,
@@ -351,7 +352,7 @@ class TestDeletingAJob:
 async def gone(registry: Registry) -> None:
     """As the agent says it when the containers have ended."""
     reports = [
-        Report(
+        StatusReport(
             namespace="default",
             name=pod.metadata.name,
             uid=pod.metadata.uid,

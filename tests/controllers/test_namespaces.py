@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.client.protocol import StatusReport
 from app.controllers import namespaces
 from app.controllers.namespaces import CONTENT, NamespaceController
 from app.controllers.scheduler import Scheduler
@@ -18,7 +19,7 @@ from app.machinery.errors import ApiError
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
-from app.registry.status_reports import Report, accept
+from app.registry.status_reports import accept
 from app.store import Append, Stream
 from tests.controllers.machines import a_node, joins
 from tests.controllers.running import every, running, settled, until
@@ -84,7 +85,7 @@ async def pods_run(registry: Registry, count: int) -> list[Pod]:
 async def reported(registry: Registry, pods: list[Pod], phase: str, *, gone: bool = False) -> list[Pod]:
     """As the agent says it."""
     reports = [
-        Report(
+        StatusReport(
             namespace=pod.metadata.namespace,
             name=pod.metadata.name,
             uid=pod.metadata.uid,

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from app.client.protocol import EventReport, StatusOutcome, StatusReport
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.event import Event
 from app.kinds.pod.pod import Pod, PodStatus, condition
@@ -15,10 +16,9 @@ from app.registry import objects
 from app.registry.binding import bound
 from app.registry.codec import decode
 from app.registry.deletion import Demand
-from app.registry.kubelet_events import Told
 from app.registry.lists import Scope
 from app.registry.objects import Registry
-from app.registry.status_reports import Outcome, Report, accept
+from app.registry.status_reports import accept
 from app.registry.watch import Watch
 from app.store import Conflict, Query
 from tests.registry.examples import NAMESPACES, PODS, a_pod, create, example, get, named
@@ -36,12 +36,12 @@ async def a_running_pod(registry: Registry, name: str = "p", **metadata: Any) ->
     return await get(registry, PODS, name)
 
 
-def report(pod: Pod, *, gone: bool = False, **status: Any) -> Report:
+def report(pod: Pod, *, gone: bool = False, **status: Any) -> StatusReport:
     meta = pod.metadata
-    return Report(namespace="default", name=meta.name, uid=meta.uid, status=PodStatus(**status), gone=gone)
+    return StatusReport(namespace="default", name=meta.name, uid=meta.uid, status=PodStatus(**status), gone=gone)
 
 
-async def tell(registry: Registry, pod: Pod, **said: Any) -> Outcome:
+async def tell(registry: Registry, pod: Pod, **said: Any) -> StatusOutcome:
     (outcome,) = await accept(registry, PODS, [report(pod, **said)], mine)
     return outcome
 
@@ -267,10 +267,10 @@ async def test_one_that_is_overtaken_every_time_is_to_be_said_again(registry: Re
 
 class TestEvents:
     @staticmethod
-    def told(pod: Pod, *, seconds: int = 0, **event: Any) -> Report:
+    def told(pod: Pod, *, seconds: int = 0, **event: Any) -> StatusReport:
         usual = {"reason": "Started", "message": "Started container main", "path": "spec.containers{main}"}
         when = BEGIN + timedelta(seconds=seconds)
-        return replace(report(pod, phase="Running"), events=(Told(**(usual | {"when": when} | event)),))
+        return replace(report(pod, phase="Running"), events=(EventReport(**(usual | {"when": when} | event)),))
 
     @staticmethod
     async def events(registry: Registry) -> list[Event]:

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from app.agent.agent import Agent, AgentSettings
+from app.agent.agent import Agent
+from app.agent.config import AgentConfig
 from app.client.api import Api
 from app.kinds.pod.container import Container, ContainerStatus
 from app.machinery.base import LocalObjectReference
@@ -74,7 +75,7 @@ async def node(made: Made, tmp_path: Path) -> AsyncIterator[Node]:
     """What is left of its pods, and of images, is removed."""
     node, runtime = Node(), made()
     before = {each.id for each in await runtime.images()}
-    settings = AgentSettings(server="http://api", node_names=("n1",), state_dir=tmp_path, address="127.0.0.1")
+    settings = AgentConfig(server="http://api", node_names=("n1",), state_dir=tmp_path, address="127.0.0.1")
     agent = asyncio.create_task(Agent(settings, runtime, Api("http://api", transport=node.api), node.clock).run())
     yield node
     agent.cancel()

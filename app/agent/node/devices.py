@@ -1,7 +1,7 @@
 """Device assignments: which pod has which of the node's devices. On disk, so that no device has two pods after a restart.
 
 Pinned before a pod's first container starts, for all of its containers; let go when nothing of the pod runs any more.
-Used by `starts` and `container_config`; `pods` and `pod_cleanup` let go.
+Used by `starts` and `container_config`; `pods` and `pod_termination` let go.
 """
 
 import os

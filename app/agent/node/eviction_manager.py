@@ -63,11 +63,11 @@ class Pods(Protocol):
 
     def all(self) -> Sequence[Pod]: ...
 
-    def oust(self, uid: str, why: Evicted, note: Note | None) -> None: ...
+    def evict(self, uid: str, why: Evicted, note: Note | None) -> None: ...
 
 
-class Eviction:
-    """`usage` is the runtime's; `free_images` throws images away, and tells how many bytes that gave."""
+class EvictionManager:
+    """`usage` is the runtime's; `free_images` removes unused images, and returns how many bytes that freed."""
 
     def __init__(
         self,
@@ -82,30 +82,30 @@ class Eviction:
         self._free_images, self._clock = free_images, clock
         self._last: tuple[str, datetime] | None = None
 
-    async def follow(self) -> None:
+    async def run(self) -> None:
         while True:
             began = self._clock.elapsed()
-            await self.look()
+            await self.check()
             took = self._clock.elapsed() - began
             await self._clock.sleep(max(PERIOD, took / SHARE))
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Once."""
         shortages = self._pressures.shortages()
         if any(SIGNALS[each.signal][0] == DISK for each in shortages) and await self._free_images():
             shortages = self._pressures.shortages()
         measured = await self._measured(all_of_them=bool(shortages))
-        kept = [each for each in measured if not self._is_over(each)]
+        remaining = [each for each in measured if not self._is_over(each)]
         if shortages and not self._is_waiting():
-            self._evict(kept, shortages[0])
+            self._evict_one(remaining, shortages[0])
 
     def _is_over(self, measured: Measured) -> bool:
         why = node_pressure_eviction.over_limit(measured)
         if why:
-            self._oust(measured.pod, why)
+            self._evict_pod(measured.pod, why)
         return bool(why)
 
-    def _evict(self, pods: Sequence[Measured], shortage: Shortage) -> None:
+    def _evict_one(self, pods: Sequence[Measured], shortage: Shortage) -> None:
         victim = node_pressure_eviction.first_to_go(pods, shortage)
         if victim is None:
             logger.warning("node is under pressure, and no pod can be evicted", resource=SIGNALS[shortage.signal][1])
@@ -114,11 +114,11 @@ class Eviction:
         meta = victim.pod.metadata
         logger.warning("evicting a pod: the node is under pressure", pod=f"{meta.namespace}/{meta.name}", reason=why)
         self._last = victim.pod.metadata.uid, self._clock.now()
-        self._oust(victim.pod, why, mark=why)
+        self._evict_pod(victim.pod, why, mark=why)
 
-    def _oust(self, pod: Pod, why: str, mark: str = "") -> None:
+    def _evict_pod(self, pod: Pod, why: str, mark: str = "") -> None:
         """`mark`: what its condition DisruptionTarget says, if it is not the pod's own fault."""
-        self._pods.oust(pod.metadata.uid, Evicted("Evicted", why, GRACE, mark), pod_events.evicted("Evicted", why))
+        self._pods.evict(pod.metadata.uid, Evicted("Evicted", why, GRACE, mark), pod_events.evicted("Evicted", why))
 
     def _is_waiting(self) -> bool:
         """For the last one that was evicted to be gone."""

@@ -1,6 +1,6 @@
 """Garbage collection of images when the disk fills up, and of containers' earlier runs.
 
-The agent runs both loops; whoever evicts pods asks for images to go first. What is in use, the runtime itself keeps.
+The agent runs both loops; the eviction manager asks for images to be removed first. The runtime keeps images in use.
 """
 
 import os
@@ -21,31 +21,34 @@ RUNS_PERIOD = 60.0
 logger = Logger(__name__)
 
 
-class Garbage:
-    """`in_use`: ids of images that pods here have; `thin` removes runs that others have followed; `disk` is the images'."""
+class ImageGcManager:
+    """`in_use`: ids of images that pods here have; `remove_old_runs`: containers that later runs have followed.
+
+    disk: of the images.
+    """
 
     def __init__(
         self,
         runtime: Runtime,
         images: Images | None,
         in_use: Callable[[], Collection[str]],
-        thin: Callable[[], Awaitable[None]],
+        remove_old_runs: Callable[[], Awaitable[None]],
         disk: Callable[[], Disk],
         clock: Clock,
     ) -> None:
-        self._runtime, self._images, self._in_use, self._thin = runtime, images, in_use, thin
-        self._disk, self._clock = disk, clock
+        self._runtime, self._images, self._in_use = runtime, images, in_use
+        self._remove_old_runs, self._disk, self._clock = remove_old_runs, disk, clock
         self._seen_at: dict[str, datetime] = {}
 
-    async def follow_images(self) -> None:
+    async def run(self) -> None:
         while True:
             await self.collect()
             await self._clock.sleep(IMAGES_PERIOD)
 
-    async def follow_runs(self) -> None:
+    async def run_for_containers(self) -> None:
         while True:
             await self._clock.sleep(RUNS_PERIOD)
-            await self._thin()
+            await self._remove_old_runs()
 
     async def collect(self, *, now: bool = False) -> int:
         """Bytes of images that went. `now`: the node is short of disk already."""
@@ -87,7 +90,7 @@ class Garbage:
         return True
 
 
-def disk(path: Path) -> Disk:
+def read_disk(path: Path) -> Disk:
     """Of the file system there."""
     found = os.statvfs(path)
     return Disk(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)

@@ -1,7 +1,7 @@
-"""Join: exchanges a join token for the agent's own credential, once, and keeps it in the agent's folder.
+"""Join: exchanges a join token for the agent's own credential, once, and follows rotations of the API's authority.
 
-The agent makes its secret up itself and tells the API no more than its digest, so it crosses no network on the way, and
-to ask again after a lost answer is harmless. Called by the command line before the agent starts.
+The agent makes its secret itself and sends the API no more than its digest: the secret crosses no network, and to ask again
+after a lost answer is harmless. `app.main.agent_process` calls `join` before the agent starts; the agent runs `CaRotation`.
 """
 
 import asyncio
@@ -12,14 +12,17 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.agent.clock import Clock
+from app.agent.config import AgentConfig
 from app.client.api import Api
-from app.client.ca_pin import MismatchError, authority
+from app.client.ca_pin import MismatchError, authority, certificates_in
 from app.client.connection_errors import remedy_now
+from app.client.protocol import CA, JOIN, JoinRequest
 from app.machinery.errors import ApiError
 from app.structured_logging import Logger
 
-JOIN = "/apis/agents.jobplane.dev/v1/join"
 PAUSE, LONGEST_PAUSE = 0.5, 15.0
+CA_PERIOD = 600.0  # seconds
 _TOKEN = re.compile(r"[a-z0-9]{6}\.[\w-]{20,}")
 _HASH = re.compile(r"(sha256)?[0-9a-f]{64}")
 
@@ -28,21 +31,6 @@ logger = Logger(__name__)
 
 class JoinError(Exception):
     """Joining needs somebody to do something; the text says what."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class JoinConfig:
-    """What an agent is told. `ca_hash`: of the authority to trust, if its file is not at hand.
-    `tls_name`: whom the API's certificate is for, if not for the host in `server`.
-    """
-
-    server: str
-    node: str
-    state: Path
-    join_token: str = ""
-    ca_file: Path | None = None
-    ca_hash: str = ""
-    tls_name: str = ""
 
 
 @dataclass(frozen=True)
@@ -59,61 +47,61 @@ def _credential(state: Path) -> Path:
     return state / "node.token"
 
 
-def malformed(terms: JoinConfig) -> str:
+def malformed(config: AgentConfig) -> str:
     """The option that cannot be what `jobplane token create` printed, and what to do; empty if all may be."""
-    if terms.join_token and not _TOKEN.fullmatch(terms.join_token):
+    if config.join_token and not _TOKEN.fullmatch(config.join_token):
         return "--join-token is malformed: copy all of the command that `jobplane token create` printed"
-    if terms.ca_hash and not _HASH.fullmatch(terms.ca_hash.replace(":", "").lower()):
+    if config.ca_hash and not _HASH.fullmatch(config.ca_hash.replace(":", "").lower()):
         return "--ca-hash is malformed: sha256: and 64 hexadecimal digits, as `jobplane token create` printed them"
     return ""
 
 
-async def join(terms: JoinConfig) -> Joined:
+async def join(config: AgentConfig) -> Joined:
     """The node's own credential: the kept one if it is still good, or a new one. Waits for an API that is away."""
-    ca_file = await _authority(terms)
-    kept = _credential(terms.state)
+    ca_file = await _authority(config)
+    kept = _credential(config.state_dir)
     if kept.exists():
         token = kept.read_text().strip()
-        if await _is_good(terms, ca_file, token):
+        if await _is_accepted(config, ca_file, token):
             return Joined(token, ca_file)
-        if not terms.join_token:
+        if not config.join_token:
             raise JoinError(
-                f"the API no longer takes the credential of node {terms.node} ({kept}): it was revoked, or is another "
+                f"the API no longer takes the credential of node {config.node_names[0]} ({kept}): it was revoked, or is another "
                 "node's. To join again, give a --join-token"
             )
-    fresh = kept.with_name(f"{kept.name}.new")
-    token = _made_up(fresh)
-    await _exchange(terms, ca_file, token)
-    fresh.replace(kept)
-    logger.info("joined the cluster", node=terms.node)
+    new = kept.with_name(f"{kept.name}.new")
+    token = _make_secret(new)
+    await _exchange(config, ca_file, token)
+    new.replace(kept)
+    logger.info("joined the cluster", node=config.node_names[0])
     return Joined(token, ca_file)
 
 
-async def _authority(terms: JoinConfig) -> Path | None:
-    if terms.ca_file or not terms.ca_hash:
-        return terms.ca_file
-    path, pause = terms.state / "ca.crt", PAUSE
+async def _authority(config: AgentConfig) -> Path | None:
+    if config.ca_file or not config.ca_hash:
+        return config.ca_file
+    path, pause = config.state_dir / "ca.crt", PAUSE
     while True:
         try:
-            text = await authority(terms.server, terms.ca_hash)
+            text = await authority(config.server, config.ca_hash)
         except MismatchError as error:
-            if path.exists() and has_joined(terms.state):  # the authority was rotated, and the agent has followed
+            if path.exists() and has_joined(config.state_dir):  # the authority was rotated, and the agent has followed
                 return path
             raise JoinError(str(error)) from error
         except OSError as error:
             if path.exists():  # what was fetched before was compared before
                 return path
-            pause = await _waited(terms.server, pause, error)
+            pause = await _wait(config.server, pause, error)
         else:
             path.write_text(text)
             return path
 
 
-async def _is_good(terms: JoinConfig, ca_file: Path | None, token: str) -> bool:
-    """Whether the API knows it, and as this node's. If it cannot be asked, nothing speaks against it."""
-    api = Api(terms.server, token, ca_file, tls_name=terms.tls_name)
+async def _is_accepted(config: AgentConfig, ca_file: Path | None, token: str) -> bool:
+    """Whether the API knows it, and as this node's. True if the API cannot be reached."""
+    api = Api(config.server, token, ca_file, tls_name=config.tls_name)
     try:
-        await api.request("GET", f"/api/v1/nodes/{terms.node}")
+        await api.request("GET", f"/api/v1/nodes/{config.node_names[0]}")
     except ApiError as error:
         return error.code not in {401, 403}
     except OSError:
@@ -123,7 +111,7 @@ async def _is_good(terms: JoinConfig, ca_file: Path | None, token: str) -> bool:
     return True
 
 
-def _made_up(path: Path) -> str:
+def _make_secret(path: Path) -> str:
     """A secret that only its owner can read; one that was made up before, if the answer never came."""
     if path.exists() and (text := path.read_text().strip()):
         return text
@@ -136,9 +124,9 @@ def _made_up(path: Path) -> str:
     return token
 
 
-async def _exchange(terms: JoinConfig, ca_file: Path | None, token: str) -> None:
-    body = {"node": terms.node, "digest": hashlib.sha256(token.encode()).hexdigest()}
-    api, pause = Api(terms.server, terms.join_token, ca_file, tls_name=terms.tls_name), PAUSE
+async def _exchange(config: AgentConfig, ca_file: Path | None, token: str) -> None:
+    body = JoinRequest(node=config.node_names[0], digest=hashlib.sha256(token.encode()).hexdigest())
+    api, pause = Api(config.server, config.join_token, ca_file, tls_name=config.tls_name), PAUSE
     try:
         while True:
             try:
@@ -148,18 +136,59 @@ async def _exchange(terms: JoinConfig, ca_file: Path | None, token: str) -> None
                     raise JoinError("the API refuses the join token: it expired or was revoked") from error
                 if error.code < 500 and error.code != 429:
                     raise JoinError(error.message) from error
-                pause = await _waited(terms.server, pause, error)
+                pause = await _wait(config.server, pause, error)
             except OSError as error:
-                pause = await _waited(terms.server, pause, error)
+                pause = await _wait(config.server, pause, error)
             else:
                 return
     finally:
         await api.close()
 
 
-async def _waited(server: str, pause: float, error: Exception) -> float:
+async def _wait(server: str, pause: float, error: Exception) -> float:
     if advice := await remedy_now(server, error):
         raise JoinError(advice) from error
     logger.warning("cannot join yet; retrying", error=error)
     await asyncio.sleep(pause)
     return min(pause * 2, LONGEST_PAUSE)
+
+
+class CaRotation:
+    """Keeps ca.crt of the agent's folder as new as the API's authority.
+
+    An answer is accepted only over a connection that the kept authorities prove, and only if it shares a certificate with
+    them, so that no other authority ever replaces them at once.
+    """
+
+    def __init__(self, api: Api, path: Path, clock: Clock) -> None:
+        self._api, self._path, self._clock = api, path, clock
+
+    async def run(self) -> None:
+        """For ever. An API that cannot be reached is asked the next time."""
+        while True:
+            try:
+                answer = (await self._api.request("GET", CA)).decode()
+            except (ApiError, OSError) as error:
+                logger.debug("cannot get the API's authority; retrying", error=error)
+            else:
+                self.follow(answer)
+            await self._clock.sleep(CA_PERIOD)
+
+    def follow(self, pem: str) -> None:
+        """Keep and trust these authorities, if they may follow those that are kept."""
+        if not may_follow(self._path.read_text(), pem):
+            return
+        new = self._path.with_name(f"{self._path.name}.new")
+        new.write_text(pem)
+        new.replace(self._path)
+        self._api.trust(pem)
+        logger.info("trusting a new authority of the API", path=str(self._path))
+
+
+def may_follow(kept: str, pem: str) -> bool:
+    """Whether these authorities, PEM, are others than those that are kept, with one in common."""
+    try:
+        before, after = certificates_in(kept), certificates_in(pem)
+    except ValueError:
+        return False
+    return before != after and not set(before).isdisjoint(after)

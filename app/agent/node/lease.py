@@ -1,8 +1,8 @@
 """Node lease: renews each node's Lease, and reports when one expired, and since when: pods of that node must stop in time.
 
-The control plane replaces the pods of a node that it has not heard of for long enough. An agent that cannot renew must have
-stopped them by then (`lease_expiry`). It counts from when the last renewal that succeeded was sent, on a clock that nobody
-sets. How long its leases last it writes into them: the controllers wait for that and some more, whatever they are told.
+The control plane replaces the pods of a node whose lease has not been renewed for long enough. An agent that cannot renew
+must have stopped them by then (`lease_expiry`). It counts from when the last renewal that succeeded was sent, on the monotonic
+clock. The lease's duration is written into it: the controllers wait for that and some more, whatever their own setting.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ logger = Logger(__name__)
 
 
 class Leases:
-    """While a node is without a lease `silent` is called once a second, and once it has one again `heard`."""
+    """While a node is without a lease `on_expired` is called once a second, and once it has one again `on_renewed`."""
 
     def __init__(
         self,
@@ -33,14 +33,14 @@ class Leases:
         nodes: Sequence[str],
         duration: timedelta,
         clock: Clock,
-        silent: Callable[[LeaseExpired], None],
-        heard: Callable[[str], None],
+        on_expired: Callable[[LeaseExpired], None],
+        on_renewed: Callable[[str], None],
     ) -> None:
         self._api, self._nodes, self._clock = api, nodes, clock
-        self._silent, self._heard = silent, heard
+        self._on_expired, self._on_renewed = on_expired, on_renewed
         self._seconds = duration.total_seconds()
         self._renewed_at = dict.fromkeys(nodes, clock.elapsed())
-        self._lost: set[str] = set()
+        self._expired: set[str] = set()
         self._refused: set[str] = set()
         self._failing: set[str] = set()
         self._turns = asyncio.Semaphore(URGENT)
@@ -58,9 +58,9 @@ class Leases:
     async def _keep(self, node: str, offset: float) -> None:
         await self._clock.sleep(offset)  # a fleet's renewals are spread out
         while True:
-            await self._clock.sleep(self._pause if await self._in_turn(node) else self._seconds / TRIES)
+            await self._clock.sleep(self._pause if await self._renew_in_turn(node) else self._seconds / TRIES)
 
-    async def _in_turn(self, node: str) -> bool:
+    async def _renew_in_turn(self, node: str) -> bool:
         """A fleet's renewals wait for each other, first come, first served, and for nothing else."""
         async with self._turns:
             return await self._renew(node)
@@ -80,10 +80,10 @@ class Leases:
         if node in self._failing:
             logger.info("lease is renewed again", node=node)
             self._failing.discard(node)
-        if node in self._lost:
+        if node in self._expired:
             logger.warning("lease is held again; pods may start", node=node)
-            self._lost.discard(node)
-            self._heard(node)
+            self._expired.discard(node)
+            self._on_renewed(node)
         return True
 
     def _failed(self, node: str, error: Exception) -> None:
@@ -122,13 +122,13 @@ class Leases:
             too_old = self._clock.elapsed() - self._seconds
             for node, renewed_at in self._renewed_at.items():
                 if renewed_at <= too_old:
-                    self._tell(node, renewed_at)
+                    self._expire(node, renewed_at)
 
-    def _tell(self, node: str, renewed_at: float) -> None:
-        if node not in self._lost:
+    def _expire(self, node: str, renewed_at: float) -> None:
+        if node not in self._expired:
             logger.warning("lease expired; the node's pods are stopped when their tolerations end", node=node)
-            self._lost.add(node)
-        self._silent(LeaseExpired(node, renewed_at, for_good=node in self._refused))
+            self._expired.add(node)
+        self._on_expired(LeaseExpired(node, renewed_at, for_good=node in self._refused))
 
 
 def micro(at: datetime) -> str:

@@ -53,11 +53,13 @@ THRESHOLDS: Thresholds = {
 _FORM = re.compile(r"([A-Za-z.]+)<([0-9.]+)(%|[A-Za-z]*)")
 
 
-def thresholds(text: str) -> Thresholds:
-    """Like a kubelet's evictionHard, `memory.available<100Mi,nodefs.available<10%`, in the place of the usual ones.
+def eviction_thresholds(text: str) -> Thresholds:
+    """Like a kubelet's evictionHard, `memory.available<100Mi,nodefs.available<10%`; empty: the defaults.
 
     Raises ThresholdsError.
     """
+    if not text:
+        return THRESHOLDS
     found = {}
     for part in filter(None, text.split(",")) if text != "none" else ():
         form = _FORM.fullmatch(part.strip())

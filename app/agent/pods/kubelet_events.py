@@ -1,55 +1,40 @@
 """Events about one pod on their way to the API: they travel with its next status, and what repeats is counted.
 
-As the kubelet's recorder has it: messages that differ a little are told as one after a while, and whatever happens too
-often is left out. The API makes the objects (`app.registry.kubelet_events`) and counts; a resend is harmless.
+As in client-go's event recorder: messages that differ a little are combined after a while, and what happens too often is
+left out. The API makes the objects (`app.registry.kubelet_events`) and counts; a resend is harmless.
 """
 
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
-import msgspec
+from msgspec.structs import replace
 
+from app.client.protocol import EventReport
 from app.plans.kubelet.pod_events import Note
 
-MANY = 10  # messages of one sort about one pod that are told one by one
+MANY = 10  # messages of one sort about one pod that are sent one by one
 BURST = 25  # events about one pod for one reason
-REFILL = timedelta(minutes=5)  # after which one more may be told
+REFILL = timedelta(minutes=5)  # after which one more may be sent
 COMBINED = "(combined from similar events): "
 LONGEST = 1024
-
-
-class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One event as it is sent. `count`: how often since it was last told; `known`: it was told before.
-
-    owner: UID of the pod's controller, if the event is stored once for all of its pods.
-    """
-
-    type: str
-    reason: str
-    message: str
-    when: datetime
-    path: str = ""
-    count: int = 1
-    known: bool = False
-    owner: str = ""
 
 
 _Sort = tuple[str, str, str]
 
 
-class Telling:
-    """What is told about one pod. Most pods need little of it."""
+class EventRecorder:
+    """Events about one pod. Most pods need little of it."""
 
-    __slots__ = ("_allowed", "_known", "_once", "_sorts", "_waiting")
+    __slots__ = ("_allowed", "_known", "_once", "_pending", "_sorts")
 
     def __init__(self) -> None:
-        self._waiting: dict[tuple[_Sort, str], Event] = {}
+        self._pending: dict[tuple[_Sort, str], EventReport] = {}
         self._known: dict[tuple[_Sort, str], None] = {}
         self._once: dict[tuple[str, str], None] = {}
         self._sorts: dict[_Sort, int] = {}
         self._allowed: dict[str, tuple[float, datetime]] = {}
 
-    def tell(self, note: Note, now: datetime) -> None:
+    def record(self, note: Note, now: datetime) -> None:
         if note.once:
             if (note.reason, note.once) in self._once:
                 return
@@ -59,38 +44,38 @@ class Telling:
         sort = (note.type, note.reason, note.path)
         message = self._message(sort, note.message)
         key = (sort, message if not message.startswith(COMBINED) else COMBINED)
-        waiting = self._waiting.get(key)
-        count = waiting.count + 1 if waiting else 1
-        self._waiting[key] = Event(
-            note.type,
-            note.reason,
-            message[:LONGEST],
-            now.replace(microsecond=0),
-            note.path,
-            count,
+        pending = self._pending.get(key)
+        count = pending.count + 1 if pending else 1
+        self._pending[key] = EventReport(
+            type=note.type,
+            reason=note.reason,
+            message=message[:LONGEST],
+            when=now.replace(microsecond=0),
+            path=note.path,
+            count=count,
             known=key in self._known,
             owner=note.owner,
         )
 
-    def take(self) -> tuple[Event, ...]:
-        """What is to be sent now; from then on it is known."""
-        if not self._waiting:
+    def take(self) -> tuple[EventReport, ...]:
+        """Events to send now; from then on they are known."""
+        if not self._pending:
             return ()
-        events = tuple(self._waiting.values())
-        self._known.update(dict.fromkeys(self._waiting))
-        self._waiting = {}
+        events = tuple(self._pending.values())
+        self._known.update(dict.fromkeys(self._pending))
+        self._pending = {}
         return events
 
-    def untold(self, events: Iterable[Event]) -> None:
-        """They were not taken: with the next word, then."""
+    def put_back(self, events: Iterable[EventReport]) -> None:
+        """Not accepted; sent again with the next report."""
         for each in events:
             message = each.message if not each.message.startswith(COMBINED) else COMBINED
             key = ((each.type, each.reason, each.path), message)
-            newer = self._waiting.get(key)
-            self._waiting[key] = msgspec.structs.replace(each, count=each.count + (newer.count if newer else 0))
+            newer = self._pending.get(key)
+            self._pending[key] = replace(each, count=each.count + (newer.count if newer else 0))
 
     def _message(self, sort: _Sort, text: str) -> str:
-        if (sort, text) in self._known or (sort, text) in self._waiting:
+        if (sort, text) in self._known or (sort, text) in self._pending:
             return text
         self._sorts[sort] = self._sorts.get(sort, 0) + 1
         return text if self._sorts[sort] <= MANY else COMBINED + text

@@ -13,9 +13,9 @@ from app.plans.nodes import node_loss_timing
 
 
 class LeaseExpired(NamedTuple):
-    """A node has lost its lease. `since`: when the last renewal was sent that went through, on the clock that nobody sets.
+    """A node's lease expired. `since`: when the last renewal that succeeded was sent, on the monotonic clock.
 
-    for_good: it will not be heard again, as its credential is no longer good. No pod has a reason to wait for that.
+    for_good: it cannot be renewed, as the credential is no longer good. No pod has a reason to wait for that.
     """
 
     node: str
@@ -23,40 +23,40 @@ class LeaseExpired(NamedTuple):
     for_good: bool = False
 
 
-class Fences:
-    """Around pods of silent nodes. `lease` is how long a lease lasts."""
+class LeaseExpiry:
+    """Deadlines of pods on nodes whose lease expired. `lease`: how long a lease lasts."""
 
     def __init__(self, lease: timedelta, clock: Clock) -> None:
         self._lease, self._clock = lease, clock
-        self._silent: dict[str, LeaseExpired] = {}
+        self._expired: dict[str, LeaseExpired] = {}
 
-    def silent(self, silence: LeaseExpired) -> None:
-        self._silent[silence.node] = silence
+    def on_expired(self, expired: LeaseExpired) -> None:
+        self._expired[expired.node] = expired
 
-    def heard(self, node: str) -> None:
-        self._silent.pop(node, None)
+    def on_renewed(self, node: str) -> None:
+        self._expired.pop(node, None)
 
-    def close(self, worker: PodWorker) -> bool:
-        """Around the pod, if its time has come. True if that is news."""
-        silence = self._silent.get(worker.node)
-        if silence is None or worker.over_at is not None:
+    def impose(self, worker: PodWorker) -> bool:
+        """Set the pod's deadline, if it has to stop by now. True if that is news."""
+        expired = self._expired.get(worker.node)
+        if expired is None or worker.deadline is not None:
             return False
-        borne = timedelta() if silence.for_good else node_loss_timing.bears(worker.pod)
-        if borne is None:
+        tolerated = timedelta() if expired.for_good else node_loss_timing.bears(worker.pod)
+        if tolerated is None:
             return False
-        begins_at = silence.since + node_loss_timing.stop_after(worker.pod, borne, self._lease).total_seconds()
-        if self._clock.elapsed() < begins_at:
+        stop_at = expired.since + node_loss_timing.stop_after(worker.pod, tolerated, self._lease).total_seconds()
+        if self._clock.elapsed() < stop_at:
             return False
-        worker.over_at = silence.since + node_loss_timing.over_after(borne, self._lease).total_seconds()
+        worker.deadline = expired.since + node_loss_timing.over_after(tolerated, self._lease).total_seconds()
         return True
 
-    def open(self, worker: PodWorker) -> bool:
-        """The API has told of the pod, which is still there. True if that is news."""
-        if worker.over_at is None or worker.node in self._silent:
+    def lift(self, worker: PodWorker) -> bool:
+        """The API has listed the pod, which is still there. True if that is news."""
+        if worker.deadline is None or worker.node in self._expired:
             return False
-        worker.over_at = None
+        worker.deadline = None
         return True
 
-    def left(self, worker: PodWorker) -> timedelta | None:
-        """Within what time the pod has to be over, if there is a fence around it."""
-        return None if worker.over_at is None else timedelta(seconds=max(0.0, worker.over_at - self._clock.elapsed()))
+    def time_left(self, worker: PodWorker) -> timedelta | None:
+        """Time within which the pod has to end, if its lease expired."""
+        return None if worker.deadline is None else timedelta(seconds=max(0.0, worker.deadline - self._clock.elapsed()))

@@ -1,4 +1,4 @@
-"""Pod worker: what the agent knows of one pod. In memory only: another agent finds the same in the API and the runtime."""
+"""Pod worker: state of one pod in the agent. In memory only: another agent finds the same in the API and the runtime."""
 
 import asyncio
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from app.agent.clock import Alarm
 from app.agent.logs import Owner
 from app.agent.pods.container_config import Host
-from app.agent.pods.kubelet_events import Telling
+from app.agent.pods.kubelet_events import EventRecorder
 from app.kinds.pod.pod import Pod, PodStatus
 from app.plans.kubelet import pod_status
 from app.plans.kubelet.container_history import Past, Run
@@ -25,8 +25,8 @@ _JOB_NAME = "batch.kubernetes.io/job-name"
 class PodWorker:
     """One pod's.
 
-    pod:      as the API last gave it, but with our own newest status.
-    runs:     of its containers, as the runtime last told them.
+    pod:      as the API last sent it, but with the agent's own newest status.
+    runs:     of its containers, as of the runtime's last answer.
     look:     runs to ask the runtime about.
     changed:  something else than its runs makes it worth a new plan.
     held:     containers that cannot be set up for now.
@@ -37,17 +37,18 @@ class PodWorker:
     health:   of runs with probes. `post_start_pending`: runs whose postStart hook is not through.
     probe_failed: runs that their probes gave up on. `lost`: by container, the last attempt in a sandbox that is gone.
     stopping: runs that are being stopped, and when each is killed.
-    told:     what was last reported: the status, and whether it is gone.
-    telling:  its events.
-    evicted:   why it has to go, if it has.
-    over_at:  when it must be over, as its node is not heard (`lease_expiry`); until that is, it must start nothing.
-    orphaned:  it is no longer ours; what still runs for it must start nothing.
+    reported: status and deletion as last reported.
+    recorder: of its events.
+    evicted:  reason for which it was evicted.
+    deadline: time by which it must have ended, as its node's lease expired (`lease_expiry`); it must start nothing.
+    orphaned: the API no longer has it; tasks under way must start nothing.
     """
 
     __slots__ = (
         "alarm",
         "busy",
         "changed",
+        "deadline",
         "evicted",
         "failed_pulls",
         "fetched",
@@ -59,18 +60,17 @@ class PodWorker:
         "look",
         "lost",
         "orphaned",
-        "over_at",
         "pod",
         "post_start_pending",
         "probe_failed",
+        "recorder",
+        "reported",
         "runs",
         "sandbox_lost",
         "sandbox_ready",
         "seen_at",
         "stopping",
         "task",
-        "telling",
-        "told",
     )
 
     def __init__(self, pod: Pod, now: datetime, look: Iterable[Key] = ()) -> None:
@@ -93,12 +93,12 @@ class PodWorker:
         self.lost: dict[str, int] = {}
         self.has_probes = any(map(has_probes, (*pod.spec.init_containers, *pod.spec.containers)))
         self.stopping: dict[Key, datetime] = {}
-        self.telling = Telling()
-        self.told: tuple[PodStatus, bool] | None = None
+        self.recorder = EventRecorder()
+        self.reported: tuple[PodStatus, bool] | None = None
         self.task: asyncio.Task[None] | None = None
         self.alarm: Alarm | None = None
         self.orphaned = False
-        self.over_at: float | None = None
+        self.deadline: float | None = None
 
     @property
     def uid(self) -> str:
@@ -134,7 +134,7 @@ class PodWorker:
         return [ContainerKey(self.uid, *key) for key in self.runs]
 
     def place(self, host: Host, cut_off: timedelta | None) -> Place:
-        """What a plan is made from, beside the runs."""
+        """Facts that a plan is made from, beside the runs."""
         return Place(
             runtime=host.info.name,
             ip=host.ip,
@@ -150,8 +150,8 @@ class PodWorker:
             past=Past(probe_failed=self.probe_failed, lost=self.lost),
         )
 
-    def hear(self, pod: Pod) -> None:
-        """Take over what the API says; mark it changed only if a plan could differ."""
+    def update_pod(self, pod: Pod) -> None:
+        """Take over the API's version; mark it changed only if a plan could differ."""
         old, status = self.pod, pod_status.merged(self.pod.status, pod.status)
         meta, before = pod.metadata, old.metadata
         self.changed |= (
@@ -163,23 +163,23 @@ class PodWorker:
         )
         self.pod = replace(pod, status=status)
 
-    def lose(self) -> None:
+    def mark_sandbox_lost(self) -> None:
         """Its sandbox is gone, and with it all that ran so far."""
-        told = (*self.pod.status.init_container_statuses, *self.pod.status.container_statuses)
-        begun = [Key(each.name, each.restart_count) for each in told if each.container_id]
+        reported = (*self.pod.status.init_container_statuses, *self.pod.status.container_statuses)
+        begun = [Key(each.name, each.restart_count) for each in reported if each.container_id]
         for name, attempt in (*begun, *self.runs):
             self.lost[name] = max(attempt, self.lost.get(name, 0))
 
-    def ended(self, key: Key) -> None:
-        """A run is over: so is what was known of how it fares."""
+    def mark_ended(self, key: Key) -> None:
+        """A run has ended: its health no longer counts."""
         if key in self.health and self.health[key].unwell is not None and key not in self.post_start_pending:
             self.probe_failed.add(key)
         self.post_start_pending.discard(key)
         self.fetched.discard(key)
         self.health.pop(key, None)
 
-    def saw(self, key: Key, run: Run | None) -> bool:
-        """Take over what the runtime says of a run (None: nothing). True if that is news."""
+    def update_run(self, key: Key, run: Run | None) -> bool:
+        """Take over a run as the runtime knows it (None: unknown). True if that is news."""
         known = self.runs.get(key)
         if known == run or (known is not None and known.reason == "StartError" and not _has_ended(run)):
             return False  # runtimes differ in what they list of a container that could not be started

@@ -110,12 +110,12 @@ class Starts:
     async def _one(self, worker: PodWorker, key: Key) -> None:
         try:
             spec = await self._spec(worker, key)
-            if worker.orphaned or worker.over_at is not None:
+            if worker.orphaned or worker.deadline is not None:
                 worker.changed = True  # it took so long to prepare that it must not start any more
                 return
             await self._host.runtime.start_container(spec)
         except StartError as error:
-            worker.saw(key, container_config.unstarted(key, error, self._host))
+            worker.update_run(key, container_config.unstarted(key, error, self._host))
             worker.changed = True
             self._tell(worker, pod_events.created(worker.pod, key.name))
             self._tell(worker, pod_events.failed(worker.pod, key.name, str(error)))

@@ -4,110 +4,117 @@ There is no timer. A lone change goes at once; what changes while a request is u
 """
 
 import asyncio
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from app.agent.clock import Clock
-from app.agent.pods.kubelet_events import Event
 from app.client.api import Api
-from app.kinds.pod.pod import PodStatus
+from app.client.protocol import StatusOutcomes, StatusReport, StatusReports, node_segment, statuses_path
+from app.kinds.pod.pod import Pod, is_terminal
+from app.kinds.pod.pod_state import has_ended
 from app.machinery.errors import ApiError
 from app.structured_logging import Logger
 
 MOST = 500  # reports in one request
+MOST_KEPT = 256  # last reports of pods that have ended
 FIRST_PAUSE, LONGEST_PAUSE = 0.1, 5.0
 
 logger = Logger(__name__)
 
 
-class Report(msgspec.Struct, frozen=True):
-    """The word about one pod. `gone`: it is being deleted and nothing of it runs any more. Events since the last word."""
-
-    uid: str
-    namespace: str
-    name: str
-    status: PodStatus
-    gone: bool = False
-    events: tuple[Event, ...] = ()
+OnAnswer = Callable[[StatusReport, int], None]
 
 
-class _Answer(msgspec.Struct):
-    uid: str
-    code: int
-    message: str = ""
-
-
-class _Answers(msgspec.Struct):
-    items: tuple[_Answer, ...] = ()
-
-
-Heard = Callable[[Report, int], None]
-
-
-class Reports:
-    """What waits to be told. One for all of an agent's nodes."""
+class StatusReporter:
+    """Reports that wait to be sent. One for all of an agent's nodes."""
 
     def __init__(self, api: Api, nodes: Sequence[str], clock: Clock) -> None:
         self._api, self._clock = api, clock
-        node = nodes[0] if len(nodes) == 1 else "-"
-        self._path = f"/apis/agents.jobplane.dev/v1/nodes/{node}/statuses"
-        self._waiting: dict[str, Report] = {}
+        self._path = statuses_path(node_segment(nodes))
+        self._pending: dict[str, StatusReport] = {}
         self._wake = asyncio.Event()
         self._most = MOST
 
-    def put(self, report: Report) -> None:
-        self._waiting[report.uid] = _after(self._waiting.get(report.uid), report)
+    def put(self, report: StatusReport) -> None:
+        self._pending[report.uid] = _merge(self._pending.get(report.uid), report)
         self._wake.set()
 
-    async def run(self, heard: Heard) -> None:
-        """`heard` is called with each report that was answered and with the code: 200, 404 (no such pod) or 409."""
+    async def run(self, on_answer: OnAnswer) -> None:
+        """`on_answer` is called with each report that was answered and with the code: 200, 404 (no such pod) or 409."""
         pause = FIRST_PAUSE
         while True:
             await self._wake.wait()
             self._wake.clear()
-            while self._waiting:
-                if await self._once(heard):
+            while self._pending:
+                if await self._once(on_answer):
                     pause = FIRST_PAUSE
                 else:
                     await self._clock.sleep(pause)
                     pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _once(self, heard: Heard) -> bool:
-        batch = {uid: self._waiting.pop(uid) for uid in list(self._waiting)[: self._most]}
+    async def _once(self, on_answer: OnAnswer) -> bool:
+        batch = {uid: self._pending.pop(uid) for uid in list(self._pending)[: self._most]}
         try:
-            body = await self._api.request("POST", self._path, {"items": list(batch.values())})
-            answers = msgspec.json.decode(body, type=_Answers).items
+            body = await self._api.request("POST", self._path, StatusReports(items=tuple(batch.values())))
+            outcomes = msgspec.json.decode(body, type=StatusOutcomes).items
         except (ApiError, OSError, msgspec.MsgspecError) as error:
-            self._back(batch, error)
+            self._requeue(batch, error)
             return False
         self._most = MOST
         try:
-            for answer in answers:
-                report = batch.pop(answer.uid, None)
+            for outcome in outcomes:
+                report = batch.pop(outcome.uid, None)
                 if report is not None:
-                    heard(report, answer.code)
+                    on_answer(report, outcome.code)
         finally:
-            self._keep(batch)  # what was not answered, or not heard
+            self._put_back(batch)  # what was not answered, or failed in the callback
         return not batch
 
-    def _back(self, batch: dict[str, Report], error: Exception) -> None:
-        """Nothing is dropped but a single report that is refused as such: it must not hold up the others for ever."""
+    def _requeue(self, batch: dict[str, StatusReport], error: Exception) -> None:
+        """Drops only a single report that is refused as such: it must not hold up the others for ever."""
         logger.warning("cannot report the status of pods; retrying", count=len(batch), error=error)
         if isinstance(error, ApiError) and error.code in (400, 413, 422):
             if len(batch) == 1:
                 logger.error("API refuses the status of a pod; dropping it", pod_uid=next(iter(batch)), error=error)
                 return
             self._most = max(len(batch) // 2, 1)
-        self._keep(batch)
+        self._put_back(batch)
 
-    def _keep(self, batch: dict[str, Report]) -> None:
-        """Back into the queue. There may be newer word by now: of what was not heard, only the events are left then."""
-        newer = {uid: _after(batch.get(uid), report) for uid, report in self._waiting.items()}
-        self._waiting = {**batch, **newer}
+    def _put_back(self, batch: dict[str, StatusReport]) -> None:
+        """Into the queue again. If there is a newer report by now, only the events are added to it."""
+        newer = {uid: _merge(batch.get(uid), report) for uid, report in self._pending.items()}
+        self._pending = {**batch, **newer}
 
 
-def _after(older: Report | None, newer: Report) -> Report:
+def _merge(older: StatusReport | None, newer: StatusReport) -> StatusReport:
     if older is None or not older.events:
         return newer
-    return msgspec.structs.replace(newer, events=older.events + newer.events)
+    return replace(newer, events=older.events + newer.events)
+
+
+class LastReports:
+    """Last reports of pods that have ended, for an API whose database goes back in time and forgets them. Bounded.
+
+    `pods` keeps a report when it is accepted, and sends it again if the API says that the pod still runs. A pod whose report
+    is no longer here counts as lost, as after a restart of the agent, and its Job replaces it.
+    """
+
+    def __init__(self) -> None:
+        self._reports: OrderedDict[str, StatusReport] = OrderedDict()
+
+    def keep(self, report: StatusReport) -> None:
+        """Remember an accepted report, if it is of an end."""
+        if has_ended(report.status):
+            self._reports[report.uid] = replace(report, events=())
+            if len(self._reports) > MOST_KEPT:
+                self._reports.popitem(last=False)
+
+    def find(self, pod: Pod) -> StatusReport | None:
+        """The report of a pod that has ended here, and that the API takes for one that goes on."""
+        report = self._reports.get(pod.metadata.uid)
+        if report is None or is_terminal(pod):
+            return None
+        return replace(report, gone=pod.metadata.deletion_timestamp is not None)

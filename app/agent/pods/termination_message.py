@@ -7,8 +7,8 @@ PIECE = 1 << 20
 BEHIND = 16 << 10  # of records, which holds more than enough
 
 
-async def last_words(runtime: Runtime, key: ContainerKey, near: int) -> str:
-    """`near`: an offset not far from the end, where reading may begin."""
+async def message_from_log(runtime: Runtime, key: ContainerKey, near: int) -> str:
+    """Last lines of a log. `near`: an offset not far from the end, where reading may begin."""
     offset, tail = max(0, near - BEHIND), b""
     whole = offset == 0
     while True:
@@ -31,7 +31,7 @@ def _text(records: bytes) -> str:
     return b"".join(text[-MOST_BYTES:].splitlines(keepends=True)[-MOST_LINES:]).decode(errors="replace")
 
 
-def wants_them(status: ContainerStatus, policy: str) -> bool:
+def falls_back_to_log(status: ContainerStatus, policy: str) -> bool:
     return (
         policy == "FallbackToLogsOnError"
         and status.state == "exited"

@@ -1,11 +1,12 @@
-"""Content of configMap, secret, downwardAPI and projected volumes, and of token files. Called by `volumes`."""
+"""Content of configMap, secret, downwardAPI and projected volumes, and service account tokens. Called by `volumes`."""
 
 import os
 from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
+from app.agent.clock import Clock
 from app.agent.pods.environment import ConfigError, Lookup, field, resource
 from app.agent.volumes.files import File
-from app.agent.volumes.service_account_tokens import AccountTokens
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import (
     ConfigMapProjection,
@@ -20,6 +21,8 @@ from app.kinds.pod.volume import (
 )
 
 FILE_MODE, PRIVATE_MODE = 0o644, 0o600
+TOKEN_USED = 0.8  # of a token's life; then a new one is requested
+TOKEN_LONGEST = 24 * 3600.0
 
 
 def holds_files(volume: Volume) -> bool:
@@ -45,10 +48,36 @@ def fs_user(pod: Pod) -> int | None:
     return users.pop() if len(users) == 1 else None
 
 
+class _Token(NamedTuple):
+    token: str
+    until: float
+
+
+class ServiceAccountTokens:
+    """Tokens of pods' service accounts, by pod and file. In memory only: a restarted agent requests new ones."""
+
+    def __init__(self, lookup: Lookup, clock: Clock) -> None:
+        self._lookup, self._clock = lookup, clock
+        self._tokens: dict[tuple[str, str, str], _Token] = {}
+
+    async def token(self, pod: Pod, volume: str, asked: ServiceAccountTokenProjection) -> str:
+        key = (pod.metadata.uid, volume, asked.path)
+        known = self._tokens.get(key)
+        if known is None or known.until <= self._clock.elapsed():
+            began = self._clock.elapsed()
+            token, seconds = await self._lookup.token(pod, asked)
+            known = self._tokens[key] = _Token(token, began + min(seconds * TOKEN_USED, TOKEN_LONGEST))
+        return known.token
+
+    def forget(self, uid: str) -> None:
+        for key in [key for key in self._tokens if key[0] == uid]:
+            del self._tokens[key]
+
+
 class Sources:
     """`ip` is the node's."""
 
-    def __init__(self, ip: str, lookup: Lookup, tokens: AccountTokens) -> None:
+    def __init__(self, ip: str, lookup: Lookup, tokens: ServiceAccountTokens) -> None:
         self._ip, self._lookup, self._tokens = ip, lookup, tokens
 
     async def files(self, pod: Pod, volume: Volume) -> dict[str, File]:

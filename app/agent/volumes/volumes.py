@@ -1,4 +1,4 @@
-"""A pod's volumes on this node, as folders of the agent's: what is made for a start, kept up to date, and removed.
+"""Volumes of pods on this node, folders of the agent: made for a start, refreshed, and removed with the pod.
 
 Folders live as long as the pod, and are found again by the next agent. Names come from the API and are checked again
 here: nothing outside the root is touched, but for hostPath. Below a pod's folder:
@@ -11,7 +11,8 @@ import asyncio
 import os
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -20,21 +21,34 @@ import msgspec
 
 from app.agent.clock import Clock, WallClock
 from app.agent.pods.environment import ConfigError, Lookup, VolumeError, expand
-from app.agent.volumes import files, host_paths, sub_paths
+from app.agent.volumes import files, sub_paths
 from app.agent.volumes import mounts as volume_mounts
 from app.agent.volumes.mounts import NotAllowedError
-from app.agent.volumes.service_account_tokens import AccountTokens
-from app.agent.volumes.sources import Sources, fs_group, holds_files
+from app.agent.volumes.sources import ServiceAccountTokens, Sources, fs_group, holds_files
 from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod
-from app.kinds.pod.volume import EmptyDirVolumeSource, Volume, VolumeMount
+from app.kinds.pod.volume import EmptyDirVolumeSource, HostPathVolumeSource, Volume, VolumeMount
 from app.machinery import quantity
+from app.machinery.errors import ApiError
 from app.runtimes.base import Mount
 from app.runtimes.linux.folder_removal import remove
+from app.structured_logging import Logger
 
 MEMORY = "Memory"
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,251}[A-Za-z0-9])?")
 _PARTS = ".parts"
+REFRESH_PERIOD = 45.0  # seconds between one look at all files and the next: changes arrive within a minute
+_FOLDER_MODE, _FILE_MODE = 0o755, 0o644
+_HOST_PATH_TYPES: Mapping[str, tuple[Callable[[int], bool], str]] = {
+    "Directory": (stat.S_ISDIR, "a directory"),
+    "File": (stat.S_ISREG, "a file"),
+    "Socket": (stat.S_ISSOCK, "a socket file"),
+    "CharDevice": (stat.S_ISCHR, "a character device"),
+    "BlockDevice": (stat.S_ISBLK, "a block device"),
+}
+_OR_CREATE = "OrCreate"
+
+logger = Logger(__name__)
 
 
 class EmptyDir(NamedTuple):
@@ -56,18 +70,18 @@ class Volumes:
         self, root: Path, ip: str, lookup: Lookup, clock: Clock | None = None, *, isolated: bool = False
     ) -> None:
         self._root, self._isolated, self._ip, self._lookup = root, isolated, ip, lookup
-        self._tokens = AccountTokens(lookup, clock or WallClock())
+        self._tokens = ServiceAccountTokens(lookup, clock or WallClock())
         self._sources = Sources(ip, lookup, self._tokens)
 
     async def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> tuple[Mount, ...]:
         """Prepares what the pod mounts, and tells what this container does. Raises ConfigError, VolumeError for one."""
         if not pod.spec.volumes:
-            _none_unknown(container, {})
+            _check_names(container, {})
             return ()
         volumes = {volume.name: volume for volume in _used(pod)}
         for volume in volumes.values():
             await self._prepare(pod, volume)
-        _none_unknown(container, volumes)
+        _check_names(container, volumes)
         return tuple(
             self._mount(pod, f"{container.name}-{index}", volumes[mount.name], mount, env)
             for index, mount in enumerate(container.volume_mounts)
@@ -115,7 +129,7 @@ class Volumes:
             if volume.empty_dir is not None:
                 self._prepare_empty(folder, volume.empty_dir, fs_group(pod))
             elif volume.host_path is not None:
-                host_paths.checked(volume.host_path)
+                check_host_path(volume.host_path)
             elif not holds_files(volume):
                 raise ConfigError(f"this node has no driver for volumes of kind {_kind(volume)}")
             elif not files.is_written(folder):
@@ -124,7 +138,7 @@ class Volumes:
         except ConnectionError:
             raise  # the API cannot be reached: that says nothing of the volume
         except (ConfigError, OSError) as error:
-            raise VolumeError(volume.name, _said(error)) from error
+            raise VolumeError(volume.name, _reason(error)) from error
 
     def _prepare_empty(self, folder: Path, source: EmptyDirVolumeSource, group: int | None) -> None:
         if source.medium not in ("", MEMORY):
@@ -159,13 +173,13 @@ class Volumes:
         try:
             fd = sub_paths.opened(volume, sub_path)
             try:
-                return self._bound(fd, place, trusted=trusted)
+                return self._bind(fd, place, trusted=trusted)
             finally:
                 os.close(fd)
         except (ConfigError, OSError) as error:
-            raise ConfigError(f'failed to prepare subPath "{sub_path}" of a volume: {_said(error)}') from error
+            raise ConfigError(f'failed to prepare subPath "{sub_path}" of a volume: {_reason(error)}') from error
 
-    def _bound(self, fd: int, place: Path, *, trusted: bool) -> Path:
+    def _bind(self, fd: int, place: Path, *, trusted: bool) -> Path:
         try:
             self._prepare_root()
             return sub_paths.bound(fd, place)
@@ -175,6 +189,28 @@ class Volumes:
             return sub_paths.path_of(fd)
 
 
+class VolumeRefresh:
+    """Files of volumes follow the objects that they are made of. `pods` gives those that run here."""
+
+    def __init__(self, volumes: Volumes, pods: Callable[[], Iterable[Pod]], clock: Clock) -> None:
+        self._volumes, self._pods, self._clock = volumes, pods, clock
+
+    async def run(self) -> None:
+        while True:
+            await self._clock.sleep(REFRESH_PERIOD)
+            await self.refresh()
+
+    async def refresh(self) -> None:
+        """Once. A pod that fails is logged, and tried again the next time."""
+        sources = self._volumes.sources_once()
+        for pod in [pod for pod in self._pods() if pod.spec.volumes]:
+            try:
+                await self._volumes.refresh(pod, sources)
+            except (ConfigError, ApiError, OSError) as error:
+                name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+                logger.warning("cannot refresh the volumes of a pod; retrying", pod=name, error=error)
+
+
 def _used(pod: Pod) -> list[Volume]:
     """Volumes that some container mounts; others are not even made."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
@@ -182,7 +218,31 @@ def _used(pod: Pod) -> list[Volume]:
     return [volume for volume in pod.spec.volumes if volume.name in names]
 
 
-def _none_unknown(container: Container, volumes: Iterable[str]) -> None:
+def check_host_path(source: HostPathVolumeSource) -> Path:
+    """The path, if it is of the type that is asked for. Raises ConfigError, OSError."""
+    path = Path(source.path)
+    if not path.is_absolute() or ".." in path.parts:
+        raise ConfigError(f"hostPath {source.path} is not an absolute path")
+    if not path.exists():
+        _make_host_path(path, source.type)
+    if source.type:
+        is_right, what = _HOST_PATH_TYPES[source.type.removesuffix(_OR_CREATE)]
+        if not path.exists() or not is_right(path.stat().st_mode):
+            raise ConfigError(f"hostPath type check failed: {source.path} is not {what}")
+    return path
+
+
+def _make_host_path(path: Path, kind: str) -> None:
+    """Without a type, engines make a missing folder; so it is done here, for all runtimes alike."""
+    if kind in ("", "DirectoryOrCreate"):
+        path.mkdir(parents=True, exist_ok=True)
+        path.chmod(_FOLDER_MODE)
+    elif kind == "FileOrCreate":
+        os.close(os.open(path, os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_WRONLY, _FILE_MODE))
+        path.chmod(_FILE_MODE)
+
+
+def _check_names(container: Container, volumes: Iterable[str]) -> None:
     for mount in container.volume_mounts:
         if mount.name not in volumes:
             raise ConfigError(f'volume "{mount.name}" is not defined')
@@ -193,7 +253,7 @@ def _kind(volume: Volume) -> str:
     return next((name for name in msgspec.to_builtins(volume) if name != "name"), "that is not known")
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror or str(error)
     return str(error)

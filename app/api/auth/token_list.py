@@ -9,13 +9,13 @@ import msgspec
 
 from app.api.auth.authenticator import MASTERS, NODES
 from app.api.openapi.meta import ListMeta
+from app.client.protocol import GROUP
 from app.machinery.base import wire_name
 from app.machinery.errors import bad_request, not_found
 from app.plans.admission.rbac import ACCOUNT_PREFIX
 from app.registry import Listed, Place
 from app.registry.objects import Registry
 
-GROUP = "agents.jobplane.dev"
 API_VERSION = f"{GROUP}/v1"
 BOOTSTRAPPERS = "system:bootstrappers"
 MOST = 500  # in a page

@@ -15,6 +15,7 @@ from app.api.http import errors
 from app.api.http.accept import wanted
 from app.api.resources.discovery import Virtual
 from app.api.resources.selection import read_selection
+from app.client.protocol import ResourceUsage
 from app.kinds.core.metrics import ContainerMetrics, NodeMetrics, PodMetrics
 from app.kinds.core.node import KIND as NODE_KIND
 from app.kinds.pod.pod import KIND as POD_KIND
@@ -23,7 +24,7 @@ from app.machinery.base import Kind, Object, ObjectMeta, Quantity
 from app.machinery.errors import not_found
 from app.registry import node_usage as usage
 from app.registry.lists import Scope, list_page
-from app.registry.node_usage import Known, Used
+from app.registry.node_usage import Known
 from app.registry.objects import Registry, find
 
 GROUP, VERSION = "metrics.k8s.io", "v1beta1"
@@ -128,11 +129,11 @@ def _span(known: Known) -> dict[str, Any]:
     return {"timestamp": known.at.replace(microsecond=0), "window": f"{round(known.usage.window, 3):g}s"}
 
 
-def _containers(used: Mapping[str, Used]) -> tuple[ContainerMetrics, ...]:
+def _containers(used: Mapping[str, ResourceUsage]) -> tuple[ContainerMetrics, ...]:
     return tuple(ContainerMetrics(name=name, usage=_quantities(each)) for name, each in sorted(used.items()))
 
 
-def _quantities(used: Used) -> dict[str, Quantity]:
+def _quantities(used: ResourceUsage) -> dict[str, Quantity]:
     return {"cpu": quantity.canonical(f"{used.cpu}n"), "memory": quantity.canonical(f"{used.memory // 1024}Ki")}
 
 

@@ -6,7 +6,6 @@ One request serves many pods: these are the busiest paths after Kubernetes' own.
 
 from typing import Annotated, NoReturn, cast
 
-import msgspec
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
 
@@ -17,16 +16,23 @@ from app.api.http.content import read_body
 from app.api.middleware import NODES
 from app.api.streams.agent_calls import Calls
 from app.api.struct_route import EVERY_METHOD, AsgiResponse, FromBody, S
+from app.client.protocol import (
+    LogOutcome,
+    LogOutcomes,
+    LogPiece,
+    LogPieces,
+    StatusOutcomes,
+    StatusReports,
+    UsageOutcome,
+    UsageReports,
+)
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
-from app.machinery.base import Int32, Int64, Struct, at
 from app.machinery.decode import decode as decode_body
 from app.machinery.errors import bad_request
 from app.registry import Append, Key, Stream, node_usage, offload, status_reports
 from app.registry.codec import decode, key_of
-from app.registry.node_usage import NodeUsage
 from app.registry.objects import Registry, get_many
-from app.registry.status_reports import Outcome, Report
 
 DECODING = 16  # reports are only decoded, in a sixteenth of the time that all steps of a document take
 OBJECT = 64  # bytes that take as long to decode as an object takes by itself
@@ -35,64 +41,6 @@ JOB_NAME = "batch.kubernetes.io/job-name"
 router = APIRouter(
     prefix=f"{NODES}{{node}}", tags=["agents"], route_class=DirectRoute, dependencies=[Depends(require_node)]
 )
-
-
-class Reports(Struct):
-    """The body of POST statuses."""
-
-    items: Annotated[tuple[Report, ...], at(0)] = ()
-
-
-class Outcomes(msgspec.Struct):
-    """What became of each report, in the order of the reports."""
-
-    items: list[Outcome]
-
-
-class LogPiece(Struct):
-    """Bytes of a container's log from `offset` on. `data` is base64 on the wire."""
-
-    uid: Annotated[str, at(0)] = ""
-    namespace: Annotated[str, at(0)] = ""
-    name: Annotated[str, at(0)] = ""
-    container: Annotated[str, at(0)] = ""
-    attempt: Annotated[Int32, at(0)] = 0
-    offset: Annotated[Int64, at(0)] = 0
-    data: Annotated[bytes, at(0)] = b""
-
-
-class LogPieces(Struct):
-    """The body of POST logs. Pieces whose names do not fit together, or not to a pod of the node, are answered with 403."""
-
-    items: Annotated[tuple[LogPiece, ...], at(0)] = ()
-
-
-class StoredPiece(msgspec.Struct, omit_defaults=True):
-    """What became of a piece: 200 and the offset at which the next one begins, or 403 and nothing stored."""
-
-    uid: str
-    container: str
-    attempt: int
-    next: int
-    code: int
-
-
-class StoredPieces(msgspec.Struct):
-    """What became of each piece, in the order of the pieces."""
-
-    items: list[StoredPiece]
-
-
-class Usage(Struct):
-    """The body of POST usage."""
-
-    items: Annotated[tuple[NodeUsage, ...], at(0)] = ()
-
-
-class Accepted(msgspec.Struct):
-    """How many of the reports were of nodes that the request speaks for; the others are ignored."""
-
-    accepted: int
 
 
 class ReportsBody(FromBody[S]):
@@ -108,27 +56,27 @@ class ReportsBody(FromBody[S]):
 
 @router.post("/statuses", summary="Report statuses of pods")
 async def report_statuses(
-    registry: RegistryDep, nodes: RequiredNodes, reports: Annotated[Reports, Depends(ReportsBody(Reports))]
-) -> Outcomes:
+    registry: RegistryDep, nodes: RequiredNodes, reports: Annotated[StatusReports, Depends(ReportsBody(StatusReports))]
+) -> StatusOutcomes:
     """Store how pods fare. A report of a pod that is not bound to one of the nodes gets 403, of one that is gone 404."""
     items = reports.items
     _check_names(*(name for item in items for name in (item.namespace, item.name)))
-    return Outcomes(await status_reports.accept(registry, PODS, items, nodes.includes))
+    return StatusOutcomes(await status_reports.accept(registry, PODS, items, nodes.includes))
 
 
 @router.post("/logs", summary="Append to logs")
 async def append_logs(
     registry: RegistryDep, nodes: RequiredNodes, pieces: Annotated[LogPieces, Depends(ReportsBody(LogPieces))]
-) -> StoredPieces:
+) -> LogOutcomes:
     """Store pieces of containers' logs, each where it belongs: a piece that was sent before is not stored again."""
     items = pieces.items
     _check_names(*(name for piece in items for name in (piece.uid, piece.namespace, piece.name, piece.container)))
     pods = await _pods_of(registry, nodes, items)
     appends = [_append(piece, pods.get(_key(piece))) for piece in items]
     sizes = iter(await registry.logs.append([each for each in appends if each]))
-    return StoredPieces(
+    return LogOutcomes(
         [
-            _stored(piece, next(sizes), 200) if append else _stored(piece, 0, 403)
+            _outcome(piece, next(sizes), 200) if append else _outcome(piece, 0, 403)
             for piece, append in zip(items, appends, strict=True)
         ]
     )
@@ -136,11 +84,11 @@ async def append_logs(
 
 @router.post("/usage", summary="Report usage of nodes")
 async def report_usage(
-    registry: RegistryDep, nodes: RequiredNodes, usage: Annotated[Usage, Depends(ReportsBody(Usage))]
-) -> Accepted:
+    registry: RegistryDep, nodes: RequiredNodes, usage: Annotated[UsageReports, Depends(ReportsBody(UsageReports))]
+) -> UsageOutcome:
     """Keep what nodes, and the containers on them, use of processors and memory."""
     _check_names(*(item.node for item in usage.items))
-    return Accepted(await node_usage.accept(registry, usage.items, nodes.includes))
+    return UsageOutcome(await node_usage.accept(registry, usage.items, nodes.includes))
 
 
 @router.get("/calls", summary="Wait for calls", dependencies=[Depends(stream_claim)])
@@ -195,5 +143,5 @@ def _append(piece: LogPiece, pod: Pod | None) -> Append | None:
     return Append(stream, piece.namespace, piece.name, piece.offset, piece.data, pod.metadata.labels.get(JOB_NAME, ""))
 
 
-def _stored(piece: LogPiece, size: int, code: int) -> StoredPiece:
-    return StoredPiece(piece.uid, piece.container, piece.attempt, size, code)
+def _outcome(piece: LogPiece, size: int, code: int) -> LogOutcome:
+    return LogOutcome(uid=piece.uid, container=piece.container, attempt=piece.attempt, next=size, code=code)

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse
 
 from app.api.auth import token_list
 from app.api.auth.authenticator import NODE_PREFIX, NODES, User, bearer, digest_of, path_refusal
-from app.api.auth.token_list import API_VERSION, BOOTSTRAPPERS, GROUP, TokenList, TokenMeta
+from app.api.auth.token_list import API_VERSION, BOOTSTRAPPERS, TokenList, TokenMeta
 from app.api.auth.tokens import issue_named
 from app.api.dependencies import CurrentUser, RegistryDep, Requires, current_user
 from app.api.http import errors
@@ -25,6 +25,7 @@ from app.api.http.content import read_body
 from app.api.middleware import AGENTS
 from app.api.openapi.meta import ListMeta
 from app.api.struct_route import EVERY_METHOD, FromBody, FromQuery, S, StructRoute
+from app.client.protocol import GROUP, JoinRequest
 from app.kinds.core.lease import KIND as LEASES
 from app.kinds.core.lease import NODE_NAMESPACE, Lease
 from app.kinds.core.node import KIND as NODE
@@ -55,13 +56,6 @@ class Wanted(Struct):
     ttl_seconds: Annotated[Int64, at(0)] = 86400
     uses: Annotated[Int64, at(0)] = 1
     node_ttl_seconds: Annotated[Int64, at(0)] = 0
-
-
-class Joining(Struct):
-    """The body of POST join: let the secret with this digest, a SHA-256 in hexadecimal, stand for the node."""
-
-    node: Annotated[str, at(0)] = ""
-    digest: Annotated[str, at(0)] = ""
 
 
 class Joined(msgspec.Struct):
@@ -172,7 +166,7 @@ async def join(
     request: Request,
     registry: RegistryDep,
     user: CurrentUser,
-    asked: Annotated[Joining, Depends(SmallBody(Joining))],
+    asked: Annotated[JoinRequest, Depends(SmallBody(JoinRequest))],
 ) -> Joined:
     """Exchange a join token for a credential. 409 if the node has one already, 403 if the token is used up."""
     if faults := name_validation.dns_subdomain(asked.node):

@@ -23,7 +23,7 @@ from app.api.streams.channels import Upgrade
 from app.api.streams.relay import RELAYED, Relay
 from app.api.streams.revocation import refusal
 from app.api.streams.websocket_channels import CODECS, ChannelSocket
-from app.client.agent_call import RESIZE, STDERR, STDOUT, WORDS, Ring, Wanted, Word
+from app.client.protocol import CONTROL, RESIZE, STDERR, STDOUT, CallNotice, CallReply, CallRequest
 from app.machinery.errors import ApiError
 from app.registry import AgentCalls as Notices
 
@@ -64,7 +64,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class Line:
-    """A call that an agent has answered. Its channels are numbered as in `app.client.agent_call`."""
+    """A call that an agent has answered. Its channels are numbered as in `app.client.protocol`."""
 
     def __init__(self, link: ChannelSocket, hang_up: Callable[[], None]) -> None:
         self._link = link
@@ -81,16 +81,16 @@ class Line:
     async def end(self, channel: int) -> None:
         await self._link.end(channel)
 
-    async def word(self) -> Word | None:
-        """The agent's next word; None if it is gone."""
+    async def word(self) -> CallReply | None:
+        """The agent's next reply; None if it is gone."""
         while b"\n" not in self._words:
-            more = await self.read(WORDS)
+            more = await self.read(CONTROL)
             if not more or len(self._words) > LONGEST_WORD:
                 return None
             self._words += more
         line, _, rest = bytes(self._words).partition(b"\n")
         self._words = bytearray(rest)
-        return msgspec.json.decode(line, type=Word)
+        return msgspec.json.decode(line, type=CallReply)
 
 
 @dataclass(eq=False)
@@ -98,16 +98,16 @@ class _Call:
     """One that this process waits for. `over` ends the agent's connection."""
 
     node: str
-    wanted: Wanted
+    wanted: CallRequest
     answered: asyncio.Future[Line] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
     def start(self, wire: Wire) -> tuple[ChannelSocket, Any]:
-        link = ChannelSocket(WebSocket(wire), _CODEC, RESIZE + 1, {STDOUT, STDERR, WORDS})
+        link = ChannelSocket(WebSocket(wire), _CODEC, RESIZE + 1, {STDOUT, STDERR, CONTROL})
         return link, self._work(link)
 
     async def _work(self, link: ChannelSocket) -> None:
-        await link.channels[WORDS].write(msgspec.json.encode(self.wanted) + b"\n")
+        await link.channels[CONTROL].write(msgspec.json.encode(self.wanted) + b"\n")
         if self.answered.done():  # it waits no longer, or another one was faster
             return
         self.answered.set_result(Line(link, self.over.set))
@@ -130,7 +130,7 @@ class Calls:
 
     # The client's side
 
-    async def dial(self, node: str, wanted: Wanted) -> Line:
+    async def dial(self, node: str, wanted: CallRequest) -> Line:
         """A line to the agent of a node, which is ready. The caller hangs up. Raises DialError, RefusedError."""
         call, id_ = _Call(node, wanted), secrets.token_urlsafe(16)
         self._calls[id_] = call
@@ -186,7 +186,7 @@ class Calls:
                 except TimeoutError:
                     await sender(b"\n")
                 else:
-                    await sender(msgspec.json.encode(Ring(notice.id, notice.node)) + b"\n")
+                    await sender(msgspec.json.encode(CallNotice(notice.id, notice.node)) + b"\n")
         finally:
             del self._listeners[rings]
 

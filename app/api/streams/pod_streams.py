@@ -24,7 +24,7 @@ from app.api.streams.agent_calls import Calls, DialError, Line, RefusedError
 from app.api.streams.channels import Channel, Upgrade
 from app.api.streams.exec_attach import Command, Status, exited, streaming, succeeded, wanted
 from app.api.streams.port_forward import Forward, forwarding
-from app.client.agent_call import RESIZE, STDERR, STDIN, STDOUT, Wanted
+from app.client.protocol import RESIZE, STDERR, STDIN, STDOUT, CallRequest
 from app.kinds.pod.pod import Pod
 from app.machinery.errors import ApiError, bad_request
 from app.registry.codec import decode
@@ -70,9 +70,9 @@ async def _pod(registry: Registry, found: Target) -> Pod:
     return pod
 
 
-def _wanted(pod: Pod, kind: str, container: str = "", command: Sequence[str] = ()) -> Wanted:
+def _wanted(pod: Pod, kind: str, container: str = "", command: Sequence[str] = ()) -> CallRequest:
     meta = pod.metadata
-    return Wanted(
+    return CallRequest(
         kind=kind,
         uid=meta.uid,
         namespace=meta.namespace,
@@ -121,7 +121,7 @@ class _Conversation:
 
     calls: Calls
     node: str
-    wanted: Wanted
+    wanted: CallRequest
     line: Line | None = None
     failure: Exception | None = None
 
@@ -206,7 +206,7 @@ async def _copy_to_client(line: Line, number: int, channel: Channel | None) -> N
             await channel.write(data)
 
 
-async def _connect(calls: Calls, node: str, whole: Wanted, forward: Forward) -> None:
+async def _connect(calls: Calls, node: str, whole: CallRequest, forward: Forward) -> None:
     """One connection. What is raised reaches the client as text."""
     where = f"error forwarding port {forward.port} to pod {whole.name}, uid {whole.uid}"
     try:

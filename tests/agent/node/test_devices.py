@@ -80,7 +80,7 @@ def test_a_bad_list_is_refused(told: str, why: str) -> None:
 
 async def test_a_node_tells_its_devices(scene: Scene) -> None:
     labelled = Inventory(TWO.devices, labels={f"{GPU}.product": "T4"})
-    scene.start_agent(devices=labelled)
+    scene.start_agent(inventory=labelled)
     await scene.api.until(lambda: (node := scene.api.objects.get("/api/v1/nodes/n1")) and "status" in node)
     node = scene.api.objects["/api/v1/nodes/n1"]
 
@@ -89,7 +89,7 @@ async def test_a_node_tells_its_devices(scene: Scene) -> None:
 
 
 async def test_a_container_gets_what_it_asks_for_and_the_others_nothing(scene: Scene) -> None:
-    scene.start_agent(devices=TWO)
+    scene.start_agent(inventory=TWO)
     await scene.running(containers=(asking(1), asking(0, "beside")))
     given, beside = (scene.runtime.specs[scene.runtime.key(name)] for name in ("main", "beside"))
 
@@ -100,17 +100,17 @@ async def test_a_container_gets_what_it_asks_for_and_the_others_nothing(scene: S
 
 
 async def test_what_a_container_sets_itself_counts(scene: Scene) -> None:
-    scene.start_agent(devices=TWO)
+    scene.start_agent(inventory=TWO)
     await scene.running(containers=(asking(0, env=(EnvVar(name="NVIDIA_VISIBLE_DEVICES", value="all"),)),))
 
     assert scene.runtime.specs[scene.runtime.key()].env["NVIDIA_VISIBLE_DEVICES"] == "all"
 
 
 async def test_two_pods_never_share_one_nor_after_a_restart(scene: Scene) -> None:
-    scene.start_agent(devices=TWO)
+    scene.start_agent(inventory=TWO)
     await scene.running(containers=(asking(1),))
     await scene.stop_agent()
-    scene.start_agent(devices=TWO)
+    scene.start_agent(inventory=TWO)
     scene.api.bind("other", "u-2", containers=(asking(1),))
     await scene.api.until(lambda: scene.api.phase("u-2") == "Running")
 
@@ -118,7 +118,7 @@ async def test_two_pods_never_share_one_nor_after_a_restart(scene: Scene) -> Non
 
 
 async def test_a_container_that_starts_again_has_the_same(scene: Scene) -> None:
-    scene.start_agent(devices=TWO)
+    scene.start_agent(inventory=TWO)
     scene.api.bind("first", "u-0", containers=(asking(1),))
     await scene.api.until(lambda: scene.api.phase("u-0") == "Running")
     await scene.running(containers=(asking(1),), restart_policy="OnFailure")
@@ -131,7 +131,7 @@ async def test_a_container_that_starts_again_has_the_same(scene: Scene) -> None:
 
 
 async def test_a_pod_for_which_there_are_too_few_is_rejected(scene: Scene) -> None:
-    scene.start_agent(devices=TWO)
+    scene.start_agent(inventory=TWO)
     await scene.running(containers=(asking(2),))
     scene.api.bind("other", "u-2", containers=(asking(1),))
     await scene.api.until(lambda: scene.api.phase("u-2") == "Failed")
@@ -147,7 +147,7 @@ async def test_a_pod_for_which_there_are_too_few_is_rejected(scene: Scene) -> No
 
 
 async def test_a_pod_that_has_ended_lets_go(scene: Scene) -> None:
-    scene.start_agent(devices=TWO)
+    scene.start_agent(inventory=TWO)
     await scene.running(containers=(asking(2),))
     scene.runtime.exit(0)
     await scene.api.until(lambda: scene.api.phase() == "Succeeded")
@@ -156,7 +156,7 @@ async def test_a_pod_that_has_ended_lets_go(scene: Scene) -> None:
 
 
 async def test_the_next_pod_waits_for_one_that_is_being_removed(scene: Scene) -> None:
-    scene.start_agent(devices=TWO)
+    scene.start_agent(inventory=TWO)
     await scene.running(containers=(asking(2),))
     scene.runtime.stubborn.add("main")
     scene.api.delete(grace=0)
@@ -168,19 +168,19 @@ async def test_the_next_pod_waits_for_one_that_is_being_removed(scene: Scene) ->
 
 
 async def test_devices_of_a_pod_that_went_while_no_agent_was_there_are_free(scene: Scene) -> None:
-    scene.start_agent(devices=TWO)
+    scene.start_agent(inventory=TWO)
     await scene.running(containers=(asking(2),))
     await scene.stop_agent()
     scene.api.delete(grace=0)
     scene.runtime.containers.clear()
     scene.runtime.standing.clear()
-    scene.start_agent(devices=TWO)
+    scene.start_agent(inventory=TWO)
     scene.api.bind("other", "u-2", containers=(asking(2),))
     await scene.api.until(lambda: scene.runtime.was_started(uid="u-2"), scene.tick)
 
 
 async def test_devices_that_a_node_no_longer_has_go_from_its_status(scene: Scene) -> None:
-    scene.start_agent(devices=TWO)
+    scene.start_agent(inventory=TWO)
     await scene.api.until(lambda: scene.api.objects.get("/api/v1/nodes/n1", {}).get("status"))
     await scene.stop_agent()
     scene.start_agent()

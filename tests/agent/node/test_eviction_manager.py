@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.agent.node.eviction_manager import Eviction, folder_size
+from app.agent.node.eviction_manager import EvictionManager, folder_size
 from app.agent.node.pressure import Pressures, Threshold
 from app.kinds.pod.container import Container, ResourceRequirements
 from app.kinds.pod.volume import EmptyDirVolumeSource, Volume, VolumeMount
@@ -30,12 +30,14 @@ class Lab:
     def __post_init__(self) -> None:
         self.pods = [self.node.pod(uid="u-1"), self.node.pod(uid="u-2")]
         self.pressures = Pressures(Path("/"), self.node.clock, self.thresholds)
-        self.eviction = Eviction(self, self.usage, self.node.volumes, self.pressures, self.free_images, self.node.clock)
+        self.eviction = EvictionManager(
+            self, self.usage, self.node.volumes, self.pressures, self.free_images, self.node.clock
+        )
 
     def all(self) -> list:
         return [pod for pod in self.pods if pod.metadata.uid not in self.gone]
 
-    def oust(self, uid: str, why: Evicted, note: Note) -> None:
+    def evict(self, uid: str, why: Evicted, note: Note) -> None:
         self.evicted[uid] = why.message
         self.marks.append(why.mark)
 
@@ -49,33 +51,33 @@ class Lab:
 
 async def test_the_pod_that_uses_most_memory_goes_and_the_next_one_only_after_it(node: VolumeLab) -> None:
     lab = Lab(node, {"memory.available": Threshold(amount=ALL)})
-    await lab.eviction.look()
-    await lab.eviction.look()
+    await lab.eviction.check()
+    await lab.eviction.check()
     assert list(lab.evicted) == ["u-2"]
     assert lab.evicted["u-2"].startswith("The node was low on resource: memory. Threshold quantity: ")
     assert lab.marks == [lab.evicted["u-2"]]
 
     lab.gone.add("u-2")
-    await lab.eviction.look()
+    await lab.eviction.check()
     assert list(lab.evicted) == ["u-2", "u-1"]
 
 
 async def test_one_that_does_not_go_holds_the_next_one_up_for_half_a_minute(node: VolumeLab) -> None:
     lab = Lab(node, {"memory.available": Threshold(amount=ALL)})
-    await lab.eviction.look()
+    await lab.eviction.check()
     lab.evicted.clear()
     node.clock.advance(29)
-    await lab.eviction.look()
+    await lab.eviction.check()
     assert lab.evicted == {}
     node.clock.advance(1)
-    await lab.eviction.look()
+    await lab.eviction.check()
 
     assert lab.evicted
 
 
 async def test_images_go_before_pods_when_the_disk_is_short(node: VolumeLab) -> None:
     lab = Lab(node, {"nodefs.available": Threshold(amount=ALL)})
-    await lab.eviction.look()
+    await lab.eviction.check()
 
     assert lab.freed
     assert lab.evicted["u-1"].startswith("The node was low on resource: ephemeral-storage. ")
@@ -83,7 +85,7 @@ async def test_images_go_before_pods_when_the_disk_is_short(node: VolumeLab) -> 
 
 async def test_a_node_with_plenty_leaves_its_pods_alone(node: VolumeLab) -> None:
     lab = Lab(node, {})
-    await lab.eviction.look()
+    await lab.eviction.check()
 
     assert lab.evicted == {}
 
@@ -93,11 +95,11 @@ async def test_an_empty_dir_that_is_too_large_ends_its_pod(node: VolumeLab) -> N
     folder = await node.folder(volume)
     lab = Lab(node, {})
     lab.pods = [node.pod(volume)]
-    await lab.eviction.look()
+    await lab.eviction.check()
     assert lab.evicted == {}
     (folder / "file").write_bytes(b"x" * ((1 << 20) + 1))
     (folder / "same").hardlink_to(folder / "file")
-    await lab.eviction.look()
+    await lab.eviction.check()
 
     assert lab.evicted == {"u-1": 'Usage of EmptyDir volume "scratch" exceeds the limit "1Mi". '}
     assert lab.marks == [""]
@@ -122,7 +124,7 @@ async def test_a_pod_is_evicted_from_a_node_without_memory(scene: Scene) -> None
     scene.start_agent()
     await scene.running()
     await scene.stop_agent()
-    scene.start_agent(thresholds={"memory.available": Threshold(amount=ALL)})
+    scene.start_agent(eviction_hard=f"memory.available<{ALL}")
     await scene.api.until(lambda: scene.api.phase() == "Failed", scene.tick)
     status = scene.api.status()
     (mark,) = [each for each in status.conditions if each.type == "DisruptionTarget"]
@@ -134,7 +136,7 @@ async def test_a_pod_is_evicted_from_a_node_without_memory(scene: Scene) -> None
 
 
 async def test_a_node_without_memory_takes_only_pods_that_ask_for_some(scene: Scene) -> None:
-    scene.start_agent(thresholds={"memory.available": Threshold(amount=ALL)})
+    scene.start_agent(eviction_hard=f"memory.available<{ALL}")
     await scene.api.until(lambda: "/api/v1/nodes/n1" in scene.api.objects)
     scene.api.bind()
     await scene.api.until(lambda: scene.api.phase() == "Failed")

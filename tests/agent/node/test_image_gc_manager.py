@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.agent.node.image_gc_manager import Garbage, disk
+from app.agent.node.image_gc_manager import ImageGcManager, read_disk
 from app.agent.pods.images import Images
 from app.plans.kubelet.image_gc import Disk
 from app.runtimes.base import Image, RuntimeInfo, SandboxSpec
@@ -29,9 +29,11 @@ class Lab:
         self.runtime = FakeRuntime(self.clock.now)
         self.runtime.have = [Image(name, (f"{name}:1",), 100) for name in "abcd"]
         self.images = Images(self.runtime, None, self.clock, lambda *_: None, lambda *_: None)
-        self.garbage = Garbage(self.runtime, self.images, lambda: self.in_use, self.thin, self.disk, self.clock)
+        self.garbage = ImageGcManager(
+            self.runtime, self.images, lambda: self.in_use, self.remove_old_runs, self.disk, self.clock
+        )
 
-    async def thin(self) -> None: ...
+    async def remove_old_runs(self) -> None: ...
 
     def disk(self) -> Disk:
         return Disk(1000, 1000 - self.other - 100 * len(self.runtime.have))
@@ -71,7 +73,7 @@ async def test_an_image_that_the_runtime_keeps_does_not_count(caplog: pytest.Log
 
 
 def test_a_disk_is_what_the_kernel_says(tmp_path: Path) -> None:
-    found = disk(tmp_path)
+    found = read_disk(tmp_path)
 
     assert 0 <= found.free <= found.size
 

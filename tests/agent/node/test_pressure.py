@@ -12,9 +12,9 @@ from app.agent.node.pressure import (
     Threshold,
     ThresholdsError,
     conditions,
+    eviction_thresholds,
     read,
     short,
-    thresholds,
 )
 from tests.agent.fake_clock import FakeClock
 
@@ -46,17 +46,17 @@ def test_what_is_short(now: dict[str, Left], expected: list[tuple[str, str, str]
 
 
 def test_thresholds_are_read_as_a_kubelet_reads_them() -> None:
-    assert thresholds("memory.available<1Gi, nodefs.available<15%") == {
+    assert eviction_thresholds("memory.available<1Gi, nodefs.available<15%") == {
         MEMORY: Threshold(amount=1 << 30),
         DISK: Threshold(share=0.15),
     }
-    assert thresholds("none") == {}
+    assert eviction_thresholds("none") == {}
 
 
 @pytest.mark.parametrize("text", ["memory.available<x", "cpu<1", "nodefs.available", "memory.available<1zi"])
 def test_a_threshold_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(ThresholdsError):
-        thresholds(text)
+        eviction_thresholds(text)
 
 
 def a_machine(folder: Path, *, available: int) -> None:

@@ -4,13 +4,16 @@ import asyncio
 from datetime import timedelta
 
 from app.agent.agent import RevokedError
-from app.agent.node.shutdown import MESSAGE, Graces
+from app.agent.node.shutdown import MESSAGE
 from app.plans.kubelet.node_pressure_eviction import CRITICAL
 from tests.agent.scene import Scene
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
 NODE = "/api/v1/nodes/n1"
-MINUTE = Graces(timedelta(seconds=60), timedelta(seconds=20))
+MINUTE = {
+    "shutdown_grace_period": timedelta(seconds=60),
+    "shutdown_grace_period_critical_pods": timedelta(seconds=20),
+}
 
 
 async def shut_down(scene: Scene) -> None:
@@ -21,7 +24,7 @@ async def shut_down(scene: Scene) -> None:
 
 
 async def test_pods_end_and_say_why_and_the_node_is_not_ready(scene: Scene) -> None:
-    scene.start_agent(shutdown=MINUTE)
+    scene.start_agent(**MINUTE)
     await scene.running()
     await shut_down(scene)
     status = scene.api.status()
@@ -35,7 +38,7 @@ async def test_pods_end_and_say_why_and_the_node_is_not_ready(scene: Scene) -> N
 
 
 async def test_a_pod_has_no_longer_than_the_shutdown(scene: Scene) -> None:
-    scene.start_agent(shutdown=Graces(timedelta(seconds=5)))
+    scene.start_agent(shutdown_grace_period=timedelta(seconds=5))
     await scene.running()
     await shut_down(scene)
 
@@ -43,7 +46,7 @@ async def test_a_pod_has_no_longer_than_the_shutdown(scene: Scene) -> None:
 
 
 async def test_critical_pods_go_last(scene: Scene) -> None:
-    scene.start_agent(shutdown=MINUTE)
+    scene.start_agent(**MINUTE)
     scene.api.bind("own", "u-2", priority=CRITICAL)
     await scene.running()
     await scene.api.until(lambda: scene.api.phase("u-2") == "Running")
@@ -54,7 +57,7 @@ async def test_critical_pods_go_last(scene: Scene) -> None:
 
 
 async def test_one_that_does_not_end_does_not_hold_it_up(scene: Scene) -> None:
-    scene.start_agent(shutdown=Graces(timedelta(seconds=5)))
+    scene.start_agent(shutdown_grace_period=timedelta(seconds=5))
     await scene.running()
     scene.runtime.stubborn.add("main")
     began = scene.clock.elapsed()
@@ -65,7 +68,7 @@ async def test_one_that_does_not_end_does_not_hold_it_up(scene: Scene) -> None:
 
 
 async def test_no_pod_begins_any_more(scene: Scene) -> None:
-    scene.start_agent(shutdown=MINUTE)
+    scene.start_agent(**MINUTE)
     await scene.running()
     scene.runtime.stubborn.add("main")
     task = asyncio.create_task(scene.agent.shut_down())

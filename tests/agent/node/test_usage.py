@@ -7,8 +7,9 @@ from contextlib import suppress
 import pytest
 
 from app.agent.node import usage
-from app.agent.node.usage import NodeUsage, Usages, Used, batches, parsed, pretended, rate
+from app.agent.node.usage import UsageReporter, batches, parse, rate, simulated
 from app.client.api import Api
+from app.client.protocol import NodeUsage, ResourceUsage
 from app.runtimes.base import ContainerSpec, RuntimeInfo
 from tests.agent.fake_api import FakeApi
 from tests.agent.fake_clock import FakeClock
@@ -25,14 +26,14 @@ class Scene:
         self.homes = {"u-1": nodes[0], "u-2": nodes[-1], "u-3": ""}
         info = RuntimeInfo(name="fake", version="1", survives_agent=True, runs_commands=runs_commands)
         api = Api("http://api", transport=self.api)
-        usages = Usages(api, self.runtime, info, nodes, lambda uid: self.homes.get(uid, ""), self.clock)
+        usages = UsageReporter(api, self.runtime, info, nodes, lambda uid: self.homes.get(uid, ""), self.clock)
         self._run = asyncio.create_task(usages.run())
 
     async def start(self, uid: str) -> None:
         key = self.runtime.key(uid=uid)
         await self.runtime.start_container(ContainerSpec(key=key, image="i", command=(), env={}))
 
-    async def told(self, reports: int) -> list[dict]:
+    async def told(self, reports: int) -> list[NodeUsage]:
         """The reports, once there are so many; time goes by meanwhile."""
         await self.api.until(lambda: len(self.api.usage) >= reports, lambda: self.clock.advance(1))
         return self.api.usage
@@ -56,9 +57,9 @@ async def test_a_container_s_share_is_told_by_pod_and_name(scenes: list[Scene]) 
     await scene.start("u-1")
     (report,) = await scene.told(1)
 
-    assert report["node"] == "n1"
-    assert report["window"] == usage.FIRST
-    assert report["pods"] == {"u-1": {"main": {"cpu": 500_000_000, "memory": 1 << 20}}}
+    assert report.node == "n1"
+    assert report.window == usage.FIRST
+    assert report.pods == {"u-1": {"main": ResourceUsage(cpu=500_000_000, memory=1 << 20)}}
 
 
 async def test_pods_that_are_not_here_are_not_spoken_of(scenes: list[Scene]) -> None:
@@ -66,7 +67,7 @@ async def test_pods_that_are_not_here_are_not_spoken_of(scenes: list[Scene]) -> 
     await scene.start("u-3")
     await scene.start("u-9")
 
-    assert (await scene.told(1))[0]["pods"] == {}
+    assert (await scene.told(1))[0].pods == {}
 
 
 async def test_what_has_ended_is_not_spoken_of(scenes: list[Scene]) -> None:
@@ -75,17 +76,17 @@ async def test_what_has_ended_is_not_spoken_of(scenes: list[Scene]) -> None:
     await scene.told(1)
     scene.runtime.exit(0)
 
-    assert (await scene.told(2))[1]["pods"] == {}
+    assert (await scene.told(2))[1].pods == {}
 
 
 async def test_a_fleet_speaks_of_all_its_nodes_at_once(scenes: list[Scene]) -> None:
     scenes.append(scene := Scene("n1", "n2", "n3", runs_commands=False))
     await scene.start("u-1")
     await scene.start("u-2")
-    reports = {each["node"]: each for each in await scene.told(3)}
+    reports = {each.node: each for each in await scene.told(3)}
 
-    assert [list(each["pods"]) for each in reports.values()] == [["u-1"], [], ["u-2"]]
-    assert reports["n1"]["used"]["cpu"] == reports["n2"]["used"]["cpu"] + 500_000_000
+    assert [list(each.pods) for each in reports.values()] == [["u-1"], [], ["u-2"]]
+    assert reports["n1"].used.cpu == reports["n2"].used.cpu + 500_000_000
     assert scene.api.requests == ["POST /apis/agents.jobplane.dev/v1/nodes/-/usage"]
 
 
@@ -98,7 +99,7 @@ async def test_an_api_that_is_away_is_told_the_next_time(scenes: list[Scene]) ->
     await asyncio.sleep(0)
     scene.api.down = False
 
-    assert (await scene.told(1))[0]["pods"]
+    assert (await scene.told(1))[0].pods
 
 
 def test_a_rate_is_in_nanocores() -> None:
@@ -110,11 +111,11 @@ def test_a_count_that_shrank_is_no_negative_rate() -> None:
 
 
 def test_a_machine_s_use_is_what_is_neither_idle_nor_free() -> None:
-    assert parsed(STAT, MEMINFO) == Used(25 * 10_000_000, 600 * 1024)
+    assert parse(STAT, MEMINFO) == ResourceUsage(cpu=25 * 10_000_000, memory=600 * 1024)
 
 
 def test_a_pretended_node_uses_more_than_its_containers() -> None:
-    empty, busy = pretended({}), pretended({"u": {"main": Used(7, 9)}})
+    empty, busy = simulated({}), simulated({"u": {"main": ResourceUsage(cpu=7, memory=9)}})
 
     assert (busy.cpu - empty.cpu, busy.memory - empty.memory) == (7, 9)
 
@@ -129,6 +130,7 @@ def test_a_pretended_node_uses_more_than_its_containers() -> None:
     ],
 )
 def test_requests_are_of_a_decent_size(sizes: list[int], expected: list[list[int]]) -> None:
-    reports = [NodeUsage("n", 1.0, Used(0, 0), {"u": {str(n): Used(0, 0) for n in range(size)}}) for size in sizes]
+    used = ResourceUsage()
+    reports = [NodeUsage(node="n", pods={"u": {str(n): used for n in range(size)}}) for size in sizes]
 
     assert [[len(each.pods["u"]) for each in batch] for batch in batches(reports)] == expected

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.agent.pods.kubelet_events import BURST, COMBINED, MANY, Telling
+from app.agent.pods.kubelet_events import BURST, COMBINED, MANY, EventRecorder
 from app.kinds.pod.container import Container
 from app.kinds.pod.volume import EmptyDirVolumeSource, SecretVolumeSource, Volume, VolumeMount
 from app.machinery.base import OwnerReference
@@ -161,44 +161,44 @@ async def test_events_are_kept_until_the_api_is_back(scene: Scene) -> None:
     assert scene.told() == [CREATED, STARTED]
 
 
-class TestTelling:
+class TestEventRecorder:
     @pytest.fixture
-    def telling(self) -> Telling:
-        return Telling()
+    def telling(self) -> EventRecorder:
+        return EventRecorder()
 
-    def test_what_repeats_is_counted(self, telling: Telling) -> None:
+    def test_what_repeats_is_counted(self, telling: EventRecorder) -> None:
         for _ in range(3):
-            telling.tell(Note("Warning", "Unhealthy", "no"), NOW)
+            telling.record(Note("Warning", "Unhealthy", "no"), NOW)
         (told,) = telling.take()
         assert (told.count, told.known, told.when) == (3, False, NOW.replace(microsecond=0))
 
-        telling.tell(Note("Warning", "Unhealthy", "no"), NOW)
+        telling.record(Note("Warning", "Unhealthy", "no"), NOW)
         (told,) = telling.take()
         assert (told.count, told.known) == (1, True)
 
-    def test_messages_that_differ_a_little_become_one(self, telling: Telling) -> None:
+    def test_messages_that_differ_a_little_become_one(self, telling: EventRecorder) -> None:
         for number in range(MANY + 5):
-            telling.tell(Note("Warning", "Unhealthy", f"no {number}"), NOW)
+            telling.record(Note("Warning", "Unhealthy", f"no {number}"), NOW)
         told = telling.take()
         assert len(told) == MANY + 1
         assert told[-1].message == f"{COMBINED}no {MANY + 4}"
         assert told[-1].count == 5
 
-    def test_too_much_for_one_reason_is_left_out(self, telling: Telling) -> None:
+    def test_too_much_for_one_reason_is_left_out(self, telling: EventRecorder) -> None:
         for number in range(BURST + 10):
-            telling.tell(Note("Warning", "Unhealthy", "no"), NOW + timedelta(seconds=number))
+            telling.record(Note("Warning", "Unhealthy", "no"), NOW + timedelta(seconds=number))
         assert sum(each.count for each in telling.take()) == BURST
 
-        telling.tell(Note("Warning", "Unhealthy", "no"), NOW + timedelta(minutes=6))
+        telling.record(Note("Warning", "Unhealthy", "no"), NOW + timedelta(minutes=6))
         assert len(telling.take()) == 1
 
-    def test_what_is_told_once_is_told_once(self, telling: Telling) -> None:
+    def test_what_is_told_once_is_told_once(self, telling: EventRecorder) -> None:
         for once in ("main/0", "main/0", "main/1"):
-            telling.tell(Note("Warning", "BackOff", "again", "", once), NOW)
+            telling.record(Note("Warning", "BackOff", "again", "", once), NOW)
         assert telling.take()[0].count == 2
 
-    def test_what_was_not_taken_is_told_again(self, telling: Telling) -> None:
-        telling.tell(Note("Normal", "Started", "it runs"), NOW)
+    def test_what_was_not_taken_is_told_again(self, telling: EventRecorder) -> None:
+        telling.record(Note("Normal", "Started", "it runs"), NOW)
         untaken = telling.take()
-        telling.untold(untaken)
+        telling.put_back(untaken)
         assert telling.take() == untaken

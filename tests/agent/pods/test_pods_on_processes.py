@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.agent.agent import Agent, AgentSettings
+from app.agent.agent import Agent
+from app.agent.config import AgentConfig
 from app.agent.pods.container_config import NO_COMMAND
 from app.client.api import Api
 from app.kinds.pod.container import Container
@@ -21,7 +22,7 @@ async def api(tmp_path: Path) -> AsyncIterator[FakeApi]:
     """An API whose node n1 runs its pods as processes. What is left running at the end is killed."""
     api = FakeApi()
     runtime = ProcessRuntime(tmp_path / "pods")
-    settings = AgentSettings(server="http://api", node_names=("n1",), state_dir=tmp_path, address="127.0.0.1")
+    settings = AgentConfig(server="http://api", node_names=("n1",), state_dir=tmp_path, address="127.0.0.1")
     agent = asyncio.create_task(Agent(settings, runtime, Api("http://api", transport=api)).run())
     yield api
     agent.cancel()

@@ -6,10 +6,12 @@ from contextlib import suppress
 
 import httpx
 
-from app.agent.pods.status_reports import Report, Reports
+from app.agent.pods.status_reports import MOST_KEPT, LastReports, StatusReporter
 from app.client.api import Api
-from app.kinds.pod.pod import PodStatus
+from app.client.protocol import StatusReport
+from app.kinds.pod.pod import Pod, PodStatus
 from tests.agent.fake_clock import FakeClock
+from tests.registry.examples import a_pod, named
 
 
 class Server(httpx.AsyncBaseTransport):
@@ -30,8 +32,8 @@ class Server(httpx.AsyncBaseTransport):
         return httpx.Response(200, json={"items": [{"uid": each["uid"], "code": 200} for each in items]})
 
 
-def report(name: str, phase: str = "Running") -> Report:
-    return Report(f"u-{name}", "default", name, PodStatus(phase=phase))
+def report(name: str, phase: str = "Running") -> StatusReport:
+    return StatusReport(uid=f"u-{name}", namespace="default", name=name, status=PodStatus(phase=phase))
 
 
 class HastyClock(FakeClock):
@@ -44,16 +46,16 @@ class HastyClock(FakeClock):
 class Scene:
     def __init__(self) -> None:
         self.server, self.heard, self.enough = Server(), [], asyncio.Event()
-        self.reports = Reports(Api("http://api", transport=self.server), ["n1"], HastyClock())
+        self.reports = StatusReporter(Api("http://api", transport=self.server), ["n1"], HastyClock())
 
-    def put(self, *reports: Report) -> None:
+    def put(self, *reports: StatusReport) -> None:
         for each in reports:
             self.reports.put(each)
 
-    async def until_heard(self, count: int, *meanwhile: Report) -> None:
+    async def until_heard(self, count: int, *meanwhile: StatusReport) -> None:
         """`meanwhile`: what is put while the first request is under way."""
 
-        def hear(report: Report, code: int) -> None:
+        def hear(report: StatusReport, code: int) -> None:
             self.heard.append((report.name, code))
             if len(self.heard) == count:
                 self.enough.set()
@@ -83,3 +85,34 @@ async def test_a_refused_report_does_not_hold_up_the_others() -> None:
     await scene.until_heard(3)
 
     assert sorted(name for name, _ in scene.heard) == ["a", "b", "c"]
+
+
+def pod(uid: str, phase: str = "Running") -> Pod:
+    made = named(a_pod(uid), uid=uid)
+    return type(made)(metadata=made.metadata, spec=made.spec, status=PodStatus(phase=phase))
+
+
+def test_the_end_of_a_pod_that_goes_on_for_the_api_is_reported_again() -> None:
+    last = LastReports()
+    last.keep(report("p", "Succeeded"))
+
+    assert last.find(pod("u-p")) == report("p", "Succeeded")
+
+
+def test_only_ends_are_kept_and_only_for_pods_that_go_on() -> None:
+    last = LastReports()
+    last.keep(report("runs", "Running"))
+    last.keep(report("ended", "Succeeded"))
+
+    assert last.find(pod("u-runs")) is None
+    assert last.find(pod("u-ended", "Succeeded")) is None
+    assert last.find(pod("u-another")) is None
+
+
+def test_the_newest_ends_are_kept() -> None:
+    last = LastReports()
+    for number in range(MOST_KEPT + 1):
+        last.keep(report(str(number), "Succeeded"))
+
+    assert last.find(pod("u-0")) is None
+    assert last.find(pod(f"u-{MOST_KEPT}")) is not None

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.agent.pods.environment import ConfigError
-from app.agent.volumes import host_paths
+from app.agent.volumes.volumes import check_host_path
 from app.kinds.pod.volume import HostPathVolumeSource
 
 WHAT = {
@@ -47,10 +47,10 @@ def test_what_is_there_has_to_be_what_is_asked_for(host: Path, name: str, kinds:
     for kind in ("", *WHAT):
         source = HostPathVolumeSource(path=str(host / name), type=kind)
         if kind in kinds:
-            assert host_paths.checked(source) == host / name
+            assert check_host_path(source) == host / name
         else:
             with pytest.raises(ConfigError, match=rf"^hostPath type check failed: {host / name} is not {WHAT[kind]}$"):
-                host_paths.checked(source)
+                check_host_path(source)
 
 
 @pytest.mark.parametrize(
@@ -67,13 +67,13 @@ def test_where_nothing_is_there_is_made(tmp_path: Path, kind: str, mode: int | N
     source = HostPathVolumeSource(path=str(tmp_path / "new"), type=kind)
     if mode is None:
         with pytest.raises(ConfigError, match="type check failed"):
-            host_paths.checked(source)
+            check_host_path(source)
         assert not (tmp_path / "new").exists()
     else:
-        assert host_paths.checked(source).stat().st_mode == mode
+        assert check_host_path(source).stat().st_mode == mode
 
 
 @pytest.mark.parametrize("path", ["relative", "/tmp/../etc"])
 def test_a_path_that_is_not_plain_is_refused(path: str) -> None:
     with pytest.raises(ConfigError):
-        host_paths.checked(HostPathVolumeSource(path=path))
+        check_host_path(HostPathVolumeSource(path=path))

@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from app.api.auth.authenticator import NODES, User
 from app.api.auth.tokens import issue
+from app.client.protocol import StatusReport
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.core.namespace import Namespace
 from app.kinds.pod.pod import KIND as PODS
 from app.registry import status_reports
 from app.registry.objects import Registry
-from app.registry.status_reports import Report
 from tests.conftest import NO_TLS
 from tests.registry.examples import a_pod, create, named
 
@@ -79,7 +79,7 @@ async def test_a_report_is_about_the_pod_that_has_all_of_its_names(registry: Reg
     await create(registry, NAMESPACES, named(Namespace(), name="theirs"))
     await create(registry, PODS, named(a_pod("q", node_name="n"), namespace="theirs"))
     own = await create(registry, PODS, a_pod("p", node_name="n"))
-    said = Report(namespace="default", name="p", uid=own.metadata.uid)
+    said = StatusReport(namespace="default", name="p", uid=own.metadata.uid)
 
     forged = [replace(said, namespace="theirs", name="q"), replace(said, namespace="theirs"), replace(said, uid="b0b")]
     outcomes = [(await status_reports.accept(registry, PODS, [each], "n".__eq__))[0].code for each in forged]

@@ -11,7 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from app.agent.node.join import JoinConfig, JoinError, has_joined, join
+from app.agent.config import AgentConfig
+from app.agent.node.join import JoinError, has_joined, join
 from app.api.app import create_app
 from app.api.auth import certificates
 from app.api.auth.authenticator import User
@@ -383,13 +384,13 @@ async def test_an_administrator_may_label_as_he_likes(admin: httpx.AsyncClient, 
 
 
 async def test_an_agent_joins_once_and_keeps_its_credential(url: str, admin: httpx.AsyncClient, tmp_path: Path) -> None:
-    terms = JoinConfig(server=url, node="n1", state=tmp_path, join_token=await join_token(admin))
+    config = AgentConfig(server=url, node_names=("n1",), state_dir=tmp_path, join_token=await join_token(admin))
     assert not has_joined(tmp_path)
-    joined = await join(terms)
+    joined = await join(config)
 
-    again = await join(JoinConfig(server=url, node="n1", state=tmp_path))
+    again = await join(AgentConfig(server=url, node_names=("n1",), state_dir=tmp_path))
 
-    assert again.token == joined.token != terms.join_token
+    assert again.token == joined.token != config.join_token
     assert has_joined(tmp_path)
     assert {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()} == {"node.token": "0o600"}
 
@@ -398,12 +399,12 @@ async def test_an_agent_whose_credential_was_revoked_says_so_and_joins_again(
     url: str, admin: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     token = await join_token(admin, uses=2)
-    first = await join(JoinConfig(server=url, node="n1", state=tmp_path, join_token=token))
+    first = await join(AgentConfig(server=url, node_names=("n1",), state_dir=tmp_path, join_token=token))
     await admin.delete(f"{BASE}/credentials/n1")
     with pytest.raises(JoinError, match="give a --join-token"):
-        await join(JoinConfig(server=url, node="n1", state=tmp_path))
+        await join(AgentConfig(server=url, node_names=("n1",), state_dir=tmp_path))
 
-    second = await join(JoinConfig(server=url, node="n1", state=tmp_path, join_token=token))
+    second = await join(AgentConfig(server=url, node_names=("n1",), state_dir=tmp_path, join_token=token))
 
     assert second.token != first.token
 
@@ -412,9 +413,9 @@ async def test_an_agent_says_why_it_cannot_join(
     url: str, admin: httpx.AsyncClient, node: httpx.AsyncClient, tmp_path: Path
 ) -> None:
     with pytest.raises(JoinError, match="it expired or was revoked"):
-        await join(JoinConfig(server=url, node="n2", state=tmp_path, join_token="guess"))
+        await join(AgentConfig(server=url, node_names=("n2",), state_dir=tmp_path, join_token="guess"))
     with pytest.raises(JoinError, match="jobplane node reset n1"):
-        await join(JoinConfig(server=url, node="n1", state=tmp_path, join_token=await join_token(admin)))
+        await join(AgentConfig(server=url, node_names=("n1",), state_dir=tmp_path, join_token=await join_token(admin)))
 
 
 async def test_an_answer_that_was_lost_is_asked_for_again(url: str, admin: httpx.AsyncClient, tmp_path: Path) -> None:
@@ -422,7 +423,9 @@ async def test_an_answer_that_was_lost_is_asked_for_again(url: str, admin: httpx
     (tmp_path / "node.token.new").write_text("made-up")
     await exchange(url, token, "n1", "made-up")
 
-    assert (await join(JoinConfig(server=url, node="n1", state=tmp_path, join_token=token))).token == "made-up"
+    assert (
+        await join(AgentConfig(server=url, node_names=("n1",), state_dir=tmp_path, join_token=token))
+    ).token == "made-up"
 
 
 async def test_the_authority_is_known_by_its_hash(registry: Registry, tmp_path: Path) -> None:
@@ -437,7 +440,7 @@ async def test_the_authority_is_known_by_its_hash(registry: Registry, tmp_path: 
         state = tmp_path / "state"
         state.mkdir()
         with pytest.raises(JoinError, match="--ca-hash"):
-            await join(JoinConfig(server=server, node="n1", state=state, join_token="x"))
+            await join(AgentConfig(server=server, node_names=("n1",), state_dir=state, join_token="x"))
 
 
 async def test_who_joins_while_the_authority_is_rotated_trusts_both(registry: Registry, tmp_path: Path) -> None:

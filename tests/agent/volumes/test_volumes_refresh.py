@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from app.agent.volumes import files as volume_files
 from app.agent.volumes.files import File
-from app.agent.volumes.upkeep import VolumeUpkeep
+from app.agent.volumes.volumes import VolumeRefresh
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import (
     ConfigMapVolumeSource,
@@ -31,7 +31,7 @@ class Kept:
 
     def __init__(self, node: VolumeLab, *pods: Pod) -> None:
         self.pods = pods
-        self.upkeep = VolumeUpkeep(node.volumes, lambda: self.pods, node.clock)
+        self.upkeep = VolumeRefresh(node.volumes, lambda: self.pods, node.clock)
 
 
 def a_token(**asked: object) -> Volume:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from app.agent.node.folder_lock import ClaimedError, claim
+from app.main.agent_process import LockedError, lock_folder
 
 HOLDS = """
 import asyncio, pathlib, sys
-from app.agent.node.folder_lock import claim
-asyncio.run(claim(pathlib.Path(sys.argv[1])))
+from app.main.agent_process import lock_folder
+asyncio.run(lock_folder(pathlib.Path(sys.argv[1])))
 print("claimed", flush=True)
 sys.stdin.read()
 """
@@ -24,7 +24,7 @@ def test_a_folder_is_claimed_by_one_process_for_as_long_as_it_lives(tmp_path: Pa
     ) as other:
         assert other.stdout
         assert other.stdout.readline() == b"claimed\n"
-        with pytest.raises(ClaimedError, match="another agent runs on"):
-            asyncio.run(claim(tmp_path))
+        with pytest.raises(LockedError, match="another agent runs on"):
+            asyncio.run(lock_folder(tmp_path))
         other.kill()
-        asyncio.run(claim(tmp_path))
+        asyncio.run(lock_folder(tmp_path))

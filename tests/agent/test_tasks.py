@@ -2,7 +2,7 @@
 
 import asyncio
 
-from app.agent.pace import Pace
+from app.agent.tasks import Pace
 
 
 async def test_no_round_of_the_loop_has_more_turns_than_it_may() -> None:

@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from app.agent.agent import Agent, AgentSettings
-from app.agent.node.trust import Trust, follows
+from app.agent.agent import Agent
+from app.agent.config import AgentConfig
+from app.agent.node.join import CaRotation, may_follow
 from app.api.app import create_app
 from app.api.auth import certificates
 from app.client.api import Api, UnreachableError
-from app.client.ca_pin import PATH
+from app.client.protocol import CA
 from app.registry.objects import Registry
 from tests.agent.fake_clock import FakeClock
 from tests.agent.fake_runtime import FakeRuntime
@@ -36,7 +37,7 @@ def pems(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     ],
 )
 def test_an_authority_is_followed_when(pems: dict[str, str], kept: str, told: str, followed: bool) -> None:
-    assert follows(*("".join(pems[name] for name in names.split()) for names in (kept, told))) is followed
+    assert may_follow(*("".join(pems[name] for name in names.split()) for names in (kept, told))) is followed
 
 
 async def test_an_agent_follows_a_rotation_without_a_restart(registry: Registry, tmp_path: Path) -> None:
@@ -54,7 +55,7 @@ async def test_an_agent_follows_a_rotation_without_a_restart(registry: Registry,
         after = await opened.enter_async_context(listening(app, **files))
         api = Api(f"https://127.0.0.1:{before}", ca_file=kept)
         opened.push_async_callback(api.close)
-        trust, again = Trust(api, kept, FakeClock()), f"https://127.0.0.1:{after}{PATH}"
+        trust, again = CaRotation(api, kept, FakeClock()), f"https://127.0.0.1:{after}{CA}"
         with pytest.raises(UnreachableError, match="CERTIFICATE_VERIFY_FAILED"):
             await api.request("GET", again)
 
@@ -81,7 +82,7 @@ async def test_what_the_api_tells_is_asked_for_as_soon_as_the_agent_starts(regis
     async with listening(create_app(registry, authority=made.ca.read_text), **files) as port:
         api = Api(f"https://127.0.0.1:{port}", ca_file=kept)
         with pytest.raises(Stopped):
-            await Trust(api, kept, Once()).run()
+            await CaRotation(api, kept, Once()).run()
         await api.close()
     assert kept.read_text() == made.ca.read_text()
 
@@ -99,9 +100,9 @@ async def test_an_agent_looks_after_the_authority_in_its_own_folder_only(
     for path in (state / "ca.crt", tmp_path / "other.crt"):
         path.write_bytes(pem)
     given = tmp_path / ca_file.format(name=tmp_path.name) if ca_file else None
-    told = AgentSettings(server="https://127.0.0.1:1", ca_file=given, node_names=("n",), state_dir=state)
+    told = AgentConfig(server="https://127.0.0.1:1", ca_file=given, node_names=("n",), state_dir=state)
     agent = Agent(told, FakeRuntime(FakeClock().now))
     try:
-        assert [name for name, _ in agent._trusting()] == loops
+        assert [name for name, _ in agent._ca_rotation()] == loops
     finally:
         await agent._api.close()
