@@ -25,13 +25,12 @@ PROGRAMS = ("dockerd", "docker-proxy", "docker", "containerd", "ctr", "runc", "i
 
 
 class Dockerd:
-    """A dockerd with `live-restore`, which may be killed and started again. `endpoint`: where it is reached; `runc`: folders."""
+    """A dockerd with `live-restore`, which may be killed and started again. `endpoint`: where it is reached."""
 
     def __init__(self, folder: Path) -> None:
         self._below = Containerd(folder)
         self._folder = folder
         self.endpoint = f"unix://{folder}/docker.sock"
-        self.runc = folder / "docker-exec-root/runtime-runc/moby"
         self._process: subprocess.Popen[bytes] | None = None
         number = os.getpid() % 4096
         self.bridge = f"jpdock{number}"
@@ -93,11 +92,15 @@ class Dockerd:
         for each in self("ps", "-q", "--filter", f"ancestor={PAUSE}").stdout.split():
             self("kill", each)
 
+    def containers(self) -> list[str]:
+        """Sandboxes among them, and what runs of any."""
+        return self("ps", "-aq").stdout.split()
+
     def pods(self) -> list[str]:
         """Whatever it has of pods: containers, running or not, their folders, and ends of their networks."""
         folders = ("docker-data-root/containers/*", "docker-exec-root/containerd/*", "docker-exec-root/runtime-*/*/*")
         found = [str(path) for pattern in folders for path in self._folder.glob(pattern)]
-        return [*self("ps", "-aq").stdout.split(), *found, *self.ends()]
+        return [*self.containers(), *found, *self.ends()]
 
     def ends(self) -> list[str]:
         """Of pods' networks, at the bridge."""

@@ -71,12 +71,11 @@ def needed(*programs: str | Path) -> None:
 
 
 class Containerd:
-    """A containerd, which may be killed and started again. `endpoint`: where it is reached; `runc`: its folders, and others'."""
+    """A containerd, which may be killed and started again. `endpoint`: where it is reached."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.endpoint = f"unix://{folder}/containerd.sock"
-        self.runc = Path("/run/containerd/runc/k8s.io")
         self._process: subprocess.Popen[bytes] | None = None
         number = os.getpid() % 4096  # two at a time on one machine do not meet
         self._bridge = f"jptest{number}"
@@ -155,13 +154,17 @@ class Containerd:
         mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
         return sorted(each for each in mounts if each.startswith(f"{self.folder}/")), len(self._shims())
 
+    def containers(self) -> list[str]:
+        """Sandboxes among them, and what runs of any."""
+        found = self._ctr("-n", "k8s.io", "containers", "ls", "-q").stdout.split()
+        return [*found, *self._ctr("-n", "k8s.io", "tasks", "ls", "-q").stdout.split()]
+
     def pods(self) -> list[str]:
         """Whatever it has of pods: sandboxes, containers, their folders, and addresses that are given out.
 
-        Not what it was working on when it was killed, and leaves lying: what of that is a shim or mounted is in `traces`.
+        Not what it was working on when it was killed.
         """
-        found = self._ctr("-n", "k8s.io", "containers", "ls", "-q").stdout.split()
-        found += self._ctr("-n", "k8s.io", "tasks", "ls", "-q").stdout.split()
+        found = self.containers()
         cri = "io.containerd.grpc.v1.cri"
         for folders in (
             f"root/{cri}/containers",
@@ -206,12 +209,6 @@ class Containerd:
     def _ctr(self, *words: str) -> subprocess.CompletedProcess[str]:
         command = ["ctr", "-a", f"{self.folder}/containerd.sock", *words]
         return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def idle_shim(id_: str, namespace: str, address: str) -> subprocess.Popen[bytes]:
-    """What looks like a shim of containerd, and does nothing, without a child."""
-    words = ["-namespace", namespace, "-id", id_, "-address", address]
-    return subprocess.Popen(["containerd-shim-idle", "-c", "kill -STOP $$; :", *words], executable="/bin/sh")
 
 
 def containerd() -> Generator[Containerd, None, None]:

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import signal
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
@@ -10,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runtimes.base import ContainerKey, ContainerSpec, CreateError, Mount, StartError
+from app.runtimes.base import ContainerSpec, CreateError, Mount, StartError
 from app.runtimes.engine.runtime import EngineRuntime
 from app.runtimes.logs.log_files import LogFiles
 from tests.runtimes.conftest import (
@@ -28,9 +27,8 @@ from tests.runtimes.conftest import (
     script,
 )
 from tests.runtimes.dockers import Dockerd
-from tests.runtimes.engines import Containerd, idle_shim
+from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
-from tests.runtimes.remains import Remains
 
 Engine = Containerd | Dockerd
 pytestmark = pytest.mark.needs("images")
@@ -56,58 +54,6 @@ async def back(lab: Lab, engine: Engine) -> None:
                 await asyncio.sleep(0.05)
             else:
                 return
-
-
-async def ends_lost_shims(lab: Lab, engine: Engine, key: ContainerKey, namespace: str, address: str) -> None:
-    """Those of this engine that it has lost track of: no others', none that it may just have made, and not `key`'s."""
-    shims = [idle_shim("lost", namespace, each) for each in (address, "/another.sock")]
-    try:
-        engine.kill()
-        await back(lab, engine)
-        shims.append(idle_shim("young", namespace, address))
-        async with asyncio.timeout(PATIENCE):
-            while shims[0].poll() is None:  # the runtime may not have seen yet which process the engine is now
-                await lab.runtime.list()
-        assert shims[0].returncode == -signal.SIGKILL
-        assert [each.poll() for each in shims[1:]] == [None, None]
-    finally:
-        for each in shims:
-            each.kill()
-            each.wait()
-    assert (await lab.stop(key, 0)).exit_code == 137
-
-
-async def test_cgroups_that_the_engine_has_lost_track_of_are_removed_with_folders_of_runc(
-    lab: Lab, engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What others share may be removed by others' agents, too: of what is kept the folder is looked at, or who is in it."""
-    monkeypatch.setattr("app.runtimes.engine.orphan_cgroups.AT_LEAST", 0.0)
-    key = await lab.start(FOREVER)
-    like = engine.runc / (await lab.runtime.list())[0].id
-    made = [Remains(like) for _ in range(6)]
-    lost, cut_short, bare, lives, used, young = made
-    inmate = idle_shim("inmate", "any", "/any.sock")
-    try:
-        lost.make_folder().make_cgroups().note()
-        next(iter(lost.cgroups)).joinpath("below").mkdir()
-        cut_short.make_folder().make_cgroups()
-        bare.make_cgroups()
-        lives.make_folder().note(os.getpid())
-        used.make_cgroups_with(inmate.pid)
-        engine.kill()
-        await back(lab, engine)
-        young.make_folder().note()
-        async with asyncio.timeout(PATIENCE):
-            while lost.left() or cut_short.left() or bare.left():
-                await lab.runtime.list()
-        assert [each.folder.exists() for each in (lives, young)] == [True, True]
-        assert used.left() == used.cgroups
-    finally:
-        inmate.kill()
-        inmate.wait()
-        for each in made:
-            each.remove()
-    assert (await lab.stop(key, 0)).exit_code == 137
 
 
 async def test_an_engine_that_is_away_is_a_connection_error(lab: Lab, engine: Engine) -> None:

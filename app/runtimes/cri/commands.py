@@ -1,12 +1,17 @@
-"""Commands run in containers of an engine, and sessions with containers themselves. The cri runtime asks.
+"""Commands run in containers of a CRI engine (exec), and sessions with containers themselves (attach). Called by the cri runtime.
 
-Engines do not end a command whose caller has hung up, so its process is found and killed here.
+Engines do not end a command whose caller has hung up, and do not tell its process. So it is found and killed here: by its
+parent, which is none of the container's, and by its arguments; of commands with the same arguments, by the order of their starts.
 """
 
 import asyncio
 import itertools
 import json
+import os
+import signal
 from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -16,9 +21,10 @@ from app.runtimes.cri.engine import Engine
 from app.runtimes.cri.messages import pb
 from app.runtimes.cri.streams import StreamSession, connect
 from app.runtimes.engine import config as engine_config
-from app.runtimes.engine import exec_processes
-from app.runtimes.engine.attach import DivertedSession
 from app.runtimes.engine.errors import EngineError
+from app.runtimes.engine.outputs import DivertedSession
+from app.runtimes.linux import process_table
+from app.runtimes.linux.process_table import Process
 
 KILLED_WITHIN = (0.0, 0.05, 0.1, 0.2, 0.4)  # seconds between looks for a process that is only about to begin
 
@@ -84,5 +90,42 @@ class Commands:
             await asyncio.sleep(pause)
             older = [each for each in self._sessions if each[:2] == begun[:2] and each.number < begun.number]
             rank = sum(self._sessions[each].is_open for each in older)
-            if await asyncio.to_thread(exec_processes.kill, main, begun.argv, rank):
+            if await asyncio.to_thread(_kill_command, main, begun.argv, rank):
                 return
+
+
+def _kill_command(main: int, argv: Sequence[str], rank: int) -> bool:
+    """Kills the command's whole session. `main`: the container's own process; `rank`: how many alike are older.
+
+    False if there is none such (yet).
+    """
+    entered = _entered(main)
+    alike = [each for each in entered if _argv(each.pid) == [*argv]] or entered[:1]
+    if rank >= len(alike):
+        return False
+    process_table.kill(alike[rank].pid, signal.SIGKILL)
+    if alike[rank].session == alike[rank].pid:
+        process_table.kill_session(alike[rank].pid)
+    return True
+
+
+def _entered(main: int) -> list[Process]:
+    """Processes in the container's cgroup, but its own, that came from outside; oldest first."""
+    group = _cgroup(main)
+    inside = {
+        pid: process for pid in process_table.pids() if _cgroup(pid) == group and (process := process_table.look(pid))
+    }
+    found = [each for each in inside.values() if group and each.parent not in inside and each.pid != main]
+    return sorted(found, key=lambda each: (each.start, each.pid))
+
+
+def _cgroup(pid: int) -> bytes:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cgroup").read_bytes()
+    return b""
+
+
+def _argv(pid: int) -> list[str]:
+    with suppress(OSError):
+        return [os.fsdecode(word) for word in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")[:-1]]
+    return []

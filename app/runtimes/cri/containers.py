@@ -1,23 +1,30 @@
-"""Containers at an engine that speaks CRI: calls about them, and waiting for their ends. Called by the cri runtime."""
+"""Containers at a CRI engine: lists, status, and events of their ends. Called by the cri runtime.
 
-import asyncio
-from collections.abc import AsyncIterator, Sequence
+Ends are told by containerd's own events, elsewhere by those of CRI. containerd's own come a moment before its CRI side knows,
+which is what makes them valuable: killed in that moment, containerd forgets the exit code. A status that is asked for then may
+still be the old one. CRI-O, unless configured, sends no events.
+"""
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Literal, NamedTuple
 
-from app.runtimes.base import ContainerKey, ContainerStatus
-from app.runtimes.cri import config, events
-from app.runtimes.cri import status as cri_status
+from app.runtimes.base import ContainerKey, ContainerStatus, Unsupported
+from app.runtimes.cri import config
 from app.runtimes.cri.engine import Engine
 from app.runtimes.cri.messages import pb
+from app.runtimes.cri.recovery import CriRecovery, reason_of
 from app.runtimes.engine import containers as engine_containers
-from app.runtimes.engine import shims as engine_shims
 from app.runtimes.engine.config import NODE, POD
-from app.runtimes.engine.containers import CHASE, Known, Row
-from app.runtimes.engine.errors import GONE, EngineError, unless_gone
+from app.runtimes.engine.containers import Known, Row
+from app.runtimes.engine.errors import GONE, LOST, UNKNOWN, EngineError, start_code, unless_gone
 from app.runtimes.engine.files import Files
 
-MAY_BE_UNBEGUN = (None, 137)  # exit codes; a restarted containerd kills what it had made and not started
-LAGS = (*CHASE, *[1.0] * 8)  # seconds between looks at what runs, until a slow engine has noted down that it does
+_BY_CRI = "/runtime.v1.RuntimeService/GetContainerEvents"
+_BY_CONTAINERD = "/containerd.services.events.v1.Events/Subscribe"
+_FILTER = b'namespace==k8s.io,topic=="/tasks/exit"'
 
 
 class Containers(engine_containers.Containers):
@@ -26,7 +33,7 @@ class Containers(engine_containers.Containers):
     def __init__(self, engine: Engine, files: Files, node: str, whole: set[str]) -> None:
         super().__init__(files.root, whole)
         self._engine, self._files, self._node = engine, files, node
-        self.void: set[ContainerKey] = set()  # those that have to be made anew before they can be started
+        self.recovery = CriRecovery(engine, files, self.outputs, self.look)
 
     async def rows(self, pod_uid: str = "") -> Sequence[Row]:
         labels = {NODE: self._node, POD: pod_uid} if pod_uid else {NODE: self._node}
@@ -37,74 +44,25 @@ class Containers(engine_containers.Containers):
             for one in found.containers
         ]
 
-    async def ids(self) -> set[str]:
-        """Of all containers of the engine, whoever's they are."""
-        found = await self._engine.ask(pb.ListContainersRequest(), pb.ListContainersResponse)
-        return {one.id for one in found.containers}
-
     async def ask(self, id_: str, *, verbose: bool = False) -> pb.ContainerStatusResponse:
         request = pb.ContainerStatusRequest(container_id=id_, verbose=verbose)
         return await self._engine.ask(request, pb.ContainerStatusResponse)
 
     async def ask_status(self, key: ContainerKey, id_: str) -> ContainerStatus | None:
         try:
-            found = await self._noted_down(key, id_)
+            found = await self.recovery.answer(key, lambda: self.ask(id_))
         except EngineError as error:
             if error.code != GONE:
                 raise
             return None
-        if found.state == pb.CONTAINER_CREATED and (words := self._files.failure(key)):
-            found.state, found.reason, found.message = pb.CONTAINER_EXITED, "StartError", words
+        if found.state == pb.CONTAINER_CREATED and (message := self._files.failure(key)):
+            found.state, found.reason, found.message = pb.CONTAINER_EXITED, "StartError", message
             found.finished_at = found.created_at
-        if self._is_void(key, found):
-            self.void.add(key)
+        if self.recovery.is_unusable(key, found):
             return ContainerStatus(key=key, state="created", id=id_)
-        if self._ran_unnoted(key, found):
-            found.state = pb.CONTAINER_UNKNOWN
-        elif cri_status.ran(found) and not found.started_at:  # a restarted engine has not seen when
-            found.started_at = int(self._files.begun_at(key) * 1_000_000_000)
-        status = cri_status.status_of(key, found, self._files.last_words(key))
-        return cri_status.with_code(status, self._files.exit_code(key))
-
-    async def _noted_down(self, key: ContainerKey, id_: str) -> pb.ContainerStatus:
-        """What a container writes may be seen before the engine has noted down that it runs: then that is waited for."""
-        found = (await self.ask(id_)).status
-        for pause in LAGS:
-            if not self._ran_unnoted(key, found) or self._is_newer_than(key):
-                break
-            await asyncio.sleep(pause)
-            found = (await self.ask(id_)).status
-        return found
-
-    def _ran_unnoted(self, key: ContainerKey, found: pb.ContainerStatus) -> bool:
-        """Whether it has run, and the engine says that it was only made."""
-        if found.state != pb.CONTAINER_CREATED or self._files.failure(key) or self._is_void(key, found):
-            return False
-        return self._files.exit_code(key) not in MAY_BE_UNBEGUN or self.outputs.has_some(key)
-
-    def _is_newer_than(self, key: ContainerKey) -> bool:
-        """Whether the engine was restarted since it was to start a container: what it does not know, it never will."""
-        started = engine_shims.started_at(self._engine.process[0])
-        return started is not None and started > self._files.begun_at(key)
-
-    def _is_void(self, key: ContainerKey, found: pb.ContainerStatus) -> bool:
-        """Whether it is of no use any more, and never ran: the engine was killed while it made or started it."""
-        if found.state == pb.CONTAINER_UNKNOWN:
-            return not self._files.has_begun(key)
-        if found.reason == "StartError" and cri_status.never_began(found.message):
-            return True
-        if found.state == pb.CONTAINER_RUNNING or found.started_at or not self.outputs.is_diverted(key):
-            return False
-        return cri_status.was_not_let_go(self.outputs.beginning(key, cri_status.OUTPUT_LIMIT))
-
-    async def begins(self, key: ContainerKey) -> bool:
-        """Whether it goes on from being made, in a while. Raises ConnectionError, EngineError."""
-        for pause in CHASE:
-            await asyncio.sleep(pause)
-            status = await self.look(key)
-            if status and status.state != "created":
-                return True
-        return False
+        self.recovery.correct(key, found)
+        status = status_of(key, found, self._files.termination_message(key))
+        return with_code(status, self._files.exit_code(key))
 
     async def remove(self, key: ContainerKey, known: Known) -> None:
         """Raises ConnectionError, EngineError."""
@@ -117,15 +75,117 @@ class Containers(engine_containers.Containers):
 
     def forget(self, key: ContainerKey) -> None:
         super().forget(key)
-        self.void.discard(key)
+        self.recovery.forget(key)
 
     async def ends(self) -> AsyncIterator[str]:
         """Exit codes are kept at once: an engine that is killed soon after forgets them."""
-        async for end in events.ended(self._engine):
-            key = self._keys.get(end.container_id)
-            if key and end.code is not None:
-                self._files.exited(key, end.code)
+        async for end in ended(self._engine):
+            if key := self._keys.get(end.container_id):
+                self.recovery.keep_end(key, end.code)
             yield end.container_id
 
     def log_path(self, key: ContainerKey) -> Path:
         return self._files.log(key)
+
+
+def status_of(key: ContainerKey, found: pb.ContainerStatus, termination_message: str) -> ContainerStatus:
+    """Status by the engine's answer."""
+    state: Literal["created", "running", "exited"] = "exited"
+    if found.state in (pb.CONTAINER_CREATED, pb.CONTAINER_RUNNING):
+        state = "created" if found.state == pb.CONTAINER_CREATED else "running"
+        return ContainerStatus(key=key, state=state, id=found.id, started_at=moment(found.started_at))
+    reason, message = reason_of(found), found.message
+    if reason == UNKNOWN:
+        code, message = None, message or LOST
+    else:
+        code = start_code(message) if reason == "StartError" else found.exit_code
+    return ContainerStatus(
+        key=key,
+        state=state,
+        id=found.id,
+        started_at=moment(found.started_at),
+        finished_at=moment(max(found.started_at, found.finished_at)),
+        exit_code=code,
+        reason=reason,
+        message=message,
+        termination_message=termination_message,
+    )
+
+
+def with_code(status: ContainerStatus, code: int | None) -> ContainerStatus:
+    """If the engine does not know how it ended, and an event told."""
+    if status.reason != UNKNOWN or code is None:
+        return status
+    return replace(status, exit_code=code, reason="Error" if code else "Completed", message="")
+
+
+def moment(nanoseconds: int) -> datetime | None:
+    """In whole seconds; None for 0."""
+    return datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC) if nanoseconds > 0 else None
+
+
+class End(NamedTuple):
+    """`code` is None if only the end is told."""
+
+    container_id: str
+    code: int | None = None
+
+
+async def ended(engine: Engine) -> AsyncIterator[End]:
+    """Hints, until the engine goes away: ConnectionError. Unsupported if it tells nothing."""
+    for source in (_by_containerd, _by_cri):
+        try:
+            async for end in source(engine):
+                yield end
+        except EngineError as error:
+            trouble = error
+        else:
+            raise ConnectionError("the container engine tells no more events")
+    raise Unsupported(f"the container engine tells no events: {trouble}")
+
+
+async def _by_cri(engine: Engine) -> AsyncIterator[End]:
+    async for message in engine.follow(_BY_CRI, pb.GetEventsRequest().SerializeToString()):
+        event = pb.ContainerEventResponse.FromString(message)
+        if event.container_event_type == pb.CONTAINER_STOPPED_EVENT:
+            yield End(event.container_id)
+    raise Unsupported("the container engine tells no events, or no more")  # CRI-O, unless configured, ends them at once
+
+
+async def _by_containerd(engine: Engine) -> AsyncIterator[End]:
+    async for envelope in engine.follow(_BY_CONTAINERD, b"\x0a" + bytes([len(_FILTER)]) + _FILTER):
+        event = dict(_fields(_bytes(dict(_fields(envelope)).get(4))))  # of the envelope, the event; of that, its value
+        exit_ = dict(_fields(_bytes(event.get(2))))
+        if exit_.get(1) == exit_.get(2):  # else it was a command that ran in the container
+            code = exit_.get(4, 0)
+            yield End(_bytes(exit_.get(1)).decode(), code if isinstance(code, int) else None)
+
+
+def _bytes(value: int | bytes | None) -> bytes:
+    return value if isinstance(value, bytes) else b""
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Numbers and contents of a protobuf message's fields; those of a fixed length are left out."""
+    at = 0
+    while at < len(message):
+        tag, at = _number(message, at)
+        length = {1: 8, 5: 4}.get(tag & 7, 0)
+        if tag & 7 == 0:
+            number, at = _number(message, at)
+            yield tag >> 3, number
+        elif tag & 7 == 2:
+            length, at = _number(message, at)
+            yield tag >> 3, message[at : at + length]
+        at += length
+
+
+def _number(message: bytes, at: int) -> tuple[int, int]:
+    found = shift = 0
+    while at < len(message):
+        byte = message[at]
+        found |= (byte & 0x7F) << shift
+        at, shift = at + 1, shift + 7
+        if byte < 0x80:
+            break
+    return found, at

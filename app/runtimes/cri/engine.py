@@ -22,7 +22,7 @@ from app.runtimes.cri import grpc_channel
 from app.runtimes.cri.grpc_channel import End, Wire
 from app.runtimes.cri.messages import pb
 from app.runtimes.engine.errors import EndpointError, EngineError
-from app.runtimes.linux import peer_credentials
+from app.runtimes.linux import process_table
 from app.structured_logging import Logger
 
 KEEP_SECONDS = 30  # for what had been asked when we were killed
@@ -39,7 +39,7 @@ class KeepAlive:
     def hold(self, connection: socket.socket) -> None:
         """This one, and none that was held before. Raises OSError."""
         self.close()
-        self.peer = peer_credentials.process(connection)
+        self.peer = process_table.peer(connection)
         reading, self._end = os.pipe()
         try:
             self._pid = os.posix_spawn(
@@ -160,9 +160,9 @@ class Engine:
             await wire.close()
 
     @property
-    def process(self) -> tuple[int, str]:
-        """The engine's process, 0 if it is not known, and the path of its socket."""
-        return self._keep_alive.peer, self._path
+    def process(self) -> int:
+        """Pid of the engine; 0 if it is not known."""
+        return self._keep_alive.peer
 
     async def _connected(self) -> Wire:
         async with self._opening:

@@ -16,7 +16,6 @@ from pathlib import Path
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
-    ContainerStatus,
     ContainerUsage,
     CreateError,
     Image,
@@ -26,13 +25,11 @@ from app.runtimes.base import (
 )
 from app.runtimes.cri import config as cri_config
 from app.runtimes.cri import images as cri_images
-from app.runtimes.cri import status
 from app.runtimes.cri.commands import Commands
 from app.runtimes.cri.containers import Containers
 from app.runtimes.cri.engine import TIMEOUT, Engine
 from app.runtimes.cri.messages import pb
-from app.runtimes.cri.orphans import Leftovers
-from app.runtimes.cri.outputs import Diversion
+from app.runtimes.cri.recovery import Diversion
 from app.runtimes.cri.sandboxes import Sandboxes
 from app.runtimes.engine.config import CONTAINER, NODE
 from app.runtimes.engine.containers import Known
@@ -40,10 +37,6 @@ from app.runtimes.engine.errors import EngineError, unless_gone
 from app.runtimes.engine.files import Files
 from app.runtimes.engine.runtime import EngineRuntime
 from app.runtimes.logs import log_files
-
-
-class CutShort(Exception):
-    """A start by an end of the engine."""
 
 
 class CriRuntime(EngineRuntime):
@@ -55,8 +48,8 @@ class CriRuntime(EngineRuntime):
         self._sandboxes = Sandboxes(self._engine, files, node)
         self._containers = Containers(self._engine, files, node, self._sandboxes.fresh)
         self._diversion = Diversion(self._engine, self._containers.outputs)
-        self._leftovers = Leftovers(self._engine, self._sandboxes, self._containers)
-        super().__init__(files, self._sandboxes, self._containers, Commands(self._engine, self._containers))
+        commands = Commands(self._engine, self._containers)
+        super().__init__(files, self._sandboxes, self._containers, commands, self._containers.recovery)
 
     async def info(self) -> RuntimeInfo:
         found = await self._engine.ask(pb.VersionRequest(), pb.VersionResponse)
@@ -92,42 +85,20 @@ class CriRuntime(EngineRuntime):
         return self._containers.note(spec.key, made.container_id)
 
     async def _begin(self, key: ContainerKey, known: Known) -> None:
-        try:
-            if key in self._containers.void:
-                raise CutShort
-            places = await self._diversion.places(known.id)
-            self._files.begin(key)
-            with self._diversion.diverted(key, places):
-                self._containers.follow_log(key)
-                await self._ask_to_start(key, known)
-        except CutShort as error:
-            await self._containers.remove(key, known)
-            raise ConnectionError(
-                "the container engine was killed, and what it was making has to be made anew"
-            ) from error
+        places = await self._diversion.places(known.id)
+        self._files.begin(key)
+        with self._diversion.diverted(key, places):
+            self._containers.follow_log(key)
+            await self._request_start(key, known)
 
-    async def _ask_to_start(self, key: ContainerKey, known: Known) -> None:
-        try:
-            await self._engine.ask(pb.StartContainerRequest(container_id=known.id), pb.StartContainerResponse)
-        except ConnectionError:  # an agent that died may have asked for it: meanwhile it stays diverted
-            if not await self._containers.begins(key):
-                raise
-        except EngineError as error:
-            if status.never_began(error.details):
-                raise CutShort from error
-            if not status.was_started(error.details):
-                raise
+    async def _ask_to_start(self, known: Known) -> None:
+        await self._engine.ask(pb.StartContainerRequest(container_id=known.id), pb.StartContainerResponse)
 
     async def _end(self, known: Known, grace: timedelta) -> None:
         seconds = max(0, math.ceil(grace.total_seconds()))  # the engine counts whole ones
         request = pb.StopContainerRequest(container_id=known.id, timeout=seconds)
         with unless_gone():
             await self._engine.ask(request, pb.StopContainerResponse, timeout=seconds + TIMEOUT)
-
-    async def list(self) -> list[ContainerStatus]:
-        found = await super().list()
-        await self._leftovers.remove()
-        return found
 
     async def usage(self) -> Sequence[ContainerUsage]:
         wanted = pb.ContainerStatsFilter(label_selector={NODE: self._node})

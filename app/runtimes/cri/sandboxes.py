@@ -4,20 +4,17 @@ import asyncio
 import json
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 from app.runtimes.base import CreateError, Sandbox, SandboxSpec, Unsupported
 from app.runtimes.cri import config as cri_config
 from app.runtimes.cri.engine import Engine
 from app.runtimes.cri.messages import pb
+from app.runtimes.cri.recovery import remove_torn_result
 from app.runtimes.engine.config import NODE, POD
 from app.runtimes.engine.containers import answers
 from app.runtimes.engine.errors import GONE, EngineError, unless_gone
 from app.runtimes.engine.files import Files
-
-RESULTS = Path("/var/lib/cni/results")  # what is remembered of networks, for their removal; it goes without, too
-_TORN = "cached result"
 
 
 class Sandboxes:
@@ -60,25 +57,6 @@ class Sandboxes:
         """Pods that have a sandbox, be it a dead one."""
         return {each.labels[POD] for each in await self._list({})}
 
-    async def ids(self) -> set[str]:
-        """Of all sandboxes of the engine, whoever's they are."""
-        found = await self._engine.ask(pb.ListPodSandboxRequest(), pb.ListPodSandboxResponse)
-        return {one.id for one in found.items}
-
-    async def networks(self) -> set[Path]:
-        """Paths of the networks of all sandboxes of the engine."""
-        found = await answers([self._network(id_) for id_ in await self.ids()])
-        return {Path(each) for each in found if each}
-
-    async def _network(self, id_: str) -> str:
-        """Empty for the node's, and of a sandbox that is gone. Raises Unsupported."""
-        try:
-            return _network(await self._status(id_, verbose=True))
-        except EngineError as error:
-            if error.code != GONE:
-                raise
-            return ""
-
     async def of(self, pod_uid: str) -> tuple[str, pb.PodSandboxConfig] | None:
         """A pod's sandbox, its id and what the engine was told for it; perhaps by an earlier agent."""
         if pod_uid not in self._standing:
@@ -119,7 +97,7 @@ class Sandboxes:
         try:
             await self._engine.ask(request, pb.StopPodSandboxResponse)
         except EngineError as error:
-            if _TORN not in error.details or not await asyncio.to_thread(_remove_torn, id_):
+            if not await asyncio.to_thread(remove_torn_result, id_, error.details):
                 raise
             await self._engine.ask(request, pb.StopPodSandboxResponse)
 
@@ -149,18 +127,6 @@ class Sandboxes:
                 raise
             return ""
         return "" if _shares_network(found) else found.network.ip
-
-
-def _remove_torn(id_: str) -> bool:
-    """Whether an engine that was killed had left a half written result of a sandbox: nothing but that."""
-    found = False
-    for path in RESULTS.glob(f"*-{id_}-*"):
-        try:
-            json.loads(path.read_bytes())
-        except ValueError:
-            path.unlink(missing_ok=True)
-            found = True
-    return found
 
 
 def _shares_network(found: pb.PodSandboxStatus) -> bool:

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from app.runtimes.base import StartError, Unsupported
-from app.runtimes.engine.status import start_code
+from app.runtimes.engine.errors import start_code
 from app.runtimes.spdy import Data, Decoder, Encoder, GoAway, Ping, Reset
 
 PROTOCOL = "v4.channel.k8s.io"

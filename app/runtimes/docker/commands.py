@@ -12,13 +12,12 @@ from typing import Any
 from app.runtimes.base import ContainerKey, Session, StartError, Unsupported
 from app.runtimes.docker.containers import Containers
 from app.runtimes.docker.engine import Engine
-from app.runtimes.docker.orphan_processes import is_of
 from app.runtimes.docker.streams import StreamSession
-from app.runtimes.engine.attach import DivertedSession
 from app.runtimes.engine.containers import CHASE
-from app.runtimes.engine.errors import EngineError
-from app.runtimes.engine.status import MISSING, NOT_EXECUTABLE, NOT_STARTED, start_code
-from app.runtimes.process import process_table
+from app.runtimes.engine.errors import MISSING, NOT_EXECUTABLE, NOT_STARTED, EngineError, start_code
+from app.runtimes.engine.outputs import DivertedSession
+from app.runtimes.engine.recovery import belongs_to
+from app.runtimes.linux import process_table
 
 # What nobody types: else the engine would take Ctrl-P Ctrl-Q for itself.
 DETACH = "ctrl-@,ctrl-_,ctrl-@,ctrl-^,ctrl-@,ctrl-_"
@@ -120,7 +119,7 @@ class Commands:
 def _kill(pid: int, container_id: str) -> None:
     """Unless the number means another process here: the engine may be in a machine of its own."""
     process = process_table.look(pid)
-    if not is_of(pid, container_id):
+    if not belongs_to(pid, container_id):
         return
     process_table.kill(pid, signal.SIGKILL)
     if process and process.session == pid:

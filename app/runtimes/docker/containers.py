@@ -1,9 +1,6 @@
 """Containers at a Docker Engine: calls about them, and waiting for their ends. Called by the docker runtime."""
 
-from collections import deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +9,13 @@ from app.runtimes.docker import config
 from app.runtimes.docker import status as docker_status
 from app.runtimes.docker.engine import Engine, filters
 from app.runtimes.docker.logs import Logs
+from app.runtimes.docker.recovery import DockerRecovery, end_in
 from app.runtimes.docker.sandboxes import Sandboxes
-from app.runtimes.docker.starts import CutStarts
-from app.runtimes.docker.status import Loss, Told
 from app.runtimes.engine import containers as engine_containers
 from app.runtimes.engine.config import CONTAINER, NODE, POD
 from app.runtimes.engine.containers import Known, Row
 from app.runtimes.engine.errors import GONE, EngineError, unless_gone
 from app.runtimes.engine.files import Files
-
-LOSSES = 20  # of the engine, that are remembered: a container may be asked about after the next one only
 
 
 class Containers(engine_containers.Containers):
@@ -30,9 +24,8 @@ class Containers(engine_containers.Containers):
     def __init__(self, engine: Engine, files: Files, logs: Logs, node: str, sandboxes: Sandboxes) -> None:
         super().__init__(files.root, sandboxes.fresh)
         self._bundles = sandboxes.bundles
-        self.cut_starts = CutStarts(files, self.outputs, sandboxes.bundles)
+        self.recovery = DockerRecovery(engine, files, self.outputs, sandboxes.bundles, logs)
         self._engine, self._files, self._of_engine, self._node = engine, files, logs, node
-        self._losses: deque[Loss] = deque(maxlen=LOSSES)  # that this agent saw
         self._is_away = False
 
     async def rows(self, pod_uid: str = "") -> Sequence[Row]:
@@ -70,23 +63,8 @@ class Containers(engine_containers.Containers):
             return None
         if not self.outputs.is_diverted(key):
             await self._of_engine.find(found)
-        status = docker_status.status_of(key, found, self._files.failure(key), self._files.last_words(key))
-        if status.state == "created" and await self.cut_starts.is_lost(key, found):
-            status = docker_status.unknown(replace(status, state="exited"))
-        if status.state != "exited":
-            return status
-        told = self._told(key)
-        if docker_status.is_lost(status, found["State"], told, self._all_losses()):
-            return docker_status.unknown(status)
-        return docker_status.as_told(status, found["State"], told) if told else status
-
-    def _told(self, key: ContainerKey) -> Told | None:
-        at = self._files.exited_at(key)
-        return Told(datetime.fromtimestamp(at, UTC), self._files.exit_code(key)) if at else None
-
-    def _all_losses(self) -> Sequence[Loss]:
-        began_at = self._engine.began_at()  # there may have been no agent that saw the one before go
-        return [*self._losses, *([docker_status.begun(began_at)] if began_at else ())]
+        status = docker_status.status_of(key, found, self._files.failure(key), self._files.termination_message(key))
+        return await self.recovery.correct(key, status, found)
 
     async def remove(self, key: ContainerKey, known: Known) -> None:
         with unless_gone():
@@ -96,7 +74,7 @@ class Containers(engine_containers.Containers):
         self.forget(key)
 
     async def ends(self) -> AsyncIterator[str]:
-        """What is told is kept at once: an engine that is killed soon after forgets it."""
+        """Each end is kept at once: an engine that is killed soon after forgets it."""
         wanted = filters(type=["container"], event=["die", "died"], label=[f"{NODE}={self._node}", CONTAINER])
         try:
             async for event in self._engine.hear_events(filters=wanted):
@@ -105,15 +83,14 @@ class Containers(engine_containers.Containers):
         except ConnectionError:
             if not self._is_away:
                 self._is_away = True
-                self._losses.append(Loss(datetime.now(UTC)))
+                self.recovery.note_loss()
             raise
 
     def _keep(self, event: Mapping[str, Any]) -> None:
-        """Unless it is of one that was made anew since, or is told again by an engine that is back, and knows less."""
-        key = self._keys.get(event["Actor"]["ID"])
-        if key and not self._files.exited_at(key):
-            told = docker_status.told(event)
-            self._files.exited(key, told.code, told.at.timestamp())
+        """Unless it is of one that was made anew since."""
+        if key := self._keys.get(event["Actor"]["ID"]):
+            end = end_in(event)
+            self.recovery.keep_end(key, end.code, end.at.timestamp())
 
     def log_path(self, key: ContainerKey) -> Path | None:
         if self.outputs.is_diverted(key):

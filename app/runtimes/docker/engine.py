@@ -18,7 +18,7 @@ from aiodocker import Docker, DockerError
 from app.runtimes.docker import connections
 from app.runtimes.docker.connections import Address, Wire
 from app.runtimes.engine.errors import GONE, EndpointError, EngineError
-from app.runtimes.linux import peer_credentials
+from app.runtimes.linux import process_table
 
 TIMEOUT = 120.0  # seconds for what should take less than one; an engine under load takes its time
 _CODES = {400: "InvalidArgument", 401: "Unauthenticated", 403: "PermissionDenied", 404: GONE, 409: "FailedPrecondition"}
@@ -75,9 +75,9 @@ class Engine(Docker):
         except (DockerError, aiohttp.ClientError, TimeoutError, OSError) as error:
             raise self._meaning(error) from error
 
-    def began_at(self) -> datetime | None:
-        """When its process began, if that can be seen from here."""
-        return peer_credentials.began_at(self._address) if isinstance(self._address, str) else None
+    def started_at(self) -> datetime | None:
+        """Start of its process, if that can be seen from here."""
+        return process_table.listener_started_at(self._address) if isinstance(self._address, str) else None
 
     async def is_podman(self) -> bool:
         if self._podman is None:

@@ -19,7 +19,6 @@ from typing import Any
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
-    ContainerStatus,
     ContainerUsage,
     CreateError,
     Image,
@@ -29,14 +28,12 @@ from app.runtimes.base import (
 )
 from app.runtimes.docker import config as docker_config
 from app.runtimes.docker import images as docker_images
-from app.runtimes.docker import orphan_processes, orphans, starts
 from app.runtimes.docker.commands import Commands
 from app.runtimes.docker.containers import Containers
 from app.runtimes.docker.engine import Engine
 from app.runtimes.docker.images import Images
 from app.runtimes.docker.logs import Logs
-from app.runtimes.docker.orphans import Leftovers
-from app.runtimes.docker.outputs import Diversion
+from app.runtimes.docker.recovery import Diversion
 from app.runtimes.docker.sandboxes import Sandboxes
 from app.runtimes.engine.containers import Known, answers
 from app.runtimes.engine.errors import GONE, EngineError, unless_gone
@@ -63,8 +60,8 @@ class DockerRuntime(EngineRuntime):
         self._sandboxes = Sandboxes(self._engine, node)
         self._containers = Containers(self._engine, files, self._logs, node, self._sandboxes)
         self._diversion = Diversion(self._containers.outputs, self._sandboxes.bundles)
-        self._leftovers = Leftovers(self._engine, self._sandboxes.bundles, node)
-        super().__init__(files, self._sandboxes, self._containers, Commands(self._engine, self._containers))
+        commands = Commands(self._engine, self._containers)
+        super().__init__(files, self._sandboxes, self._containers, commands, self._containers.recovery)
 
     async def info(self) -> RuntimeInfo:
         found = await self._engine.ask("version")
@@ -117,50 +114,21 @@ class DockerRuntime(EngineRuntime):
         return docker_config.PODMAN_LOG if podman else docker_config.LOG
 
     async def _begin(self, key: ContainerKey, known: Known) -> None:
-        if self._files.is_void(key):
-            await self._make_anew(key, known)
         if self._containers.outputs.is_diverted(key):
             await self._divert(key, known.id)
-        with self._containers.cut_starts.busy(key):
-            await self._ask_to_start(key, known)
+        await self._logs.root()  # asked now: recovery needs it when the engine is dead
+        with self._containers.recovery.starting(key):
+            self._files.begin(key)
+            await self._request_start(key, known)
         await self._containers.look(key)
 
-    async def _ask_to_start(self, key: ContainerKey, known: Known) -> None:
-        config = await self._config(known.id)
-        try:
-            self._files.begin(key)
-            await self._engine.ask(f"containers/{known.id}/start", "POST")
-        except ConnectionError:
-            await self._containers.cut_starts.watch(key, known.id, config)
-            raise
-        except EngineError as error:  # perhaps since it had begun when the engine died, and the engine does not know
-            runs = self._sandboxes.bundles.runs(known.id)
-            await asyncio.to_thread(orphan_processes.kill, known.id)
-            if runs is False and starts.was_cut_short(error.details):
-                await self._make_anew(key, known)
-            raise
-
-    async def _make_anew(self, key: ContainerKey, known: Known) -> None:
-        """The next time: ConnectionError. It goes."""
-        await asyncio.to_thread(orphan_processes.kill, known.id)
-        await self._containers.remove(key, known)
-        raise ConnectionError("the container engine was killed, and what it was starting has to be made anew")
+    async def _ask_to_start(self, known: Known) -> None:
+        await self._engine.ask(f"containers/{known.id}/start", "POST")
 
     async def _divert(self, key: ContainerKey, id_: str) -> None:
         if sandbox := await self._sandboxes.of(key.pod_uid):
             await self._sandboxes.bundles.find(sandbox[0])
         self._diversion.divert(key, id_)
-
-    async def _config(self, id_: str) -> Path:
-        return await self._logs.root() / "containers" / id_ / orphans.CONFIG
-
-    async def list(self) -> list[ContainerStatus]:
-        found = await super().list()
-        try:
-            await self._leftovers.remove(await self._logs.root())
-        except (EngineError, OSError) as error:
-            logger.info("cannot look for orphans of the container engine; retrying", error=error)
-        return found
 
     async def _end(self, known: Known, grace: timedelta) -> None:
         seconds = max(0.0, grace.total_seconds())

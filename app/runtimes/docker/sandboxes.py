@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from app.runtimes.base import CreateError, PullError, Sandbox, SandboxSpec, Unsupported
-from app.runtimes.docker import config, images, orphan_processes
+from app.runtimes.docker import config, images
 from app.runtimes.docker.config import ATTEMPT, PAUSE
 from app.runtimes.docker.engine import Engine, filters
-from app.runtimes.docker.orphan_processes import is_of
-from app.runtimes.docker.outputs import Bundles
+from app.runtimes.docker.recovery import Bundles
 from app.runtimes.engine.config import CONTAINER, NODE, POD
 from app.runtimes.engine.errors import GONE, EngineError, unless_gone
+from app.runtimes.engine.recovery import belongs_to, kill_processes
 
 Row = Mapping[str, Any]  # a container in the engine's list
 
@@ -94,7 +94,7 @@ class Sandboxes:
             with unless_gone():
                 await self._engine.ask(f"containers/{one['Id']}", "DELETE", force=1, v=1)
             if one["State"] == "created":
-                await asyncio.to_thread(orphan_processes.kill, one["Id"])
+                await asyncio.to_thread(kill_processes, one["Id"])
             await self.bundles.remove(one["Id"])
         self._standing.pop(pod_uid, None)
         self.fresh.discard(pod_uid)
@@ -108,7 +108,7 @@ class Sandboxes:
                     if found["HostConfig"]["NetworkMode"] == "host":
                         return ""
                     pid = found["State"]["Pid"]
-                    if not is_of(pid, one["Id"]):
+                    if not belongs_to(pid, one["Id"]):
                         raise Unsupported("the container engine's processes are not seen from here")
                     return f"/proc/{pid}/ns/net"
         raise ConnectionError(f'pod "{pod_uid}" has no sandbox')

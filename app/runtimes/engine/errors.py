@@ -1,9 +1,14 @@
-"""Errors of container engines. The runtimes that drive one (cri, docker) raise and read them."""
+"""Errors of container engines, and Kubernetes' reasons and exit codes for them. Raised and read by the runtimes with engines."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 GONE = "NotFound"
+UNKNOWN = "ContainerStatusUnknown"
+LOST = "the container engine does not know how the container ended"
+MISSING, NOT_EXECUTABLE, NOT_STARTED = 127, 126, 128
+_MISSING = ("executable file not found", "no such file or directory")
+_NOT_EXECUTABLE = ("permission denied", "exec format error", "is a directory")
 
 
 class EndpointError(ValueError):
@@ -26,3 +31,13 @@ def unless_gone() -> Iterator[None]:
     except EngineError as error:
         if error.code != GONE:
             raise
+
+
+def start_code(message: str) -> int:
+    """Exit code of a container that could not be started, by the engine's message."""
+    words = message.lower()  # each of the programs that start containers has its own way with capitals
+    if any(text in words for text in _MISSING):
+        return MISSING
+    if any(text in words for text in _NOT_EXECUTABLE):
+        return NOT_EXECUTABLE
+    return NOT_STARTED

@@ -48,7 +48,7 @@ class Files:
         message.chmod(0o666)  # whoever it runs as may leave word
         return str(log.relative_to(self.pod(key.pod_uid)))
 
-    def last_words(self, key: ContainerKey) -> str:
+    def termination_message(self, key: ContainerKey) -> str:
         with suppress(OSError), self.message(key).open("rb") as file:
             file.seek(max(0, os.fstat(file.fileno()).st_size - MESSAGE_LIMIT))
             return file.read(MESSAGE_LIMIT).decode(errors="replace")

@@ -8,14 +8,17 @@ shims, which write to the FIFOs, survive it; and where an ordinary file stands i
 With terminals, and where the engine's folders are not seen from here, the engine's own log file is the log.
 """
 
+import asyncio
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import Literal
 
-from app.runtimes.base import ContainerKey
+from app.runtimes.base import ContainerKey, Session
 from app.runtimes.logs.log_files import LogFiles
+from app.runtimes.process.attach import Attached
 from app.runtimes.process.files import Folder, open_ordinary
 from app.runtimes.process.logs import FILES, SHARE, Follower, Log
 
@@ -109,3 +112,38 @@ class Outputs(LogFiles):
         if key not in self._made and self.is_diverted(key):
             self._made[key] = Log(self.folder(key))
         return self._made.get(key)
+
+
+class DivertedSession:
+    """Session with a container whose output is diverted: input by the engine, output from the files. See `base.Session`.
+
+    It ends when the engine says so: by then all output is in the files.
+    """
+
+    def __init__(self, session: Session, folder: Folder) -> None:
+        self._session, self._ended = session, asyncio.Event()
+        self._files = Attached(folder, self._ended)
+        self._waiting = asyncio.get_running_loop().create_task(self._end())
+        self.write, self.end_input, self.resize = session.write, session.end_input, session.resize
+
+    def output(self) -> AsyncIterator[tuple[Literal["stdout", "stderr"], bytes]]:
+        return self._files.output()
+
+    async def exit_code(self) -> int:
+        await self._ended.wait()
+        return await self._session.exit_code()
+
+    async def close(self) -> None:
+        self._waiting.cancel()
+        await asyncio.gather(self._waiting, return_exceptions=True)
+        await self._files.close()
+        await self._session.close()
+
+    async def _end(self) -> None:
+        try:
+            async for _ in self._session.output():
+                pass  # nothing comes that way
+            with suppress(ConnectionError):
+                await self._session.exit_code()
+        finally:
+            self._ended.set()

@@ -23,9 +23,9 @@ from app.runtimes.base import (
     StartError,
 )
 from app.runtimes.engine.containers import Containers, Known
-from app.runtimes.engine.errors import EngineError
+from app.runtimes.engine.errors import EngineError, start_code
 from app.runtimes.engine.files import Files
-from app.runtimes.engine.status import start_code
+from app.runtimes.engine.recovery import Recovery, Refusal, VoidError
 from app.runtimes.linux import network_namespaces
 from app.runtimes.logs import log_files
 from app.structured_logging import Logger
@@ -61,10 +61,13 @@ class Commands(Protocol):
 class EngineRuntime(ABC):
     """See `base.Runtime`. Made inside a running event loop."""
 
-    def __init__(self, files: Files, sandboxes: Sandboxes, containers: Containers, commands: Commands) -> None:
+    def __init__(
+        self, files: Files, sandboxes: Sandboxes, containers: Containers, commands: Commands, recovery: Recovery
+    ) -> None:
         self._files, self._pods, self._known, self._commands = files, sandboxes, containers, commands
+        self._recovery = recovery
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._swept = False
+        self._has_old_files_removed = False
         self._watch = asyncio.get_running_loop().create_task(containers.watch())
 
     @abstractmethod
@@ -73,7 +76,11 @@ class EngineRuntime(ABC):
 
     @abstractmethod
     async def _begin(self, key: ContainerKey, known: Known) -> None:
-        """Start what was made. Raises EngineError."""
+        """Prepare the start of a container that was made, and call `_request_start`. Raises EngineError, VoidError."""
+
+    @abstractmethod
+    async def _ask_to_start(self, known: Known) -> None:
+        """The engine's call. Raises EngineError."""
 
     @abstractmethod
     async def _end(self, known: Known, grace: timedelta) -> None:
@@ -116,14 +123,38 @@ class EngineRuntime(ABC):
 
     async def _start(self, key: ContainerKey, known: Known) -> None:
         try:
+            if self._recovery.is_void(key):
+                raise VoidError
             await self._begin(key, known)
+        except VoidError as error:
+            await self._remake(key, known)
+            raise ConnectionError("the container engine was killed, and this container has to be made anew") from error
         except EngineError as error:
             self._files.fail(key, error.details)
             await self._known.look(key)
             raise StartError(error.details, start_code(error.details)) from error
         known.has_begun = True
         self._known.events.add(key)
-        self._known.logged.add(key)  # of what was written by now nobody was told
+        self._known.logged.add(key)  # nothing else tells of what was written by now
+
+    async def _request_start(self, key: ContainerKey, known: Known) -> None:
+        """Ask the engine to start it, though it may be killed over it. Raises EngineError, VoidError, ConnectionError."""
+        try:
+            await self._ask_to_start(known)
+        except ConnectionError:
+            if not await self._recovery.has_begun_unanswered(key, known.id):
+                raise
+        except EngineError as error:
+            refusal = await self._recovery.judge_refusal(key, known.id, error.details)
+            if refusal is Refusal.VOID:
+                raise VoidError from error
+            if refusal is Refusal.FAILED:
+                raise
+
+    async def _remake(self, key: ContainerKey, known: Known) -> None:
+        """Remove a void container: the next start makes it anew."""
+        await self._recovery.clear(known.id)
+        await self._known.remove(key, known)
 
     async def stop_container(self, key: ContainerKey, grace: timedelta) -> None:
         known = await self._known.find(key)
@@ -133,7 +164,7 @@ class EngineRuntime(ABC):
 
     async def list(self) -> list[ContainerStatus]:
         found = await self._known.list()
-        await self._sweep({status.key.pod_uid for status in found})
+        await self._remove_old_files({status.key.pod_uid for status in found})
         return found
 
     async def status(self, key: ContainerKey) -> ContainerStatus | None:
@@ -183,10 +214,10 @@ class EngineRuntime(ABC):
             lock = self._locks[pod_uid] = asyncio.Lock()
         return lock
 
-    async def _sweep(self, found: set[str]) -> None:
+    async def _remove_old_files(self, found: set[str]) -> None:
         """Once: files of pods that were removed while an agent died."""
-        if not self._swept:
+        if not self._has_old_files_removed:
             standing = await self._pods.uids() | found
-            self._swept = True
+            self._has_old_files_removed = True
             for uid in set(self._files.pods()) - standing - set(self._locks.keys()):
                 await asyncio.to_thread(self._files.remove, uid)

@@ -1,8 +1,8 @@
-"""The kernel's interfaces that runtimes need: cgroups, network namespaces, socket peers.
+"""The kernel's interfaces that runtimes need: cgroups, network namespaces, the process table.
 
-What belongs here: cgroups of containers and where an agent may make them, namespaces entered from outside, who is at the other
-end of a Unix socket, removal of folders that containers have written to.
+What belongs here: cgroups of containers and where an agent may make them, namespaces entered from outside, processes and the
+peers of Unix sockets, removal of folders that containers have written to.
 
 May import: nothing of Jobplane but its settings of limits. Imported by: the runtimes, `app.agent.volumes`.
-Start reading: `cgroups`, `cgroup_roots`.
+Start reading: `cgroups`, `cgroup_roots`, `process_table`.
 """

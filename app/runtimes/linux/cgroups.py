@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.runtimes.base import ContainerKey, Limits
-from app.runtimes.process.process_table import kill
+from app.runtimes.linux.process_table import kill
 from app.structured_logging import Logger
 
 PERIOD = 100_000  # microseconds over which CPU time is shared out

@@ -1,22 +1,30 @@
-"""Watches and reads log files that an engine writes in Kubernetes' format. An offset in the file is the log's offset.
+"""Log files: watched with inotify, read by offset, and freed on disk behind their reader. Used by the runtimes but the simulated.
 
-Idle containers cost nothing; one that floods its log is told at most 50 times a second.
+`LogFiles` is for files that an engine writes in Kubernetes' format: an offset in the file is the log's offset. Idle containers
+cost nothing; a container that floods its log causes at most 50 calls a second.
 """
 
 import asyncio
+import ctypes
+import errno
 import os
+import struct
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 from app.runtimes.base import ContainerKey
-from app.runtimes.logs import punch_hole
-from app.runtimes.logs.inotify import OVERFLOWN, Inotify
 from app.structured_logging import Logger
 
 QUIET = 0.02  # seconds without a look after a look
 KEPT = 1024 * 1024  # bytes that stay, whoever has them
 POLL = 0.1  # seconds between looks at files that the kernel will not watch
+OVERFLOWN = -1  # a watch that stands for all: notices were lost
+_MODIFY = 0x2
+_IGNORED = 0x8000  # the kernel took the watch away
+_EVENT = struct.Struct("iIII")
+_KEEP_SIZE, _PUNCH_HOLE = 0x1, 0x2
+_libc = ctypes.CDLL(None, use_errno=True)
 
 logger = Logger(__name__)
 
@@ -33,6 +41,17 @@ def read(path: Path, offset: int, limit: int) -> bytes:
         os.close(fd)
 
 
+def punch_hole(fd: int, end: int) -> bool:
+    """Free a file's blocks before `end`, which read as zeros from now on. False where the file system has no holes."""
+    try:
+        if end <= 0:
+            return True
+        code: int = _libc.fallocate(fd, _PUNCH_HOLE | _KEEP_SIZE, ctypes.c_int64(0), ctypes.c_int64(end))
+    except AttributeError:  # no such call on this system
+        return False
+    return code == 0
+
+
 def give_back(path: Path, end: int) -> None:
     """Frees what is before `end` on the disk; the engine goes on at the end of the file."""
     if end < KEPT:
@@ -40,13 +59,53 @@ def give_back(path: Path, end: int) -> None:
     with suppress(OSError):
         fd = os.open(path, os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            punch_hole.punch(fd, (end // KEPT - 1) * KEPT)
+            punch_hole(fd, (end // KEPT - 1) * KEPT)
         finally:
             os.close(fd)
 
 
+class Inotify:
+    """The kernel's notices of changed files. `fileno()` is readable when one was written to. OSError where the kernel refuses."""
+
+    def __init__(self) -> None:
+        self._fd = self._done(_libc.inotify_init1(os.O_NONBLOCK | os.O_CLOEXEC))
+
+    def fileno(self) -> int:
+        return self._fd
+
+    def add(self, path: Path) -> int:
+        """The number of the watch, which `read` gives."""
+        return self._done(_libc.inotify_add_watch(self._fd, os.fsencode(path), _MODIFY))
+
+    def remove(self, watch: int) -> None:
+        """Fine if the file, and so the watch, is gone."""
+        _libc.inotify_rm_watch(self._fd, watch)
+
+    def read(self) -> set[int]:
+        """Watches whose files were written to since the last call, perhaps OVERFLOWN among them."""
+        watches = set()
+        with suppress(BlockingIOError):
+            while data := os.read(self._fd, 64 * 1024):
+                at = 0
+                while at < len(data):
+                    watch, mask, _, size = _EVENT.unpack_from(data, at)
+                    at += _EVENT.size + size
+                    if not mask & _IGNORED:
+                        watches.add(watch)
+        return watches
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def _done(self, result: int) -> int:
+        if result < 0:
+            number = ctypes.get_errno() or errno.ENOSYS
+            raise OSError(number, os.strerror(number))
+        return result
+
+
 class LogFiles:
-    """Tells `grown` whose log has grown."""
+    """Calls `grown` with the key of each container whose log has grown."""
 
     def __init__(self, grown: Callable[[ContainerKey], None]) -> None:
         self._grown = grown

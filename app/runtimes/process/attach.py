@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Literal
 
-from app.runtimes.logs.inotify import Inotify
+from app.runtimes.logs.log_files import Inotify
 from app.runtimes.process.files import Folder, open_ordinary
 from app.runtimes.process.keeper import HEAD
 from app.runtimes.process.logs import FILES

@@ -9,10 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 
 from app.runtimes.base import ContainerStatus
-from app.runtimes.process import process_table
+from app.runtimes.linux import process_table
+from app.runtimes.linux.process_table import Identity, Process
 from app.runtimes.process.files import Folder
 from app.runtimes.process.logs import Log
-from app.runtimes.process.process_table import Identity, Process
 from app.runtimes.process.sessions import Command
 from app.structured_logging import Logger
 

@@ -30,7 +30,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from app.runtimes.base import ContainerKey
-from app.runtimes.process.process_table import Identity, Process, parse
+from app.runtimes.linux.process_table import Identity, Process, parse
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC

@@ -16,8 +16,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from app.runtimes.base import ContainerKey
-from app.runtimes.logs import punch_hole
-from app.runtimes.logs.inotify import OVERFLOWN, Inotify
+from app.runtimes.logs.log_files import OVERFLOWN, Inotify, punch_hole
 from app.runtimes.logs.log_format import LINE_LIMIT, STREAMS, Stream, moment, raw_bytes, stamp
 from app.runtimes.process.files import Folder, open_ordinary
 from app.structured_logging import Logger
@@ -198,7 +197,7 @@ def _punch(folder: int, name: str, end: int) -> None:
     with suppress(OSError):
         fd = open_ordinary(name, os.O_WRONLY, folder)
         try:
-            punch_hole.punch(fd, end)
+            punch_hole(fd, end)
         finally:
             os.close(fd)
 

@@ -37,8 +37,10 @@ from app.runtimes.base import (
     StartError,
 )
 from app.runtimes.linux import cgroups as cgroup
+from app.runtimes.linux import process_table
 from app.runtimes.linux.cgroups import Cgroups
-from app.runtimes.process import files, mounts, process_table, security_context, sessions
+from app.runtimes.linux.process_table import Identity
+from app.runtimes.process import files, mounts, security_context, sessions
 from app.runtimes.process import launch as process_launch
 from app.runtimes.process import status as process_status
 from app.runtimes.process import usage as process_usage
@@ -47,7 +49,6 @@ from app.runtimes.process.container import Container
 from app.runtimes.process.files import Folder, checked
 from app.runtimes.process.folder_deletion import Rubbish
 from app.runtimes.process.logs import SHARE, Follower, Log
-from app.runtimes.process.process_table import Identity
 from app.runtimes.wakeups import Hints
 from app.structured_logging import Logger
 

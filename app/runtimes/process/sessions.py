@@ -20,7 +20,8 @@ from typing import Any, Literal
 
 from app.open_files import limit_restored
 from app.runtimes.base import StartError, Unsupported
-from app.runtimes.process import launch, process_table, programs
+from app.runtimes.linux import process_table
+from app.runtimes.process import launch, programs
 from app.runtimes.process.files import Folder
 
 PIECE = 64 * 1024

@@ -12,16 +12,16 @@ from pathlib import Path
 import pytest
 
 from app.runtimes.base import ContainerSpec
-from app.runtimes.cri import status as cri_status
+from app.runtimes.cri import recovery as cri_recovery
 from app.runtimes.cri.engine import KEEP_SECONDS
 from app.runtimes.cri.messages import pb
+from app.runtimes.cri.recovery import RESULTS
 from app.runtimes.cri.runtime import CriRuntime
-from app.runtimes.cri.sandboxes import RESULTS
 from app.runtimes.engine.containers import Known
 from tests.runtimes.conftest import FOREVER, PATIENCE, Lab, a_key, exits, raw, says
 from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
-from tests.runtimes.test_conformance_engines import back, ends_lost_shims
+from tests.runtimes.test_conformance_engines import back
 
 ASKS = """
 import socket, sys, time
@@ -85,38 +85,6 @@ async def test_a_network_that_was_half_noted_down_is_removed(cri: Lab, container
     await cri.runtime.remove_sandbox("pod-1")
 
     assert not [each for each in containerd.pods() if sandbox[0] in each]
-
-
-async def test_shims_that_the_engine_has_lost_track_of_are_ended(cri: Lab, engine: Containerd) -> None:
-    key = await cri.start(FOREVER)
-    await ends_lost_shims(cri, engine, key, "k8s.io", engine.endpoint.removeprefix("unix://"))
-
-
-async def test_networks_that_the_engine_has_lost_track_of_are_removed(cri: Lab, engine: Containerd) -> None:
-    await cri.sandbox("pod-1")
-    of_pod = Path(await runtime_of(cri)._sandboxes.network("pod-1"))
-    lost, young = of_pod.with_name("cni-lost"), of_pod.with_name("cni-young")
-    made_network(lost)
-    engine.kill()
-    await back(cri, engine)
-    made_network(young)
-    try:
-        async with asyncio.timeout(PATIENCE):
-            while lost.exists():  # the runtime may not have seen yet which process the engine is now
-                await cri.runtime.list()
-        assert [each.exists() for each in (of_pod, young)] == [True, True]
-    finally:
-        remove_network(young)
-
-
-def remove_network(path: Path) -> None:
-    subprocess.run(["umount", path], check=True)
-    path.unlink()
-
-
-def made_network(path: Path) -> None:
-    path.touch()
-    subprocess.run(["unshare", f"--net={path}", "true"], check=True)
 
 
 async def test_a_connection_outlives_the_agent_that_is_killed(tmp_path: Path) -> None:
@@ -208,7 +176,7 @@ async def test_what_a_restarted_engine_does_not_know_to_have_run_is_not_started_
 async def test_what_an_agent_that_died_had_started_is_not_started_again(cri: Lab) -> None:
     spec, known = await seems_begun(cri)
     for _ in range(2):
-        await runtime_of(cri)._ask_to_start(spec.key, known)
+        await runtime_of(cri)._request_start(spec.key, known)
 
     assert [status.state for status in await cri.runtime.list()] == ["running"]
 
@@ -254,4 +222,4 @@ async def test_when_it_was_started_is_known_though_the_engine_forgot(cri: Lab, e
     ],
 )
 def test_what_never_began_is_told_by_the_engine_s_words(message: str, *, expected: bool) -> None:
-    assert cri_status.never_began(message) is expected
+    assert cri_recovery.never_began(message) is expected

@@ -10,11 +10,9 @@ import pytest
 
 from app.runtimes.base import Unsupported
 from app.runtimes.cri import config as cri_config
-from app.runtimes.cri import events as cri_events
-from app.runtimes.cri import orphans as cri_orphans
-from app.runtimes.cri import status as cri_status
+from app.runtimes.cri import containers as cri_containers
+from app.runtimes.cri.containers import _fields
 from app.runtimes.cri.engine import Engine
-from app.runtimes.cri.events import _fields
 from app.runtimes.cri.messages import pb
 from tests.runtimes.conftest import Lab, a_key, exits
 
@@ -40,11 +38,11 @@ async def quiet(tmp_path: Path) -> AsyncIterator[Engine]:
 
 async def test_an_engine_that_ends_its_events_at_once_is_no_engine_that_went_away(quiet: Engine) -> None:
     with pytest.raises(Unsupported, match="tells no events"):
-        await anext(cri_events.ended(quiet))
+        await anext(cri_containers.ended(quiet))
 
 
 async def test_an_engine_without_events_is_asked_again_and_again(cri: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.runtimes.cri.events._BY_CONTAINERD", "/no.such.Service/Method")
+    monkeypatch.setattr("app.runtimes.cri.containers._BY_CONTAINERD", "/no.such.Service/Method")
     await cri.restart()
     key = await cri.start(exits(6))
 
@@ -66,21 +64,9 @@ def test_fields_of_a_message_are_found(message: bytes, expected: list[tuple[int,
 
 def test_an_exit_code_that_the_engine_could_not_read_is_unknown() -> None:
     found = pb.ContainerStatus(id="x", state=pb.CONTAINER_EXITED, exit_code=-1, reason="Error")
-    status = cri_status.status_of(a_key(), found, "")
+    status = cri_containers.status_of(a_key(), found, "")
 
     assert (status.exit_code, status.reason) == (None, "ContainerStatusUnknown")
-
-
-@pytest.mark.parametrize(
-    ("config", "expected"),
-    [
-        pytest.param({"stateDir": "/s", "netnsMountsUnderStateDir": True}, "/s/netns", id="containerd's folder"),
-        pytest.param({"stateDir": "/s"}, "/run/netns", id="the usual folder"),
-        pytest.param({"crio": {}}, ".", id="nowhere if the engine is not containerd"),
-    ],
-)
-def test_lost_networks_are_looked_for_in(config: dict[str, Any], expected: str) -> None:
-    assert cri_orphans.networks_folder(config) == Path(expected)
 
 
 @pytest.mark.parametrize(

@@ -97,7 +97,7 @@ async def test_an_engine_loses_nothing_by_refusing_to_tell_of_ends(
         with pytest.raises(error):
             await first
 
-    assert len(containers._losses) == losses
+    assert len(containers.recovery._losses) == losses
 
 
 @pytest.mark.parametrize(

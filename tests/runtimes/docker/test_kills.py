@@ -2,12 +2,9 @@
 
 import asyncio
 import itertools
-import json
 import os
-import shutil
 import socket
 import stat
-import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
@@ -17,13 +14,12 @@ from typing import Any
 import pytest
 
 from app.runtimes.base import ContainerSpec, Mount
-from app.runtimes.docker import starts as docker_starts
+from app.runtimes.docker import recovery as docker_recovery
 from app.runtimes.docker.runtime import DockerRuntime
-from app.runtimes.engine import shims as engine_shims
 from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, exits, raw, says, script
 from tests.runtimes.dockers import Dockerd
 from tests.runtimes.images import IMAGE
-from tests.runtimes.test_conformance_engines import back, ends_lost_shims
+from tests.runtimes.test_conformance_engines import back
 
 
 @pytest.fixture
@@ -122,8 +118,7 @@ async def test_what_was_told_of_a_container_is_not_said_of_the_one_made_anew(doc
     assert known
     runtime._containers._keep(die(known.id, 7))
     assert runtime._files.exit_code(spec.key) == 7
-    with pytest.raises(ConnectionError, match="made anew"):
-        await runtime._make_anew(spec.key, known)
+    await runtime._remake(spec.key, known)
     runtime._containers._keep(die(known.id, 8))
     await docker.runtime.start_container(spec)
     runtime._containers._keep(die(known.id, 9))
@@ -157,7 +152,7 @@ async def test_what_the_engine_cannot_have_begun_is_made_anew(docker: Lab, engin
     assert known
     engine.kill()
     with pytest.raises(ConnectionError):
-        await runtime_of(docker)._begin(spec.key, known)
+        await runtime_of(docker)._start(spec.key, known)
     await back(docker, engine)
     await docker.restart()
     assert [status.state for status in await docker.runtime.list()] == ["created"]
@@ -197,11 +192,11 @@ async def test_what_began_although_the_engine_died_is_killed_unless_it_knows(
     runtime = runtime_of(docker)
     known = await runtime._known.find(key)
     assert known
-    config, forgot = await runtime._config(known.id), tmp_path / "config"
+    config, forgot = engine.config(known.id), tmp_path / "config"
     forgot.write_text('{"State": {"Running": false}}', encoding="utf-8")
-    await runtime._containers.cut_starts.watch(key, known.id, config)
+    await runtime._containers.recovery.settle_start(key, known.id, config)
     assert (await docker.runtime.status(key)).state == "running"  # type: ignore[union-attr]
-    await runtime._containers.cut_starts.watch(key, known.id, forgot)
+    await runtime._containers.recovery.settle_start(key, known.id, forgot)
 
     assert (await docker.ended(key)).exit_code == 137
     assert not runtime._files.is_void(key)
@@ -218,56 +213,6 @@ async def test_a_container_that_was_never_started_leaves_no_bundle(docker: Lab, 
     assert not [each for each in dockerd.pods() if known.id in each]
 
 
-async def test_what_the_engine_has_lost_track_of_is_removed_once_it_is_back(docker: Lab, engine: Dockerd) -> None:
-    key = await docker.start(FOREVER)
-    bundles = runtime_of(docker)._sandboxes.bundles
-    containers = await runtime_of(docker)._logs.root() / "containers"
-    lost = [bundles.path("a" * 64), containers / ("b" * 64), bundles.path("").parent / "netns" / "cccc"]
-    lost.append(containers / ("f" * 64))
-    kept = [bundles.path("other"), containers / ("d" * 64), bundles.path("e" * 64)]
-    for each in (*lost, kept[0], kept[1]):
-        each.mkdir()
-    labels = {"jobplane.dev/node": runtime_of(docker)._node}
-    (lost[3] / "config.v2.json").write_text(json.dumps({"Config": {"Labels": labels}}), encoding="utf-8")
-    (kept[1] / "config.v2.json").touch()
-    lost[2].rmdir()
-    lost[2].touch()
-    engine.kill()
-    await back(docker, engine)
-    kept[2].mkdir()
-    await docker.runtime.list()
-
-    assert [each.exists() for each in (*lost, *kept)] == [False] * 4 + [True] * 3
-    assert (await docker.stop(key, 0)).exit_code == 137
-    for each in kept:
-        shutil.rmtree(each)
-
-
-async def test_shims_that_the_engine_has_lost_track_of_are_ended(docker: Lab, engine: Dockerd) -> None:
-    key = await docker.start(FOREVER)
-    id_ = (await docker.runtime.list())[0].id
-    namespace, address = next((each.namespace, each.address) for each in engine_shims.shims() if each.id == id_)
-    await ends_lost_shims(docker, engine, key, namespace, address)
-
-
-async def test_ends_of_networks_that_nobody_has_are_removed(
-    docker: Lab, dockerd: Dockerd, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("app.runtimes.docker.orphan_networks.AT_LEAST", 0.0)
-    await docker.start(FOREVER)
-    used = dockerd.ends()
-    ip("link", "add", "veth0a0a0a0", "type", "veth", "peer", "name", "veth0b0b0b0")
-    ip("link", "set", "veth0a0a0a0", "master", dockerd.bridge)
-    assert len(dockerd.ends()) == len(used) + 1
-    await docker.runtime.list()
-
-    assert dockerd.ends() == used != []
-
-
-def ip(*words: str) -> None:
-    subprocess.run(["ip", *words], check=True)
-
-
 @pytest.mark.parametrize(
     ("message", "expected"),
     [
@@ -277,4 +222,4 @@ def ip(*words: str) -> None:
     ],
 )
 def test_what_an_earlier_start_left_is_told_by_the_engine_s_words(message: str, *, expected: bool) -> None:
-    assert docker_starts.was_cut_short(message) is expected
+    assert docker_recovery.was_cut_short(message) is expected

@@ -12,7 +12,7 @@ import pytest
 
 from app.runtimes.docker import config as docker_config
 from app.runtimes.docker import status as docker_status
-from app.runtimes.engine.status import start_code
+from app.runtimes.engine.errors import start_code
 from tests.runtimes import podmans, test_conformance, test_conformance_streams, test_conformance_surroundings
 from tests.runtimes.conftest import FOREVER, PATIENCE, Lab, Made, a_key, exits, raw, script
 from tests.runtimes.images import IMAGE, built

@@ -13,9 +13,9 @@ from app.runtimes import make_runtime
 from app.runtimes.base import ContainerKey, ContainerStatus, CreateError, Mount, Port, Security
 from app.runtimes.docker import config as docker_config
 from app.runtimes.docker import images as docker_images
-from app.runtimes.docker import orphan_processes as docker_strays
 from app.runtimes.docker.logs import LocalLog
 from app.runtimes.docker.streams import StreamSession
+from app.runtimes.engine.recovery import kill_processes
 from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, raw, script
 from tests.runtimes.dockers import Dockerd
 from tests.runtimes.images import IMAGE, built
@@ -103,7 +103,7 @@ def test_a_large_log_is_read_where_it_was_left(tmp_path: Path) -> None:
 async def apart(docker: Lab, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """An agent that does not see Docker's folder."""
     monkeypatch.setattr("app.runtimes.docker.logs.is_seen", lambda _: False)
-    monkeypatch.setattr("app.runtimes.docker.outputs.Bundles.learn", lambda *_: None)
+    monkeypatch.setattr("app.runtimes.docker.recovery.Bundles.learn", lambda *_: None)
     return docker
 
 
@@ -257,7 +257,7 @@ async def test_for_a_port_of_the_node_that_somebody_has_a_pod_waits_and_leaves_n
 async def test_what_an_engine_does_not_know_to_run_is_killed_with_its_pod(docker: Lab) -> None:
     key = await docker.start(FOREVER)
     id_ = (await docker.runtime.list())[0].id
-    docker_strays.kill(id_)
+    kill_processes(id_)
 
     assert (await docker.ended(key)).exit_code == 137
 

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from app.runtimes.base import ContainerKey, StartError
-from app.runtimes.linux import cgroup_roots
+from app.runtimes.linux import cgroup_roots, process_table
+from app.runtimes.linux.process_table import Identity
 from app.runtimes.logs.log_format import HEAD
 from app.runtimes.process import logs as process_logs
-from app.runtimes.process import process_table
 from app.runtimes.process import status as process_status
 from app.runtimes.process.files import Folder
-from app.runtimes.process.process_table import Identity
 from app.runtimes.process.runtime import ProcessRuntime
 from tests.runtimes.conftest import FOREVER, LEAVES_ITS_SESSION, PATIENCE, Behaviour, Lab, a_key, exits, raw, script
 

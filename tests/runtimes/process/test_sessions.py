@@ -11,7 +11,7 @@ import pytest
 
 from app import open_files
 from app.runtimes.base import Mount, Session, StartError
-from app.runtimes.process.process_table import look
+from app.runtimes.linux.process_table import look
 from app.runtimes.process.runtime import ProcessRuntime
 from tests.needs import lacking
 from tests.runtimes.conftest import FOREVER, LEAVES_ITS_SESSION, PATIENCE, Lab, a_key, raw, script

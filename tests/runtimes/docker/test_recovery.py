@@ -1,17 +1,18 @@
-"""How a container fares, from a Docker Engine's word to ours."""
+"""Recovery of exit codes that a Docker Engine forgot, or reported only."""
 
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from app.runtimes.docker import status as docker_status
-from app.runtimes.docker.status import Loss, Told
+from app.runtimes.docker import recovery
+from app.runtimes.docker.recovery import EngineLoss, ReportedEnd
+from app.runtimes.docker.status import status_of
 from tests.runtimes.conftest import a_key
 
 
 def test_what_ended_without_anybody_s_knowing_is_unknown() -> None:
     state = {"Status": "exited", "StartedAt": "2026-01-01T00:00:00.5Z", "FinishedAt": "0001-01-01T00:00:00Z"}
-    status = docker_status.status_of(a_key(), {"Id": "x", "State": {**state, "ExitCode": 255}}, "", "")
+    status = status_of(a_key(), {"Id": "x", "State": {**state, "ExitCode": 255}}, "", "")
 
     assert (status.exit_code, status.reason) == (None, "ContainerStatusUnknown")
 
@@ -31,15 +32,15 @@ LOST_AT = datetime(2026, 1, 1, 0, 0, 10, 300_000, UTC)
 def test_an_end_may_be_lost_if_it(began: str, ended: str, *, expected: bool) -> None:
     state = {"StartedAt": f"2026-01-01T{began}Z", "FinishedAt": f"2026-01-01T{ended}Z"}
 
-    assert docker_status.may_be_lost(state, Loss(LOST_AT)) is expected
-    assert docker_status.may_be_lost(state, docker_status.begun(LOST_AT)) is expected
+    assert recovery.may_be_lost(state, EngineLoss(LOST_AT)) is expected
+    assert recovery.may_be_lost(state, recovery.losses_before(LOST_AT)) is expected
 
 
 def test_what_ends_long_after_the_engine_began_is_not_lost_by_that() -> None:
     state = {"StartedAt": "2026-01-01T00:00:01Z", "FinishedAt": "2026-01-01T00:01:10.4Z"}
 
-    assert docker_status.may_be_lost(state, Loss(LOST_AT))
-    assert not docker_status.may_be_lost(state, docker_status.begun(LOST_AT))
+    assert recovery.may_be_lost(state, EngineLoss(LOST_AT))
+    assert not recovery.may_be_lost(state, recovery.losses_before(LOST_AT))
 
 
 BEFORE, AFTER = LOST_AT - timedelta(milliseconds=200), LOST_AT + timedelta(milliseconds=200)
@@ -49,19 +50,19 @@ BEFORE, AFTER = LOST_AT - timedelta(milliseconds=200), LOST_AT + timedelta(milli
     ("says", "told", "expected"),
     [
         pytest.param(255, None, True, id="nothing was told"),
-        pytest.param(255, Told(BEFORE, 255), False, id="it told so before it was lost"),
-        pytest.param(255, Told(AFTER, 255), True, id="it told so when it was back"),
-        pytest.param(255, Told(AFTER), True, id="it told of the end when it was back"),
-        pytest.param(255, Told(AFTER, 3), False, id="it told something better"),
+        pytest.param(255, ReportedEnd(BEFORE, 255), False, id="it told so before it was lost"),
+        pytest.param(255, ReportedEnd(AFTER, 255), True, id="it told so when it was back"),
+        pytest.param(255, ReportedEnd(AFTER), True, id="it told of the end when it was back"),
+        pytest.param(255, ReportedEnd(AFTER, 3), False, id="it told something better"),
         pytest.param(3, None, False, id="it says something better"),
     ],
 )
-def test_how_a_container_ended_is_lost_if(says: int, told: Told | None, *, expected: bool) -> None:
+def test_how_a_container_ended_is_lost_if(says: int, told: ReportedEnd | None, *, expected: bool) -> None:
     state = {"Status": "exited", "StartedAt": "2026-01-01T00:00:01Z", "FinishedAt": "2026-01-01T00:00:10.9Z"}
-    status = docker_status.status_of(a_key(), {"Id": "x", "State": {**state, "ExitCode": says}}, "", "")
+    status = status_of(a_key(), {"Id": "x", "State": {**state, "ExitCode": says}}, "", "")
 
-    assert docker_status.is_lost(status, state, told, [Loss(LOST_AT)]) is expected
-    assert not docker_status.is_lost(status, state, told, [])
+    assert recovery.is_lost(status, state, told, [EngineLoss(LOST_AT)]) is expected
+    assert not recovery.is_lost(status, state, told, [])
 
 
 @pytest.mark.parametrize(
@@ -78,13 +79,13 @@ def test_how_a_container_ended_is_lost_if(says: int, told: Told | None, *, expec
 def test_an_exit_code_is_told(attributes: dict[str, str] | None, code: int | None) -> None:
     event = {"Actor": {"ID": "x", "Attributes": attributes}, "timeNano": 1_767_225_610_300_000_000}
 
-    assert docker_status.told(event) == Told(LOST_AT, code)
+    assert recovery.end_in(event) == ReportedEnd(LOST_AT, code)
 
 
 def test_the_moment_of_an_event_is_told_in_whole_seconds_if_nothing_better_is_there() -> None:
     event = {"Actor": {"ID": "x"}, "time": 1_767_225_610}
 
-    assert docker_status.told(event) == Told(LOST_AT.replace(microsecond=0))
+    assert recovery.end_in(event) == ReportedEnd(LOST_AT.replace(microsecond=0))
 
 
 SOON, EARLIER = "2026-01-01T00:00:12.5Z", "2026-01-01T00:00:09.9Z"  # an engine's return, and before it told of the end
@@ -108,8 +109,8 @@ def test_the_code_that_was_told_counts_if_a_returned_engine_says(
     says: tuple[int, str], told: int | None, expected: tuple[int, str, int]
 ) -> None:
     state = {"Status": "exited", "StartedAt": "2026-01-01T00:00:01Z", "ExitCode": says[0], "FinishedAt": says[1]}
-    status = docker_status.status_of(a_key(), {"Id": "x", "State": state}, "", "words")
-    found = docker_status.as_told(status, state, Told(LOST_AT, told))
+    status = status_of(a_key(), {"Id": "x", "State": state}, "", "words")
+    found = recovery.with_reported_end(status, state, ReportedEnd(LOST_AT, told))
 
     assert found.finished_at
     assert (found.exit_code, found.reason, found.finished_at.second) == expected
@@ -119,14 +120,14 @@ def test_the_code_that_was_told_counts_if_a_returned_engine_says(
 def test_what_the_engine_says_of_memory_is_kept() -> None:
     state = {"Status": "exited", "StartedAt": "2026-01-01T00:00:01Z", "FinishedAt": SOON, "ExitCode": 255}
     state["OOMKilled"] = True  # type: ignore[assignment]
-    status = docker_status.status_of(a_key(), {"Id": "x", "State": state}, "", "")
-    found = docker_status.as_told(status, state, Told(LOST_AT, 137))
+    status = status_of(a_key(), {"Id": "x", "State": state}, "", "")
+    found = recovery.with_reported_end(status, state, ReportedEnd(LOST_AT, 137))
 
     assert (found.exit_code, found.reason) == (137, "OOMKilled")
 
 
 def test_what_could_not_be_started_has_no_other_end() -> None:
     state = {"Status": "created", "StartedAt": "", "FinishedAt": "", "ExitCode": 127}
-    status = docker_status.status_of(a_key(), {"Id": "x", "State": state}, "no such file or directory", "")
+    status = status_of(a_key(), {"Id": "x", "State": state}, "no such file or directory", "")
 
-    assert docker_status.as_told(status, state, Told(LOST_AT, 3)) == status
+    assert recovery.with_reported_end(status, state, ReportedEnd(LOST_AT, 3)) == status
