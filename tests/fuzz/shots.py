@@ -12,7 +12,7 @@ from urllib.parse import quote, quote_from_bytes
 from app.api.http.query import DeleteOptions, ListOptions, WriteOptions
 from app.api.resources.discovery import SUBRESOURCES
 from app.api.resources.ephemeral_resources import VIRTUAL
-from app.api.routers.agents import LogPieces, Reports, Usage
+from app.client.protocol import LogPieces, StatusReports, UsageReports
 from app.kinds.pod.pod import KIND as PODS
 from app.machinery.base import Kind
 from app.machinery.shape import ANY, shape_of
@@ -265,7 +265,7 @@ def _review(world: World, tokens: dict[str, str]) -> Shot:
 def _agent(world: World, tokens: dict[str, str]) -> Shot:
     """What agents post."""
     rng = world.rng
-    type_, action = rng.choice(((Reports, "statuses"), (LogPieces, "logs"), (Usage, "usage")))
+    type_, action = rng.choice(((StatusReports, "statuses"), (LogPieces, "logs"), (UsageReports, "usage")))
     item = shape_of(type_).fields["items"].shape.item or ANY
     items = [world.stock.grown(item) for _ in range(rng.randrange(4))]
     pod = world.named("pods")
