@@ -139,7 +139,7 @@ class Agent:
         streams = Streams(self._api, self._runtime, names, pods.node_of, self._clock)
         try:
             async with asyncio.TaskGroup() as group:
-                # The lease first: a node that cannot be heard must not go on with what it finds running.
+                # The lease first: a node that is cut off must not go on with the pods that it finds running.
                 group.create_task(self._restart_forever("leases", leases.run))
                 group.create_task(self._restart_forever("nodes", nodes.run))
                 group.create_task(self._stop_when_revoked(pods))

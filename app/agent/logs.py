@@ -72,7 +72,7 @@ class Logs:
         """Returns when the API has the whole log of each of these containers, which have ended."""
         waiting = []
         for key in keys:
-            if key not in self._tails and not (await self._read(key, 0, 1)):
+            if key not in self._tails and not (await self._read_log(key, 0, 1)):
                 continue  # it wrote nothing, as most of a pretended fleet
             self.grew(key, owner)
             tail = self._tails[key]
@@ -83,7 +83,7 @@ class Logs:
             await asyncio.wait(waiting)
 
     def forget(self, keys: Iterable[ContainerKey]) -> None:
-        """Their pod is gone: nobody wants the rest."""
+        """Their pod is gone: the rest is not shipped."""
         self._end_all(keys)
 
     async def run(self) -> None:
@@ -92,7 +92,7 @@ class Logs:
             await self._wake.wait()
             self._wake.clear()
             while self._due:
-                if await self._once():
+                if await self._ship_once():
                     pause = FIRST_PAUSE
                     await self._gather()
                 else:
@@ -107,7 +107,7 @@ class Logs:
             async with asyncio.timeout(GATHER):
                 await self._hurry.wait()
 
-    async def _once(self) -> bool:
+    async def _ship_once(self) -> bool:
         pieces: dict[str, list[LogPiece]] = defaultdict(list)
         size, away = 0, False
         for key in list(self._due):
@@ -116,7 +116,7 @@ class Logs:
             del self._due[key]
             tail = self._tails.get(key)
             try:
-                data = await self._read(key, tail.offset, CHUNK) if tail else b""
+                data = await self._read_log(key, tail.offset, CHUNK) if tail else b""
             except ConnectionError as error:  # the rest is still there
                 logger.warning("cannot read the log of a container; retrying", **key.log_fields, error=error)
                 self._due[key], away = None, True
@@ -129,7 +129,7 @@ class Logs:
         sent = [await self._send(node, of_node) for node, of_node in pieces.items()]
         return all(sent) and not away
 
-    async def _read(self, key: ContainerKey, offset: int, limit: int) -> bytes:
+    async def _read_log(self, key: ContainerKey, offset: int, limit: int) -> bytes:
         try:
             return (await self._runtime.read_log(key, offset, limit)).data
         except ConnectionError:

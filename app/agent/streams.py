@@ -1,8 +1,8 @@
-"""Answers calls: exec, attach and connections to ports of this agent's pods. The agent dials out here, too.
+"""Calls to this agent's pods: exec, attach and port-forward over WebSockets, for which the agent dials out. Run by `agent`.
 
-One request stays open, in which the API rings; for each ring a WebSocket is opened (`app.client.protocol`), which lasts as
-long as the command or connection. What is read from one side waits for the other. When the API hangs up, what was
-executed is killed, and what was attached to goes on. Whoever rings again for the same call is not answered twice.
+One request stays open, on which the API sends a notice for each call. For each the agent opens a WebSocket (messages:
+`app.client.protocol`), which lasts as long as the command or connection. What is read from one side waits for the other. When the
+API hangs up, what was executed is killed, and what was attached to goes on. A call whose notice is repeated is answered once.
 """
 
 import asyncio
@@ -47,23 +47,23 @@ PIECE = 32 * 1024
 logger = Logger(__name__)
 
 
-class _Refusal(Exception):
+class _RefusedError(Exception):
     """What a kubelet would answer instead of opening a stream."""
 
 
-class _Answer(NamedTuple):
+class _Call(NamedTuple):
     """A call that has been answered, up to the first word."""
 
     socket: "Socket"
     wanted: CallRequest
 
-    async def say(self, word: CallReply) -> None:
+    async def reply(self, word: CallReply) -> None:
         await self.socket.send(bytes((CONTROL,)) + msgspec.json.encode(word) + b"\n")
 
     async def end(self, channel: int) -> None:
         await self.socket.send(bytes((END, channel)))
 
-    async def put(self, channel: int, data: bytes) -> None:
+    async def send(self, channel: int, data: bytes) -> None:
         for start in range(0, len(data), PIECE):
             await self.socket.send(bytes((channel,)) + data[start : start + PIECE])
 
@@ -86,9 +86,9 @@ class Streams:
             while True:
                 try:
                     async with self._api.stream(calls_path(node)) as chunks:
-                        async for line in lines(_awake(chunks)):
+                        async for line in lines(_while_alive_chunks(chunks)):
                             pause = FIRST_PAUSE
-                            self._rung(msgspec.json.decode(line, type=CallNotice))
+                            self._on_notice(msgspec.json.decode(line, type=CallNotice))
                 except (ApiError, OSError, msgspec.MsgspecError) as error:
                     logger.info("cannot listen for calls; retrying", error=error)
                 await self._clock.sleep(pause)
@@ -101,19 +101,19 @@ class Streams:
             task.cancel()
         await asyncio.gather(*self._calls.values(), return_exceptions=True)
 
-    def _rung(self, ring: CallNotice) -> None:
+    def _on_notice(self, ring: CallNotice) -> None:
         if ring.node in self._names and ring.id not in self._calls and ring.id not in self._over:
             task = self._calls[ring.id] = asyncio.create_task(self._answer(ring))
             task.add_done_callback(lambda _: self._calls.pop(ring.id))
 
     async def _answer(self, ring: CallNotice) -> None:
         try:
-            socket = await self._dialled(calls_path(ring.node, ring.id))
+            socket = await self._dial(calls_path(ring.node, ring.id))
             if socket is None:
                 return
             self._over.append(ring.id)
             try:
-                await _while_alive(socket, self._converse(socket, ring.node))
+                await _while_alive(socket, self._answer_and_finish(socket, ring.node))
             finally:
                 socket.close()
         except ConnectionError as error:
@@ -121,7 +121,7 @@ class Streams:
         except Exception as error:
             logger.error("unexpected error in a call", node=ring.node, call=ring.id, traceback_of=error)
 
-    async def _dialled(self, path: str) -> "Socket | None":
+    async def _dial(self, path: str) -> "Socket | None":
         pause = FIRST_PAUSE
         for _ in range(TRIES):
             try:
@@ -132,45 +132,45 @@ class Streams:
             pause *= 2
         return None
 
-    async def _converse(self, socket: "Socket", node: str) -> None:
-        await self._talk(socket, node)
+    async def _answer_and_finish(self, socket: "Socket", node: str) -> None:
+        await self._answer_call(socket, node)
         await socket.finish()
 
-    async def _talk(self, socket: "Socket", node: str) -> None:
+    async def _answer_call(self, socket: "Socket", node: str) -> None:
         messages = socket.messages()
         first = await anext(messages, b"")
         if not first:
             return
-        answer = _Answer(socket, msgspec.json.decode(first[1:], type=CallRequest))
+        answer = _Call(socket, msgspec.json.decode(first[1:], type=CallRequest))
         try:
             if len(self._calls) > MOST:
-                raise _Refusal(f"this node answers no more than {MOST} calls at a time")
-            work = await self._chosen(answer, node)
-        except _Refusal as error:
-            await answer.say(CallReply(refused=str(error)))
+                raise _RefusedError(f"this node answers no more than {MOST} calls at a time")
+            work = await self._choose_handler(answer, node)
+        except _RefusedError as error:
+            await answer.reply(CallReply(refused=str(error)))
             return
-        await answer.say(CallReply(ready=True))
+        await answer.reply(CallReply(ready=True))
         await work(answer, messages)
 
-    async def _chosen(self, answer: _Answer, node: str) -> Callable[[_Answer, Any], Coroutine[Any, Any, None]]:
+    async def _choose_handler(self, answer: _Call, node: str) -> Callable[[_Call, Any], Coroutine[Any, Any, None]]:
         """What to do about it. Raises _Refusal."""
         wanted = answer.wanted
-        running = await self._known(wanted.uid) if self._node_of(wanted.uid) == node else []
+        running = await self._list_containers(wanted.uid) if self._node_of(wanted.uid) == node else []
         if wanted.kind == "forward":
             if not any(each.state == "running" for each in running):
-                raise _Refusal(f'pod not found ("{wanted.name}_{wanted.namespace}")')
+                raise _RefusedError(f'pod not found ("{wanted.name}_{wanted.namespace}")')
             return self._forward
         return partial(self._serve, _newest(running, wanted))
 
-    async def _known(self, uid: str) -> list[ContainerStatus]:
+    async def _list_containers(self, uid: str) -> list[ContainerStatus]:
         """A pod's containers. Raises _Refusal where the runtime cannot tell."""
         try:
             return [each for each in await self._runtime.list() if each.key.pod_uid == uid]
         except Exception as error:
             _log_unforeseen(error)
-            raise _Refusal(f"the node's runtime cannot be asked: {_said(error)}") from error
+            raise _RefusedError(f"the node's runtime cannot be asked: {_reason(error)}") from error
 
-    async def _serve(self, key: ContainerKey, answer: _Answer, messages: Any) -> None:
+    async def _serve(self, key: ContainerKey, answer: _Call, messages: Any) -> None:
         """One command, or what was attached to, until it has ended or the API hangs up."""
         wanted = answer.wanted
         try:
@@ -181,26 +181,26 @@ class Streams:
         except Exception as error:
             _log_unforeseen(error)
             verb = "attaching to" if wanted.kind == "attach" else "executing command in"
-            await answer.say(CallReply(failed=f"error {verb} container: {_said(error)}"))
+            await answer.reply(CallReply(failed=f"error {verb} container: {_reason(error)}"))
             return
         try:
-            await _either(_session_in(session, wanted, messages), _session_out(session, answer))
+            await _until_either_ends(_session_in(session, wanted, messages), _session_out(session, answer))
         finally:
             await session.close()
 
-    async def _forward(self, answer: _Answer, messages: Any) -> None:
+    async def _forward(self, answer: _Call, messages: Any) -> None:
         wanted = answer.wanted
         if not wanted.port:
             return  # it was only asked whether there is such a pod
         try:
             pipe = await self._runtime.dial(wanted.uid, wanted.port)
         except (OSError, Unsupported) as error:
-            await answer.say(
-                CallReply(failed=f"failed to connect to localhost:{wanted.port} inside the pod: {_said(error)}")
+            await answer.reply(
+                CallReply(failed=f"failed to connect to localhost:{wanted.port} inside the pod: {_reason(error)}")
             )
             return
         try:
-            await _either(_pipe_in(pipe, messages), _pipe_out(pipe, answer))
+            await _until_either_ends(_pipe_in(pipe, messages), _pipe_out(pipe, answer))
         finally:
             await pipe.close()
 
@@ -233,18 +233,18 @@ async def _resize(session: Session, text: bytes) -> None:
         logger.info("ignoring a malformed terminal size")
 
 
-async def _session_out(session: Session, answer: _Answer) -> None:
+async def _session_out(session: Session, answer: _Call) -> None:
     """What the container says, and how it ended."""
     wanted = answer.wanted
     channels = {"stdout": STDOUT if wanted.stdout else None, "stderr": STDERR if wanted.stderr else None}
     async for stream, data in session.output():
         channel = channels[stream]
         if channel is not None:
-            await answer.put(channel, data)
+            await answer.send(channel, data)
     code = 0 if wanted.kind == "attach" else await session.exit_code()
     for channel in (STDOUT, STDERR):
         await answer.end(channel)
-    await answer.say(CallReply(exit_code=code))
+    await answer.reply(CallReply(exit_code=code))
 
 
 async def _pipe_in(pipe: Pipe, messages: Any) -> None:
@@ -255,14 +255,14 @@ async def _pipe_in(pipe: Pipe, messages: Any) -> None:
             await pipe.end()
 
 
-async def _pipe_out(pipe: Pipe, answer: _Answer) -> None:
+async def _pipe_out(pipe: Pipe, answer: _Call) -> None:
     while data := await pipe.read():
-        await answer.put(STDOUT, data)
+        await answer.send(STDOUT, data)
     await answer.end(STDOUT)
-    await answer.say(CallReply(exit_code=0))
+    await answer.reply(CallReply(exit_code=0))
 
 
-async def _either(hearing: Coroutine[Any, Any, None], talking: Coroutine[Any, Any, None]) -> None:
+async def _until_either_ends(hearing: Coroutine[Any, Any, None], talking: Coroutine[Any, Any, None]) -> None:
     """Until the API hangs up or there is nothing more to say to it. Input that breaks does not end the output."""
     tasks = [asyncio.create_task(hearing), asyncio.create_task(talking)]
     try:
@@ -296,7 +296,7 @@ async def _ping(socket: "Socket") -> None:
         await socket.ping()
 
 
-async def _awake(chunks: Any) -> Any:
+async def _while_alive_chunks(chunks: Any) -> Any:
     """The chunks, as long as they keep coming."""
     while True:
         try:
@@ -317,7 +317,7 @@ def _newest(known: Sequence[ContainerStatus], wanted: CallRequest) -> ContainerK
         where = f'container not found ("{wanted.container}")'
         if wanted.kind == "attach":
             where = f"container {wanted.container} not found in pod {wanted.name}_{wanted.namespace}"
-        raise _Refusal(where)
+        raise _RefusedError(where)
     return newest.key
 
 
@@ -326,5 +326,5 @@ def _log_unforeseen(error: Exception) -> None:
         logger.error("unexpected error in what a call asks for", traceback_of=error)
 
 
-def _said(error: Exception) -> str:
+def _reason(error: Exception) -> str:
     return str(error) or type(error).__name__

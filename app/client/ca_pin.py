@@ -33,22 +33,22 @@ async def authority(server: str, wanted: str) -> str:
     blind.check_hostname = False
     blind.verify_mode = ssl.CERT_NONE
     try:
-        told = certificates_in(await _fetched(server, blind))
+        certificates = certificates_in(await _fetch(server, blind))
     except ValueError as error:
         raise MismatchError(f"{server} tells no authority") from error
-    known = [der for der in told if hashlib.sha256(der).hexdigest() == fingerprint]
+    known = [der for der in certificates if hashlib.sha256(der).hexdigest() == fingerprint]
     if not known:
         raise MismatchError(
             f"the authority of {server} is not the one of the --ca-hash: either the hash is wrong, or something else "
             "answers there"
         )
-    if len(told) == 1:
+    if len(certificates) == 1:
         return ssl.DER_cert_to_PEM_cert(known[0])  # what was compared, and nothing that came after it
     # What else there is to trust is only taken over a connection that the compared one has signed.
     proven = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     proven.check_hostname = False
     proven.load_verify_locations(cadata=known[0])
-    return "".join(map(ssl.DER_cert_to_PEM_cert, certificates_in(await _fetched(server, proven))))
+    return "".join(map(ssl.DER_cert_to_PEM_cert, certificates_in(await _fetch(server, proven))))
 
 
 def certificates_in(pem: str) -> list[bytes]:
@@ -59,7 +59,7 @@ def certificates_in(pem: str) -> list[bytes]:
     return [ssl.PEM_cert_to_DER_cert(each) for each in found]
 
 
-async def _fetched(server: str, trust: ssl.SSLContext) -> str:
+async def _fetch(server: str, trust: ssl.SSLContext) -> str:
     try:
         async with httpx.AsyncClient(base_url=server, verify=trust, trust_env=False, timeout=10) as client:
             answer = await client.get(CA)

@@ -1,6 +1,6 @@
 """Connection errors of clients: their reason in words, and what to do. Used by the client, and by an agent before it runs.
 
-Promises: an error that `remedy` has words for stays as it is until somebody changes a setting, a certificate or a clock.
+Promises: an error for which `remedy` has advice stays until a setting, a certificate or a clock is changed.
 """
 
 import asyncio

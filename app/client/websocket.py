@@ -43,7 +43,7 @@ class Socket:
                 at.hostname, at.port or (443 if secure else 80), ssl=tls if secure else None
             )
             try:
-                await _upgraded(reader, writer, f"{at.path.rstrip('/')}{path}", at.netloc, authorization)
+                await _upgrade(reader, writer, f"{at.path.rstrip('/')}{path}", at.netloc, authorization)
             except BaseException:
                 writer.close()
                 raise
@@ -89,7 +89,7 @@ class Socket:
             await self._writer.drain()
 
 
-async def _upgraded(
+async def _upgrade(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, path: str, host: str, authorization: str
 ) -> None:
     """Ask for the WebSocket. That the server agrees on it is enough: it is known by its certificate, not by a digest."""

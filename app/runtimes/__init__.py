@@ -50,4 +50,4 @@ def make_runtime(
     from app.runtimes.process.runtime import ProcessRuntime
 
     root = state_dir / "containers"
-    return ProcessRuntime(root, cgroups=cgroup_roots.announced(cgroup_roots.find(root, cgroup, pids)))
+    return ProcessRuntime(root, cgroups=cgroup_roots.log_missing(cgroup_roots.find(root, cgroup, pids)))

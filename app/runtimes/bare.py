@@ -6,7 +6,7 @@ from app.runtimes.base import ContainerKey, Image, Login, Pipe, Session, Unsuppo
 
 
 class Imageless:
-    """Images mean nothing: whatever is asked for is there, and nothing is kept."""
+    """Images mean nothing: every image counts as present, and none is stored."""
 
     async def images(self) -> Sequence[Image]:
         return ()
@@ -19,7 +19,7 @@ class Imageless:
 
 
 class Streamless:
-    """Nothing really runs, so there is nothing to talk to."""
+    """No processes run, so there are no streams and ports."""
 
     async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool = False) -> Session:
         raise Unsupported("containers of this runtime run no commands")

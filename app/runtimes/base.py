@@ -1,4 +1,4 @@
-"""The interface between the agent and whatever runs containers, and what it promises.
+"""Runtime interface between the agent and what runs containers, and its promises.
 
 CRI-shaped: a sandbox for each pod, containers in it, both idempotent. A container is known by (pod uid, name, attempt).
 `list()` is the truth; `events()` only wakes. The agent, not the runtime, owns volumes, order, restarts, back-off,
@@ -15,7 +15,7 @@ from app.structured_logging import ContainerFields
 
 
 class ContainerKey(NamedTuple):
-    """Which run of which container: attempt 0 is the first, each restart adds one."""
+    """One run of a container: attempt 0 is the first, each restart adds one."""
 
     pod_uid: str
     name: str
@@ -37,7 +37,7 @@ class Mount:
 
 @dataclass(frozen=True, kw_only=True)
 class Dns:
-    """What a pod's resolv.conf says."""
+    """Content of a pod's resolv.conf."""
 
     servers: Sequence[str] = ()
     searches: Sequence[str] = ()
@@ -55,7 +55,7 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxSpec:
-    """A pod's shared surroundings. `annotations` reach the simulated runtime's `jobplane.dev/simulate`.
+    """Sandbox of a pod: what its containers share. `annotations` reach the simulated runtime's `jobplane.dev/simulate`.
 
     host_network, host_pid, host_ipc: the pod shares these with the node.
     share_pid: its containers see each other's processes.
@@ -79,7 +79,7 @@ class SandboxSpec:
 
 
 class Sandbox(NamedTuple):
-    """A pod's surroundings as they are. `ip` is empty where pods share the node's address."""
+    """Sandbox of a pod as it is. `ip` is empty where pods share the node's address."""
 
     pod_uid: str
     ip: str = ""
@@ -87,7 +87,7 @@ class Sandbox(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a container may use and is sure to get: thousandths of a CPU, bytes of memory; None: no bound."""
+    """Limits and requests of a container: thousandths of a CPU, bytes of memory; None: no bound."""
 
     cpu: int | None = None
     memory: int | None = None
@@ -96,7 +96,7 @@ class Limits:
 
 @dataclass(frozen=True, kw_only=True)
 class Security:
-    """With which rights a container runs; None and empty leave it to the image and the runtime.
+    """Rights of a container; None and empty leave it to the image and the runtime.
 
     groups:   supplementary ones, fsGroup among them.
     add, drop: capabilities, without CAP_; ALL stands for all.
@@ -147,7 +147,7 @@ class ContainerSpec:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ContainerStatus:
-    """How one container fares. `exit_code` is None while it runs, and if it ended and nobody knows how.
+    """Status of one container. `exit_code` is None while it runs, and if it ended and the code is unknown.
 
     A container ended by signal n has exit code 128 + n. `reason`: Completed, Error, OOMKilled, StartError,
     ContainerStatusUnknown. `termination_message` is at most 4096 bytes. Times are in whole seconds. `id` comes without
@@ -166,9 +166,9 @@ class ContainerStatus:
 
 
 class ContainerUsage(NamedTuple):
-    """What a running container uses: CPU time in nanoseconds since it started, and bytes of memory and disk now.
+    """Usage of a running container: CPU time in nanoseconds since it started, and bytes of memory and disk now.
 
-    Of disk what it has written outside of volumes, log included, as far as that is known cheaply.
+    Disk counts what it has written outside of volumes, log included, as far as that is known cheaply.
     """
 
     key: ContainerKey
@@ -242,7 +242,7 @@ class Session(Protocol):
         """Everything that it writes, until it has ended. A terminal has stdout only. May be read once."""
 
     async def exit_code(self) -> int:
-        """Once `output` is through. Raises StartError if the engine tells only now that the command could not be run."""
+        """Once `output` is through. Raises StartError if the engine reports only now that the command could not be run."""
 
     async def close(self) -> None:
         """Hang up. A command started by `execute` is killed; what was attached to goes on."""
@@ -264,9 +264,9 @@ class Pipe(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class RuntimeInfo:
-    """What a runtime is and can do; `name` and `version` end up in the Node's containerRuntimeVersion.
+    """Name and capabilities of a runtime; `name` and `version` end up in the Node's containerRuntimeVersion.
 
-    `store`: a folder on the disk that images fill, if it is told.
+    `store`: a folder on the disk that images fill, if it is known.
     """
 
     name: str
@@ -277,7 +277,7 @@ class RuntimeInfo:
     host_programs: bool = False  # containers run programs of the machine; `image` is only recorded
     images: bool = False  # containers come from images, which are pulled; without this `image` means nothing
     pod_network: bool = False  # every pod has an address of its own
-    limits: bool = False  # memory and CPU are kept within limits, and OOMKilled is told
+    limits: bool = False  # memory and CPU are kept within limits, and OOMKilled is reported
     security: bool = False  # users, capabilities, a read-only root
     seccomp: bool = False  # seccomp profiles, a default one among them
     terminals: bool = False  # `tty` works
@@ -290,16 +290,16 @@ class Runtime(Protocol):
     async def info(self) -> RuntimeInfo: ...
 
     async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
-        """Prepare the pod's surroundings. An existing sandbox of the same uid is kept, if it still stands.
+        """Make the pod's sandbox. An existing sandbox of the same uid is kept, if it still stands.
 
         Raises CreateError.
         """
 
     async def sandboxes(self) -> Sequence[Sandbox]:
-        """Every sandbox that stands, whoever made it."""
+        """Every sandbox that stands, also those of earlier agents."""
 
     async def images(self) -> Sequence[Image]:
-        """What the node has; nothing where images mean nothing."""
+        """Images of the node; none where images mean nothing."""
 
     async def pull(self, image: str, login: Login | None = None) -> str:
         """Fetch an image; its id. Raises PullError."""
@@ -329,22 +329,22 @@ class Runtime(Protocol):
         """Kill what still runs and forget the pod: its containers, their logs and files."""
 
     async def list(self) -> list[ContainerStatus]:
-        """Every container that is known, ended ones included, whoever started it: the truth at start and on relist."""
+        """Every container, ended ones included, also those of earlier agents: the truth at start and on relist."""
 
     async def status(self, key: ContainerKey) -> ContainerStatus | None:
-        """One container as `list` tells it, cheaply: what to ask after an event. None if it is not known."""
+        """One container as in `list`, cheaply: for use after an event. None if it is not known."""
 
     async def usage(self) -> Sequence[ContainerUsage]:
-        """What the containers that run use; cheap, however many there are. One that cannot be told is left out."""
+        """Usage of the containers that run; cheap, however many there are. One that cannot be measured is left out."""
 
     def events(self) -> AsyncIterator[ContainerKey]:
-        """Keys of containers that started or ended. Hints: one may be missed, then `list()` tells.
+        """Keys of containers that started or ended. Hints: one may be missed; `list()` is the truth.
 
-        Subscribes at the call, not at the first step; each subscriber is told everything from then on.
+        Subscribes at the call, not at the first step; each subscriber gets everything from then on.
         """
 
     def logged(self) -> AsyncIterator[ContainerKey]:
-        """Keys of containers whose log has grown. Hints like `events`; `read_log` tells."""
+        """Keys of containers whose log has grown. Hints like `events`; `read_log` is the truth."""
 
     async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
         """At most `limit` bytes of log from `offset`; empty data when there is no more (yet).
@@ -353,7 +353,7 @@ class Runtime(Protocol):
         """
 
     def log_taken(self, key: ContainerKey, offset: int) -> None:
-        """Nobody asks for what is before `offset` any more: it may give its room back."""
+        """What is before `offset` is not read again: its disk space may be freed."""
 
     async def close(self) -> None:
-        """Let go of what this process holds. Containers stay."""
+        """Release what this process holds. Containers stay."""

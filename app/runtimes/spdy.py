@@ -72,7 +72,7 @@ class Reset:
 
 @dataclass(frozen=True)
 class Ping:
-    """To be sent back by whoever did not number it."""
+    """Sent back by the side that did not number it."""
 
     number: int
 

@@ -1,4 +1,4 @@
-"""Wake-ups for those who follow a runtime: which containers to look at.
+"""Event hints for readers that follow a runtime: keys of containers to look at.
 
 The runtimes feed it; `events()` and `logged()` of the Runtime protocol read it. A key waits at most once for each
 reader, so a slow reader costs no more memory than there are containers.
@@ -12,7 +12,7 @@ from app.runtimes.base import ContainerKey
 
 
 class Hints:
-    """Told keys, and hands each on to every reader that exists."""
+    """Hands each key that is added to every reader that exists."""
 
     def __init__(self) -> None:
         self._readers: WeakSet[_Reader] = WeakSet()
@@ -27,7 +27,7 @@ class Hints:
         return reader
 
     def close(self) -> None:
-        """Ends every reader once it has had what waits for it."""
+        """Ends every reader once it has read what waits for it."""
         for reader in self._readers:
             reader.close()
 

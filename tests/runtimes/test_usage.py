@@ -70,7 +70,7 @@ def test_processes_count_for_the_session_that_they_come_from() -> None:
         30: Process(parent=99, session=30, ticks=32, pages=1),
         40: Process(parent=40, session=40, ticks=64, pages=1),
     }
-    found = process_usage.added({10, 20, 50}, processes)
+    found = process_usage.add_up({10, 20, 50}, processes)
     tick = found[20].cpu // 16
 
     assert {session: used.cpu // tick for session, used in found.items()} == {10: 15, 20: 16}

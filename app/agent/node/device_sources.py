@@ -56,7 +56,7 @@ def inventory(told: str) -> Inventory:
         return nvidia()
     if told in ("", NONE):
         return EMPTY
-    return _checked(_in_line(told) if "=" in told else _in_file(Path(told)))
+    return _check(_in_line(told) if "=" in told else _in_file(Path(told)))
 
 
 def _in_file(path: Path) -> Inventory:
@@ -72,17 +72,17 @@ def _in_line(line: str) -> Inventory:
     devices: dict[str, tuple[Device, ...]] = {}
     for part in filter(None, line.split(";")):
         resource, _, files = part.partition("=")
-        devices[resource.strip()] = tuple(_named(resource.strip(), file.strip()) for file in files.split(",") if file)
+        devices[resource.strip()] = tuple(_device(resource.strip(), file.strip()) for file in files.split(",") if file)
     return Inventory(devices)
 
 
-def _named(resource: str, file: str) -> Device:
+def _device(resource: str, file: str) -> Device:
     """NVIDIA's programs call a GPU by the number that its file ends with."""
     number = re.search(r"\d+$", file)
     return Device(number[0] if number and resource == GPU else file, (file,))
 
 
-def _checked(found: Inventory) -> Inventory:
+def _check(found: Inventory) -> Inventory:
     for resource, devices in found.devices.items():
         domain, slash, _ = resource.partition("/")
         if not slash or "kubernetes.io" in domain or name_validation.qualified_name(resource):

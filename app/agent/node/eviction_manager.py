@@ -94,7 +94,7 @@ class EvictionManager:
         shortages = self._pressures.shortages()
         if any(SIGNALS[each.signal][0] == DISK for each in shortages) and await self._free_images():
             shortages = self._pressures.shortages()
-        measured = await self._measured(all_of_them=bool(shortages))
+        measured = await self._measure(all_of_them=bool(shortages))
         remaining = [each for each in measured if not self._is_over(each)]
         if shortages and not self._is_waiting():
             self._evict_one(remaining, shortages[0])
@@ -126,7 +126,7 @@ class EvictionManager:
             return False
         return any(pod.metadata.uid == self._last[0] for pod in self._pods.all())
 
-    async def _measured(self, *, all_of_them: bool) -> list[Measured]:
+    async def _measure(self, *, all_of_them: bool) -> list[Measured]:
         """Every pod as far as it has limits, if not more is wanted: to look into folders takes its time."""
         pods = [pod for pod in self._pods.all() if not has_ended(pod.status)]
         whole = {pod.metadata.uid for pod in pods if all_of_them or node_pressure_eviction.limits_storage(pod)}

@@ -54,12 +54,12 @@ class ImageGcManager:
         """Bytes of images that went. `now`: the node is short of disk already."""
         if self._images is None:
             return 0
-        stored = await self._stored(self._images)
+        stored = await self._list_stored(self._images)
         wanted, freed = image_gc.too_much(self._disk(), now=now), 0
         for each in image_gc.unneeded(stored, self._in_use(), self._clock.now()):
             if freed >= wanted:
                 break
-            if await self._removed(each):
+            if await self._remove(each):
                 freed += each.size
         if freed:
             self._images.forget_all()
@@ -69,7 +69,7 @@ class ImageGcManager:
             )
         return freed
 
-    async def _stored(self, images: Images) -> list[Stored]:
+    async def _list_stored(self, images: Images) -> list[Stored]:
         found, now = await self._runtime.images(), self._clock.now()
         self._seen_at = image_gc.seen(self._seen_at, {each.id for each in found}, now)
         used_at = images.used_at
@@ -78,7 +78,7 @@ class ImageGcManager:
             del used_at[gone]
         return [Stored(each.id, each.size, used_at.get(each.id), self._seen_at[each.id]) for each in found]
 
-    async def _removed(self, image: Stored) -> bool:
+    async def _remove(self, image: Stored) -> bool:
         try:
             await self._runtime.remove_image(image.id)
         except Exception as error:

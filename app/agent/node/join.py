@@ -30,7 +30,7 @@ logger = Logger(__name__)
 
 
 class JoinError(Exception):
-    """Joining needs somebody to do something; the text says what."""
+    """Joining failed until a person does something; the text says what."""
 
 
 @dataclass(frozen=True)

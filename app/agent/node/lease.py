@@ -71,7 +71,7 @@ class Leases:
             async with asyncio.timeout(self._pause):
                 await self._write(node)
         except (ApiError, OSError) as error:
-            self._failed(node, error)
+            self._note_failure(node, error)
             if isinstance(error, ApiError):
                 (self._refused.add if error.code == 401 else self._refused.discard)(node)
             return False
@@ -86,7 +86,7 @@ class Leases:
             self._on_renewed(node)
         return True
 
-    def _failed(self, node: str, error: Exception) -> None:
+    def _note_failure(self, node: str, error: Exception) -> None:
         self._failing.add(node)
         if isinstance(error, ApiError) and error.code == 401:
             logger.warning(

@@ -1,7 +1,7 @@
 """This machine as a Node: registers it, keeps its status true. One for each node name; a pretended fleet has many.
 
 Every ten seconds (less often for a fleet) the API's copy is compared with what is so; a difference is written at once,
-and the same again every five minutes. So a node that was declared Unknown while it could not be heard is soon Ready.
+and the same again every five minutes. So a node that was declared Unknown while it was cut off is soon Ready.
 """
 
 import asyncio
@@ -88,16 +88,16 @@ class Nodes:
         """Registers the node if it is not there, and writes its status if that differs."""
         try:
             now = self._clock.now().replace(microsecond=0)
-            found = await self._find(name, now)
-            images = await self._on_node(found.status)
+            found = await self._find_or_register(name, now)
+            images = await self._list_images(found.status)
             status = replace(self._status(name, found.status, now), images=images)
             if _differs(status, found.status):
-                body = {"status": _change(status, found.status)}
+                body = {"status": _merge_patch(status, found.status)}
                 await self._api.request("PATCH", f"{NODES}/{name}/status", body, content_type=MERGE_PATCH)
         except (ApiError, OSError) as error:
             logger.at(level_of(error), "cannot write the status of a node; retrying", node=name, error=error)
 
-    async def _on_node(self, old: NodeStatus) -> tuple[ContainerImage, ...]:
+    async def _list_images(self, old: NodeStatus) -> tuple[ContainerImage, ...]:
         if self._images is None:
             return ()
         try:
@@ -109,7 +109,7 @@ class Nodes:
     def _status(self, name: str, old: NodeStatus, now: datetime) -> NodeStatus:
         return node_status(name, self._facts, old, now, SHUTTING_DOWN if self._is_ending else READY)
 
-    async def _find(self, name: str, now: datetime) -> Node:
+    async def _find_or_register(self, name: str, now: datetime) -> Node:
         """The node as the API has it; registers it, with its status, if the API has none."""
         labels = node_labels(name, self._facts)
         try:
@@ -156,14 +156,14 @@ def node_status(name: str, facts: Facts, old: NodeStatus, now: datetime, ready: 
         allocatable={name: quantity.canonical(each) for name, each in gives.items()},
         conditions=(
             *(each for each in old.conditions if each.type not in types),
-            *(_timed(each, before.get(each.type), now) for each in ours),
+            *(_with_times(each, before.get(each.type), now) for each in ours),
         ),
         addresses=(NodeAddress(type="InternalIP", address=facts.ip), NodeAddress(type="Hostname", address=name)),
         node_info=system(facts.runtime),
     )
 
 
-def _timed(new: NodeCondition, old: NodeCondition | None, now: datetime) -> NodeCondition:
+def _with_times(new: NodeCondition, old: NodeCondition | None, now: datetime) -> NodeCondition:
     same = old is not None and old.status == new.status
     return replace(new, last_heartbeat_time=now, last_transition_time=old.last_transition_time if same and old else now)
 
@@ -174,11 +174,12 @@ def _differs(new: NodeStatus, old: NodeStatus) -> bool:
     return (
         replace(new, conditions=()) != replace(old, conditions=())
         or any(_is_stale(each.last_heartbeat_time, fresh[each.type]) for each in old.conditions if each.type in fresh)
-        or [_undated(each) for each in new.conditions] != [_undated(each) for each in old.conditions]
+        or [_without_heartbeat(each) for each in new.conditions]
+        != [_without_heartbeat(each) for each in old.conditions]
     )
 
 
-def _change(new: NodeStatus, old: NodeStatus) -> dict[str, Any]:
+def _merge_patch(new: NodeStatus, old: NodeStatus) -> dict[str, Any]:
     """What a merge patch says to make the new status of the old: what is no longer there has to be named."""
     body: dict[str, Any] = msgspec.to_builtins(new)
     for part in ("capacity", "allocatable"):
@@ -190,7 +191,7 @@ def _is_stale(old: datetime | None, new: datetime | None) -> bool:
     return old is not None and new is not None and new - old >= REFRESH
 
 
-def _undated(condition: NodeCondition) -> NodeCondition:
+def _without_heartbeat(condition: NodeCondition) -> NodeCondition:
     return replace(condition, last_heartbeat_time=None)
 
 
@@ -198,13 +199,13 @@ def allocatable(disk: Path, given: Mapping[str, Quantity], limits: Thresholds = 
     """What pods may have: all but what must stay free, or the machine is under pressure. What was given is theirs whole."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     left = {
-        "memory": _left(memory, limits.get("memory.available")),
-        "ephemeral-storage": _left(shutil.disk_usage(existing(disk)).total, limits.get("nodefs.available")),
+        "memory": _remaining(memory, limits.get("memory.available")),
+        "ephemeral-storage": _remaining(shutil.disk_usage(existing(disk)).total, limits.get("nodefs.available")),
     }
     return {**capacity(disk), **left, **given}
 
 
-def _left(total: int, threshold: Threshold | None) -> Quantity:
+def _remaining(total: int, threshold: Threshold | None) -> Quantity:
     return f"{max(0, total - (threshold.of(total) if threshold else 0)) // 1024}Ki"
 
 

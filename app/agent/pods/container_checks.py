@@ -114,7 +114,7 @@ class Checks:
         try:
             async with asyncio.timeout(patience.total_seconds() if patience else None):
                 session = await self._runtime.execute(target.key, command)
-                output, code = await _said(session)
+                output, code = await _read_session(session)
         except TimeoutError:
             within = f"{int(patience.total_seconds())}s" if patience else "its time"
             return Answer(False, f'command timed out: "{" ".join(command)}" timed out after {within}')
@@ -133,7 +133,7 @@ class Checks:
         headers |= {each.name: each.value for each in action.http_headers}
         try:
             async with asyncio.timeout(patience.total_seconds() if patience else None):
-                return await self._followed(httpx.URL(url), headers)
+                return await self._get_following_redirects(httpx.URL(url), headers)
         except TimeoutError:
             why = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         except httpx.InvalidURL as error:
@@ -142,7 +142,7 @@ class Checks:
             why = dial_error(error, *_address(url))
         return Answer(False, f'Get "{url}": {why}')
 
-    async def _followed(self, url: httpx.URL, headers: dict[str, str]) -> Answer:
+    async def _get_following_redirects(self, url: httpx.URL, headers: dict[str, str]) -> Answer:
         """Redirects are followed on the same host; one to elsewhere is taken for an answer."""
         if self._http is None:
             self._http = _client()
@@ -161,11 +161,11 @@ class Checks:
         return Answer(False, f'Get "{url}": stopped after {MOST_REDIRECTS} redirects')
 
 
-async def _said(session: Session) -> tuple[str, int]:
-    said = b""
+async def _read_session(session: Session) -> tuple[str, int]:
+    output = b""
     async for _, data in session.output():
-        said = (said + data)[:MOST_OUTPUT]
-    return said.decode(errors="replace"), await session.exit_code()
+        output = (output + data)[:MOST_OUTPUT]
+    return output.decode(errors="replace"), await session.exit_code()
 
 
 def _client() -> httpx.AsyncClient:

@@ -7,7 +7,7 @@ from app.agent.clock import Clock
 from app.agent.node.devices import Devices
 from app.agent.node.pressure import Pressures
 from app.agent.pods import security_context
-from app.agent.pods.environment import Lookup, expanded, resolve
+from app.agent.pods.environment import Lookup, expand_all, resolve
 from app.agent.pods.hosts_file import Hosts
 from app.agent.pods.sandbox_config import hostname
 from app.agent.volumes.volumes import Volumes
@@ -51,7 +51,7 @@ async def container(pod: Pod, key: Key, host: Host, image_user: str = "") -> Con
     spec = named(pod, key.name)
     given = host.devices.given(pod.metadata.uid, key.name)
     env = {"HOSTNAME": hostname(pod), **given.env, **await resolve(pod, spec, host.ip, host.lookup)}
-    command, args = expanded(spec.command, env), expanded(spec.args, env)
+    command, args = expand_all(spec.command, env), expand_all(spec.args, env)
     if not (command or args) and host.info.runs_commands and not host.info.images:
         raise CreateError(NO_COMMAND)
     security = security_context.security(pod, spec, host.profiles)

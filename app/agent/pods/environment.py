@@ -61,7 +61,7 @@ class Lookup:
         self.token = token
         self.server = server
 
-    def remembering(self) -> "Lookup":
+    def with_cache(self) -> "Lookup":
         """One that reads each object once, for a moment in which that is new enough."""
         return Lookup(_once(self._config_map), _once(self._secret), self.allocatable, self.token, self.server)
 
@@ -83,13 +83,13 @@ class Lookup:
 def _once(read: Callable[[str, str], Awaitable[T]]) -> Callable[[str, str], Awaitable[T]]:
     found: dict[tuple[str, str], T] = {}
 
-    async def remembered(namespace: str, name: str) -> T:
+    async def read_once(namespace: str, name: str) -> T:
         key = (namespace, name)
         if key not in found:
             found[key] = await read(namespace, name)
         return found[key]
 
-    return remembered
+    return read_once
 
 
 def _allow_absent(message: str, *, optional: bool) -> None:
@@ -104,7 +104,7 @@ def expand(text: str, values: Mapping[str, str]) -> str:
     return _REFERENCE.sub(lambda m: "$" if m[0] == "$$" else values.get(m[1], m[0]), text)
 
 
-def expanded(words: Iterable[str], env: Mapping[str, str]) -> list[str]:
+def expand_all(words: Iterable[str], env: Mapping[str, str]) -> list[str]:
     """Words of a command line, with $(NAME) replaced."""
     return [expand(word, env) for word in words]
 
@@ -183,7 +183,7 @@ def field(pod: Pod, path: str, ip: str) -> str:
         found: dict[str, str] = getattr(pod.metadata, entry[1])
         return found.get(entry[2], "")
     if path in ("metadata.labels", "metadata.annotations"):
-        return _listed(getattr(pod.metadata, path.partition(".")[2]))
+        return _as_lines(getattr(pod.metadata, path.partition(".")[2]))
     values = {
         "metadata.name": pod.metadata.name,
         "metadata.namespace": pod.metadata.namespace,
@@ -200,7 +200,7 @@ def field(pod: Pod, path: str, ip: str) -> str:
     return values[path]
 
 
-def _listed(entries: Mapping[str, str]) -> str:
+def _as_lines(entries: Mapping[str, str]) -> str:
     """`key="value"` lines, as files of a downward API volume hold them."""
     escaped = {
         key: value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") for key, value in entries.items()

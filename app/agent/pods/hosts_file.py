@@ -25,7 +25,7 @@ fe00::2\tip6-allrouters
 """
 
 
-class _Named(NamedTuple):
+class _Entry(NamedTuple):
     pod: Pod
     ip: str
 
@@ -35,13 +35,13 @@ class Hosts:
 
     def __init__(self, root: Path, info: RuntimeInfo, ip: str) -> None:
         self._root, self._info, self._ip = root, info, ip
-        self._pods: dict[str, _Named] = {}
+        self._pods: dict[str, _Entry] = {}
 
     def seen(self, pod: Pod, ip: str) -> None:
         """The pod stands, at this address (empty: the node's)."""
         if not (self._info.mounts and self._info.runs_commands) or not self._needs_one(pod, ip):
             return
-        named = _Named(pod, ip or self._ip)
+        named = _Entry(pod, ip or self._ip)
         known = self._pods.get(pod.metadata.uid)
         self._pods[pod.metadata.uid] = named
         if known is None or known.ip != named.ip:
@@ -67,26 +67,26 @@ class Hosts:
     def _needs_one(self, pod: Pod, ip: str) -> bool:
         return bool(ip or pod.spec.host_aliases or (pod.spec.subdomain and pod.spec.hostname))
 
-    def _write_all(self, named: _Named) -> None:
+    def _write_all(self, named: _Entry) -> None:
         self._write(named)
         for each in self._peers(named.pod):
             if each is not named:
                 self._write(each)
 
-    def _peers(self, pod: Pod) -> list[_Named]:
+    def _peers(self, pod: Pod) -> list[_Entry]:
         where = domain(pod)
         return [each for each in self._pods.values() if where and domain(each.pod) == where]
 
     def _file(self, uid: str) -> Path:
         return self._root / uid / "hosts"
 
-    def _write(self, named: _Named) -> None:
+    def _write(self, named: _Entry) -> None:
         """In place, for the file is mounted."""
         file = self._file(named.pod.metadata.uid)
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(self._text(named))
 
-    def _text(self, named: _Named) -> str:
+    def _text(self, named: _Entry) -> str:
         pod, shares = named.pod, named.pod.spec.host_network or not self._info.pod_network
         lines = [f"{each.ip}\t{_names(each.pod)}" for each in self._peers(pod) if each.pod is not pod]
         aliases = ["\t".join((each.ip, *each.hostnames)) for each in pod.spec.host_aliases]

@@ -65,7 +65,7 @@ class Images:
         try:
             name = image_pulls.whole(container.image)
         except image_pulls.BadImage as error:
-            self._misnamed(worker, container, str(error))
+            self._reject_name(worker, container, str(error))
             return False
         policy = container.image_pull_policy
         image = None if policy == "Always" else await self._find(name)
@@ -118,10 +118,10 @@ class Images:
         began = self._clock.elapsed()
         try:
             self._tell(worker, pod_events.pulling(worker.pod, container))
-            image_id = await self._pulled(name, await self._logins(worker, name))
+            image_id = await self._pull_with_logins(name, await self._logins(worker, name))
             await self._look()
         except PullError as error:
-            self._failed(worker, container, error.reason, str(error))
+            self._on_failed_pull(worker, container, error.reason, str(error))
         except Exception as error:
             logger.warning(
                 "cannot pull an image; retrying",
@@ -130,7 +130,7 @@ class Images:
                 error=error,
                 traceback_of=None if isinstance(error, ConnectionError) else error,
             )
-            self._failed(worker, container, "ErrImagePull", str(error))
+            self._on_failed_pull(worker, container, "ErrImagePull", str(error))
         else:
             took = image_pulls.spelled(timedelta(seconds=self._clock.elapsed() - began))
             found = self._known.get(name) or self._known.get(image_id)
@@ -141,7 +141,7 @@ class Images:
             worker.busy.discard(container.name)
             self._wake(worker)
 
-    async def _pulled(self, name: str, logins: Sequence[Credential]) -> str:
+    async def _pull_with_logins(self, name: str, logins: Sequence[Credential]) -> str:
         """With the first login that works, and with none if none is given."""
         last: PullError | None = None
         for login in logins or (None,):
@@ -182,7 +182,7 @@ class Images:
 
     # What cannot be had
 
-    def _failed(self, worker: PodWorker, container: Container, reason: str, why: str) -> None:
+    def _on_failed_pull(self, worker: PodWorker, container: Container, reason: str, why: str) -> None:
         failures = worker.failed_pulls[container.name] = worker.failed_pulls.get(container.name, 0) + 1
         until = self._clock.now() + image_pulls.wait(failures)
         self._tell(worker, pod_events.not_pulled(worker.pod, container, why))
@@ -204,7 +204,7 @@ class Images:
         why = f'Container image "{container.image}" is not present with pull policy of Never'
         self._hold(worker, container, "ErrImageNeverPull", why, pod_events.never_pulled(worker.pod, container, why))
 
-    def _misnamed(self, worker: PodWorker, container: Container, why: str) -> None:
+    def _reject_name(self, worker: PodWorker, container: Container, why: str) -> None:
         why = f'Failed to apply default image tag "{container.image}": {why}'
         self._hold(worker, container, "InvalidImageName", why, pod_events.misnamed(worker.pod, container, why))
 

@@ -26,7 +26,7 @@ logger = Logger(__name__)
 
 
 class Stops:
-    """For all pods of the agent. `spawn` runs a task beside the pod's own, `wake` has the pod looked at."""
+    """For all pods of the agent. `spawn` runs a task beside the pod's own, `wake` has the pod synced."""
 
     def __init__(
         self,

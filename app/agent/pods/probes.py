@@ -50,7 +50,7 @@ class Probes:
         self._asked: dict[str, dict[Key, _Asked]] = {}
 
     def follow(self, worker: PodWorker) -> None:
-        """Whoever runs is asked; whoever does not, no longer."""
+        """Start probes of containers that run, and end those of others."""
         asked = self._asked.get(worker.uid)
         if asked is None and not worker.has_probes:
             return
@@ -92,14 +92,14 @@ class Probes:
             probe = probes.probe_of(container, sort)
             if probe is not None and not (sort == "startup" and health.started):
                 began_at = run.started_at or self._clock.now()
-                each.running[sort] = asyncio.create_task(self._ask(each, sort, probe, began_at))
+                each.running[sort] = asyncio.create_task(self._probe_loop(each, sort, probe, began_at))
 
     def _end(self, asked: _Asked, but: Sort | None = None) -> None:
         for sort, task in asked.running.items():
             if sort != but:
                 task.cancel()
 
-    async def _ask(self, asked: _Asked, sort: Sort, probe: Probe, began_at: datetime) -> None:
+    async def _probe_loop(self, asked: _Asked, sort: Sort, probe: Probe, began_at: datetime) -> None:
         """Until it has said all that it can say, or the container ends."""
         if sort != "startup":
             await asked.started.wait()
@@ -107,15 +107,15 @@ class Probes:
         tally = Tally()
         while True:
             await self._clock.sleep((at - self._clock.now()).total_seconds())
-            answer = await self._once(asked, sort, probe)
+            answer = await self._probe(asked, sort, probe)
             if answer is not None:
                 tally = tally.heard(answer)
                 word = probes.verdict(tally, probe)
-                if word is not None and self._take(asked, sort, word):
+                if word is not None and self._record_result(asked, sort, word):
                     return
             at = max(at + probes.period(probe), self._clock.now())
 
-    async def _once(self, asked: _Asked, sort: Sort, probe: Probe) -> bool | None:
+    async def _probe(self, asked: _Asked, sort: Sort, probe: Probe) -> bool | None:
         worker, name = asked.worker, asked.key.name
         target = Target(ContainerKey(worker.uid, *asked.key), asked.container, worker.ip or self._ip)
         try:
@@ -136,10 +136,10 @@ class Probes:
             self._tell(worker, pod_events.unhealthy(worker.pod, name, text(sort, answer.output)))
         return answer.ok
 
-    def _take(self, asked: _Asked, sort: Sort, word: bool) -> bool:
+    def _record_result(self, asked: _Asked, sort: Sort, word: bool) -> bool:
         """True if this probe has nothing more to say."""
         before = asked.worker.health.get(asked.key, Health())
-        after = self._changed(before, asked, sort, word)
+        after = self._apply_result(before, asked, sort, word)
         if after != before:
             asked.worker.health[asked.key] = after
             self._wake(asked.worker)
@@ -147,14 +147,14 @@ class Probes:
             asked.started.set()
         return sort == "startup" or (sort == "liveness" and not word)
 
-    def _changed(self, before: Health, asked: _Asked, sort: Sort, word: bool) -> Health:
+    def _apply_result(self, before: Health, asked: _Asked, sort: Sort, word: bool) -> Health:
         if sort == "readiness":
             return before._replace(ready=word)
         if not word:
-            return before._replace(unwell=self._given_up(asked, sort))
+            return before._replace(unwell=self._as_unwell(asked, sort))
         return before._replace(started=True)
 
-    def _given_up(self, asked: _Asked, sort: Sort) -> Unwell:
+    def _as_unwell(self, asked: _Asked, sort: Sort) -> Unwell:
         spec = asked.worker.pod.spec
         is_init = any(each.name == asked.key.name for each in spec.init_containers)
         return probes.failed(asked.container, sort, is_init=is_init, restarts=spec.restart_policy != "Never")

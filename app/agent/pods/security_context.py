@@ -102,7 +102,7 @@ def _check_root(pod: Pod, container: Container, wanted: Security, info: RuntimeI
 
 
 def _beyond(wanted: Security) -> Iterator[str]:
-    """What somebody who cannot change rights cannot give."""
+    """Settings that an agent without the right to change them cannot apply."""
     mine, is_root = os.geteuid(), os.geteuid() == 0
     if wanted.user not in (None, mine):
         yield f"this node's runtime cannot run it as user {wanted.user}, only as {mine}"

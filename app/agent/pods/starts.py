@@ -70,7 +70,7 @@ class Starts:
                 worker.changed = True  # while it waited for its turn; a hint that brings no news must not end it here
                 return
             for key in keys:
-                await self._one(worker, key)
+                await self._start_container(worker, key)
                 if key in worker.post_start_pending:
                     break  # the others wait for its hook
 
@@ -98,7 +98,7 @@ class Starts:
             self._reject(worker, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
         except (SoonError, OSError) as error:
             logger.info("pod waits for its devices", **worker.log_fields, error=error)
-            worker.held |= {key.name: Held("", "", self._at(SOON_RETRY)) for key in keys}
+            worker.held |= {key.name: Held("", "", self._retry_at(SOON_RETRY)) for key in keys}
         else:
             return True
         return False
@@ -107,7 +107,7 @@ class Starts:
         worker.evicted = Evicted(reason, f"Pod was rejected: {why}", NO_GRACE)
         self._tell(worker, pod_events.evicted(reason, why))
 
-    async def _one(self, worker: PodWorker, key: Key) -> None:
+    async def _start_container(self, worker: PodWorker, key: Key) -> None:
         try:
             spec = await self._spec(worker, key)
             if worker.orphaned or worker.deadline is not None:
@@ -120,7 +120,7 @@ class Starts:
             self._tell(worker, pod_events.created(worker.pod, key.name))
             self._tell(worker, pod_events.failed(worker.pod, key.name, str(error)))
         except Exception as error:
-            self._refused(worker, key, error)
+            self._hold(worker, key, error)
         else:
             worker.held.pop(key.name, None)
             self._tell(worker, pod_events.created(worker.pod, key.name))
@@ -130,7 +130,7 @@ class Starts:
 
     async def _spec(self, worker: PodWorker, key: Key) -> ContainerSpec:
         await self._sandbox(worker)
-        pod = _standing(worker.pod, worker.ip)
+        pod = _with_pod_ip(worker.pod, worker.ip)
         user = self._images.user_of(worker.images.get(key.name, "")) if self._images else ""
         spec = await container_config.container(pod, key, self._host, user)
         if ignored := security_context.unenforced(spec.security, self._host.info):
@@ -151,20 +151,20 @@ class Starts:
         worker.ip, worker.sandbox_ready = sandbox.ip, True
         self._host.hosts.seen(worker.pod, sandbox.ip)
 
-    def _refused(self, worker: PodWorker, key: Key, error: Exception) -> None:
+    def _hold(self, worker: PodWorker, key: Key, error: Exception) -> None:
         """It waits, and says what for."""
         why, name, pod = str(error), key.name, worker.pod
         match error:
             case _SandboxError():
                 again = UNREACHABLE_RETRY if isinstance(error.__cause__, ConnectionError) else RETRY
-                held, note = Held("", "", self._at(again)), pod_events.without_sandbox(why)
+                held, note = Held("", "", self._retry_at(again)), pod_events.without_sandbox(why)
             case VolumeError():
-                held, note = Held("", "", self._at(RETRY)), pod_events.without_volume(error.volume, why)
+                held, note = Held("", "", self._retry_at(RETRY)), pod_events.without_volume(error.volume, why)
             case ConfigError():
-                held = Held("CreateContainerConfigError", why, self._at(RETRY))
+                held = Held("CreateContainerConfigError", why, self._retry_at(RETRY))
                 note = pod_events.failed(pod, name, why)
             case ApiError() | ConnectionError():
-                held = Held("CreateContainerConfigError", why, self._at(UNREACHABLE_RETRY))
+                held = Held("CreateContainerConfigError", why, self._retry_at(UNREACHABLE_RETRY))
                 note = pod_events.failed(pod, name, why)
             case _:
                 if not isinstance(error, CreateError):
@@ -177,16 +177,16 @@ class Starts:
                 if self._images is not None:
                     self._images.forget_all()  # it may be that the image has gone
                     worker.fetched.discard(key)
-                held, note = Held("CreateContainerError", why, self._at(RETRY)), pod_events.failed(pod, name, why)
+                held, note = Held("CreateContainerError", why, self._retry_at(RETRY)), pod_events.failed(pod, name, why)
         self._tell(worker, note)
         worker.held[name] = held
         worker.changed = True
 
-    def _at(self, later: timedelta) -> datetime:
+    def _retry_at(self, later: timedelta) -> datetime:
         return self._host.clock.now() + later
 
 
-def _standing(pod: Pod, ip: str) -> Pod:
+def _with_pod_ip(pod: Pod, ip: str) -> Pod:
     """With the address of its sandbox, which its environment may speak of."""
     if not ip or ip == pod.status.pod_ip:
         return pod

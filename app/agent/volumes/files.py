@@ -101,7 +101,7 @@ def _write(fresh: Path, path: str, file: File, group: int | None) -> None:
 
 
 def _point(folder: Path, name: str, target: str) -> None:
-    """Makes or moves a link; whoever looks finds the old or the new one."""
+    """Makes or moves a link; a reader finds the old or the new one."""
     passing = folder / "..passing"
     passing.unlink(missing_ok=True)
     passing.symlink_to(target)

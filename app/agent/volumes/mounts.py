@@ -33,10 +33,10 @@ def bind(fd: int, target: Path) -> None:
 
 
 def is_mounted(path: Path) -> bool:
-    return str(path.resolve()) in mounted()
+    return str(path.resolve()) in mount_points()
 
 
-def mounted() -> list[str]:
+def mount_points() -> list[str]:
     """All that is mounted, in the order that it was."""
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
         return [_OCTAL.sub(lambda found: chr(int(found[1], 8)), line.split(" ", 5)[4]) for line in lines]
@@ -53,20 +53,20 @@ def unmount_below(folder: Path) -> None:
 
 def unmount(path: Path) -> None:
     with suppress(FileNotFoundError):
-        _checked(_library().umount2(os.fsencode(path), _DETACH | _NOFOLLOW), path)
+        _check_result(_library().umount2(os.fsencode(path), _DETACH | _NOFOLLOW), path)
 
 
 def _below(folder: Path) -> list[str]:
     top = str(folder.resolve())
-    return [path for path in mounted() if path == top or path.startswith(f"{top}/")]
+    return [path for path in mount_points() if path == top or path.startswith(f"{top}/")]
 
 
 def _mount(source: str, target: Path, kind: str, flags: int, options: str) -> None:
     words = (source, str(target), kind)
-    _checked(_library().mount(*map(os.fsencode, words), flags, options.encode() or None), target)
+    _check_result(_library().mount(*map(os.fsencode, words), flags, options.encode() or None), target)
 
 
-def _checked(result: int, path: Path) -> None:
+def _check_result(result: int, path: Path) -> None:
     if result:
         number = ctypes.get_errno()
         if number == errno.EPERM:

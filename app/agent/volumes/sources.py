@@ -89,7 +89,7 @@ class Sources:
             projection = SecretProjection(name=of.secret_name, items=of.items, optional=of.optional)
             return await self._secret(pod, projection, _mode(of.default_mode))
         if volume.downward_api is not None:
-            return self._facts(pod, volume.downward_api.items, _mode(volume.downward_api.default_mode))
+            return self._downward_api_files(pod, volume.downward_api.items, _mode(volume.downward_api.default_mode))
         if volume.projected is not None:
             return await self._projected(pod, volume.name, volume.projected)
         raise ConfigError("it holds no files")
@@ -99,12 +99,12 @@ class Sources:
     ) -> dict[str, File]:
         optional = bool(source.optional)
         found = await self._lookup.config_map(pod.metadata.namespace, source.name, optional=optional)
-        return _chosen("config", found or {}, source.items, mode, optional=optional)
+        return _select_keys("config", found or {}, source.items, mode, optional=optional)
 
     async def _secret(self, pod: Pod, source: SecretProjection, mode: int) -> dict[str, File]:
         optional = bool(source.optional)
         found = await self._lookup.secret(pod.metadata.namespace, source.name, optional=optional)
-        return _chosen("secret", found or {}, source.items, mode, optional=optional)
+        return _select_keys("secret", found or {}, source.items, mode, optional=optional)
 
     async def _projected(self, pod: Pod, name: str, volume: ProjectedVolumeSource) -> dict[str, File]:
         files: dict[str, File] = {}
@@ -118,23 +118,23 @@ class Sources:
         if source.secret is not None:
             return await self._secret(pod, source.secret, mode)
         if source.downward_api is not None:
-            return self._facts(pod, source.downward_api.items, mode)
+            return self._downward_api_files(pod, source.downward_api.items, mode)
         if source.service_account_token is not None:
             return await self._token(pod, name, source.service_account_token, mode)
         kind = "clusterTrustBundle" if source.cluster_trust_bundle else "podCertificate"
         raise ConfigError(f"projected volumes with a {kind} are not supported by this node")
 
     async def _token(self, pod: Pod, name: str, asked: ServiceAccountTokenProjection, mode: int) -> dict[str, File]:
-        """Where it is clear who may read it, nobody else may."""
+        """A token is private where the user or group that reads it is known."""
         user, group = fs_user(pod), fs_group(pod)
         private = user is not None or group is not None
         token = await self._tokens.token(pod, name, asked)
         return {asked.path: File(token.encode(), PRIVATE_MODE if private else mode, user)}
 
-    def _facts(self, pod: Pod, items: Iterable[DownwardAPIVolumeFile], mode: int) -> dict[str, File]:
-        return {each.path: File(self._fact(pod, each).encode(), _mode(each.mode, mode)) for each in items}
+    def _downward_api_files(self, pod: Pod, items: Iterable[DownwardAPIVolumeFile], mode: int) -> dict[str, File]:
+        return {each.path: File(self._downward_api_value(pod, each).encode(), _mode(each.mode, mode)) for each in items}
 
-    def _fact(self, pod: Pod, file: DownwardAPIVolumeFile) -> str:
+    def _downward_api_value(self, pod: Pod, file: DownwardAPIVolumeFile) -> str:
         if file.field_ref is not None:
             return field(pod, file.field_ref.field_path, self._ip)
         if file.resource_field_ref is not None:
@@ -146,7 +146,7 @@ def _mode(asked: int | None, usual: int = FILE_MODE) -> int:
     return usual if asked is None else asked & 0o777
 
 
-def _chosen(
+def _select_keys(
     kind: str, found: Mapping[str, bytes], items: Iterable[KeyToPath], mode: int, *, optional: bool
 ) -> dict[str, File]:
     """All keys under their own names, or the listed ones under theirs."""

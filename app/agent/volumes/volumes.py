@@ -78,7 +78,7 @@ class Volumes:
         if not pod.spec.volumes:
             _check_names(container, {})
             return ()
-        volumes = {volume.name: volume for volume in _used(pod)}
+        volumes = {volume.name: volume for volume in _mounted_volumes(pod)}
         for volume in volumes.values():
             await self._prepare(pod, volume)
         _check_names(container, volumes)
@@ -89,19 +89,19 @@ class Volumes:
 
     def sources_once(self) -> Sources:
         """For one round of `refresh`: what many pods' volumes are made of is read once."""
-        return Sources(self._ip, self._lookup.remembering(), self._tokens)
+        return Sources(self._ip, self._lookup.with_cache(), self._tokens)
 
     async def refresh(self, pod: Pod, sources: Sources) -> bool:
         """Writes what has changed in volumes of files that are there; whether anything has."""
         changed = False
-        for volume in _used(pod):
+        for volume in _mounted_volumes(pod):
             folder = self._folder(pod.metadata.uid, volume.name)
             if holds_files(volume) and files.is_written(folder):
                 changed |= files.write(folder, await sources.files(pod, volume), fs_group(pod))
         return changed
 
     def empty_dirs(self, pod: Pod) -> Iterator[EmptyDir]:
-        for volume in _used(pod):
+        for volume in _mounted_volumes(pod):
             source = volume.empty_dir
             if source is not None:
                 folder = self._folder(pod.metadata.uid, volume.name)
@@ -211,7 +211,7 @@ class VolumeRefresh:
                 logger.warning("cannot refresh the volumes of a pod; retrying", pod=name, error=error)
 
 
-def _used(pod: Pod) -> list[Volume]:
+def _mounted_volumes(pod: Pod) -> list[Volume]:
     """Volumes that some container mounts; others are not even made."""
     containers = (*pod.spec.init_containers, *pod.spec.containers)
     names = {mount.name for container in containers for mount in container.volume_mounts}

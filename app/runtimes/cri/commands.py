@@ -29,7 +29,7 @@ from app.runtimes.linux.process_table import Process
 KILLED_WITHIN = (0.0, 0.05, 0.1, 0.2, 0.4)  # seconds between looks for a process that is only about to begin
 
 
-class _Begun(NamedTuple):
+class _CommandKey(NamedTuple):
     """A command, and which of all it was."""
 
     key: ContainerKey
@@ -43,21 +43,21 @@ class Commands:
     def __init__(self, engine: Engine, containers: Containers) -> None:
         self._engine, self._containers = engine, containers
         self._numbers = itertools.count()
-        self._sessions: WeakValueDictionary[_Begun, StreamSession] = WeakValueDictionary()
+        self._sessions: WeakValueDictionary[_CommandKey, StreamSession] = WeakValueDictionary()
 
     async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool) -> StreamSession:
         known = await self._containers.find(key)
         if known is None:
             raise StartError(f'container "{key.name}" is not there')
         request = pb.ExecRequest(container_id=known.id, cmd=argv, tty=tty, stdin=True, stdout=True, stderr=not tty)
-        begun = _Begun(key, tuple(argv), next(self._numbers))
+        command = _CommandKey(key, tuple(argv), next(self._numbers))
         try:
             url = (await self._engine.ask(request, pb.ExecResponse)).url
         except EngineError as error:
             raise StartError(error.details) from error
         session = await connect(url, stdin=True, tty=tty)
-        self._sessions[begun] = session
-        session.hang_up = lambda: self._kill(begun, known.id)
+        self._sessions[command] = session
+        session.hang_up = lambda: self._kill(command, known.id)
         return session
 
     async def attach(self, key: ContainerKey) -> Session:
@@ -72,25 +72,25 @@ class Commands:
         except EngineError as error:
             raise Unsupported(error.details) from error
         session = await connect(url, stdin=stdin, tty=tty)
-        session.ended_with = lambda: self._code(key)
+        session.ended_with = lambda: self._exit_code_of_container(key)
         outputs = self._containers.outputs
         return DivertedSession(session, outputs.folder(key)) if outputs.is_diverted(key) else session
 
-    async def _code(self, key: ContainerKey) -> int:
+    async def _exit_code_of_container(self, key: ContainerKey) -> int:
         status = await self._containers.ended(key)
         return (status.exit_code or 0) if status else 0
 
-    async def _kill(self, begun: _Begun, container_id: str) -> None:
+    async def _kill(self, command: _CommandKey, container_id: str) -> None:
         try:
             found = await self._containers.ask(container_id, verbose=True)
             main = int(json.loads(found.info["info"])["pid"])
         except (EngineError, ConnectionError, ValueError, KeyError, TypeError):
-            return  # with the container its commands have ended, or there is nobody to ask
+            return  # with the container its commands have ended, or the engine is away
         for pause in KILLED_WITHIN:
             await asyncio.sleep(pause)
-            older = [each for each in self._sessions if each[:2] == begun[:2] and each.number < begun.number]
+            older = [each for each in self._sessions if each[:2] == command[:2] and each.number < command.number]
             rank = sum(self._sessions[each].is_open for each in older)
-            if await asyncio.to_thread(_kill_command, main, begun.argv, rank):
+            if await asyncio.to_thread(_kill_command, main, command.argv, rank):
                 return
 
 
@@ -99,7 +99,7 @@ def _kill_command(main: int, argv: Sequence[str], rank: int) -> bool:
 
     False if there is none such (yet).
     """
-    entered = _entered(main)
+    entered = _find_entered(main)
     alike = [each for each in entered if _argv(each.pid) == [*argv]] or entered[:1]
     if rank >= len(alike):
         return False
@@ -109,7 +109,7 @@ def _kill_command(main: int, argv: Sequence[str], rank: int) -> bool:
     return True
 
 
-def _entered(main: int) -> list[Process]:
+def _find_entered(main: int) -> list[Process]:
     """Processes in the container's cgroup, but its own, that came from outside; oldest first."""
     group = _cgroup(main)
     inside = {

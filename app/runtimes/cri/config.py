@@ -1,4 +1,4 @@
-"""CRI configuration of pods and containers, from what the agent passes to the cri runtime. Nothing is asked here."""
+"""CRI configuration of pods and containers, from what the agent passes to the cri runtime. Pure."""
 
 from pathlib import Path
 

@@ -78,7 +78,7 @@ class Containers(engine_containers.Containers):
         self.recovery.forget(key)
 
     async def ends(self) -> AsyncIterator[str]:
-        """Exit codes are kept at once: an engine that is killed soon after forgets them."""
+        """Each end is kept at once: an engine that is killed soon after forgets it."""
         async for end in ended(self._engine):
             if key := self._keys.get(end.container_id):
                 self.recovery.keep_end(key, end.code)
@@ -125,14 +125,14 @@ def moment(nanoseconds: int) -> datetime | None:
 
 
 class End(NamedTuple):
-    """`code` is None if only the end is told."""
+    """`code` is None if the event has none."""
 
     container_id: str
     code: int | None = None
 
 
 async def ended(engine: Engine) -> AsyncIterator[End]:
-    """Hints, until the engine goes away: ConnectionError. Unsupported if it tells nothing."""
+    """Ends, until the engine goes away: ConnectionError. Unsupported if it has no events."""
     for source in (_by_containerd, _by_cri):
         try:
             async for end in source(engine):

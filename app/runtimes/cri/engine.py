@@ -1,10 +1,10 @@
-"""Calls to a CRI engine (containerd, CRI-O), and the meaning of its answers. The cri runtime makes them all here.
+"""Calls to a CRI engine (containerd, CRI-O), and its errors. Called by the cri runtime.
 
 An engine that is away is a ConnectionError, whatever is asked of it; it may be asked again. What it refuses is an
 EngineError with the words that a kubelet would show.
 
-containerd gives up what it is doing for a client that hangs up: of a container that is being started then, nobody could say
-whether it ever ran. So another process, a shell that does nothing, holds the same connection, and ends a while after us.
+containerd gives up what it is doing for a client that hangs up: of a container that is being started then, it would be
+unknown whether it ever ran. So another process, a shell that does nothing, holds the same connection, and ends a while after us.
 """
 
 import asyncio
@@ -124,7 +124,7 @@ class Engine:
                 async for each in self.follow(f"{_SERVICE}{service}/{method}", request.SerializeToString(), timeout):
                     found = each
         except TimeoutError as error:
-            raise self._away("it takes too long") from error
+            raise self._unreachable("it takes too long") from error
         decoded: M = answer.FromString(found)
         return decoded
 
@@ -132,7 +132,7 @@ class Engine:
         """Undecoded answers of a method that goes on. Raises ConnectionError, EngineError."""
         end = End(0, "")
         try:
-            wire = await self._connected()
+            wire = await self._connect()
             async with aclosing(wire.answers(method, request, seconds)) as answers:
                 async for answer in answers:
                     if isinstance(answer, End):
@@ -140,9 +140,9 @@ class Engine:
                     else:
                         yield answer
         except OSError as error:
-            raise self._away(str(error)) from error
+            raise self._unreachable(str(error)) from error
         if end.status:
-            raise self._meaning(_CODES[end.status] if end.status < len(_CODES) else "Unknown", end.details)
+            raise self._to_exception(_CODES[end.status] if end.status < len(_CODES) else "Unknown", end.details)
 
     async def config(self) -> Mapping[str, Any]:
         """The engine's configuration, as far as it tells: containerd does. Raises ConnectionError."""
@@ -164,14 +164,14 @@ class Engine:
         """Pid of the engine; 0 if it is not known."""
         return self._keep_alive.peer
 
-    async def _connected(self) -> Wire:
+    async def _connect(self) -> Wire:
         async with self._opening:
             self._wires = [wire for wire in self._wires if not wire.is_over]
             if not self._wires or self._wires[-1].is_leaving:
-                self._wires.append(await self._opened())
+                self._wires.append(await self._open_wire())
             return self._wires[-1]
 
-    async def _opened(self) -> Wire:
+    async def _open_wire(self) -> Wire:
         wire = await grpc_channel.opened(self._path)
         try:
             self._keep_alive.hold(wire.connection)
@@ -180,12 +180,12 @@ class Engine:
             raise
         return wire
 
-    def _away(self, why: str) -> ConnectionError:
+    def _unreachable(self, why: str) -> ConnectionError:
         return ConnectionError(f"the container engine at {self.endpoint} does not answer: {why}")
 
-    def _meaning(self, code: str, details: str) -> Exception:
+    def _to_exception(self, code: str, details: str) -> Exception:
         if code in _AWAY:
-            return self._away(details)
+            return self._unreachable(details)
         if any(text in details for text in _LATER):
             return ConnectionError(f"the container engine at {self.endpoint} cannot do it yet: {details}")
         return EngineError(code, details, f"rpc error: code = {code} desc = {details}")

@@ -28,7 +28,7 @@ _SETTINGS = {
     SettingCodes.ENABLE_PUSH: 0,
 }
 _HEAD, _GOAWAY = 9, 7  # bytes before each frame, the first three its length; a kind of frame
-_PREFIX = 5  # bytes before each message: whether it is compressed, which nobody asked for, and its length
+_PREFIX = 5  # bytes before each message: whether it is compressed, which it never is, and its length
 _FIRST = [(":method", "POST"), (":scheme", "http"), (":authority", "localhost")]
 _THEN = [("te", "trailers"), ("content-type", "application/grpc")]
 _UNKNOWN = 2  # gRPC's status for what it has no other for
@@ -152,7 +152,7 @@ class Wire:
                 self._http.send_data(number, bytes(data), end_stream=not call.unsent)
 
     def _finish(self, number: int) -> None:
-        """Nobody waits for it any more."""
+        """Its answer is not awaited any more."""
         if self._calls.pop(number, None) and not self.is_over:
             with suppress(ProtocolError):  # it has ended
                 self._http.reset_stream(number, ErrorCodes.CANCEL)

@@ -1,4 +1,4 @@
-"""A container engine's images: what there is, pulls with the kubelet's reasons, and removals that spare what is used."""
+"""Images of a CRI engine: lists, pulls with the kubelet's reasons, and removals that spare what is used. Called by `runtime`."""
 
 import json
 import re

@@ -104,12 +104,12 @@ class CriRuntime(EngineRuntime):
         wanted = pb.ContainerStatsFilter(label_selector={NODE: self._node})
         found = await self._engine.ask(pb.ListContainerStatsRequest(filter=wanted), pb.ListContainerStatsResponse)
         return [
-            self._used(each)
+            self._usage_of(each)
             for each in found.stats
             if each.cpu.HasField("usage_core_nano_seconds") and CONTAINER in each.attributes.labels
         ]
 
-    def _used(self, found: pb.ContainerStats) -> ContainerUsage:
+    def _usage_of(self, found: pb.ContainerStats) -> ContainerUsage:
         key = cri_config.key(dict(found.attributes.labels), found.attributes.metadata.attempt)
         disk = found.writable_layer.used_bytes.value + self._containers.outputs.size(key)
         return ContainerUsage(key, found.cpu.usage_core_nano_seconds.value, found.memory.working_set_bytes.value, disk)

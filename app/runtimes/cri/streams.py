@@ -17,7 +17,7 @@ from app.runtimes.engine.errors import start_code
 from app.runtimes.spdy import Data, Decoder, Encoder, GoAway, Ping, Reset
 
 PROTOCOL = "v4.channel.k8s.io"
-SAID_AGAIN = 0.2, 1.0  # seconds; containerd forgets the size of a terminal whose command has not begun yet
+RESENT_AFTER = 0.2, 1.0  # seconds; containerd forgets the size of a terminal whose command has not begun yet
 _CHUNK = 64 * 1024
 _NAMES = ("error", "stdin", "stdout", "stderr", "resize")
 
@@ -44,14 +44,14 @@ class StreamSession:
     ended_with: where the exit code comes from if not from the engine's last word.
     """
 
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, wanted: frozenset[str]) -> None:
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, streams_of: frozenset[str]) -> None:
         self._reader, self._writer = reader, writer
         self._pack, self._unpack = Encoder(), Decoder()
-        self._streams = {name: 2 * number + 1 for number, name in enumerate(_NAMES) if name in wanted}
+        self._streams = {name: 2 * number + 1 for number, name in enumerate(_NAMES) if name in streams_of}
         self._names = {stream: name for name, stream in self._streams.items()}
         self._open = set(self._streams) - {"stdin", "resize"}
-        self._input_ended = "stdin" not in wanted
-        self._last_word = self._size = b""
+        self._input_ended = "stdin" not in streams_of
+        self._last_status = self._size = b""
         self.hang_up: Callable[[], Awaitable[None]] | None = None
         self.ended_with: Callable[[], Awaitable[int]] | None = None
 
@@ -78,11 +78,11 @@ class StreamSession:
             size = msgspec.json.encode({"Width": width, "Height": height})
             self._size = self._pack.data(self._streams["resize"], size)
             await self._send(self._size)
-            for seconds in SAID_AGAIN:
+            for seconds in RESENT_AFTER:
                 asyncio.get_running_loop().call_later(seconds, self._repeat, self._size)
 
     async def output(self) -> AsyncIterator[tuple[Named, bytes]]:
-        while self._open and (data := await self._received()):
+        while self._open and (data := await self._read()):
             for frame in self._unpack.feed(data):  # Malformed would be the engine's fault, and is told as it is
                 match frame:
                     case Data():
@@ -90,7 +90,7 @@ class StreamSession:
                         if frame.end:
                             self._open.discard(name)
                         if name == "error":
-                            self._last_word += frame.data
+                            self._last_status += frame.data
                         elif frame.data:
                             yield ("stderr" if name == "stderr" else "stdout"), frame.data
                     case Reset():
@@ -102,10 +102,10 @@ class StreamSession:
         self._open.clear()
 
     async def exit_code(self) -> int:
-        if not self._last_word and self.ended_with is None:
+        if not self._last_status and self.ended_with is None:
             raise ConnectionError("the container engine hung up before the command ended")
         status = self._status()
-        if status.status == "Success" or not self._last_word:
+        if status.status == "Success" or not self._last_status:
             return await self.ended_with() if self.ended_with else 0
         if status.reason == "NonZeroExitCode" and status.details:
             codes = [cause.get("message", "") for cause in status.details.causes if cause.get("reason") == "ExitCode"]
@@ -126,18 +126,18 @@ class StreamSession:
 
     def _status(self) -> _Status:
         try:
-            return msgspec.json.decode(self._last_word, type=_Status)
+            return msgspec.json.decode(self._last_status, type=_Status)
         except msgspec.MsgspecError:
-            return _Status(message=self._last_word.decode(errors="replace"))
+            return _Status(message=self._last_status.decode(errors="replace"))
 
-    async def _received(self) -> bytes:
+    async def _read(self) -> bytes:
         try:
             return await self._reader.read(_CHUNK)
         except OSError:
             return b""
 
     async def _send(self, data: bytes) -> None:
-        with suppress(OSError):  # it has ended, and nobody reads any more
+        with suppress(OSError):  # it has ended, and nothing is read any more
             self._writer.write(data)
             await self._writer.drain()
 
@@ -151,7 +151,7 @@ async def connect(url: str, *, stdin: bool, tty: bool) -> StreamSession:
         reader, writer = await asyncio.open_connection(where.hostname, where.port or 80)
     except OSError as error:
         raise ConnectionError(f"the container engine's streams: {error}") from error
-    session = StreamSession(reader, writer, wanted(stdin=stdin, tty=tty))
+    session = StreamSession(reader, writer, streams_of(stdin=stdin, tty=tty))
     try:
         writer.write(
             f"POST {where.path}{'?' if where.query else ''}{where.query} HTTP/1.1\r\nHost: {where.netloc}\r\n"
@@ -168,6 +168,6 @@ async def connect(url: str, *, stdin: bool, tty: bool) -> StreamSession:
     return session
 
 
-def wanted(*, stdin: bool, tty: bool) -> frozenset[str]:
+def streams_of(*, stdin: bool, tty: bool) -> frozenset[str]:
     """A terminal has no standard error of its own, but a size."""
     return frozenset({"error", "stdout", "resize" if tty else "stderr", *(["stdin"] if stdin else [])})

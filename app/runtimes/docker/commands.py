@@ -1,4 +1,4 @@
-"""Commands run in containers of a Docker Engine, and sessions with containers themselves. The docker runtime asks.
+"""Commands run in containers of a Docker Engine (exec), and sessions with containers themselves (attach). Called by `runtime`.
 
 The engine does not end a command whose caller has hung up, so its process is killed here.
 """
@@ -19,7 +19,7 @@ from app.runtimes.engine.outputs import DivertedSession
 from app.runtimes.engine.recovery import belongs_to
 from app.runtimes.linux import process_table
 
-# What nobody types: else the engine would take Ctrl-P Ctrl-Q for itself.
+# Keys that are never typed: else the engine would take Ctrl-P Ctrl-Q for itself.
 DETACH = "ctrl-@,ctrl-_,ctrl-@,ctrl-^,ctrl-@,ctrl-_"
 
 
@@ -66,7 +66,7 @@ class Commands:
             raise Unsupported(error.details) from error
         session = StreamSession(*streams, tty=about["Tty"])
         session.resized = lambda width, height: self._resize(path, width, height)
-        session.ended_with = lambda _: self._code(key)
+        session.ended_with = lambda _: self._exit_code_of_container(key)
         outputs = self._containers.outputs
         return DivertedSession(session, outputs.folder(key)) if outputs.is_diverted(key) else session
 
@@ -79,15 +79,15 @@ class Commands:
                 return
 
     async def _exit_code(self, path: str, failure: bytes) -> int:
-        found = await self._ended(path)
+        found = await self._wait_until_ended(path)
         code = int(found.get("ExitCode") or 0)
         if code in (MISSING, NOT_EXECUTABLE, NOT_STARTED) and failure and not found.get("Pid"):
             text = failure.decode(errors="replace").strip()
             raise StartError(text, start_code(text))
         return code
 
-    async def _ended(self, path: str) -> Mapping[str, Any]:
-        """What the engine tells of a command that has ended, once it knows so itself."""
+    async def _wait_until_ended(self, path: str) -> Mapping[str, Any]:
+        """Answer about a command that has ended, once the engine itself knows so."""
         found: Mapping[str, Any] = {}
         for pause in CHASE:
             await asyncio.sleep(pause)
@@ -99,7 +99,7 @@ class Commands:
                 return found
         raise ConnectionError("the container engine hung up before the command ended")
 
-    async def _code(self, key: ContainerKey) -> int:
+    async def _exit_code_of_container(self, key: ContainerKey) -> int:
         status = await self._containers.ended(key)
         return (status.exit_code or 0) if status else 0
 
@@ -109,7 +109,7 @@ class Commands:
             try:
                 found = await self._engine.ask(f"{path}/json")
             except (EngineError, ConnectionError):
-                return  # with the container its commands have ended, or there is nobody to ask
+                return  # with the container its commands have ended, or the engine is away
             if pid := found.get("Pid"):
                 await asyncio.to_thread(_kill, pid, container_id)
             if pid or not found["Running"]:

@@ -35,7 +35,7 @@ def sandbox(spec: SandboxSpec, node: str, attempt: int) -> Body:
     return {
         "Image": PAUSE,
         "Hostname": "" if spec.host_network else spec.hostname,
-        "Labels": {NODE: node, POD: spec.pod_uid, ATTEMPT: str(attempt), **_shared(spec)},
+        "Labels": {NODE: node, POD: spec.pod_uid, ATTEMPT: str(attempt), **_namespace_labels(spec)},
         "ExposedPorts": {each: {} for each in host.get("PortBindings", ())},
         "HostConfig": host,
     }
@@ -49,7 +49,7 @@ def _bindings(ports: Sequence[Port]) -> dict[str, list[Body]]:
     return found
 
 
-def _shared(spec: SandboxSpec) -> dict[str, str]:
+def _namespace_labels(spec: SandboxSpec) -> dict[str, str]:
     """What later agents have to know of a sandbox to make containers in it."""
     pid = "host" if spec.host_pid else "pod" if spec.share_pid else ""
     return {"jobplane.dev/pid": pid, "jobplane.dev/ipc": "host" if spec.host_ipc else ""}

@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import Any
 
 _BLOCK = 65536
-_WITHIN = 10  # seconds in which somebody has to take the connection, and to say why he refuses
+_WITHIN = 10  # seconds for the engine to take the connection, and to send a refusal
 
 Address = str | tuple[str, int]  # a Unix socket's path, or a host and its port
 
 
 class Wire:
-    """A connection, and what came on it and nobody has taken. Once it breaks it is a ConnectionError, after all that came."""
+    """A connection, with what was received and not taken yet. Once it breaks: ConnectionError, after all that was received."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._socket, self._came = connection, bytearray()

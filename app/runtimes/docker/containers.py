@@ -1,4 +1,4 @@
-"""Containers at a Docker Engine: calls about them, and waiting for their ends. Called by the docker runtime."""
+"""Containers at a Docker Engine: lists, status, and events of their ends. Called by the docker runtime."""
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
@@ -50,7 +50,7 @@ class Containers(engine_containers.Containers):
         return found
 
     async def ask(self, id_: str) -> Mapping[str, Any]:
-        """All that the engine knows of it."""
+        """The engine's record of it."""
         found: Mapping[str, Any] = await self._engine.ask(f"containers/{id_}/json")
         return found
 

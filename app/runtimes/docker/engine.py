@@ -1,4 +1,4 @@
-"""Calls to a Docker Engine (or Podman, as far as it speaks the same) over its socket. The docker runtime makes them all here.
+"""Calls to a Docker Engine (or Podman, as far as it speaks the same) over its socket. Called by the docker runtime.
 
 An engine that is away is a ConnectionError, whatever is asked of it; it may be asked again. What it refuses is an
 EngineError with the words that `docker` would show.
@@ -52,7 +52,7 @@ class Engine(Docker):
             async with self._query(path, method, params=params, data=content, headers=_JSON) as answer, answer:
                 return json.loads(await answer.read() or b"null")
         except (DockerError, aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:  # it died as it spoke
-            raise self._meaning(error) from error
+            raise self._to_exception(error) from error
 
     async def follow(
         self, path: str, method: str = "GET", headers: Mapping[str, str] | None = None, **params: str | int
@@ -64,7 +64,7 @@ class Engine(Docker):
                     if line.strip():
                         yield json.loads(line)
         except (DockerError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._meaning(error) from error
+            raise self._to_exception(error) from error
 
     async def bytes_of(self, path: str, **params: str | int) -> AsyncIterator[bytes]:
         """An answer that goes on, as it comes. Raises ConnectionError, EngineError."""
@@ -73,7 +73,7 @@ class Engine(Docker):
                 async for data in answer.content.iter_any():
                     yield data
         except (DockerError, aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise self._meaning(error) from error
+            raise self._to_exception(error) from error
 
     def started_at(self) -> datetime | None:
         """Start of its process, if that can be seen from here."""
@@ -86,15 +86,15 @@ class Engine(Docker):
         return self._podman
 
     async def hear_events(self, **params: str) -> AsyncIterator[Any]:
-        """Each that the engine tells, all of them though it is killed. Raises ConnectionError, EngineError."""
+        """Each event of the engine, all of them though it is killed. Raises ConnectionError, EngineError."""
         # By HTTP/1.0, so that nothing comes in chunks.
-        wire = await self._opened("GET", f"events?{urlencode(params)}", "HTTP/1.0\r\nHost: docker")
+        wire = await self._open_wire("GET", f"events?{urlencode(params)}", "HTTP/1.0\r\nHost: docker")
         try:
             async for line in wire.lines():
                 if line.strip():
                     yield _object(line)
         except (OSError, ValueError) as error:
-            raise self._meaning(error) from error
+            raise self._to_exception(error) from error
         finally:
             wire.close()
 
@@ -106,13 +106,13 @@ class Engine(Docker):
         content = json.dumps(body).encode() if body is not None else b""
         how = "HTTP/1.1\r\nHost: docker\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n"
         how += f"Content-Type: application/json\r\nContent-Length: {len(content)}"
-        return await (await self._opened("POST", path, how, content)).streams()
+        return await (await self._open_wire("POST", path, how, content)).streams()
 
     async def close(self) -> None:
         await super().close()
         await self._connector_made.close()
 
-    async def _opened(self, method: str, path: str, how: str, content: bytes = b"") -> Wire:
+    async def _open_wire(self, method: str, path: str, how: str, content: bytes = b"") -> Wire:
         """A connection of its own, on which the engine has begun to answer. `how`: HTTP's version, and headers."""
         try:
             await self._check_version()
@@ -121,13 +121,13 @@ class Engine(Docker):
                 refused.callback(wire.close)
                 status = await wire.ask(f"{method} /{self.api_version}/{path} {how}\r\n\r\n".encode() + content)
                 if status not in (101, 200):
-                    raise _refused(status, await wire.some())
+                    raise _refusal(status, await wire.some())
                 refused.pop_all()
         except (DockerError, aiohttp.ClientError, OSError) as error:
-            raise self._meaning(error) from error
+            raise self._to_exception(error) from error
         return wire
 
-    def _meaning(self, error: Exception) -> Exception:
+    def _to_exception(self, error: Exception) -> Exception:
         if isinstance(error, DockerError) and error.status != _UNREACHABLE:
             return _error(error.status, error.message)
         return ConnectionError(f"the container engine at {self.endpoint} does not answer: {error or 'too late'}")
@@ -146,7 +146,7 @@ def _object(line: bytes) -> Mapping[str, Any]:
     return found
 
 
-def _refused(status: int, answer: bytes) -> EngineError:
+def _refusal(status: int, answer: bytes) -> EngineError:
     text = answer.decode(errors="replace").strip()
     start, end = text.find("{"), text.rfind("}")
     with suppress(ValueError, KeyError, TypeError):

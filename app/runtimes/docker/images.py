@@ -1,4 +1,4 @@
-"""A Docker Engine's images: what there is, pulls with the kubelet's reasons, and removals that spare what is used."""
+"""Images of a Docker Engine: lists, pulls with the kubelet's reasons, removals that spare what is used. Called by `runtime`."""
 
 import base64
 import json
@@ -64,7 +64,7 @@ async def pull(engine: Engine, image: str, login: Login | None) -> str:
     except image_pulls.BadImage as error:
         raise PullError(f'Failed to apply default image tag "{image}": {error}', "InvalidImageName") from error
     try:
-        told = engine.follow("images/create", "POST", _authorised(login, where), fromImage=where, tag=reference)
+        told = engine.follow("images/create", "POST", _auth_headers(login, where), fromImage=where, tag=reference)
         async for line in told:
             if "error" in line:
                 raise PullError(f'failed to pull image "{image}": {line["error"]}')
@@ -78,7 +78,7 @@ def parts(name: str) -> tuple[str, str, str]:
     return name.partition("@") if "@" in name else name.rpartition(":")
 
 
-def _authorised(login: Login | None, where: str) -> Mapping[str, str] | None:
+def _auth_headers(login: Login | None, where: str) -> Mapping[str, str] | None:
     if login is None:
         return None
     told = {"username": login.username, "password": login.password, "serveraddress": where.partition("/")[0]}

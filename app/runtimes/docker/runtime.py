@@ -156,10 +156,10 @@ class DockerRuntime(EngineRuntime):
             running = await self._containers.running()
         except EngineError as error:  # of a container that goes at this moment
             raise ConnectionError(str(error)) from error
-        found = await answers([self._used(*one) for one in running])
+        found = await answers([self._usage_of(*one) for one in running])
         return [one for one in found if one]
 
-    async def _used(self, key: ContainerKey, id_: str, disk: int) -> ContainerUsage | None:
+    async def _usage_of(self, key: ContainerKey, id_: str, disk: int) -> ContainerUsage | None:
         try:
             found: Mapping[str, Any] = await self._engine.ask(f"containers/{id_}/stats?stream=0&one-shot=1") or {}
         except EngineError:

@@ -1,6 +1,6 @@
 """Pod sandboxes at a Docker Engine: for each a container that does nothing but hold the pod's namespaces.
 
-They are found by their labels. The docker runtime asks, for one pod one thing at a time.
+They are found by their labels. Called by the docker runtime, one call at a time for a pod.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Sandboxes:
             made = await self._engine.ask("containers/create", "POST", body, name=name)
         try:
             await self._engine.ask(f"containers/{made['Id']}/start", "POST")
-        except EngineError:  # such as for a port of the node that somebody has
+        except EngineError:  # such as for a port of the node that is in use
             with unless_gone():
                 await self._engine.ask(f"containers/{made['Id']}", "DELETE", force=1, v=1)
             raise

@@ -29,7 +29,7 @@ def status_of(key: ContainerKey, found: Mapping[str, Any], failure: str, termina
             reason="StartError",
             message=failure,
         )
-    if began is None:  # neither is what the engine itself failed to start, and no agent has heard of
+    if began is None:  # also one that the engine itself failed to start, unknown to an agent
         return ContainerStatus(key=key, state="created", id=id_)
     status = ContainerStatus(
         key=key,

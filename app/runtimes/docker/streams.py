@@ -37,7 +37,7 @@ class StreamSession:
 
     async def write(self, data: bytes) -> None:
         if data and not self._input_ended:
-            with suppress(OSError):  # it has ended, and nobody reads any more
+            with suppress(OSError):  # it has ended, and nothing is read any more
                 self._writer.write(data)
                 await self._writer.drain()
 
@@ -52,7 +52,7 @@ class StreamSession:
             await self.resized(width, height)
 
     async def output(self) -> AsyncIterator[tuple[Named, bytes]]:
-        pieces = self._raw() if self._tty else self._framed()
+        pieces = self._read_raw() if self._tty else self._read_frames()
         first = True
         async for name, data in pieces:
             if first and data.startswith(FAILED):
@@ -73,12 +73,12 @@ class StreamSession:
         with suppress(OSError):
             await self._writer.wait_closed()
 
-    async def _raw(self) -> AsyncIterator[tuple[Named, bytes]]:
+    async def _read_raw(self) -> AsyncIterator[tuple[Named, bytes]]:
         with suppress(OSError):
             while data := await self._reader.read(_CHUNK):
                 yield "stdout", data
 
-    async def _framed(self) -> AsyncIterator[tuple[Named, bytes]]:
+    async def _read_frames(self) -> AsyncIterator[tuple[Named, bytes]]:
         with suppress(OSError, asyncio.IncompleteReadError):
             while True:
                 stream, length = _HEAD.unpack(await self._reader.readexactly(_HEAD.size))

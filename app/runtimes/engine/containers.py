@@ -1,7 +1,6 @@
-"""Container cache of an engine: which containers there are, their status, and who is woken when it changes.
+"""Container cache of an engine: containers, their status, and events when it changes. Subclassed by cri and docker.
 
-The engine knows best. What has ended does not change any more, and is not asked for again. The runtimes with engines
-(cri, docker) say how theirs is asked.
+The engine is the truth. What has ended does not change any more, and is not asked for again.
 """
 
 import asyncio
@@ -69,14 +68,14 @@ class Known:
     key: ContainerKey
     id: str
     status: ContainerStatus | None = None
-    has_begun: bool = False  # whoever started it was told so, whatever status says
+    has_begun: bool = False  # its start was answered, whatever status says
 
     @property
     def over(self) -> ContainerStatus | None:
         return self.status if self.status and self.status.state == "exited" else None
 
     def agrees(self, found: Row) -> bool:
-        """Whether the engine's list tells no news of it."""
+        """Whether the engine's list has no news of it."""
         running = self.status is not None and self.status.state == "running"
         return bool(self.over) or (running and found.is_running)
 
@@ -107,7 +106,7 @@ class Containers(ABC):
 
     @abstractmethod
     def ends(self) -> AsyncIterator[str]:
-        """Ids of containers that end, until the engine goes away: ConnectionError. Unsupported if it tells nothing."""
+        """Ids of containers that end, until the engine goes away: ConnectionError. Unsupported if it has no events."""
 
     @abstractmethod
     def log_path(self, key: ContainerKey) -> Path | None:
@@ -126,7 +125,7 @@ class Containers(ABC):
         return (known.over or await self.look(key)) if known else None
 
     async def look(self, key: ContainerKey) -> ContainerStatus | None:
-        """Asks the engine; who follows events is told if it is news."""
+        """Ask the engine; a change is an event."""
         known = self._known.get(key)
         if known is None:
             return None
@@ -134,7 +133,7 @@ class Containers(ABC):
         if status is None:
             self.forget(key)
             return None
-        return known.over or self._saw(key, known, status)  # over: somebody else was faster
+        return known.over or self._take_status(key, known, status)  # over: another task was faster
 
     def is_over(self, key: ContainerKey) -> bool:
         """As far as is known."""
@@ -142,7 +141,7 @@ class Containers(ABC):
         return bool(known and known.over)
 
     def is_unbegun(self, key: ContainerKey) -> bool:
-        """As far as is known; what is written then are an engine's words, and may be taken back."""
+        """As far as is known; output before that is a message of the engine, and may be withdrawn."""
         known = self._known.get(key)
         if known is None or known.has_begun:
             return False
@@ -159,7 +158,7 @@ class Containers(ABC):
         return [one.status for one in known if one and one.status]
 
     async def ended(self, key: ContainerKey) -> ContainerStatus | None:
-        """Its status once that says so; what it is after a while, if it does not. For what is sure to have ended."""
+        """Its status once that is exited; what it is after a while, if it is not. For a container that is sure to have ended."""
         status = None
         for pause in CHASE:
             await asyncio.sleep(pause)
@@ -169,7 +168,7 @@ class Containers(ABC):
         return status
 
     async def until_over(self, key: ContainerKey) -> None:
-        """Returns when it has ended or is gone. Events tell; one that is missed costs a moment."""
+        """Returns when it has ended or is gone. A missed event costs a moment."""
         hints = self.events.read()
         while (status := await self.status(key)) and status.state != "exited":
             with suppress(TimeoutError):
@@ -200,10 +199,10 @@ class Containers(ABC):
             self.forget(key)
 
     async def watch(self) -> None:
-        """What the engine tells of ends, for ever. What it may have told while it was not heard is looked up."""
+        """Follow the engine's events of ends, for ever. Ends that may have been missed are looked up."""
         while True:
             try:
-                await self._hear()
+                await self._follow_events()
             except Unsupported as error:
                 logger.info("container engine reports no events; polling it", error=error)
                 await self._poll()
@@ -219,17 +218,17 @@ class Containers(ABC):
             await asyncio.sleep(AGAIN)
             await self._has_answered()
 
-    async def _hear(self) -> None:
-        # The engine hears of the asking a moment later, and of what has ended by then it tells nobody.
-        looking = asyncio.get_running_loop().create_task(self._look_around())
+    async def _follow_events(self) -> None:
+        # The engine subscribes us a moment later, and sends no events of what has ended by then.
+        looking = asyncio.get_running_loop().create_task(self._list_once_ready())
         try:
             async for container_id in self.ends():
-                self._heard(container_id)
+                self._on_end_event(container_id)
         finally:
             looking.cancel()
 
-    async def _look_around(self) -> None:
-        """An engine that has just begun may tell of ends before it answers questions."""
+    async def _list_once_ready(self) -> None:
+        """An engine that has just started may send events before it answers questions."""
         while True:
             await asyncio.sleep(AGAIN)
             if await self._has_answered():
@@ -238,7 +237,7 @@ class Containers(ABC):
                 return
 
     async def _has_answered(self) -> bool:
-        """And then whatever has changed is known."""
+        """If so, all changes are known."""
         try:
             await self.list()
         except (ConnectionError, EngineError):
@@ -266,7 +265,7 @@ class Containers(ABC):
                 pause = min(pause * 2, LATEST) if quiet else SOON
                 await asyncio.sleep(pause)
 
-    def _heard(self, container_id: str) -> None:
+    def _on_end_event(self, container_id: str) -> None:
         key = self._keys.get(container_id)
         if key and key not in self._chases:
             task = asyncio.get_running_loop().create_task(self._chase(key))
@@ -281,7 +280,7 @@ class Containers(ABC):
                 "cannot look at a container that ended; the next list shows it", **key.log_fields, error=error
             )
 
-    def _saw(self, key: ContainerKey, known: Known, status: ContainerStatus) -> ContainerStatus:
+    def _take_status(self, key: ContainerKey, known: Known, status: ContainerStatus) -> ContainerStatus:
         before, known.status = known.status, status
         if known.over:
             self.outputs.forget(key)
@@ -289,7 +288,7 @@ class Containers(ABC):
         elif status.state == "running":
             self.follow_log(key)
             if before is None or before.state != status.state:
-                self.logged.add(key)  # what was written so far was not told
+                self.logged.add(key)  # output so far caused no event
         if before is None or before.state != status.state:
             self.events.add(key)
         return status

@@ -2,10 +2,10 @@
 
 .log        what the container writes, if the engine can be told where to note it down
 .message    its termination message, mounted into it
-.begun      is there once the engine was asked to start it
-.void       is there once that came to nothing, and the container has to be made anew
-.exit       its exit code, if it was heard before the engine had noted it down; of the time when that was told
-.failed     the engine's words if it could not be started
+.begun      exists once the engine was asked to start it
+.void       exists once that failed without a start, and the container has to be made anew
+.exit       its exit code, if an event reported it before the engine had noted it down; its time is that of the event
+.failed     the engine's message if it could not be started
 """
 
 import os
@@ -45,7 +45,7 @@ class Files:
         log.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         log.touch(mode=0o640)
         message.touch()
-        message.chmod(0o666)  # whoever it runs as may leave word
+        message.chmod(0o666)  # any user may write it
         return str(log.relative_to(self.pod(key.pod_uid)))
 
     def termination_message(self, key: ContainerKey) -> str:
@@ -85,7 +85,7 @@ class Files:
             self._path(key, kind).unlink(missing_ok=True)
 
     def exited(self, key: ContainerKey, code: int | None, at: float | None = None) -> None:
-        """`code` is None if only the end was told; `at`: as a file's time, when it was, if not now."""
+        """Keep a reported end. `code` is None if it was not reported; `at`: as a file's time, if not now."""
         new = self._path(key, "exit.new")
         with suppress(OSError):  # the pod is gone, or the disk full
             new.write_text("" if code is None else f"{code}\n", encoding="ascii")
@@ -94,7 +94,7 @@ class Files:
             new.replace(self._path(key, "exit"))
 
     def exited_at(self, key: ContainerKey) -> float:
-        """When its end was told, as a file's time; 0 if it was not."""
+        """Time of its reported end, as a file's time; 0 if there is none."""
         return self._time(key, "exit")
 
     def exit_code(self, key: ContainerKey) -> int | None:

@@ -3,7 +3,7 @@
 By itself an engine reads what containers write from FIFOs, and notes it down in log files. When it is killed, what it has
 read and not noted down is lost, and with a container that ends before the engine is back all that waits in its FIFO. The
 shims, which write to the FIFOs, survive it; and where an ordinary file stands in a FIFO's place, a shim appends to that.
-`cri.outputs` and `docker.outputs` put links to such files there. From the files a log is made as in the process runtime.
+`cri.recovery` and `docker.recovery` put links to such files there. From the files a log is made as in the process runtime.
 
 With terminals, and where the engine's folders are not seen from here, the engine's own log file is the log.
 """
@@ -26,7 +26,7 @@ _BLOCK = 512  # bytes, as stat counts
 
 
 class Outputs(LogFiles):
-    """Tells `grown` whose log has grown, be it the engine's file or made of what was diverted. `root`: as in engine_files."""
+    """Calls `grown` when a log has grown, be it the engine's file or made of diverted output. `root`: as in `engine.files`."""
 
     def __init__(self, root: Path, grown: Callable[[ContainerKey], None]) -> None:
         super().__init__(grown)

@@ -1,7 +1,7 @@
 """Base of the runtimes that drive a container engine (cri, docker).
 
-The engine watches over the containers and remembers them by their labels, so they survive the agent: nothing has to be
-adopted but what `list` finds. An engine that is away is a ConnectionError everywhere, and nothing is lost by it.
+The engine keeps the containers and their labels, so they survive the agent, which adopts what `list` finds. An engine that is
+away is a ConnectionError everywhere, and nothing is lost by it.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class Sandboxes(Protocol):
 
 
 class Commands(Protocol):
-    """What runs in containers besides their own processes."""
+    """Commands in containers, and sessions with their own processes."""
 
     async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool) -> Session: ...
 

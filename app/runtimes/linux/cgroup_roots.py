@@ -5,7 +5,7 @@ Below the agent's own cgroup, so that what holds for the agent holds for its con
 version 1  in each hierarchy, next to nothing else.
 version 2  a cgroup that shares out controllers has no processes of its own. So they are made beside the agent's cgroup
            (with systemd: Delegate=yes and DelegateSubgroup=agent, in that of its unit), or at the top if the agent is
-           there. Where that may not be written and nobody else is in the agent's cgroup, they are made in it, and the
+           there. Where that may not be written and the agent is alone in its cgroup, they are made in it, and the
            agent moves into one called `agent` inside.
 """
 
@@ -33,7 +33,7 @@ _OCTAL = re.compile(r"\\([0-7]{3})")
 
 @dataclass(frozen=True, kw_only=True)
 class Kernel:
-    """What the kernel says of this process; tests say something else."""
+    """The kernel's files about this process; tests pass others."""
 
     mounts: str
     own: str
@@ -60,41 +60,41 @@ class _Hierarchy(NamedTuple):
     here: Path
 
 
-def find(state: Path, asked: str = AUTO, pids: int = 0, kernel: Kernel | None = None) -> Found:
+def find(state: Path, setting: str = AUTO, pids: int = 0, kernel: Kernel | None = None) -> Found:
     """`state` tells agents of one machine apart. `asked`: auto, none, or a folder of version 2 to make them in."""
-    if asked == NONE:
+    if setting == NONE:
         return Found(None, TURNED_OFF)
     kernel = kernel or Kernel.here()
     name = f"jobplane-{sha256(os.fsencode(state.resolve())).hexdigest()[:10]}"
     reasons: list[str] = []
-    folders = _unified(kernel, asked, name, reasons)
+    folders = _find_unified(kernel, setting, name, reasons)
     if folders:
         return Found(Cgroups(folders=folders, is_unified=True, pids=pids), "")
-    folders = _separate(kernel, name, reasons) if asked == AUTO else {}
+    folders = _find_separate(kernel, name, reasons) if setting == AUTO else {}
     if not folders:
         return Found(None, "; ".join(reasons) or "this host has no cgroups")
     cgroups = Cgroups(folders=folders, is_unified=False, pids=pids)
     return Found(cgroups, "" if cgroups.limits else "; ".join(reasons))
 
 
-def announced(found: Found) -> Cgroups | None:
-    """What was found; what is missing is said once, with what to do about it."""
+def log_missing(found: Found) -> Cgroups | None:
+    """The cgroups that were found. What is missing is logged once, with what to do about it."""
     if found.why and found.why != TURNED_OFF:
         logger.warning("limits of containers are not enforced", reason=f"{found.why}. To have them enforced, {REMEDY}")
     return found.cgroups
 
 
-def _unified(kernel: Kernel, asked: str, name: str, reasons: list[str]) -> Mapping[str, Path]:
-    if asked != AUTO:
-        return _shared_out(Path(asked), name, reasons)
+def _find_unified(kernel: Kernel, setting: str, name: str, reasons: list[str]) -> Mapping[str, Path]:
+    if setting != AUTO:
+        return _make_shared(Path(setting), name, reasons)
     found = _hierarchy(kernel, "cgroup2", "")
     if found is None or not _offers_limits(found.top):
         return {}
     parent = found.here if found.here == found.top else found.here.parent
-    if folders := _shared_out(parent, name, reasons):
+    if folders := _make_shared(parent, name, reasons):
         return folders
     if parent != found.here and _members(found.here) == [kernel.pid]:
-        return _moved(found.here, name, kernel.pid, reasons)
+        return _move_inside(found.here, name, kernel.pid, reasons)
     return {}
 
 
@@ -103,24 +103,24 @@ def _offers_limits(top: Path) -> bool:
     return set(LIMITING) <= set(_words(top / "cgroup.controllers"))
 
 
-def _moved(here: Path, name: str, pid: int, reasons: list[str]) -> Mapping[str, Path]:
+def _move_inside(here: Path, name: str, pid: int, reasons: list[str]) -> Mapping[str, Path]:
     try:
         (here / LEAF).mkdir(exist_ok=True)
         _write(here / LEAF / "cgroup.procs", str(pid))
     except OSError as error:
-        reasons.append(_said(error, here))
+        reasons.append(_reason(error, here))
         return {}
-    return _shared_out(here, name, reasons)
+    return _make_shared(here, name, reasons)
 
 
-def _shared_out(parent: Path, name: str, reasons: list[str]) -> Mapping[str, Path]:
+def _make_shared(parent: Path, name: str, reasons: list[str]) -> Mapping[str, Path]:
     """One folder for all controllers; nothing if it cannot have what limits need."""
     ours = parent / name
     try:
         ours.mkdir(exist_ok=True)
         enabled = [each for each in WANTED if _enable(parent, each, reasons) and _enable(ours, each, reasons)]
     except OSError as error:
-        reasons.append(_said(error, parent))
+        reasons.append(_reason(error, parent))
         return {}
     if set(LIMITING) <= set(enabled):
         return dict.fromkeys(enabled, ours)
@@ -135,12 +135,12 @@ def _enable(folder: Path, controller: str, reasons: list[str]) -> bool:
         if controller not in _words(file):
             _write(file, f"+{controller}")
     except OSError as error:
-        reasons.append(_said(error, file))
+        reasons.append(_reason(error, file))
         return False
     return True
 
 
-def _separate(kernel: Kernel, name: str, reasons: list[str]) -> dict[str, Path]:
+def _find_separate(kernel: Kernel, name: str, reasons: list[str]) -> dict[str, Path]:
     folders = {}
     for controller in (*WANTED, "freezer"):
         found = _hierarchy(kernel, "cgroup", controller)
@@ -150,7 +150,7 @@ def _separate(kernel: Kernel, name: str, reasons: list[str]) -> dict[str, Path]:
         try:
             ours.mkdir(exist_ok=True)
         except OSError as error:
-            reasons.append(_said(error, ours))
+            reasons.append(_reason(error, ours))
         else:
             folders[controller] = ours
     if not folders.keys() & set(WANTED):
@@ -160,7 +160,7 @@ def _separate(kernel: Kernel, name: str, reasons: list[str]) -> dict[str, Path]:
 
 def _hierarchy(kernel: Kernel, kind: str, controller: str) -> _Hierarchy | None:
     """Where a hierarchy is mounted, and this process in it; None if it is not, or is outside of what is mounted."""
-    own = next((path for names, path in _own(kernel.own) if controller in names), None)
+    own = next((path for names, path in _own_paths(kernel.own) if controller in names), None)
     for root, top, options in _mounts(kernel.mounts, kind):
         if own is None or (controller and controller not in options):
             continue
@@ -180,7 +180,7 @@ def _mounts(text: str, kind: str) -> Iterator[tuple[str, Path, Sequence[str]]]:
             yield root, Path(top), rest[2].split(",")
 
 
-def _own(text: str) -> Iterator[tuple[Sequence[str], str]]:
+def _own_paths(text: str) -> Iterator[tuple[Sequence[str], str]]:
     """Of lines such as `4:memory:/path`; version 2 has no name."""
     for line in text.splitlines():
         _, _, rest = line.partition(":")
@@ -203,5 +203,5 @@ def _write(file: Path, value: str) -> None:
     file.write_text(value, encoding="ascii")
 
 
-def _said(error: OSError, file: Path) -> str:
+def _reason(error: OSError, file: Path) -> str:
     return f"{error.filename or file}: {error.strerror}"

@@ -1,5 +1,5 @@
-"""A cgroup for each container, where the host allows it: keeps limits, tells who was killed for memory, and is the one way
-to end processes that have left their session.
+"""Cgroup of each container, where the host allows it: keeps limits, reports OOM kills, and is the one way to end processes that
+have left their session.
 
 The process runtime makes one for each start in the folders that `cgroup_roots` found: one folder in version 2, in version 1
 one in each hierarchy that has something to do. The kernel's files are all that is remembered.
@@ -46,7 +46,9 @@ class Cgroups:
     def make(self, key: ContainerKey, limits: Limits) -> list[Path]:
         """Those that the container is to join, with its limits. Raises OSError."""
         name = f"{key.pod_uid}-{key.name}-{key.attempt}"
-        settings = dict(_unified(limits, self.pids) if self.is_unified else _separate(limits, self.pids))
+        settings = dict(
+            _unified_settings(limits, self.pids) if self.is_unified else _separate_settings(limits, self.pids)
+        )
         used = [controller for controller in self.folders if any(file.startswith(controller) for file in settings)]
         used = used or [next(each for each in KILLING if each in self.folders)]
         made = list(dict.fromkeys(self.folders[controller] / name for controller in used))
@@ -73,7 +75,7 @@ class Cgroups:
             remove([folder])
 
 
-def _unified(limits: Limits, pids: int) -> Iterator[tuple[str, str]]:
+def _unified_settings(limits: Limits, pids: int) -> Iterator[tuple[str, str]]:
     """Files and what to write, for version 2."""
     if limits.memory is not None:
         yield "memory.max", str(limits.memory)
@@ -87,7 +89,7 @@ def _unified(limits: Limits, pids: int) -> Iterator[tuple[str, str]]:
         yield "pids.max", str(pids)
 
 
-def _separate(limits: Limits, pids: int) -> Iterator[tuple[str, str]]:
+def _separate_settings(limits: Limits, pids: int) -> Iterator[tuple[str, str]]:
     """The same for version 1. Memory with swap may not be less than memory, so it comes second."""
     if limits.memory is not None:
         yield "memory.limit_in_bytes", str(limits.memory)
@@ -193,13 +195,13 @@ def _names(folder: Path) -> list[str]:
 
 
 def remove(folders: Iterable[Path]) -> bool:
-    """False while somebody is in one."""
-    left = [folder for folder in folders if not _removed(folder)]
+    """False while a process is in one."""
+    left = [folder for folder in folders if not _remove_one(folder)]
     return not left
 
 
-async def removed(folders: Sequence[Path]) -> None:
-    """Soon, whoever still is in them."""
+async def remove_until_gone(folders: Sequence[Path]) -> None:
+    """Remove them soon; processes in them are killed."""
     for _ in range(TRIES):
         if remove(folders):
             return
@@ -208,7 +210,7 @@ async def removed(folders: Sequence[Path]) -> None:
     logger.warning("cannot remove cgroups; leaving them", names=", ".join(map(str, folders)))
 
 
-def _removed(folder: Path) -> bool:
+def _remove_one(folder: Path) -> bool:
     try:
         os.rmdir(folder)
     except FileNotFoundError:

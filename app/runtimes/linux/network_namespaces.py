@@ -1,4 +1,4 @@
-"""Pods' network namespaces, from outside: connections to ports on a pod's loopback, and what else is in there.
+"""Network namespaces of pods, from outside: connections to ports on a pod's loopback. Called by the runtimes with engines.
 
 A socket belongs for ever to the namespace in which it was made. A thread of its own enters the namespace, makes it,
 and ends: nothing else of the agent ever leaves the node's.
@@ -52,7 +52,7 @@ async def dial(namespace: str, port: int) -> StreamPipe:
     trouble: OSError | None = None
     for family, address in LOOPBACKS:
         try:
-            made = await _made(namespace, family)
+            made = await _make_socket(namespace, family)
         except OSError as error:
             trouble = trouble or error
             continue
@@ -66,24 +66,17 @@ async def dial(namespace: str, port: int) -> StreamPipe:
     raise ConnectionError(f"port {port} of the pod: {trouble}")
 
 
-async def _made(namespace: str, family: socket.AddressFamily) -> socket.socket:
+async def _make_socket(namespace: str, family: socket.AddressFamily) -> socket.socket:
     if not namespace:
         made = _socket(family)
     else:
         with ThreadPoolExecutor(max_workers=1) as thread:
-            inside = partial(_inside, namespace, partial(_socket, family))
+            inside = partial(_call_inside, namespace, partial(_socket, family))
             made = await asyncio.get_running_loop().run_in_executor(thread, inside)
     return made
 
 
-def interfaces(namespace: str) -> set[str]:
-    """Names of those that a namespace has; blocks. Raises OSError, Unsupported."""
-    with ThreadPoolExecutor(max_workers=1) as thread:
-        found = thread.submit(_inside, namespace, socket.if_nameindex).result()
-    return {name for _, name in found}
-
-
-def _inside(namespace: str, call: Callable[[], T]) -> T:
+def _call_inside(namespace: str, call: Callable[[], T]) -> T:
     """By a thread that ends with it."""
     libc = ctypes.CDLL(None, use_errno=True)
     fd = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)

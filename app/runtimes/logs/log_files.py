@@ -17,7 +17,7 @@ from app.runtimes.base import ContainerKey
 from app.structured_logging import Logger
 
 QUIET = 0.02  # seconds without a look after a look
-KEPT = 1024 * 1024  # bytes that stay, whoever has them
+KEPT = 1024 * 1024  # bytes that always stay
 POLL = 0.1  # seconds between looks at files that the kernel will not watch
 OVERFLOWN = -1  # a watch that stands for all: notices were lost
 _MODIFY = 0x2
@@ -131,7 +131,7 @@ class LogFiles:
         else:
             self._polled[key] = path, 0
             self._timers.setdefault("poll", self._loop.call_later(POLL, self._poll))
-        if _size(path):  # of what was written before there was a watch, nothing will tell
+        if _size(path):  # output from before the watch causes no notice
             self._grown(key)
 
     def forget(self, key: ContainerKey) -> None:
@@ -156,9 +156,9 @@ class LogFiles:
 
     def _listen(self) -> None:
         if self._inotify:
-            self._loop.add_reader(self._inotify.fileno(), self._noticed, self._inotify)
+            self._loop.add_reader(self._inotify.fileno(), self._on_change, self._inotify)
 
-    def _noticed(self, inotify: Inotify) -> None:
+    def _on_change(self, inotify: Inotify) -> None:
         watches = inotify.read()
         for watch in self._watched if OVERFLOWN in watches else watches & self._watched.keys():
             self._grown(self._watched[watch])

@@ -1,6 +1,6 @@
 """Log format of Kubernetes' container runtimes: `<RFC3339Nano> stdout|stderr F|P <text>\\n`.
 
-Used by the runtimes that make such logs themselves. A record's head has a fixed width, so a log tells by itself how
+Used by the runtimes that make such logs themselves. A record's head has a fixed width, so a log itself shows how
 many raw bytes of each stream are in it: that is how a restarted agent finds the place where the last one stopped.
 """
 

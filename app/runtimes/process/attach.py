@@ -42,14 +42,14 @@ class Attached:
         self._inotify = self._watch()
 
     async def write(self, data: bytes) -> None:
-        await self._tell(b"d", data)
+        await self._send(b"d", data)
 
     async def end_input(self) -> None:
-        await self._tell(b"e")
+        await self._send(b"e")
 
     async def resize(self, width: int, height: int) -> None:
         with suppress(struct.error):
-            await self._tell(b"r", struct.pack("HHHH", height, width, 0, 0))
+            await self._send(b"r", struct.pack("HHHH", height, width, 0, 0))
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
         while True:
@@ -62,7 +62,7 @@ class Attached:
             if not found and ended:
                 return
             if not found:
-                await self._news()
+                await self._wait_for_change()
 
     async def exit_code(self) -> int:
         """The agent asks the runtime for the container's own."""
@@ -88,7 +88,7 @@ class Attached:
         self._offsets[stream] += len(data)
         return data
 
-    async def _news(self) -> None:
+    async def _wait_for_change(self) -> None:
         waiting = [asyncio.create_task(each.wait()) for each in (self._changed, self._ended)]
         try:
             await asyncio.wait(waiting, timeout=None if self._inotify else POLL, return_when=asyncio.FIRST_COMPLETED)
@@ -107,23 +107,23 @@ class Attached:
         except OSError:
             inotify.close()
             return None
-        self._loop.add_reader(inotify.fileno(), self._noticed, inotify)
+        self._loop.add_reader(inotify.fileno(), self._on_change, inotify)
         return inotify
 
-    def _noticed(self, inotify: Inotify) -> None:
+    def _on_change(self, inotify: Inotify) -> None:
         inotify.read()
         self._changed.set()
 
-    async def _tell(self, kind: bytes, data: bytes = b"") -> None:
-        """Nobody hears it if the container has no input, or no longer."""
+    async def _send(self, kind: bytes, data: bytes = b"") -> None:
+        """Dropped if the container has no input, or no longer."""
         if self._keeper is None and self._keeps:
-            self._keeper = await self._connected()
+            self._keeper = await self._connect_keeper()
         if self._keeper is not None:
             with suppress(ConnectionError):
                 self._keeper.write(HEAD.pack(kind, len(data)) + data)
                 await self._keeper.drain()
 
-    async def _connected(self) -> asyncio.StreamWriter | None:
+    async def _connect_keeper(self) -> asyncio.StreamWriter | None:
         """By way of the open folder: the path itself may be longer than a socket's may be."""
         with suppress(TimeoutError):
             async with asyncio.timeout(KEEPER_SECONDS):

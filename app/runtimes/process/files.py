@@ -11,7 +11,7 @@ Made by O_EXCL (mkdir) before anything runs, so that nothing runs twice. In it:
     out, err      raw output, written by the container
     log, position stamped output and how far it goes (process_logs.py)
     message       the termination message
-    verdict.json  the agent's word where there is no such end: start errors, and ends that nobody saw
+    verdict.json  the agent's finding where there is no such end: start errors, and ends that were not seen
 
 These are few files, for each is made and deleted again with every pod. The container can write here, so all are opened
 without following links, and only if they are ordinary ones.

@@ -64,7 +64,7 @@ class Keeper:
                     self._hear(key.fd)
 
     def _choose(self) -> None:
-        """While much waits for the container, nobody is listened to."""
+        """While much waits for the container, clients are not read."""
         writes = selectors.EVENT_WRITE if self._input else 0
         self._selector.modify(KEPT, selectors.EVENT_READ | writes)
         for fd in self._clients:
@@ -75,7 +75,7 @@ class Keeper:
                 self._selector.register(fd, selectors.EVENT_READ)
 
     def _tend(self, events: int) -> bool:
-        """False once nobody is at the container's end. All that can be read of an input is that."""
+        """False once the container has closed its end. Nothing else can be read of an input."""
         if events & selectors.EVENT_WRITE:
             try:
                 self._input = self._input[os.write(KEPT, self._input) :]

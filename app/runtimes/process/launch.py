@@ -21,7 +21,7 @@ from app.open_files import limit_restored
 from app.runtimes.base import ContainerSpec, Mount, StartError
 from app.runtimes.process import home as process_home
 from app.runtimes.process import mounts as process_mounts
-from app.runtimes.process import programs, security_context
+from app.runtimes.process import security_context
 from app.runtimes.process.files import Folder, open_ordinary
 from app.runtimes.process.home import Home
 from app.runtimes.process.security_context import Agent
@@ -74,7 +74,7 @@ def resolve(spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callabl
         folder.write("message", b"")
         mounts.append(Mount(source=folder.path / "message", target=spec.termination_message_path))
     working_dir = _working_dir(spec.working_dir or own.path, mounts)
-    programs.check(spec.argv[0], env["PATH"], working_dir, lambda path: process_mounts.seen(path, mounts))
+    check_program(spec.argv[0], env["PATH"], working_dir, lambda path: process_mounts.seen(path, mounts))
     if spec.tty:
         env.setdefault("TERM", "xterm")
     launch = Launch(
@@ -90,7 +90,7 @@ def resolve(spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callabl
         if not program:
             raise StartError(NO_MOUNTS)
         devices = spec.devices if read_only else ()
-        launch = _wrapped(launch, program, process_mounts.arguments(mounts, devices, read_only=read_only))
+        launch = _wrap(launch, program, process_mounts.arguments(mounts, devices, read_only=read_only))
     return _without_odd_names(launch)
 
 
@@ -214,7 +214,7 @@ def _working_dir(path: str, mounts: list[Mount]) -> str:
     return path
 
 
-def _wrapped(launch: Launch, program: str, mounts: list[str]) -> Launch:
+def _wrap(launch: Launch, program: str, mounts: list[str]) -> Launch:
     chdir = ["--chdir", launch.working_dir]
     command = [program, "--info-fd", str(_INSIDE), *mounts, *chdir, "--", *launch.command]
     return replace(launch, command=command, working_dir="/", wrapped=True)
@@ -238,3 +238,26 @@ def _without_odd_names(launch: Launch) -> Launch:
         command=[sys.executable, "-ISc", _WITH_ODD_NAMES, *launch.command],
         env={**plain, _ODD_VARIABLE: json.dumps(odd)},
     )
+
+
+def check_program(name: str, path: str, working_dir: str, seen: Callable[[str], str]) -> None:
+    """Raises StartError, worded as container runtimes do, unless the command names a program.
+
+    `seen`: path on this host of one in the container.
+    """
+    if "/" not in name:
+        folders = (os.path.join(working_dir, folder or ".", name) for folder in path.split(":"))
+        if not any(_is_executable(seen(each)) for each in folders):
+            raise StartError(f'exec: "{name}": executable file not found in $PATH', 127)
+        return
+    file = seen(os.path.normpath(os.path.join(working_dir, name)))
+    if not os.path.exists(file):
+        raise StartError(f'exec: "{name}": stat {name}: no such file or directory', 127)
+    if os.path.isdir(file):
+        raise StartError(f'exec: "{name}": is a directory', 126)
+    if not os.access(file, os.X_OK):
+        raise StartError(f'exec: "{name}": permission denied', 126)
+
+
+def _is_executable(path: str) -> bool:
+    return os.path.isfile(path) and os.access(path, os.X_OK)

@@ -137,7 +137,7 @@ class Log:
     def _load(self, log: int) -> Position:
         """The position, at first from disk: what was stamped but not noted is counted, a torn record cut off."""
         if self._position is None:
-            noted = self._noted()
+            noted = self._read_position()
             size = os.fstat(log).st_size
             tail = b""
             while noted.size + len(tail) < size and (more := os.pread(log, size, noted.size + len(tail))):
@@ -154,7 +154,7 @@ class Log:
             )
         return self._position
 
-    def _noted(self) -> Position:
+    def _read_position(self) -> Position:
         content = self._folder.read("position")
         try:
             return Position(*map(int, content.data.split())) if content else Position()
@@ -275,9 +275,9 @@ class Follower:
 
     def _listen(self) -> None:
         if self._inotify:
-            self._loop.add_reader(self._inotify.fileno(), self._noticed, self._inotify)
+            self._loop.add_reader(self._inotify.fileno(), self._on_change, self._inotify)
 
-    def _noticed(self, inotify: Inotify) -> None:
+    def _on_change(self, inotify: Inotify) -> None:
         watches = inotify.read()
         if OVERFLOWN in watches:
             self._dirty.update(dict.fromkeys(self._logs))
@@ -297,9 +297,9 @@ class Follower:
                 break
             del self._dirty[key]
             left -= self._drain(key)
-        self._next = self._loop.call_later(QUIET, self._rested)
+        self._next = self._loop.call_later(QUIET, self._on_rest_over)
 
-    def _rested(self) -> None:
+    def _on_rest_over(self) -> None:
         self._next = None
         if self._dirty:
             self._turn()

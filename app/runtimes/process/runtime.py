@@ -7,7 +7,7 @@ output through inotify.
 What it cannot do: there is no isolation. Containers share the host's files, processes, network and IPC, whatever their pod
 says of hostNetwork, hostPID, hostIPC or shareProcessNamespace, and must be trusted. Only with cgroups are limits kept;
 without them a process that has made a session of its own outlives its container, whose process group ends with it, and
-whose session ends when it is stopped. Mounts and a read-only root need bubblewrap, under which nobody gains privileges.
+whose session ends when it is stopped. Mounts and a read-only root need bubblewrap, under which no process gains privileges.
 Other users and fewer capabilities than the agent's need root and setpriv; there are no seccomp profiles. The shell adds
 PWD to the environment; where /bin/sh is bash, also `_` and SHLVL.
 """
@@ -39,6 +39,7 @@ from app.runtimes.base import (
 from app.runtimes.linux import cgroups as cgroup
 from app.runtimes.linux import process_table
 from app.runtimes.linux.cgroups import Cgroups
+from app.runtimes.linux.folder_removal import FolderRemover
 from app.runtimes.linux.process_table import Identity
 from app.runtimes.process import files, mounts, security_context, sessions
 from app.runtimes.process import launch as process_launch
@@ -47,7 +48,6 @@ from app.runtimes.process import usage as process_usage
 from app.runtimes.process.attach import Attached
 from app.runtimes.process.container import Container
 from app.runtimes.process.files import Folder, checked
-from app.runtimes.process.folder_deletion import Rubbish
 from app.runtimes.process.logs import SHARE, Follower, Log
 from app.runtimes.wakeups import Hints
 from app.structured_logging import Logger
@@ -78,7 +78,7 @@ class ProcessRuntime(Imageless):
         self._lock = files.lock(self._root)
         process_launch.keep_files_private()
         self._follower = Follower(self._logged.add)
-        self._rubbish = Rubbish(self._root)
+        self._remover = FolderRemover(self._root)
         self._adopt()
         if cgroups is not None:
             cgroups.sweep(self._pods)
@@ -135,7 +135,7 @@ class ProcessRuntime(Imageless):
         if main is None or target is None or container.shim is None:
             raise StartError("the container is not running")
         if target != main.pid:
-            await sessions.settled(target, main.pid)
+            await sessions.wait_until_settled(target, main.pid)
         place = self._place(container.folder, target, container.shim)
         command = sessions.start(place, argv, tty=tty)
         container.commands.add(command)
@@ -162,8 +162,8 @@ class ProcessRuntime(Imageless):
         if container is None or not container.ended.is_set():
             return
         del self._pods[key.pod_uid][key]
-        await self._rubbish.remove(container.folder.path)
-        await cgroup.removed(container.cgroups)
+        await self._remover.remove(container.folder.path)
+        await cgroup.remove_until_gone(container.cgroups)
 
     async def remove_sandbox(self, pod_uid: str) -> None:
         pod = self._pods.get(pod_uid)
@@ -172,9 +172,9 @@ class ProcessRuntime(Imageless):
         while alive := [container for container in pod.values() if not container.ended.is_set()]:
             await asyncio.gather(*(container.kill() for container in alive))
         self._pods.pop(pod_uid, None)
-        await self._rubbish.remove(self._root / pod_uid)
+        await self._remover.remove(self._root / pod_uid)
         for container in pod.values():
-            await cgroup.removed(container.cgroups)
+            await cgroup.remove_until_gone(container.cgroups)
 
     async def list(self) -> list[ContainerStatus]:
         self._adopt()
@@ -219,7 +219,7 @@ class ProcessRuntime(Imageless):
 
     async def close(self) -> None:
         self._follower.close()
-        self._rubbish.close()
+        self._remover.close()
         for pod in self._pods.values():
             for container in pod.values():
                 self._unwatch(container)
@@ -238,7 +238,9 @@ class ProcessRuntime(Imageless):
         found = set(files.pods(self._root))
         for pod_uid in found - self._pods.keys():
             folders = [Folder(self._root, key) for key in files.containers(self._root, pod_uid)]
-            self._pods[pod_uid] = {folder.key: self._adopted(folder) for folder in folders if self._was_let_go(folder)}
+            self._pods[pod_uid] = {
+                folder.key: self._adopt_container(folder) for folder in folders if self._was_let_go(folder)
+            }
         for pod_uid in self._pods.keys() - found:
             for container in self._pods.pop(pod_uid).values():
                 self._unwatch(container)
@@ -253,19 +255,19 @@ class ProcessRuntime(Imageless):
         cgroup.remove(self._cgroups_of(folder))
         return False
 
-    def _adopted(self, folder: Folder) -> Container:
+    def _adopt_container(self, folder: Folder) -> Container:
         sessions.end_leftovers(folder)
         shim = folder.shim()
-        pidfd = self._held(shim) if shim else -1  # before the code is read: a code may come at any time
+        pidfd = self._open_pidfd(shim) if shim else -1  # before the code is read: a code may come at any time
         status = process_status.ended(folder)
         if status is None and pidfd >= 0:
             self._follower.look(folder.key)  # at what was written meanwhile
-            return self._watched(folder, shim, pidfd, self._cgroups_of(folder))
+            return self._watch_container(folder, shim, pidfd, self._cgroups_of(folder))
         if pidfd >= 0:
             os.close(pidfd)
-        return self._ended_container(folder, status or self._lost(folder))
+        return self._ended_container(folder, status or self._conclude_lost(folder))
 
-    def _held(self, shim: Identity) -> int:
+    def _open_pidfd(self, shim: Identity) -> int:
         """A pidfd that is sure to be the shim's; -1 if it is dead."""
         with suppress(ProcessLookupError):
             pidfd = os.pidfd_open(shim.pid)
@@ -274,7 +276,7 @@ class ProcessRuntime(Imageless):
             os.close(pidfd)
         return -1
 
-    def _lost(self, folder: Folder) -> ContainerStatus:
+    def _conclude_lost(self, folder: Folder) -> ContainerStatus:
         """The shim is dead and left no code: what it watched over may not go on."""
         cgroup.kill_all(self._cgroups_of(folder))
         main, shim = folder.main(), folder.shim()
@@ -306,9 +308,9 @@ class ProcessRuntime(Imageless):
             for _, pidfd in shims:
                 os.close(pidfd)
             raise StartError(f'exec: "{spec.argv[0] if spec.argv else ""}": {error}') from error
-        return self._watched(folder, *shims[0], launch.cgroups)
+        return self._watch_container(folder, *shims[0], launch.cgroups)
 
-    def _watched(self, folder: Folder, shim: Identity | None, pidfd: int, cgroups: Sequence[Path]) -> Container:
+    def _watch_container(self, folder: Folder, shim: Identity | None, pidfd: int, cgroups: Sequence[Path]) -> Container:
         log = Log(folder)
         container = Container(
             folder=folder,
@@ -343,7 +345,7 @@ class ProcessRuntime(Imageless):
 
     def _finish(self, container: Container) -> None:
         folder = container.folder
-        container.status = process_status.ended(folder) or self._lost(folder)
+        container.status = process_status.ended(folder) or self._conclude_lost(folder)
         with suppress(OSError):
             if container.log.drain(SHARE, last=True):
                 self._logged.add(folder.key)

@@ -83,7 +83,7 @@ def _as_it_is(security: Security, agent: Agent, user: int, group: int) -> Rights
             f"the container asks for group {group}, but the agent runs as group {agent.group}{_why(agent)}"
         )
     restricted = security.no_new_privileges or (security.drop and not security.privileged)
-    if restricted and agent.setpriv:  # whoever cannot get new privileges has none of the capabilities either
+    if restricted and agent.setpriv:  # a process that cannot get new privileges has none of the capabilities either
         return Rights(arguments=(agent.setpriv, "--no-new-privs", "--"))
     return Rights()
 
@@ -104,7 +104,7 @@ def _group_of(user: int, agent: Agent) -> int:
 
 
 def _identity(security: Security, agent: Agent, user: int, group: int) -> list[str]:
-    """The agent's own supplementary groups are for nobody who asks for a user or group."""
+    """A container with a user or group of its own has none of the agent's supplementary groups."""
     if (user, group) == (agent.user, agent.group) and not security.groups and security.user is None:
         return []
     groups = ["--groups", ",".join(map(str, security.groups))] if security.groups else ["--clear-groups"]

@@ -21,7 +21,7 @@ from typing import Any, Literal
 from app.open_files import limit_restored
 from app.runtimes.base import StartError, Unsupported
 from app.runtimes.linux import process_table
-from app.runtimes.process import launch, programs
+from app.runtimes.process import launch
 from app.runtimes.process.files import Folder
 
 PIECE = 64 * 1024
@@ -53,7 +53,7 @@ def environment(pid: int) -> dict[str, str]:
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
 
-async def settled(pid: int, outer: int) -> None:
+async def wait_until_settled(pid: int, outer: int) -> None:
     """Wait until a process that bubblewrap, `outer`, has started is the command, with all its mounts."""
     for _ in range(LOOKS):
         try:
@@ -102,7 +102,7 @@ class Command:
                 fcntl.ioctl(self._files.input, termios.TIOCSWINSZ, struct.pack("HHHH", height, width, 0, 0))
 
     async def output(self) -> AsyncIterator[tuple[Stream, bytes]]:
-        """Of what it started and left running, nothing more is heard once it has ended itself."""
+        """Ends with the command: processes that it left running are not read any more."""
         outputs = dict(self._files.outputs)
         while outputs:
             ended = self._ended.is_set()
@@ -191,9 +191,18 @@ def start(place: Place, argv: Sequence[str], *, tty: bool) -> Command:
     if tty:
         env.setdefault("TERM", "xterm")
     root = f"/proc/{place.pid}/root"
-    programs.check(argv[0], env.get("PATH", launch.PATH), place.working_dir, lambda path: root + path)
+    launch.check_program(argv[0], env.get("PATH", launch.PATH), place.working_dir, lambda path: root + path)
     inside = [_SHELL, "-c", _ENTER, "sh", place.working_dir, *launch.with_odd_names(argv, env)]
-    command = [_SHELL, "-c", _JOIN, "sh", " ".join(place.cgroups), *_entering(place.pid), *_rights(place.pid), *inside]
+    command = [
+        _SHELL,
+        "-c",
+        _JOIN,
+        "sh",
+        " ".join(place.cgroups),
+        *_nsenter(place.pid),
+        *_setpriv(place.pid),
+        *inside,
+    ]
     try:
         pid, files = (_on_terminal if tty else _on_pipes)(command, env)
     except (OSError, ValueError) as error:
@@ -202,7 +211,7 @@ def start(place: Place, argv: Sequence[str], *, tty: bool) -> Command:
 
 
 def end_leftovers(folder: Folder) -> None:
-    """Commands of an agent that is dead: nobody hears them any more."""
+    """Kill commands of an agent that is dead: they have no client any more."""
     with suppress(OSError):
         for name in [each for each in os.listdir(folder.path) if each.startswith(_RECORD)]:
             content = folder.read(name)
@@ -216,7 +225,7 @@ def end_leftovers(folder: Folder) -> None:
                 os.unlink(name, dir_fd=opened)
 
 
-def _entering(pid: int) -> list[str]:
+def _nsenter(pid: int) -> list[str]:
     """The command that joins the namespaces of a process, as far as they are not ours. Raises Unsupported."""
     flags = [flag for name, flag in _NAMESPACES.items() if not _same_namespace(pid, name)]
     if not flags:
@@ -235,7 +244,7 @@ def _same_namespace(pid: int, name: str) -> bool:
         raise StartError(f"the container's namespaces cannot be seen: {error}") from error
 
 
-def _rights(pid: int) -> list[str]:
+def _setpriv(pid: int) -> list[str]:
     """The command that takes on user, groups and capabilities of a process, as far as they are not ours."""
     theirs, ours = _credentials(pid), _credentials(os.getpid())
     if theirs == ours:
@@ -274,7 +283,7 @@ def _on_pipes(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, _Fil
     theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
     ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
     try:
-        pid = _spawned(command, env, [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)])
+        pid = _spawn(command, env, [(os.POSIX_SPAWN_DUP2, fd, number) for number, fd in enumerate(theirs)])
     except BaseException:
         _close(ours)
         raise
@@ -293,7 +302,7 @@ def _on_terminal(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, _
         (os.POSIX_SPAWN_DUP2, 0, 2),
     ]
     try:
-        pid = _spawned(command, env, actions)
+        pid = _spawn(command, env, actions)
     except BaseException:
         os.close(master)
         raise
@@ -303,7 +312,7 @@ def _on_terminal(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, _
     return pid, _Files(input=master, outputs={master: "stdout"}, is_terminal=True)
 
 
-def _spawned(command: Sequence[str], env: Mapping[str, str], actions: Sequence[tuple[Any, ...]]) -> int:
+def _spawn(command: Sequence[str], env: Mapping[str, str], actions: Sequence[tuple[Any, ...]]) -> int:
     reset = launch.RESET
     with limit_restored():
         return os.posix_spawn(

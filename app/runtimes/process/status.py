@@ -37,7 +37,7 @@ def ended(folder: Folder) -> ContainerStatus | None:
 
 
 def conclude(folder: Folder, verdict: Verdict) -> ContainerStatus:
-    """Ends a container that has no exit code, unless somebody was faster."""
+    """Ends a container that has no exit code, unless it has been concluded before."""
     folder.write("verdict.json", msgspec.json.encode(verdict))
     found = ended(folder)
     return found or ContainerStatus(  # the disk is full, or the folder gone
@@ -51,7 +51,7 @@ def conclude(folder: Folder, verdict: Verdict) -> ContainerStatus:
 
 
 def lost(folder: Folder) -> ContainerStatus:
-    """The shim is dead and left no code. Without a word of its process the command was not reached, as far as can be told."""
+    """The shim is dead and left no code. Without a record of its process the command was not reached, as far as is known."""
     if folder.main() is None:
         return conclude(folder, Verdict(128, "StartError", NEVER_RAN))
     return conclude(folder, Verdict(None, "ContainerStatusUnknown", LOST))
@@ -65,7 +65,7 @@ def _by_verdict(folder: Folder) -> ContainerStatus | None:
         verdict = msgspec.json.decode(content.data, type=Verdict)
     except msgspec.DecodeError:  # torn by a crash, or not ours
         verdict = Verdict(None, "ContainerStatusUnknown", LOST)
-    return _exited(folder, verdict, content.changed)
+    return _exited_status(folder, verdict, content.changed)
 
 
 def _by_code(folder: Folder) -> ContainerStatus | None:
@@ -74,10 +74,10 @@ def _by_code(folder: Folder) -> ContainerStatus | None:
     if end is None or not code.isdigit():
         return None
     reason = OOM_KILLED if why == OOM_KILLED.encode() else "Error" if int(code) else "Completed"
-    return _exited(folder, Verdict(int(code), reason, ""), end.changed)
+    return _exited_status(folder, Verdict(int(code), reason, ""), end.changed)
 
 
-def _exited(folder: Folder, verdict: Verdict, changed: int) -> ContainerStatus:
+def _exited_status(folder: Folder, verdict: Verdict, changed: int) -> ContainerStatus:
     started_at, finished_at = _started_at(folder), _second(changed)
     return ContainerStatus(
         key=folder.key,

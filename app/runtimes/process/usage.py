@@ -1,7 +1,7 @@
 """Container usage, summed over processes from one look at /proc. Called by the process runtime.
 
 A container's processes are those in the session of its first one, and their descendants in sessions of their own. What
-ended children have used counts with the parent that took note of their end; one that nobody did is lost.
+ended children have used counts with the parent that took note of their end; one that no parent noted is lost.
 """
 
 import os
@@ -65,10 +65,10 @@ def _disk(folder: Path) -> int:
 def of_sessions(sessions: Iterable[int]) -> dict[int, Used]:
     """What each of these sessions and its offspring use; those of which nothing lives are left out."""
     wanted = set(sessions)
-    return added(wanted, _processes()) if wanted else {}
+    return add_up(wanted, _processes()) if wanted else {}
 
 
-def added(wanted: AbstractSet[int], processes: Mapping[int, Process]) -> dict[int, Used]:
+def add_up(wanted: AbstractSet[int], processes: Mapping[int, Process]) -> dict[int, Used]:
     belongs: dict[int, int] = {}  # a process's pid, and the wanted session that it counts for, or 0
 
     def session_of(pid: int) -> int:
@@ -104,11 +104,11 @@ def _processes() -> dict[int, Process]:
     for name in os.listdir("/proc"):
         if name.isdigit():
             with suppress(OSError, ValueError, IndexError), open(f"/proc/{name}/stat", "rb", buffering=0) as file:
-                found[int(name)] = _parsed(file.read(1024))
+                found[int(name)] = _parse(file.read(1024))
     return found
 
 
-def _parsed(line: bytes) -> Process:
+def _parse(line: bytes) -> Process:
     """Of a stat line: parent, session, the times in user and kernel mode, its own and its ended children's, memory."""
     fields = line.rpartition(b") ")[2].split()
     return Process(int(fields[1]), int(fields[3]), sum(map(int, fields[11:15])), int(fields[21]))

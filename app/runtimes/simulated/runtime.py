@@ -1,7 +1,19 @@
-"""Pretends to run containers, for tests and benchmarks: no processes, all in memory, thousands of starts a second.
+"""Simulated runtime, for tests and benchmarks: no processes, all in memory, thousands of starts a second.
 
-One instance may serve many pretended nodes. What a container does is told by its pod's annotation
-`jobplane.dev/simulate` (see simulation.py); without one it succeeds at once.
+One instance may serve many nodes. The pod's annotation `jobplane.dev/simulate` says what a container does.
+The value is a JSON object, or `key=value` pairs with commas or blanks between them. Without it a container succeeds at
+once.
+
+    seconds     how long it runs; 0 if not given
+    exitCode    how it ends, 0 to 255; 0 if not given
+    log         text that it writes to stdout when it starts
+    message     its termination message
+    failFirst   how many starts fail, with exitCode or else 1, before all others succeed. Counted over restarts and over
+                pods of the same owner: those whose names differ only behind the last `-`
+    ignoreTerm  true: SIGTERM does nothing, so that only SIGKILL ends it
+    startError  it does not start, and this is why
+
+Example: `{"seconds": 2.5, "exitCode": 3}`, or the same as `seconds=2.5 exitCode=3`.
 """
 
 import asyncio
@@ -9,8 +21,12 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from functools import lru_cache
+from typing import Annotated, Protocol
 from zlib import crc32
+
+import msgspec
+from msgspec import Meta
 
 from app.runtimes.bare import Imageless, Streamless
 from app.runtimes.base import (
@@ -25,11 +41,42 @@ from app.runtimes.base import (
     StartError,
 )
 from app.runtimes.logs.log_format import LINE_LIMIT, moment, stamp
-from app.runtimes.simulated.simulation import ANNOTATION, Simulation, parse
 from app.runtimes.wakeups import Hints
 
 TERMINATED, KILLED = 143, 137
+ANNOTATION = "jobplane.dev/simulate"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Simulation(msgspec.Struct, frozen=True, rename="camel", forbid_unknown_fields=True):
+    """Value of the annotation; see above."""
+
+    seconds: Annotated[float, Meta(ge=0, le=10**8)] = 0.0
+    exit_code: Annotated[int, Meta(ge=0, le=255)] = 0
+    log: str = ""
+    message: str = ""
+    fail_first: Annotated[int, Meta(ge=0)] = 0
+    ignore_term: bool = False
+    start_error: str = ""
+
+    def code(self, starts: int) -> int:
+        """The exit code of the start that `starts` others came before."""
+        if not self.fail_first:
+            return self.exit_code
+        return self.exit_code or 1 if starts < self.fail_first else 0
+
+
+@lru_cache(maxsize=1024)
+def parse(text: str) -> Simulation:
+    """Raises ValueError."""
+    if not text.strip():
+        return Simulation()
+    if text.lstrip().startswith("{"):
+        return msgspec.json.decode(text, type=Simulation)
+    pairs = [pair.partition("=") for pair in text.replace(",", " ").split()]
+    if unreadable := [name for name, equals, _ in pairs if not equals]:
+        raise ValueError(f"neither a JSON object nor key=value pairs: {unreadable[0]}")
+    return msgspec.convert({name: value for name, _, value in pairs}, type=Simulation, strict=False)
 
 
 class Timer(Protocol):
@@ -86,7 +133,7 @@ class SimulatedRuntime(Imageless, Streamless):
             raise StartError(f'pod "{spec.key.pod_uid}" has no sandbox')
         if spec.key in pod.runs:
             return
-        run = _Run(Simulation(), _started(spec.key, self._now()))
+        run = _Run(Simulation(), _running_status(spec.key, self._now()))
         pod.runs[spec.key] = run
         try:
             run.simulation = _simulation(pod.text)
@@ -209,7 +256,7 @@ def _simulation(text: str) -> Simulation:
     return simulation
 
 
-def _started(key: ContainerKey, now: datetime) -> ContainerStatus:
+def _running_status(key: ContainerKey, now: datetime) -> ContainerStatus:
     id_ = f"{key.pod_uid}-{key.name}-{key.attempt}"
     return ContainerStatus(key=key, state="running", id=id_, started_at=_second(now))
 

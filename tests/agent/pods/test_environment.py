@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.agent.pods.environment import ConfigError, Lookup, expand, expanded, resolve
+from app.agent.pods.environment import ConfigError, Lookup, expand, expand_all, resolve
 from app.kinds.core.configmap import ConfigMap
 from app.kinds.core.secret import Secret
 from app.kinds.pod.container import (
@@ -62,7 +62,7 @@ def test_expand(text: str, expected: str) -> None:
 
 
 def test_a_command_sees_the_environment() -> None:
-    assert expanded(("echo", "$(A)", "$(A)b"), {"A": "1"}) == ["echo", "1", "1b"]
+    assert expand_all(("echo", "$(A)", "$(A)b"), {"A": "1"}) == ["echo", "1", "1b"]
 
 
 @pytest.mark.parametrize(

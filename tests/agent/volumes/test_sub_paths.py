@@ -38,7 +38,7 @@ async def test_a_part_is_mounted_once_for_all_starts(node: VolumeLab, may_mount:
     second = await node.folder(SCRATCH, sub_path="a")
 
     assert first == second
-    assert volume_mounts.mounted().count(str(first)) == 1
+    assert volume_mounts.mount_points().count(str(first)) == 1
 
 
 async def test_a_part_that_was_replaced_is_mounted_anew(node: VolumeLab, may_mount: None) -> None:

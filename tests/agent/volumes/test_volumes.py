@@ -83,7 +83,7 @@ async def test_memory_is_mounted_found_again_and_unmounted(node: VolumeLab, may_
     assert (await node.folder(MEMORY) / "file").read_text() == "kept"
     assert found.f_blocks * found.f_frsize == 1 << 20
     assert mode(folder) == 0o777
-    assert len([path for path in volume_mounts.mounted() if path == str(folder)]) == 1
+    assert len([path for path in volume_mounts.mount_points() if path == str(folder)]) == 1
     await node.volumes.remove("u-1")
     assert not volume_mounts.is_mounted(folder)
     assert not folder.exists()

@@ -135,7 +135,7 @@ def test_there_are_none_if(host: FakeHost, asked: str, why: str, caplog: pytest.
     found = host.find(asked)
 
     assert found == (None, why)
-    assert cgroup_roots.announced(found) is None
+    assert cgroup_roots.log_missing(found) is None
     logged = "\n".join(lines(caplog))
     assert ("Delegate=yes" in logged) == (why in logged) == (asked == "auto")
 

@@ -1,5 +1,6 @@
 """Deleting what containers have written, also what they have closed."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from app.agent.volumes import volumes
-from app.runtimes.linux.folder_removal import remove
+from app.runtimes.linux.folder_removal import FolderRemover, remove
 from tests.log_lines import lines
 
 NOBODY = 65534
@@ -74,3 +75,51 @@ def test_what_cannot_be_deleted_is_named(place: Path, caplog: pytest.LogCaptureF
     (line,) = lines(caplog)
     assert line.startswith('WARNING: cannot delete folders of pods  error="rm: ')
     assert str(folder) in line
+
+
+def filled(root: Path, *parts: str) -> Path:
+    folder = root.joinpath(*parts)
+    (folder / "inner").mkdir(parents=True)
+    (folder / "inner" / "file").write_text("x")
+    return folder
+
+
+async def test_a_folder_is_out_of_the_way_at_once_and_deleted_in_the_end(tmp_path: Path) -> None:
+    remover = FolderRemover(tmp_path)
+    folder = filled(tmp_path, "pod", "main.0")
+    removing = asyncio.create_task(remover.remove(folder))
+    await asyncio.sleep(0)
+    assert not folder.exists()
+    await removing
+    assert [each.name for each in tmp_path.iterdir()] == ["pod"]
+    remover.close()
+
+
+async def test_many_are_deleted_together(tmp_path: Path) -> None:
+    remover = FolderRemover(tmp_path)
+    await asyncio.gather(*(remover.remove(filled(tmp_path, f"pod-{number}")) for number in range(50)))
+    assert list(tmp_path.iterdir()) == []
+    remover.close()
+
+
+async def test_a_folder_that_is_gone_is_no_trouble(tmp_path: Path) -> None:
+    remover = FolderRemover(tmp_path)
+    await remover.remove(tmp_path / "never")
+    remover.close()
+
+
+async def test_what_an_earlier_agent_left_is_deleted(tmp_path: Path) -> None:
+    filled(tmp_path, ".gone-pod")
+    kept = filled(tmp_path, "pod")
+    remover = FolderRemover(tmp_path)
+    await remover.remove(filled(tmp_path, "other"))  # waits in the same line
+    assert list(tmp_path.iterdir()) == [kept]
+    remover.close()
+
+
+async def test_who_waits_as_it_closes_is_let_go(tmp_path: Path) -> None:
+    remover = FolderRemover(tmp_path)
+    removing = asyncio.create_task(remover.remove(filled(tmp_path, "pod")))
+    await asyncio.sleep(0)
+    remover.close()
+    await removing

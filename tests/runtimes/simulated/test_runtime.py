@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from app.runtimes.base import ContainerKey, ContainerSpec, ContainerStatus, SandboxSpec, StartError
-from app.runtimes.simulated.runtime import SimulatedRuntime
-from app.runtimes.simulated.simulation import Simulation, parse
+from app.runtimes.simulated.runtime import SimulatedRuntime, Simulation, parse
 from tests.runtimes.conftest import a_key
 
 
