@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from app.runtimes.cri.engine import Engine
+from app.runtimes.cri.engine import CriEngine
 from app.runtimes.cri.messages import pb
 from app.runtimes.docker.config import PAUSE
 from tests.runtimes.images import IMAGE
@@ -63,7 +63,7 @@ async def _loop(endpoint: str, names: list[str], at_once: int) -> None:
 @asynccontextmanager
 async def containerd_pods(endpoint: str, folder: Path) -> AsyncIterator[OnePod]:
     """The very same calls one after the other, with nothing around them and no programs started for them."""
-    calls = Engine(endpoint)
+    calls = CriEngine(endpoint)
 
     async def one_pod(name: str) -> None:
         meta = pb.PodSandboxMetadata(name=name, uid=name, namespace="default")

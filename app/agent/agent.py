@@ -15,24 +15,24 @@ import msgspec
 
 from app.agent.clock import Clock, WallClock
 from app.agent.config import AgentConfig
-from app.agent.logs import Logs
+from app.agent.logs import LogShipper
 from app.agent.node.device_sources import EMPTY, Inventory
-from app.agent.node.devices import Devices
+from app.agent.node.devices import DeviceManager
 from app.agent.node.eviction_manager import EvictionManager
 from app.agent.node.image_gc_manager import ImageGcManager, read_disk
 from app.agent.node.join import CaRotation
 from app.agent.node.lease import Leases
-from app.agent.node.node import Facts, Nodes, address_towards, allocatable, existing
+from app.agent.node.node import NodeFacts, Nodes, address_towards, allocatable, existing
 from app.agent.node.pressure import Pressures, eviction_thresholds
 from app.agent.node.shutdown import shut_down
 from app.agent.node.usage import UsageReporter
 from app.agent.pods.container_config import Host
 from app.agent.pods.environment import Lookup
-from app.agent.pods.hosts_file import Hosts
+from app.agent.pods.hosts_file import HostsFiles
 from app.agent.pods.lease_expiry import LeaseExpired, LeaseExpiry
 from app.agent.pods.pods import Pods
 from app.agent.pods.status_reports import StatusReporter
-from app.agent.streams import Streams
+from app.agent.streams import CallHandler
 from app.agent.tasks import level_of
 from app.agent.volumes.volumes import VolumeRefresh, Volumes
 from app.client.api import Api
@@ -111,7 +111,7 @@ class Agent:
 
     async def _run(self, info: RuntimeInfo) -> None:
         names = self._config.node_names
-        logs = Logs(self._api, self._runtime, self._clock)
+        logs = LogShipper(self._api, self._runtime, self._clock)
         reporter = StatusReporter(self._api, names, self._clock)
         host = self._host(info)
         lease_expiry = LeaseExpiry(self._config.lease, self._clock)
@@ -136,7 +136,7 @@ class Agent:
         self._parts = pods, nodes
         usages = UsageReporter(self._api, self._runtime, info, names, pods.node_of, self._clock)
         loops = [*self._upkeep(host, pods), *self._ca_rotation()]
-        streams = Streams(self._api, self._runtime, names, pods.node_of, self._clock)
+        streams = CallHandler(self._api, self._runtime, names, pods.node_of, self._clock)
         try:
             async with asyncio.TaskGroup() as group:
                 # The lease first: a node that is cut off must not go on with the pods that it finds running.
@@ -182,8 +182,8 @@ class Agent:
         own = given is not None and kept.exists() and kept.samefile(given)
         return [("authority", CaRotation(self._api, kept, self._clock).run)] if own else []
 
-    def _facts(self, host: Host) -> Facts:
-        return Facts(
+    def _facts(self, host: Host) -> NodeFacts:
+        return NodeFacts(
             ip=host.ip,
             disk=self._config.state_dir,
             runtime=host.info,
@@ -201,7 +201,7 @@ class Agent:
         gives = allocatable(config.state_dir, self._capacity(), limits)
         lookup = Lookup(self._config_map, self._secret, gives, self._token, config.server)
         volumes = Volumes(config.state_dir / "volumes", ip, lookup, self._clock, isolated=info.images)
-        hosts = Hosts(config.state_dir / "hosts", info, ip)
+        hosts = HostsFiles(config.state_dir / "hosts", info, ip)
         return Host(
             runtime=self._runtime,
             info=info,
@@ -214,10 +214,10 @@ class Agent:
             devices=self._devices(info),
         )
 
-    def _devices(self, info: RuntimeInfo) -> Devices:
+    def _devices(self, info: RuntimeInfo) -> DeviceManager:
         if not info.runs_commands:
-            return Devices()  # many simulated nodes may have the same
-        return Devices(self._inventory, self._config.state_dir / "devices.json", isolated=info.images)
+            return DeviceManager()  # many simulated nodes may have the same
+        return DeviceManager(self._inventory, self._config.state_dir / "devices.json", isolated=info.images)
 
     def _capacity(self) -> dict[str, Quantity]:
         return {**self._inventory.capacity, **self._config.capacity}

@@ -29,7 +29,7 @@ PATIENCE = 3  # answers that take nothing, before we give up on a log
 logger = Logger(__name__)
 
 
-class Owner(NamedTuple):
+class LogOwner(NamedTuple):
     """The pod that a log belongs to."""
 
     node: str
@@ -42,13 +42,13 @@ class _Tail:
 
     __slots__ = ("done", "key", "offset", "owner", "refused")
 
-    def __init__(self, key: ContainerKey, owner: Owner) -> None:
+    def __init__(self, key: ContainerKey, owner: LogOwner) -> None:
         self.key, self.owner = key, owner
         self.offset = self.refused = 0
         self.done: asyncio.Future[None] | None = None
 
 
-class Logs:
+class LogShipper:
     """One loop for all containers of the agent."""
 
     def __init__(self, api: Api, runtime: Runtime, clock: Clock) -> None:
@@ -58,7 +58,7 @@ class Logs:
         self._wake = asyncio.Event()
         self._hurry = asyncio.Event()
 
-    def grew(self, key: ContainerKey, owner: Owner) -> None:
+    def grew(self, key: ContainerKey, owner: LogOwner) -> None:
         if key not in self._tails:
             self._tails[key] = _Tail(key, owner)
         self._due[key] = None
@@ -68,7 +68,7 @@ class Logs:
         """How far the API has it, as far as is known."""
         return self._tails[key].offset if key in self._tails else 0
 
-    async def finish(self, keys: Iterable[ContainerKey], owner: Owner) -> None:
+    async def finish(self, keys: Iterable[ContainerKey], owner: LogOwner) -> None:
         """Returns when the API has the whole log of each of these containers, which have ended."""
         waiting = []
         for key in keys:

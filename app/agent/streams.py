@@ -47,11 +47,11 @@ PIECE = 32 * 1024
 logger = Logger(__name__)
 
 
-class _RefusedError(Exception):
+class _CallRefusedError(Exception):
     """What a kubelet would answer instead of opening a stream."""
 
 
-class _Call(NamedTuple):
+class _OpenCall(NamedTuple):
     """A call that has been answered, up to the first word."""
 
     socket: "Socket"
@@ -68,7 +68,7 @@ class _Call(NamedTuple):
             await self.socket.send(bytes((channel,)) + data[start : start + PIECE])
 
 
-class Streams:
+class CallHandler:
     """All calls of the agent. `node_of` gives the node of a pod that is looked after, or nothing."""
 
     def __init__(
@@ -141,24 +141,26 @@ class Streams:
         first = await anext(messages, b"")
         if not first:
             return
-        answer = _Call(socket, msgspec.json.decode(first[1:], type=CallRequest))
+        answer = _OpenCall(socket, msgspec.json.decode(first[1:], type=CallRequest))
         try:
             if len(self._calls) > MOST:
-                raise _RefusedError(f"this node answers no more than {MOST} calls at a time")
+                raise _CallRefusedError(f"this node answers no more than {MOST} calls at a time")
             work = await self._choose_handler(answer, node)
-        except _RefusedError as error:
+        except _CallRefusedError as error:
             await answer.reply(CallReply(refused=str(error)))
             return
         await answer.reply(CallReply(ready=True))
         await work(answer, messages)
 
-    async def _choose_handler(self, answer: _Call, node: str) -> Callable[[_Call, Any], Coroutine[Any, Any, None]]:
+    async def _choose_handler(
+        self, answer: _OpenCall, node: str
+    ) -> Callable[[_OpenCall, Any], Coroutine[Any, Any, None]]:
         """What to do about it. Raises _Refusal."""
         wanted = answer.wanted
         running = await self._list_containers(wanted.uid) if self._node_of(wanted.uid) == node else []
         if wanted.kind == "forward":
             if not any(each.state == "running" for each in running):
-                raise _RefusedError(f'pod not found ("{wanted.name}_{wanted.namespace}")')
+                raise _CallRefusedError(f'pod not found ("{wanted.name}_{wanted.namespace}")')
             return self._forward
         return partial(self._serve, _newest(running, wanted))
 
@@ -168,9 +170,9 @@ class Streams:
             return [each for each in await self._runtime.list() if each.key.pod_uid == uid]
         except Exception as error:
             _log_unforeseen(error)
-            raise _RefusedError(f"the node's runtime cannot be asked: {_reason(error)}") from error
+            raise _CallRefusedError(f"the node's runtime cannot be asked: {_reason(error)}") from error
 
-    async def _serve(self, key: ContainerKey, answer: _Call, messages: Any) -> None:
+    async def _serve(self, key: ContainerKey, answer: _OpenCall, messages: Any) -> None:
         """One command, or what was attached to, until it has ended or the API hangs up."""
         wanted = answer.wanted
         try:
@@ -188,7 +190,7 @@ class Streams:
         finally:
             await session.close()
 
-    async def _forward(self, answer: _Call, messages: Any) -> None:
+    async def _forward(self, answer: _OpenCall, messages: Any) -> None:
         wanted = answer.wanted
         if not wanted.port:
             return  # it was only asked whether there is such a pod
@@ -233,7 +235,7 @@ async def _resize(session: Session, text: bytes) -> None:
         logger.info("ignoring a malformed terminal size")
 
 
-async def _session_out(session: Session, answer: _Call) -> None:
+async def _session_out(session: Session, answer: _OpenCall) -> None:
     """What the container says, and how it ended."""
     wanted = answer.wanted
     channels = {"stdout": STDOUT if wanted.stdout else None, "stderr": STDERR if wanted.stderr else None}
@@ -255,7 +257,7 @@ async def _pipe_in(pipe: Pipe, messages: Any) -> None:
             await pipe.end()
 
 
-async def _pipe_out(pipe: Pipe, answer: _Call) -> None:
+async def _pipe_out(pipe: Pipe, answer: _OpenCall) -> None:
     while data := await pipe.read():
         await answer.send(STDOUT, data)
     await answer.end(STDOUT)
@@ -317,7 +319,7 @@ def _newest(known: Sequence[ContainerStatus], wanted: CallRequest) -> ContainerK
         where = f'container not found ("{wanted.container}")'
         if wanted.kind == "attach":
             where = f"container {wanted.container} not found in pod {wanted.name}_{wanted.namespace}"
-        raise _RefusedError(where)
+        raise _CallRefusedError(where)
     return newest.key
 
 

@@ -17,7 +17,7 @@ import httpx
 import msgspec
 
 from app.client.connection_errors import described
-from app.client.watch import Event, follow
+from app.client.watch import WatchEvent, follow
 from app.machinery.base import O
 from app.machinery.errors import ApiError
 
@@ -80,7 +80,7 @@ class UnreachableError(ConnectionError):
     """No answer: the request may or may not have been carried out."""
 
 
-class _Status(msgspec.Struct):
+class _StatusBody(msgspec.Struct):
     """What is read of a meta/v1 Status."""
 
     message: str = ""
@@ -153,7 +153,7 @@ class Api:
         except httpx.TransportError as error:
             raise UnreachableError(described(self.server, error)) from error
 
-    def list_and_watch(self, path: str, kind: type[O], params: Mapping[str, str]) -> AsyncGenerator[Event[O]]:
+    def list_and_watch(self, path: str, kind: type[O], params: Mapping[str, str]) -> AsyncGenerator[WatchEvent[O]]:
         """Everything there is, and then every change, for ever: see `app.client.watch.follow`."""
         return follow(self, path, kind, params)
 
@@ -235,9 +235,9 @@ class _Body(httpx.AsyncByteStream):
 def refusal(code: int, body: bytes) -> ApiError:
     """The error that the server answered with, however badly it is worded."""
     try:
-        status = msgspec.json.decode(body, type=_Status)
+        status = msgspec.json.decode(body, type=_StatusBody)
     except msgspec.MsgspecError:
-        status = _Status(message=body[:200].decode(errors="replace"))
+        status = _StatusBody(message=body[:200].decode(errors="replace"))
     return ApiError(code, status.reason or "Unknown", status.message or f"the server answered {code}")
 
 

@@ -25,7 +25,7 @@ LOST = (410, 504)  # the revision is too old, or too new, as when the database w
 logger = Logger(__name__)
 
 
-class Source(Protocol):
+class WatchSource(Protocol):
     """The two calls of `Api` that a watch is made of."""
 
     async def request(
@@ -43,7 +43,7 @@ class Source(Protocol):
     ) -> AbstractAsyncContextManager[AsyncIterator[bytes]]: ...
 
 
-class Event(msgspec.Struct, Generic[O], frozen=True):
+class WatchEvent(msgspec.Struct, Generic[O], frozen=True):
     """ADDED, MODIFIED or DELETED with one object; or LISTED with all there are: whatever is not among them is gone."""
 
     type: str
@@ -80,7 +80,9 @@ class _Anything(msgspec.Struct):
     message: str = ""
 
 
-async def follow(source: Source, path: str, kind: type[O], params: Mapping[str, str]) -> AsyncGenerator[Event[O]]:
+async def follow(
+    source: WatchSource, path: str, kind: type[O], params: Mapping[str, str]
+) -> AsyncGenerator[WatchEvent[O]]:
     """A LISTED first, then each change. It goes on after trouble, with a further LISTED if it missed anything.
 
     Raises `ApiError` only for what does not pass: no right to read, no such path.
@@ -112,12 +114,12 @@ async def follow(source: Source, path: str, kind: type[O], params: Mapping[str, 
 class _Watch(Generic[O]):
     """`revision` is where the watch stands; empty: it must list first."""
 
-    def __init__(self, source: Source, path: str, kind: type[O], params: Mapping[str, str]) -> None:
+    def __init__(self, source: WatchSource, path: str, kind: type[O], params: Mapping[str, str]) -> None:
         self.revision = ""
         self._source, self._path, self._kind, self._params = source, path, kind, dict(params)
         self._line: msgspec.json.Decoder[_Line[O]] = _line_decoder(kind)
 
-    async def listed(self) -> Event[O]:
+    async def listed(self) -> WatchEvent[O]:
         items: list[O] = []
         token, revision = "", ""
         while True:
@@ -128,7 +130,7 @@ class _Watch(Generic[O]):
             revision, token = revision or page.metadata.resource_version, page.metadata.continue_
             if not token:
                 self.revision = revision
-                return Event("LISTED", items=tuple(items))
+                return WatchEvent("LISTED", items=tuple(items))
 
     def _item(self, raw: msgspec.Raw) -> Iterator[O]:
         try:
@@ -136,7 +138,7 @@ class _Watch(Generic[O]):
         except msgspec.MsgspecError as error:
             self._complain(msgspec.json.decode(raw, type=_Anything), error)
 
-    async def changes(self) -> AsyncGenerator[Event[O]]:
+    async def changes(self) -> AsyncGenerator[WatchEvent[O]]:
         params = {
             **self._params,
             "watch": "true",
@@ -149,7 +151,7 @@ class _Watch(Generic[O]):
                 for event in self._read(line):
                     yield event
 
-    def _read(self, line: bytes) -> Iterator[Event[O]]:
+    def _read(self, line: bytes) -> Iterator[WatchEvent[O]]:
         try:
             read = self._line.decode(line)
         except msgspec.MsgspecError as error:
@@ -159,7 +161,7 @@ class _Watch(Generic[O]):
             raise_status(msgspec.json.decode(line, type=_Line[_Anything]).object)
         self.revision = read.object.metadata.resource_version or self.revision
         if read.type != "BOOKMARK":
-            yield Event(read.type, read.object)
+            yield WatchEvent(read.type, read.object)
 
     def _skip(self, line: bytes, error: Exception) -> None:
         """An ERROR carries a Status, which few kinds can be read from. Anything else is said, and left alone."""

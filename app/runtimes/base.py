@@ -86,7 +86,7 @@ class Sandbox(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits:
+class ResourceLimits:
     """Limits and requests of a container: thousandths of a CPU, bytes of memory; None: no bound."""
 
     cpu: int | None = None
@@ -132,7 +132,7 @@ class ContainerSpec:
     working_dir: str = ""
     mounts: Sequence[Mount] = ()
     termination_message_path: str = "/dev/termination-log"
-    limits: Limits = Limits()
+    limits: ResourceLimits = ResourceLimits()
     security: Security = Security()
     stdin: bool = False
     stdin_once: bool = False

@@ -15,14 +15,14 @@ class Hints:
     """Hands each key that is added to every reader that exists."""
 
     def __init__(self) -> None:
-        self._readers: WeakSet[_Reader] = WeakSet()
+        self._readers: WeakSet[_HintReader] = WeakSet()
 
     def add(self, key: ContainerKey) -> None:
         for reader in self._readers:
             reader.add(key)
 
     def read(self) -> AsyncIterator[ContainerKey]:
-        reader = _Reader()
+        reader = _HintReader()
         self._readers.add(reader)
         return reader
 
@@ -32,7 +32,7 @@ class Hints:
             reader.close()
 
 
-class _Reader(AsyncIterator[ContainerKey]):
+class _HintReader(AsyncIterator[ContainerKey]):
     def __init__(self) -> None:
         self._waiting: dict[ContainerKey, None] = {}  # a set that keeps its order
         self._wake = asyncio.Event()

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from websockets.asyncio.client import connect
 
 from app.agent.clock import WallClock
-from app.agent.streams import Streams
+from app.agent.streams import CallHandler
 from app.api.app import create_app
 from app.api.auth import certificates
 from app.api.auth.authenticator import MASTERS, NODES, User
@@ -163,10 +163,12 @@ async def admin_token(registry: Registry) -> str:
 
 
 @asynccontextmanager
-async def agent(registry: Registry, server: str, runtime: Runtime, ca: Path | None = None) -> AsyncIterator[Streams]:
+async def agent(
+    registry: Registry, server: str, runtime: Runtime, ca: Path | None = None
+) -> AsyncIterator[CallHandler]:
     """One that answers calls, and does nothing else."""
     api = Api(server, await agent_token(registry), ca)
-    streams = Streams(api, runtime, (NODE,), lambda _: NODE, WallClock())
+    streams = CallHandler(api, runtime, (NODE,), lambda _: NODE, WallClock())
     task = asyncio.create_task(streams.run())
     try:
         yield streams

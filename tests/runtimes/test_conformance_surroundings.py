@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.runtimes.base import ContainerKey, Dns, Limits, Mount, Port, Security, StartError
+from app.runtimes.base import ContainerKey, Dns, Mount, Port, ResourceLimits, Security, StartError
 from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, raw, script
 
 MIB = 1 << 20
@@ -207,7 +207,7 @@ async def test_a_device_can_be_used_by_who_was_given_it(lab: Lab, tmp_path: Path
 @pytest.mark.needs("limits")
 @pytest.mark.parametrize("text", ["exec tail /dev/zero", "tail /dev/zero; exit $?"], ids=["itself", "its child"])
 async def test_what_uses_too_much_memory_is_oom_killed(lab: Lab, text: str) -> None:
-    status = await lab.run(script(text), limits=Limits(memory=32 * MIB))
+    status = await lab.run(script(text), limits=ResourceLimits(memory=32 * MIB))
 
     assert (status.exit_code, status.reason) == (137, "OOMKilled")
 
@@ -215,7 +215,7 @@ async def test_what_uses_too_much_memory_is_oom_killed(lab: Lab, text: str) -> N
 @pytest.mark.needs("limits")
 async def test_a_cpu_limit_holds(lab: Lab) -> None:
     text = "timeout 2 sh -c 'while :; do :; done'; times"
-    found = await printed(lab, text, limits=Limits(cpu=100, cpu_request=50))
+    found = await printed(lab, text, limits=ResourceLimits(cpu=100, cpu_request=50))
     minutes, _, seconds = found.split()[-2].rstrip("s").partition("m")
 
     assert int(minutes) * 60 + float(seconds) < 1

@@ -6,7 +6,7 @@ import pytest
 
 from app.runtimes.linux import cgroups
 from app.runtimes.process import usage as process_usage
-from app.runtimes.process.usage import Process
+from app.runtimes.process.usage import ProcessUsage
 from tests.runtimes.conftest import FOREVER, Lab, a_key, exits, script
 
 # Burns a tenth of a second of CPU in the shell's child, then says so. One that has left the session outlives what kills
@@ -61,14 +61,14 @@ async def test_a_runtime_that_was_started_again_counts_on(process: Lab) -> None:
 
 def test_processes_count_for_the_session_that_they_come_from() -> None:
     processes = {
-        1: Process(parent=0, session=1, ticks=1000, pages=1000),
-        10: Process(parent=1, session=10, ticks=1, pages=1),
-        11: Process(parent=10, session=10, ticks=2, pages=1),
-        12: Process(parent=11, session=12, ticks=4, pages=1),
-        13: Process(parent=12, session=12, ticks=8, pages=1),
-        20: Process(parent=1, session=20, ticks=16, pages=1),
-        30: Process(parent=99, session=30, ticks=32, pages=1),
-        40: Process(parent=40, session=40, ticks=64, pages=1),
+        1: ProcessUsage(parent=0, session=1, ticks=1000, pages=1000),
+        10: ProcessUsage(parent=1, session=10, ticks=1, pages=1),
+        11: ProcessUsage(parent=10, session=10, ticks=2, pages=1),
+        12: ProcessUsage(parent=11, session=12, ticks=4, pages=1),
+        13: ProcessUsage(parent=12, session=12, ticks=8, pages=1),
+        20: ProcessUsage(parent=1, session=20, ticks=16, pages=1),
+        30: ProcessUsage(parent=99, session=30, ticks=32, pages=1),
+        40: ProcessUsage(parent=40, session=40, ticks=64, pages=1),
     }
     found = process_usage.add_up({10, 20, 50}, processes)
     tick = found[20].cpu // 16

@@ -24,21 +24,21 @@ _VISIBLE = {GPU: ("NVIDIA_VISIBLE_DEVICES", "void"), "amd.com/gpu": ("AMD_VISIBL
 _VISIBLE_TO_PROCESSES = {GPU: "CUDA_VISIBLE_DEVICES", "amd.com/gpu": "ROCR_VISIBLE_DEVICES"}
 
 
-class SoonError(Exception):
+class DevicesInUseError(Exception):
     """The devices that are missing belong to pods that are being removed."""
 
 
-class Given(NamedTuple):
+class DeviceAllocation(NamedTuple):
     """What a container gets: device files, and variables that name its devices."""
 
     files: tuple[str, ...] = ()
     env: Mapping[str, str] = {}
 
 
-NOTHING = Given()
+NOTHING = DeviceAllocation()
 
 
-class Devices:
+class DeviceManager:
     """All of one node's.
 
     record:  the file that remembers pins; a node without devices needs none.
@@ -59,16 +59,16 @@ class Devices:
             pins = device_plan.pins(pod, self._free(self._pins.keys()))
         except TooFewError as error:
             device_plan.pins(pod, self._free(self._pins.keys() - self._leaving))
-            raise SoonError(str(error)) from error
+            raise DevicesInUseError(str(error)) from error
         self._remember({**self._pins, uid: pins})
 
-    def given(self, uid: str, container: str) -> Given:
+    def allocation_of(self, uid: str, container: str) -> DeviceAllocation:
         if not self._inventory.devices:
             return NOTHING
         pins = self._pins.get(uid, {}).get(container, {})
         files = [file for resource, ids in pins.items() for file in self._files(resource, ids)]
         env = {name: value for resource in self._inventory.devices for name, value in self._env(resource, pins)}
-        return Given(tuple(dict.fromkeys(files)), env)
+        return DeviceAllocation(tuple(dict.fromkeys(files)), env)
 
     def leave(self, uid: str) -> None:
         """The pod is being removed: others may wait for what it has."""

@@ -58,7 +58,7 @@ CLEANUP = timedelta(seconds=30)
 logger = Logger(__name__)
 
 
-class Pods(Protocol):
+class ActivePods(Protocol):
     """Those that run here."""
 
     def all(self) -> Sequence[Pod]: ...
@@ -71,7 +71,7 @@ class EvictionManager:
 
     def __init__(
         self,
-        pods: Pods,
+        pods: ActivePods,
         usage: Callable[[], Awaitable[Iterable[ContainerUsage]]],
         volumes: Volumes,
         pressures: Pressures,

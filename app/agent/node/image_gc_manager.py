@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 
 from app.agent.clock import Clock
-from app.agent.pods.images import Images
+from app.agent.pods.images import ImageManager
 from app.plans.kubelet import image_gc
 from app.plans.kubelet.image_gc import Disk, Stored
 from app.runtimes.base import Runtime
@@ -30,7 +30,7 @@ class ImageGcManager:
     def __init__(
         self,
         runtime: Runtime,
-        images: Images | None,
+        images: ImageManager | None,
         in_use: Callable[[], Collection[str]],
         remove_old_runs: Callable[[], Awaitable[None]],
         disk: Callable[[], Disk],
@@ -69,7 +69,7 @@ class ImageGcManager:
             )
         return freed
 
-    async def _list_stored(self, images: Images) -> list[Stored]:
+    async def _list_stored(self, images: ImageManager) -> list[Stored]:
         found, now = await self._runtime.images(), self._clock.now()
         self._seen_at = image_gc.seen(self._seen_at, {each.id for each in found}, now)
         used_at = images.used_at

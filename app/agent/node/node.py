@@ -42,7 +42,7 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
+class NodeFacts:
     """What an agent says of each of its nodes. `capacity` overrides what the machine has."""
 
     ip: str
@@ -60,7 +60,7 @@ class Nodes:
     """All nodes of one agent. `images` tells which ones are there, if they mean anything."""
 
     def __init__(
-        self, api: Api, names: Sequence[str], facts: Facts, clock: Clock, images: Images | None = None
+        self, api: Api, names: Sequence[str], facts: NodeFacts, clock: Clock, images: Images | None = None
     ) -> None:
         self._api, self._names, self._facts, self._clock = api, names, facts, clock
         self._images = images
@@ -126,7 +126,7 @@ class Nodes:
         return found
 
 
-def node_labels(name: str, facts: Facts) -> dict[str, str]:
+def node_labels(name: str, facts: NodeFacts) -> dict[str, str]:
     return {
         "kubernetes.io/arch": architecture(),
         "kubernetes.io/os": platform.system().lower(),
@@ -139,7 +139,9 @@ READY = NodeCondition(type="Ready", status="True", reason="KubeletReady", messag
 SHUTTING_DOWN = NodeCondition(type="Ready", status="False", reason="KubeletNotReady", message="node is shutting down")
 
 
-def node_status(name: str, facts: Facts, old: NodeStatus, now: datetime, ready: NodeCondition = READY) -> NodeStatus:
+def node_status(
+    name: str, facts: NodeFacts, old: NodeStatus, now: datetime, ready: NodeCondition = READY
+) -> NodeStatus:
     """What is so now; what others have written into `old` stays."""
     # In the form that the API keeps, or it would seem to differ for ever.
     has = {name: quantity.canonical(each) for name, each in {**capacity(facts.disk), **facts.capacity}.items()}

@@ -23,7 +23,7 @@ class ThresholdsError(Exception):
     """Thresholds that cannot be read."""
 
 
-class Left(NamedTuple):
+class Reading(NamedTuple):
     """How much is free, and of how much."""
 
     available: int
@@ -41,7 +41,7 @@ class Threshold(NamedTuple):
 
 
 Thresholds = Mapping[str, Threshold]
-Readings = Mapping[str, Left]
+Readings = Mapping[str, Reading]
 
 # A kubelet's, and one for process ids, for which it has none.
 THRESHOLDS: Thresholds = {
@@ -112,33 +112,33 @@ def short(now: Readings, limits: Thresholds) -> list[Shortage]:
 
 
 def read(disk: Path, proc: Path = Path("/proc")) -> Readings:
-    found: dict[str, Left] = {}
+    found: dict[str, Reading] = {}
     if memory := _memory(proc / "meminfo"):
         found["memory.available"] = memory
     files = os.statvfs(disk)
     if files.f_blocks:
-        found["nodefs.available"] = Left(files.f_bavail * files.f_frsize, files.f_blocks * files.f_frsize)
+        found["nodefs.available"] = Reading(files.f_bavail * files.f_frsize, files.f_blocks * files.f_frsize)
     if files.f_files:  # some file systems have none to run out of
-        found["nodefs.inodesFree"] = Left(files.f_favail, files.f_files)
+        found["nodefs.inodesFree"] = Reading(files.f_favail, files.f_files)
     if pids := _pids(proc):
         found["pid.available"] = pids
     return found
 
 
-def _memory(meminfo: Path) -> Left | None:
+def _memory(meminfo: Path) -> Reading | None:
     sizes = {name: rest.split() for name, _, rest in (line.partition(":") for line in _text(meminfo).splitlines())}
     if "MemAvailable" not in sizes or "MemTotal" not in sizes:
         return None
-    return Left(int(sizes["MemAvailable"][0]) * 1024, int(sizes["MemTotal"][0]) * 1024)
+    return Reading(int(sizes["MemAvailable"][0]) * 1024, int(sizes["MemTotal"][0]) * 1024)
 
 
-def _pids(proc: Path) -> Left | None:
+def _pids(proc: Path) -> Reading | None:
     """Threads take ids, too; both limits count."""
     limits = [int(text) for name in ("pid_max", "threads-max") if (text := _text(proc / "sys" / "kernel" / name))]
     taken = _text(proc / "loadavg").split()  # 0.01 0.02 0.03 2/345 6789
     if not limits or len(taken) <= 3:
         return None
-    return Left(min(limits) - int(taken[3].partition("/")[2]), min(limits))
+    return Reading(min(limits) - int(taken[3].partition("/")[2]), min(limits))
 
 
 def _text(path: Path) -> str:

@@ -47,7 +47,7 @@ MOST_OUTPUT = 10 * 1024
 MOST_REDIRECTS = 10
 
 
-class Target(NamedTuple):
+class CheckTarget(NamedTuple):
     """Whom to ask. `ip`: of the pod, as the agent sees it."""
 
     key: ContainerKey
@@ -55,7 +55,7 @@ class Target(NamedTuple):
     ip: str
 
 
-class Answer(NamedTuple):
+class CheckResult(NamedTuple):
     """`ok` is None if nothing can be said. A `warning` is told though it is not held against the container."""
 
     ok: bool | None
@@ -74,7 +74,7 @@ class Checks:
         self._runtime, self._clock = runtime, clock
         self._http: httpx.AsyncClient | None = None
 
-    async def probe(self, probe: Probe, target: Target, patience: timedelta) -> Answer:
+    async def probe(self, probe: Probe, target: CheckTarget, patience: timedelta) -> CheckResult:
         try:
             if probe.exec is not None:
                 return await self._execute(probe.exec.command, target, patience)
@@ -85,23 +85,23 @@ class Checks:
             if probe.grpc is not None:
                 return await _health(probe.grpc, target, patience)
         except (_NoPort, ValueError) as error:
-            return Answer(None, str(error))
-        return Answer(None, f"missing probe handler for {target.container.name}")
+            return CheckResult(None, str(error))
+        return CheckResult(None, f"missing probe handler for {target.container.name}")
 
-    async def hook(self, handler: LifecycleHandler, target: Target) -> Answer:
+    async def hook(self, handler: LifecycleHandler, target: CheckTarget) -> CheckResult:
         """Without a time limit: that is the caller's. Of an HTTP server any answer will do."""
         try:
             if handler.exec is not None:
                 return await self._execute(handler.exec.command, target, None)
             if handler.http_get is not None:
                 answer = await self._get(handler.http_get, target, None, "kube-lifecycle/1.33")
-                return Answer(True) if answer.output.startswith("HTTP ") else answer
+                return CheckResult(True) if answer.output.startswith("HTTP ") else answer
             if handler.sleep is not None:
                 await self._clock.sleep(handler.sleep.seconds)
-                return Answer(True)
+                return CheckResult(True)
         except (_NoPort, ValueError) as error:
-            return Answer(False, str(error))
-        return Answer(False, "invalid handler: it must say exec, httpGet or sleep")
+            return CheckResult(False, str(error))
+        return CheckResult(False, "invalid handler: it must say exec, httpGet or sleep")
 
     async def close(self) -> None:
         if self._http is not None:
@@ -109,7 +109,7 @@ class Checks:
 
     # By a command
 
-    async def _execute(self, command: Sequence[str], target: Target, patience: timedelta | None) -> Answer:
+    async def _execute(self, command: Sequence[str], target: CheckTarget, patience: timedelta | None) -> CheckResult:
         session: Session | None = None
         try:
             async with asyncio.timeout(patience.total_seconds() if patience else None):
@@ -117,17 +117,19 @@ class Checks:
                 output, code = await _read_session(session)
         except TimeoutError:
             within = f"{int(patience.total_seconds())}s" if patience else "its time"
-            return Answer(False, f'command timed out: "{" ".join(command)}" timed out after {within}')
+            return CheckResult(False, f'command timed out: "{" ".join(command)}" timed out after {within}')
         except (StartError, Unsupported, OSError) as error:
-            return Answer(None, str(error))
+            return CheckResult(None, str(error))
         finally:
             if session is not None:
                 await session.close()
-        return Answer(code == 0, output)
+        return CheckResult(code == 0, output)
 
     # By HTTP
 
-    async def _get(self, action: HTTPGetAction, target: Target, patience: timedelta | None, agent: str) -> Answer:
+    async def _get(
+        self, action: HTTPGetAction, target: CheckTarget, patience: timedelta | None, agent: str
+    ) -> CheckResult:
         url = _url(action, target)
         headers = {"User-Agent": agent, "Accept": "*/*", "Connection": "close"}
         headers |= {each.name: each.value for each in action.http_headers}
@@ -137,12 +139,12 @@ class Checks:
         except TimeoutError:
             why = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)"
         except httpx.InvalidURL as error:
-            return Answer(None, f'parse "{url}": {error}')
+            return CheckResult(None, f'parse "{url}": {error}')
         except (httpx.TransportError, OSError) as error:
             why = dial_error(error, *_address(url))
-        return Answer(False, f'Get "{url}": {why}')
+        return CheckResult(False, f'Get "{url}": {why}')
 
-    async def _get_following_redirects(self, url: httpx.URL, headers: dict[str, str]) -> Answer:
+    async def _get_following_redirects(self, url: httpx.URL, headers: dict[str, str]) -> CheckResult:
         """Redirects are followed on the same host; one to elsewhere is taken for an answer."""
         if self._http is None:
             self._http = _client()
@@ -154,11 +156,11 @@ class Checks:
                     url = after
                     continue
                 if after is not None:
-                    return Answer(True, warning=f"Probe terminated redirects, Response body: {after}")
+                    return CheckResult(True, warning=f"Probe terminated redirects, Response body: {after}")
                 if 200 <= response.status_code < 400:
-                    return Answer(True)
-                return Answer(False, f"HTTP probe failed with statuscode: {response.status_code}")
-        return Answer(False, f'Get "{url}": stopped after {MOST_REDIRECTS} redirects')
+                    return CheckResult(True)
+                return CheckResult(False, f"HTTP probe failed with statuscode: {response.status_code}")
+        return CheckResult(False, f'Get "{url}": stopped after {MOST_REDIRECTS} redirects')
 
 
 async def _read_session(session: Session) -> tuple[str, int]:
@@ -177,7 +179,7 @@ def _client() -> httpx.AsyncClient:
     )
 
 
-def _url(action: HTTPGetAction, target: Target) -> str:
+def _url(action: HTTPGetAction, target: CheckTarget) -> str:
     host, port = action.host or target.ip, _port(action.port, target.container)
     path = action.path or "/"
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
@@ -205,27 +207,27 @@ def _port(port: IntOrString | None, container: Container) -> int:
 # By a connection
 
 
-async def _connect(action: TCPSocketAction, target: Target, patience: timedelta) -> Answer:
+async def _connect(action: TCPSocketAction, target: CheckTarget, patience: timedelta) -> CheckResult:
     host, port = action.host or target.ip, _port(action.port, target.container)
     try:
         async with asyncio.timeout(patience.total_seconds()):
             _, writer = await asyncio.open_connection(host, port)
     except TimeoutError:
-        return Answer(False, f"dial tcp {host}:{port}: i/o timeout")
+        return CheckResult(False, f"dial tcp {host}:{port}: i/o timeout")
     except OSError as error:
-        return Answer(False, dial_error(error, host, port))
+        return CheckResult(False, dial_error(error, host, port))
     writer.close()
     with suppress(OSError):
         await writer.wait_closed()
-    return Answer(True)
+    return CheckResult(True)
 
 
 # By gRPC
 
 
-async def _health(action: GRPCAction, target: Target, patience: timedelta) -> Answer:
+async def _health(action: GRPCAction, target: CheckTarget, patience: timedelta) -> CheckResult:
     try:
         from app.agent.pods.grpc_health import ask  # not every agent has the library, nor needs its weight
     except ImportError:
-        return Answer(None, "this node's agent cannot speak gRPC: install jobplane[cri] there")
-    return Answer(*await ask(f"{target.ip}:{action.port}", action.service, patience.total_seconds()))
+        return CheckResult(None, "this node's agent cannot speak gRPC: install jobplane[cri] there")
+    return CheckResult(*await ask(f"{target.ip}:{action.port}", action.service, patience.total_seconds()))

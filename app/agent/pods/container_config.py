@@ -4,11 +4,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.agent.clock import Clock
-from app.agent.node.devices import Devices
+from app.agent.node.devices import DeviceManager
 from app.agent.node.pressure import Pressures
 from app.agent.pods import security_context
 from app.agent.pods.environment import Lookup, expand_all, resolve
-from app.agent.pods.hosts_file import Hosts
+from app.agent.pods.hosts_file import HostsFiles
 from app.agent.pods.sandbox_config import hostname
 from app.agent.volumes.volumes import Volumes
 from app.kinds.pod.container import Container
@@ -39,17 +39,17 @@ class Host:
     ip: str
     lookup: Lookup
     volumes: Volumes
-    hosts: Hosts
+    hosts: HostsFiles
     clock: Clock
     pressures: Pressures
-    devices: Devices = field(default_factory=Devices)
+    devices: DeviceManager = field(default_factory=DeviceManager)
     profiles: Path = Path("/var/lib/kubelet/seccomp")
 
 
 async def container(pod: Pod, key: Key, host: Host, image_user: str = "") -> ContainerSpec:
     """Raises ConfigError, VolumeError, CreateError, and what reading a ConfigMap or Secret raises."""
     spec = named(pod, key.name)
-    given = host.devices.given(pod.metadata.uid, key.name)
+    given = host.devices.allocation_of(pod.metadata.uid, key.name)
     env = {"HOSTNAME": hostname(pod), **given.env, **await resolve(pod, spec, host.ip, host.lookup)}
     command, args = expand_all(spec.command, env), expand_all(spec.args, env)
     if not (command or args) and host.info.runs_commands and not host.info.images:

@@ -22,11 +22,11 @@ _REFERENCE = re.compile(r"\$\$|\$\(([^()]*)\)")
 _MAP_ENTRY = re.compile(r"metadata\.(labels|annotations)\['(.*)'\]")
 
 
-class ConfigError(Exception):
+class ContainerConfigError(Exception):
     """A container cannot be set up as its spec says, for now."""
 
 
-class VolumeError(ConfigError):
+class VolumeError(ContainerConfigError):
     """A volume cannot be had, for now: none of the pod's containers starts without it."""
 
     def __init__(self, volume: str, why: str) -> None:
@@ -42,7 +42,7 @@ AskToken = Callable[[Pod, ServiceAccountTokenProjection], Awaitable[tuple[str, f
 
 
 async def no_token(*_: object) -> tuple[str, float]:
-    raise ConfigError("this node has no tokens of service accounts")
+    raise ContainerConfigError("this node has no tokens of service accounts")
 
 
 class Lookup:
@@ -94,7 +94,7 @@ def _once(read: Callable[[str, str], Awaitable[T]]) -> Callable[[str, str], Awai
 
 def _allow_absent(message: str, *, optional: bool) -> None:
     if not optional:
-        raise ConfigError(message)
+        raise ContainerConfigError(message)
 
 
 def expand(text: str, values: Mapping[str, str]) -> str:
@@ -165,7 +165,7 @@ async def _key(namespace: str, source: EnvVarSource, lookup: Lookup) -> str | No
     """The value of one key; None if it is missing and may be."""
     ref: Any = source.config_map_key_ref or source.secret_key_ref
     if ref is None:
-        raise ConfigError("an environment variable of this kind of source is not supported by this node")
+        raise ContainerConfigError("an environment variable of this kind of source is not supported by this node")
     if source.config_map_key_ref:
         kind, found = "ConfigMap", await lookup.config_map(namespace, ref.name, optional=bool(ref.optional))
     else:
@@ -196,7 +196,7 @@ def field(pod: Pod, path: str, ip: str) -> str:
         "status.podIPs": pod.status.pod_ip or ip,
     }
     if path not in values:
-        raise ConfigError(f"unsupported fieldPath: {path}")
+        raise ContainerConfigError(f"unsupported fieldPath: {path}")
     return values[path]
 
 
@@ -213,11 +213,11 @@ def resource(pod: Pod, container: Container, ref: ResourceFieldSelector, allocat
     if ref.container_name:
         everyone = {each.name: each for each in (*pod.spec.init_containers, *pod.spec.containers)}
         if ref.container_name not in everyone:
-            raise ConfigError(f"container {ref.container_name} not found")
+            raise ContainerConfigError(f"container {ref.container_name} not found")
         container = everyone[ref.container_name]
     kind, _, name = ref.resource.partition(".")
     if kind not in ("limits", "requests") or not name:
-        raise ConfigError(f"unsupported container resource: {ref.resource}")
+        raise ContainerConfigError(f"unsupported container resource: {ref.resource}")
     amount = _amount(container, kind, name, allocatable)
     divisor = quantity.parse(ref.divisor) if ref.divisor else 0
     return str(-(-quantity.parse(amount) // (divisor or 1)))

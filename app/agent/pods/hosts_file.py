@@ -30,7 +30,7 @@ class _Entry(NamedTuple):
     ip: str
 
 
-class Hosts:
+class HostsFiles:
     """Those of all pods of the agent, under one folder. `ip` is the node's."""
 
     def __init__(self, root: Path, info: RuntimeInfo, ip: str) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from app.agent.clock import Clock
 from app.agent.pods.container_config import named
-from app.agent.pods.environment import ConfigError, Lookup
+from app.agent.pods.environment import ContainerConfigError, Lookup
 from app.agent.pods.pod_worker import PodWorker
 from app.agent.tasks import Tasks
 from app.kinds.core.node import ContainerImage
@@ -37,7 +37,7 @@ RARE = timedelta(seconds=10)
 logger = Logger(__name__)
 
 
-class Images:
+class ImageManager:
     """Of one node's runtime. `used_at`: when each image, by id, was last wanted by a start."""
 
     def __init__(
@@ -169,7 +169,7 @@ class Images:
         for each in pod.spec.image_pull_secrets:
             try:
                 found.append(await self._login(pod, each.name))
-            except (ConfigError, ApiError, OSError, ValueError):
+            except (ContainerConfigError, ApiError, OSError, ValueError):
                 missing.append(each.name)
         if missing:
             self._tell(worker, pod_events.without_secrets(", ".join(missing)))

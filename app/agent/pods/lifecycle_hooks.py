@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from app.agent.clock import Clock
-from app.agent.pods.container_checks import Answer, Checks, Target
+from app.agent.pods.container_checks import CheckResult, Checks, CheckTarget
 from app.agent.pods.container_config import named
 from app.agent.pods.pod_worker import PodWorker
 from app.agent.tasks import Tasks
@@ -25,7 +25,7 @@ from app.structured_logging import Logger
 logger = Logger(__name__)
 
 
-class Hooks:
+class LifecycleHooks:
     """Those of all pods of an agent. `tell` sends an event, `wake` has a pod planned anew."""
 
     def __init__(
@@ -104,15 +104,15 @@ class Hooks:
             )
             self._tell(worker, pod_events.hook_failed(worker.pod, key.name, "PreStop"))
 
-    async def _run(self, worker: PodWorker, key: Key, container: Container, handler: LifecycleHandler) -> Answer:
-        target = Target(ContainerKey(worker.uid, *key), container, worker.ip or self._ip)
+    async def _run(self, worker: PodWorker, key: Key, container: Container, handler: LifecycleHandler) -> CheckResult:
+        target = CheckTarget(ContainerKey(worker.uid, *key), container, worker.ip or self._ip)
         try:
             return await self._checks.hook(handler, target)
         except Exception as error:
             logger.error(
                 "unexpected error in a hook", **worker.log_fields, container=key.name, error=error, traceback_of=error
             )
-            return Answer(False, str(error))
+            return CheckResult(False, str(error))
 
     async def close(self) -> None:
         await self._tasks.close()

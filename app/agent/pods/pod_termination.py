@@ -11,7 +11,7 @@ from typing import Any
 
 from app.agent.clock import Clock
 from app.agent.pods.container_config import Host
-from app.agent.pods.lifecycle_hooks import Hooks
+from app.agent.pods.lifecycle_hooks import LifecycleHooks
 from app.agent.pods.pod_worker import PodWorker
 from app.plans.kubelet import pod_events
 from app.plans.kubelet.pod_events import Note
@@ -32,7 +32,7 @@ class Stops:
         self,
         runtime: Runtime,
         clock: Clock,
-        hooks: Hooks,
+        hooks: LifecycleHooks,
         tell: Callable[[PodWorker, Note], None],
         spawn: Callable[[Coroutine[Any, Any, None]], Any],
         wake: Callable[[PodWorker], None],

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from msgspec.structs import replace
 
 from app.agent.clock import Alarm
-from app.agent.logs import Owner
+from app.agent.logs import LogOwner
 from app.agent.pods.container_config import Host
 from app.agent.pods.kubelet_events import EventRecorder
 from app.kinds.pod.pod import Pod, PodStatus
@@ -109,9 +109,9 @@ class PodWorker:
         return self.pod.spec.node_name
 
     @property
-    def owner(self) -> Owner:
+    def owner(self) -> LogOwner:
         meta = self.pod.metadata
-        return Owner(self.node, meta.namespace, meta.name)
+        return LogOwner(self.node, meta.namespace, meta.name)
 
     @property
     def log_fields(self) -> PodFields:

@@ -16,15 +16,15 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from app.agent.logs import Logs
+from app.agent.logs import LogShipper
 from app.agent.pods.container_checks import Checks
 from app.agent.pods.container_config import Host, named, run_of
-from app.agent.pods.images import Images
+from app.agent.pods.images import ImageManager
 from app.agent.pods.lease_expiry import LeaseExpiry
-from app.agent.pods.lifecycle_hooks import Hooks
+from app.agent.pods.lifecycle_hooks import LifecycleHooks
 from app.agent.pods.pod_termination import PodCleanup, Stops
 from app.agent.pods.pod_worker import PodWorker
-from app.agent.pods.probes import Probes
+from app.agent.pods.probes import ProbeManager
 from app.agent.pods.starts import Starts
 from app.agent.pods.status_reports import LastReports, StatusReporter
 from app.agent.pods.termination_message import falls_back_to_log, message_from_log
@@ -66,7 +66,7 @@ class Pods:
         host: Host,
         nodes: Iterable[str],
         reporter: StatusReporter,
-        logs: Logs,
+        logs: LogShipper,
         lease_expiry: LeaseExpiry,
         starts: int,
     ) -> None:
@@ -83,10 +83,10 @@ class Pods:
         self._last_reports = LastReports()
         self._cleanup = PodCleanup(host, self._tasks.spawn)
         self._checks = checks = Checks(self._runtime, self._clock)
-        self._probes = Probes(checks, self._clock, host.ip, self._record_at_once, self._wake_changed)
-        self._hooks = hooks = Hooks(checks, self._clock, host.ip, self._record, self._wake_changed)
+        self._probes = ProbeManager(checks, self._clock, host.ip, self._record_at_once, self._wake_changed)
+        self._hooks = hooks = LifecycleHooks(checks, self._clock, host.ip, self._record, self._wake_changed)
         self.images = (
-            Images(self._runtime, host.lookup, self._clock, self._record, self._wake_changed)
+            ImageManager(self._runtime, host.lookup, self._clock, self._record, self._wake_changed)
             if host.info.images
             else None
         )

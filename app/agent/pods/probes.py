@@ -9,7 +9,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from app.agent.clock import Clock
-from app.agent.pods.container_checks import Checks, Target
+from app.agent.pods.container_checks import Checks, CheckTarget
 from app.agent.pods.container_config import named
 from app.agent.pods.pod_worker import PodWorker
 from app.kinds.pod.container import Container
@@ -41,7 +41,7 @@ class _Asked:
             self.started.set()
 
 
-class Probes:
+class ProbeManager:
     """All of an agent's. `tell` sends an event, `wake` has a pod planned anew."""
 
     def __init__(self, checks: Checks, clock: Clock, ip: str, tell: Tell, wake: Wake) -> None:
@@ -117,7 +117,7 @@ class Probes:
 
     async def _probe(self, asked: _Asked, sort: Sort, probe: Probe) -> bool | None:
         worker, name = asked.worker, asked.key.name
-        target = Target(ContainerKey(worker.uid, *asked.key), asked.container, worker.ip or self._ip)
+        target = CheckTarget(ContainerKey(worker.uid, *asked.key), asked.container, worker.ip or self._ip)
         try:
             answer = await self._checks.probe(probe, target, probes.timeout(probe))
         except Exception as error:

@@ -8,25 +8,25 @@ import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from app.agent.pods.environment import ConfigError
+from app.agent.pods.environment import ContainerConfigError
 from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.security import PodSecurityContext, SeccompProfile, SecurityContext
 from app.machinery import quantity
 from app.machinery.base import Quantity
 from app.plans.kubelet.pod_events import full_name
-from app.runtimes.base import Limits, RuntimeInfo, Security
+from app.runtimes.base import ResourceLimits, RuntimeInfo, Security
 
 _NO_POD, _NO_CONTAINER = PodSecurityContext(), SecurityContext()
 NOTHING = Security()
-UNLIMITED = Limits()
+UNLIMITED = ResourceLimits()
 
 
-def limits(container: Container) -> Limits:
+def limits(container: Container) -> ResourceLimits:
     resources = container.resources
     if resources is None or not (resources.limits or resources.requests):
         return UNLIMITED
-    return Limits(
+    return ResourceLimits(
         cpu=_amount(resources.limits, "cpu", 1000),
         memory=_amount(resources.limits, "memory", 1),
         cpu_request=_amount(resources.requests, "cpu", 1000),
@@ -69,7 +69,7 @@ def _seccomp(profile: SeccompProfile | None, profiles: Path) -> str:
         return profile.type
     name = Path(profile.localhost_profile)
     if name.is_absolute() or ".." in name.parts:
-        raise ConfigError(f"seccomp profile {profile.localhost_profile} must be a relative path")
+        raise ContainerConfigError(f"seccomp profile {profile.localhost_profile} must be a relative path")
     return str(profiles / name)
 
 
@@ -80,7 +80,7 @@ def check(pod: Pod, container: Container, wanted: Security, info: RuntimeInfo, i
     _check_root(pod, container, wanted, info, image_user)
     if not info.security:
         for refusal in _beyond(wanted):
-            raise ConfigError(f"container {container.name}: {refusal}")
+            raise ContainerConfigError(f"container {container.name}: {refusal}")
 
 
 def _check_root(pod: Pod, container: Container, wanted: Security, info: RuntimeInfo, image_user: str) -> None:
@@ -90,13 +90,13 @@ def _check_root(pod: Pod, container: Container, wanted: Security, info: RuntimeI
     who = f'(pod: "{full_name(pod)}", container: {container.name})'
     if wanted.user is not None:
         if wanted.user == 0:
-            raise ConfigError(f"container's runAsUser breaks non-root policy {who}")
+            raise ContainerConfigError(f"container's runAsUser breaks non-root policy {who}")
         return
     user = image_user.partition(":")[0] if info.images else str(os.geteuid())
     if user in ("", "0", "root"):
-        raise ConfigError(f"container has runAsNonRoot and image will run as root {who}")
+        raise ContainerConfigError(f"container has runAsNonRoot and image will run as root {who}")
     if not user.isdigit():
-        raise ConfigError(
+        raise ContainerConfigError(
             f"container has runAsNonRoot and image has non-numeric user ({user}), cannot verify user is non-root {who}"
         )
 

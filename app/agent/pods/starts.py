@@ -10,12 +10,12 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
-from app.agent.node.devices import SoonError
+from app.agent.node.devices import DevicesInUseError
 from app.agent.pods import container_config, sandbox_config, security_context
 from app.agent.pods.container_config import Host
-from app.agent.pods.environment import ConfigError, VolumeError
-from app.agent.pods.images import Images
-from app.agent.pods.lifecycle_hooks import Hooks
+from app.agent.pods.environment import ContainerConfigError, VolumeError
+from app.agent.pods.images import ImageManager
+from app.agent.pods.lifecycle_hooks import LifecycleHooks
 from app.agent.pods.pod_worker import PodWorker
 from app.kinds.pod.pod import Pod, PodIP
 from app.machinery.errors import ApiError
@@ -47,7 +47,12 @@ class Starts:
     """
 
     def __init__(
-        self, host: Host, images: Images | None, hooks: Hooks, at_once: int, tell: Callable[[PodWorker, Note], None]
+        self,
+        host: Host,
+        images: ImageManager | None,
+        hooks: LifecycleHooks,
+        at_once: int,
+        tell: Callable[[PodWorker, Note], None],
     ) -> None:
         self._host, self._images, self._hooks = host, images, hooks
         self._slots = asyncio.Semaphore(at_once)
@@ -96,7 +101,7 @@ class Starts:
             self._host.devices.pin(worker.pod)
         except TooFewError as error:
             self._reject(worker, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
-        except (SoonError, OSError) as error:
+        except (DevicesInUseError, OSError) as error:
             logger.info("pod waits for its devices", **worker.log_fields, error=error)
             worker.held |= {key.name: Held("", "", self._retry_at(SOON_RETRY)) for key in keys}
         else:
@@ -160,7 +165,7 @@ class Starts:
                 held, note = Held("", "", self._retry_at(again)), pod_events.without_sandbox(why)
             case VolumeError():
                 held, note = Held("", "", self._retry_at(RETRY)), pod_events.without_volume(error.volume, why)
-            case ConfigError():
+            case ContainerConfigError():
                 held = Held("CreateContainerConfigError", why, self._retry_at(RETRY))
                 note = pod_events.failed(pod, name, why)
             case ApiError() | ConnectionError():

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
-from app.agent.pods.environment import ConfigError
+from app.agent.pods.environment import ContainerConfigError
 
 CURRENT = "..data"
 _FOLDER_MODE = 0o755
@@ -67,7 +67,7 @@ def relative(path: str) -> PurePosixPath:
     """A path that stays inside its volume. Raises ConfigError."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts:
-        raise ConfigError(f"path {path} must stay inside its volume")
+        raise ContainerConfigError(f"path {path} must stay inside its volume")
     return pure
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from app.agent.clock import Clock
-from app.agent.pods.environment import ConfigError, Lookup, field, resource
+from app.agent.pods.environment import ContainerConfigError, Lookup, field, resource
 from app.agent.volumes.files import File
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import (
@@ -48,7 +48,7 @@ def fs_user(pod: Pod) -> int | None:
     return users.pop() if len(users) == 1 else None
 
 
-class _Token(NamedTuple):
+class _CachedToken(NamedTuple):
     token: str
     until: float
 
@@ -58,7 +58,7 @@ class ServiceAccountTokens:
 
     def __init__(self, lookup: Lookup, clock: Clock) -> None:
         self._lookup, self._clock = lookup, clock
-        self._tokens: dict[tuple[str, str, str], _Token] = {}
+        self._tokens: dict[tuple[str, str, str], _CachedToken] = {}
 
     async def token(self, pod: Pod, volume: str, asked: ServiceAccountTokenProjection) -> str:
         key = (pod.metadata.uid, volume, asked.path)
@@ -66,7 +66,7 @@ class ServiceAccountTokens:
         if known is None or known.until <= self._clock.elapsed():
             began = self._clock.elapsed()
             token, seconds = await self._lookup.token(pod, asked)
-            known = self._tokens[key] = _Token(token, began + min(seconds * TOKEN_USED, TOKEN_LONGEST))
+            known = self._tokens[key] = _CachedToken(token, began + min(seconds * TOKEN_USED, TOKEN_LONGEST))
         return known.token
 
     def forget(self, uid: str) -> None:
@@ -74,7 +74,7 @@ class ServiceAccountTokens:
             del self._tokens[key]
 
 
-class Sources:
+class VolumeSources:
     """`ip` is the node's."""
 
     def __init__(self, ip: str, lookup: Lookup, tokens: ServiceAccountTokens) -> None:
@@ -92,7 +92,7 @@ class Sources:
             return self._downward_api_files(pod, volume.downward_api.items, _mode(volume.downward_api.default_mode))
         if volume.projected is not None:
             return await self._projected(pod, volume.name, volume.projected)
-        raise ConfigError("it holds no files")
+        raise ContainerConfigError("it holds no files")
 
     async def _config_map(
         self, pod: Pod, source: ConfigMapVolumeSource | ConfigMapProjection, mode: int
@@ -122,7 +122,7 @@ class Sources:
         if source.service_account_token is not None:
             return await self._token(pod, name, source.service_account_token, mode)
         kind = "clusterTrustBundle" if source.cluster_trust_bundle else "podCertificate"
-        raise ConfigError(f"projected volumes with a {kind} are not supported by this node")
+        raise ContainerConfigError(f"projected volumes with a {kind} are not supported by this node")
 
     async def _token(self, pod: Pod, name: str, asked: ServiceAccountTokenProjection, mode: int) -> dict[str, File]:
         """A token is private where the user or group that reads it is known."""
@@ -139,7 +139,7 @@ class Sources:
             return field(pod, file.field_ref.field_path, self._ip)
         if file.resource_field_ref is not None:
             return resource(pod, pod.spec.containers[0], file.resource_field_ref, self._lookup.allocatable)
-        raise ConfigError(f"file {file.path} of a downward API volume names nothing")
+        raise ContainerConfigError(f"file {file.path} of a downward API volume names nothing")
 
 
 def _mode(asked: int | None, usual: int = FILE_MODE) -> int:
@@ -153,5 +153,5 @@ def _select_keys(
     wanted = {item.path: (item.key, _mode(item.mode, mode)) for item in items} or {key: (key, mode) for key in found}
     missing = [key for key, _ in wanted.values() if key not in found]
     if missing and not optional:
-        raise ConfigError(f"references non-existent {kind} key: {missing[0]}")
+        raise ContainerConfigError(f"references non-existent {kind} key: {missing[0]}")
     return {path: File(found[key], each) for path, (key, each) in wanted.items() if key in found}

@@ -9,7 +9,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from app.agent.pods.environment import ConfigError
+from app.agent.pods.environment import ContainerConfigError
 from app.agent.volumes import mounts
 from app.agent.volumes.files import relative
 
@@ -21,7 +21,7 @@ def opened(volume: Path, sub_path: str) -> int:
     top = Path(os.path.realpath(volume))
     target = Path(os.path.realpath(top / relative(sub_path)))
     if not target.is_relative_to(top):
-        raise ConfigError(f"subPath {sub_path} leads out of its volume")
+        raise ContainerConfigError(f"subPath {sub_path} leads out of its volume")
     fd = os.open(top, _STEP)
     try:
         mode = stat.S_IMODE(os.fstat(fd).st_mode)
@@ -30,7 +30,7 @@ def opened(volume: Path, sub_path: str) -> int:
             os.close(fd)
             fd = inner
             if stat.S_ISLNK(os.fstat(fd).st_mode):
-                raise ConfigError(f"subPath {sub_path} was changed to a link meanwhile")
+                raise ContainerConfigError(f"subPath {sub_path} was changed to a link meanwhile")
     except BaseException:
         os.close(fd)
         raise

@@ -20,11 +20,11 @@ from typing import NamedTuple
 import msgspec
 
 from app.agent.clock import Clock, WallClock
-from app.agent.pods.environment import ConfigError, Lookup, VolumeError, expand
+from app.agent.pods.environment import ContainerConfigError, Lookup, VolumeError, expand
 from app.agent.volumes import files, sub_paths
 from app.agent.volumes import mounts as volume_mounts
 from app.agent.volumes.mounts import NotAllowedError
-from app.agent.volumes.sources import ServiceAccountTokens, Sources, fs_group, holds_files
+from app.agent.volumes.sources import ServiceAccountTokens, VolumeSources, fs_group, holds_files
 from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import EmptyDirVolumeSource, HostPathVolumeSource, Volume, VolumeMount
@@ -71,7 +71,7 @@ class Volumes:
     ) -> None:
         self._root, self._isolated, self._ip, self._lookup = root, isolated, ip, lookup
         self._tokens = ServiceAccountTokens(lookup, clock or WallClock())
-        self._sources = Sources(ip, lookup, self._tokens)
+        self._sources = VolumeSources(ip, lookup, self._tokens)
 
     async def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> tuple[Mount, ...]:
         """Prepares what the pod mounts, and tells what this container does. Raises ConfigError, VolumeError for one."""
@@ -87,11 +87,11 @@ class Volumes:
             for index, mount in enumerate(container.volume_mounts)
         )
 
-    def sources_once(self) -> Sources:
+    def sources_once(self) -> VolumeSources:
         """For one round of `refresh`: what many pods' volumes are made of is read once."""
-        return Sources(self._ip, self._lookup.with_cache(), self._tokens)
+        return VolumeSources(self._ip, self._lookup.with_cache(), self._tokens)
 
-    async def refresh(self, pod: Pod, sources: Sources) -> bool:
+    async def refresh(self, pod: Pod, sources: VolumeSources) -> bool:
         """Writes what has changed in volumes of files that are there; whether anything has."""
         changed = False
         for volume in _mounted_volumes(pod):
@@ -120,7 +120,7 @@ class Volumes:
 
     def _folder(self, *names: str) -> Path:
         if not all(_NAME.fullmatch(name) for name in names):
-            raise ConfigError(f"bad name of a volume: {'/'.join(names)}")
+            raise ContainerConfigError(f"bad name of a volume: {'/'.join(names)}")
         return self._root.joinpath(*names)
 
     async def _prepare(self, pod: Pod, volume: Volume) -> None:
@@ -131,18 +131,18 @@ class Volumes:
             elif volume.host_path is not None:
                 check_host_path(volume.host_path)
             elif not holds_files(volume):
-                raise ConfigError(f"this node has no driver for volumes of kind {_kind(volume)}")
+                raise ContainerConfigError(f"this node has no driver for volumes of kind {_kind(volume)}")
             elif not files.is_written(folder):
                 self._prepare_root()
                 files.write(folder, await self._sources.files(pod, volume), fs_group(pod))
         except ConnectionError:
             raise  # the API cannot be reached: that says nothing of the volume
-        except (ConfigError, OSError) as error:
+        except (ContainerConfigError, OSError) as error:
             raise VolumeError(volume.name, _reason(error)) from error
 
     def _prepare_empty(self, folder: Path, source: EmptyDirVolumeSource, group: int | None) -> None:
         if source.medium not in ("", MEMORY):
-            raise ConfigError(f"this node has no medium {source.medium}")
+            raise ContainerConfigError(f"this node has no medium {source.medium}")
         in_memory = source.medium == MEMORY
         if folder.is_dir() and (not in_memory or volume_mounts.is_mounted(folder)):
             return
@@ -157,9 +157,11 @@ class Volumes:
 
     def _mount(self, pod: Pod, part: str, volume: Volume, mount: VolumeMount, env: Mapping[str, str]) -> Mount:
         if mount.mount_propagation not in ("", "None"):
-            raise ConfigError(f'mountPropagation {mount.mount_propagation} of volume "{volume.name}" is not supported')
+            raise ContainerConfigError(
+                f'mountPropagation {mount.mount_propagation} of volume "{volume.name}" is not supported'
+            )
         if mount.recursive_read_only == "Enabled":
-            raise ConfigError(f'recursiveReadOnly of volume "{volume.name}" is not supported')
+            raise ContainerConfigError(f'recursiveReadOnly of volume "{volume.name}" is not supported')
         of_host = volume.host_path
         source = Path(of_host.path) if of_host else self._folder(pod.metadata.uid, volume.name)
         sub_path = expand(mount.sub_path_expr, env) or mount.sub_path
@@ -176,8 +178,10 @@ class Volumes:
                 return self._bind(fd, place, trusted=trusted)
             finally:
                 os.close(fd)
-        except (ConfigError, OSError) as error:
-            raise ConfigError(f'failed to prepare subPath "{sub_path}" of a volume: {_reason(error)}') from error
+        except (ContainerConfigError, OSError) as error:
+            raise ContainerConfigError(
+                f'failed to prepare subPath "{sub_path}" of a volume: {_reason(error)}'
+            ) from error
 
     def _bind(self, fd: int, place: Path, *, trusted: bool) -> Path:
         try:
@@ -206,7 +210,7 @@ class VolumeRefresh:
         for pod in [pod for pod in self._pods() if pod.spec.volumes]:
             try:
                 await self._volumes.refresh(pod, sources)
-            except (ConfigError, ApiError, OSError) as error:
+            except (ContainerConfigError, ApiError, OSError) as error:
                 name = f"{pod.metadata.namespace}/{pod.metadata.name}"
                 logger.warning("cannot refresh the volumes of a pod; retrying", pod=name, error=error)
 
@@ -222,13 +226,13 @@ def check_host_path(source: HostPathVolumeSource) -> Path:
     """The path, if it is of the type that is asked for. Raises ConfigError, OSError."""
     path = Path(source.path)
     if not path.is_absolute() or ".." in path.parts:
-        raise ConfigError(f"hostPath {source.path} is not an absolute path")
+        raise ContainerConfigError(f"hostPath {source.path} is not an absolute path")
     if not path.exists():
         _make_host_path(path, source.type)
     if source.type:
         is_right, what = _HOST_PATH_TYPES[source.type.removesuffix(_OR_CREATE)]
         if not path.exists() or not is_right(path.stat().st_mode):
-            raise ConfigError(f"hostPath type check failed: {source.path} is not {what}")
+            raise ContainerConfigError(f"hostPath type check failed: {source.path} is not {what}")
     return path
 
 
@@ -245,7 +249,7 @@ def _make_host_path(path: Path, kind: str) -> None:
 def _check_names(container: Container, volumes: Iterable[str]) -> None:
     for mount in container.volume_mounts:
         if mount.name not in volumes:
-            raise ConfigError(f'volume "{mount.name}" is not defined')
+            raise ContainerConfigError(f'volume "{mount.name}" is not defined')
 
 
 def _kind(volume: Volume) -> str:

@@ -16,10 +16,10 @@ from typing import NamedTuple
 from weakref import WeakValueDictionary
 
 from app.runtimes.base import ContainerKey, Session, StartError, Unsupported
-from app.runtimes.cri.containers import Containers
-from app.runtimes.cri.engine import Engine
+from app.runtimes.cri.containers import CriContainers
+from app.runtimes.cri.engine import CriEngine
 from app.runtimes.cri.messages import pb
-from app.runtimes.cri.streams import StreamSession, connect
+from app.runtimes.cri.streams import CriStreamSession, connect
 from app.runtimes.engine import config as engine_config
 from app.runtimes.engine.errors import EngineError
 from app.runtimes.engine.outputs import DivertedSession
@@ -37,15 +37,15 @@ class _CommandKey(NamedTuple):
     number: int
 
 
-class Commands:
+class CriCommands:
     """Sessions, each with one connection to the engine."""
 
-    def __init__(self, engine: Engine, containers: Containers) -> None:
+    def __init__(self, engine: CriEngine, containers: CriContainers) -> None:
         self._engine, self._containers = engine, containers
         self._numbers = itertools.count()
-        self._sessions: WeakValueDictionary[_CommandKey, StreamSession] = WeakValueDictionary()
+        self._sessions: WeakValueDictionary[_CommandKey, CriStreamSession] = WeakValueDictionary()
 
-    async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool) -> StreamSession:
+    async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool) -> CriStreamSession:
         known = await self._containers.find(key)
         if known is None:
             raise StartError(f'container "{key.name}" is not there')

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from app.plans.kubelet import image_pulls
-from app.runtimes.base import ContainerKey, ContainerSpec, Limits, SandboxSpec, Security
+from app.runtimes.base import ContainerKey, ContainerSpec, ResourceLimits, SandboxSpec, Security
 from app.runtimes.cri.messages import pb
 from app.runtimes.engine.config import CONTAINER, ENDS_FIRST, NODE, PERIOD, POD, STDIN, TTY, quota, shares
 
@@ -92,12 +92,12 @@ def key(labels: dict[str, str], attempt: int) -> ContainerKey:
     return ContainerKey(labels[POD], labels[CONTAINER], attempt)
 
 
-def resources(limits: Limits) -> pb.LinuxContainerResources:
+def resources(limits: ResourceLimits) -> pb.LinuxContainerResources:
     found = pb.LinuxContainerResources(memory_limit_in_bytes=limits.memory or 0)
     if limits.cpu is not None:
         found.cpu_period, found.cpu_quota = PERIOD, quota(limits.cpu)
     found.cpu_shares = shares(limits)
-    if limits == Limits():
+    if limits == ResourceLimits():
         found.oom_score_adj = ENDS_FIRST
     return found
 

@@ -13,12 +13,12 @@ from typing import Literal, NamedTuple
 
 from app.runtimes.base import ContainerKey, ContainerStatus, Unsupported
 from app.runtimes.cri import config
-from app.runtimes.cri.engine import Engine
+from app.runtimes.cri.engine import CriEngine
 from app.runtimes.cri.messages import pb
 from app.runtimes.cri.recovery import CriRecovery, reason_of
 from app.runtimes.engine import containers as engine_containers
 from app.runtimes.engine.config import NODE, POD
-from app.runtimes.engine.containers import Known, Row
+from app.runtimes.engine.containers import ListedContainer, TrackedContainer
 from app.runtimes.engine.errors import GONE, LOST, UNKNOWN, EngineError, start_code, unless_gone
 from app.runtimes.engine.files import Files
 
@@ -27,20 +27,22 @@ _BY_CONTAINERD = "/containerd.services.events.v1.Events/Subscribe"
 _FILTER = b'namespace==k8s.io,topic=="/tasks/exit"'
 
 
-class Containers(engine_containers.Containers):
+class CriContainers(engine_containers.Containers):
     """Those of one node."""
 
-    def __init__(self, engine: Engine, files: Files, node: str, whole: set[str]) -> None:
+    def __init__(self, engine: CriEngine, files: Files, node: str, whole: set[str]) -> None:
         super().__init__(files.root, whole)
         self._engine, self._files, self._node = engine, files, node
         self.recovery = CriRecovery(engine, files, self.outputs, self.look)
 
-    async def rows(self, pod_uid: str = "") -> Sequence[Row]:
+    async def rows(self, pod_uid: str = "") -> Sequence[ListedContainer]:
         labels = {NODE: self._node, POD: pod_uid} if pod_uid else {NODE: self._node}
         wanted = pb.ContainerFilter(label_selector=labels)
         found = await self._engine.ask(pb.ListContainersRequest(filter=wanted), pb.ListContainersResponse)
         return [
-            Row(config.key(dict(one.labels), one.metadata.attempt), one.id, one.state == pb.CONTAINER_RUNNING)
+            ListedContainer(
+                config.key(dict(one.labels), one.metadata.attempt), one.id, one.state == pb.CONTAINER_RUNNING
+            )
             for one in found.containers
         ]
 
@@ -64,7 +66,7 @@ class Containers(engine_containers.Containers):
         status = status_of(key, found, self._files.termination_message(key))
         return with_code(status, self._files.exit_code(key))
 
-    async def remove(self, key: ContainerKey, known: Known) -> None:
+    async def remove(self, key: ContainerKey, known: TrackedContainer) -> None:
         """Raises ConnectionError, EngineError."""
         request = pb.RemoveContainerRequest(container_id=known.id)
         with unless_gone():
@@ -124,14 +126,14 @@ def moment(nanoseconds: int) -> datetime | None:
     return datetime.fromtimestamp(nanoseconds // 1_000_000_000, UTC) if nanoseconds > 0 else None
 
 
-class End(NamedTuple):
+class ContainerEnd(NamedTuple):
     """`code` is None if the event has none."""
 
     container_id: str
     code: int | None = None
 
 
-async def ended(engine: Engine) -> AsyncIterator[End]:
+async def ended(engine: CriEngine) -> AsyncIterator[ContainerEnd]:
     """Ends, until the engine goes away: ConnectionError. Unsupported if it has no events."""
     for source in (_by_containerd, _by_cri):
         try:
@@ -144,21 +146,21 @@ async def ended(engine: Engine) -> AsyncIterator[End]:
     raise Unsupported(f"the container engine tells no events: {trouble}")
 
 
-async def _by_cri(engine: Engine) -> AsyncIterator[End]:
+async def _by_cri(engine: CriEngine) -> AsyncIterator[ContainerEnd]:
     async for message in engine.follow(_BY_CRI, pb.GetEventsRequest().SerializeToString()):
         event = pb.ContainerEventResponse.FromString(message)
         if event.container_event_type == pb.CONTAINER_STOPPED_EVENT:
-            yield End(event.container_id)
+            yield ContainerEnd(event.container_id)
     raise Unsupported("the container engine tells no events, or no more")  # CRI-O, unless configured, ends them at once
 
 
-async def _by_containerd(engine: Engine) -> AsyncIterator[End]:
+async def _by_containerd(engine: CriEngine) -> AsyncIterator[ContainerEnd]:
     async for envelope in engine.follow(_BY_CONTAINERD, b"\x0a" + bytes([len(_FILTER)]) + _FILTER):
         event = dict(_fields(_bytes(dict(_fields(envelope)).get(4))))  # of the envelope, the event; of that, its value
         exit_ = dict(_fields(_bytes(event.get(2))))
         if exit_.get(1) == exit_.get(2):  # else it was a command that ran in the container
             code = exit_.get(4, 0)
-            yield End(_bytes(exit_.get(1)).decode(), code if isinstance(code, int) else None)
+            yield ContainerEnd(_bytes(exit_.get(1)).decode(), code if isinstance(code, int) else None)
 
 
 def _bytes(value: int | bytes | None) -> bytes:

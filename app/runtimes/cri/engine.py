@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from google.protobuf.message import Message
 
 from app.runtimes.cri import grpc_channel
-from app.runtimes.cri.grpc_channel import End, Wire
+from app.runtimes.cri.grpc_channel import CallEnd, GrpcConnection
 from app.runtimes.cri.messages import pb
 from app.runtimes.engine.errors import EndpointError, EngineError
 from app.runtimes.linux import process_table
@@ -102,7 +102,7 @@ M = TypeVar("M", bound=Message)
 logger = Logger(__name__)
 
 
-class Engine:
+class CriEngine:
     """One connection to one engine, which may die and come back."""
 
     def __init__(self, endpoint: str) -> None:
@@ -111,7 +111,7 @@ class Engine:
         if not self.endpoint.startswith("unix:///"):
             raise EndpointError(f"{self.endpoint}: only unix:// with an absolute path is supported")
         self._path = self.endpoint.removeprefix("unix://")
-        self._wires: list[Wire] = []  # the last is asked; one before it may still have something to say
+        self._wires: list[GrpcConnection] = []  # the last is asked; one before it may still have something to say
         self._keep_alive, self._opening = KeepAlive(), asyncio.Lock()
 
     async def ask(self, request: Message, answer: type[M], timeout: float | None = TIMEOUT) -> M:  # noqa: ASYNC109 - a deadline that the engine is told
@@ -130,12 +130,12 @@ class Engine:
 
     async def follow(self, method: str, request: bytes, seconds: float | None = None) -> AsyncIterator[bytes]:
         """Undecoded answers of a method that goes on. Raises ConnectionError, EngineError."""
-        end = End(0, "")
+        end = CallEnd(0, "")
         try:
             wire = await self._connect()
             async with aclosing(wire.answers(method, request, seconds)) as answers:
                 async for answer in answers:
-                    if isinstance(answer, End):
+                    if isinstance(answer, CallEnd):
                         end = answer
                     else:
                         yield answer
@@ -164,14 +164,14 @@ class Engine:
         """Pid of the engine; 0 if it is not known."""
         return self._keep_alive.peer
 
-    async def _connect(self) -> Wire:
+    async def _connect(self) -> GrpcConnection:
         async with self._opening:
             self._wires = [wire for wire in self._wires if not wire.is_over]
             if not self._wires or self._wires[-1].is_leaving:
                 self._wires.append(await self._open_wire())
             return self._wires[-1]
 
-    async def _open_wire(self) -> Wire:
+    async def _open_wire(self) -> GrpcConnection:
         wire = await grpc_channel.opened(self._path)
         try:
             self._keep_alive.hold(wire.connection)

@@ -35,7 +35,7 @@ _UNKNOWN = 2  # gRPC's status for what it has no other for
 _MOST = 99_999_999  # as much as eight digits, which is all that a deadline may have
 
 
-class End(NamedTuple):
+class CallEnd(NamedTuple):
     """What a method came to: a gRPC status, 0 if all is well, and words."""
 
     status: int
@@ -47,12 +47,12 @@ class _Connection(h2.connection.H2Connection):
     DEFAULT_MAX_HEADER_LIST_SIZE = _WORDS
 
 
-class _Call:
+class _Stream:
     """What is still to be sent of it, and what was received."""
 
     def __init__(self, request: bytes) -> None:
         self.unsent = memoryview(b"\0" + len(request).to_bytes(_PREFIX - 1) + request)
-        self.heard: asyncio.Queue[bytes | End | ConnectionError] = asyncio.Queue()
+        self.heard: asyncio.Queue[bytes | CallEnd | ConnectionError] = asyncio.Queue()
         self._data = bytearray()
 
     def take(self, data: bytes) -> None:
@@ -69,10 +69,10 @@ class _Call:
         if "grpc-status" in found:
             status = found["grpc-status"]
             code = int(status) if status.isdecimal() else _UNKNOWN
-            self.heard.put_nowait(End(code, unquote(found.get("grpc-message", ""))))
+            self.heard.put_nowait(CallEnd(code, unquote(found.get("grpc-message", ""))))
 
 
-async def opened(path: str) -> "Wire":
+async def opened(path: str) -> "GrpcConnection":
     """A connection to the socket at `path`. Raises OSError."""
     connection = socket.socket(socket.AF_UNIX)
     try:
@@ -81,10 +81,10 @@ async def opened(path: str) -> "Wire":
     except BaseException:
         connection.close()
         raise
-    return Wire(connection)
+    return GrpcConnection(connection)
 
 
-class Wire:
+class GrpcConnection:
     """One connection. Once it `is_over`, what is asked by it is a ConnectionError.
 
     is_leaving: the engine ends what was asked, and should be asked for more by another one.
@@ -94,7 +94,7 @@ class Wire:
         self.connection, self.is_over, self._why = connection, False, "it hung up"
         self.is_leaving = False
         self._frames = bytearray()
-        self._calls: dict[int, _Call] = {}
+        self._calls: dict[int, _Stream] = {}
         self._http = _Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
         self._http.local_settings = Settings(client=True, initial_values=_SETTINGS)
         self._http.initiate_connection()
@@ -106,7 +106,7 @@ class Wire:
 
     async def answers(
         self, method: str, request: bytes, seconds: float | None = None
-    ) -> AsyncGenerator[bytes | End, None]:
+    ) -> AsyncGenerator[bytes | CallEnd, None]:
         """Undecoded messages, and last of all the end. Raises ConnectionError, if the engine goes, after what it had sent.
 
         `seconds`: after which the engine may give it up, which is for the caller to wait for.
@@ -118,7 +118,7 @@ class Wire:
                 if isinstance(found, ConnectionError):
                     raise found
                 yield found
-                if isinstance(found, End):
+                if isinstance(found, CallEnd):
                     return
         finally:
             self._finish(number)
@@ -127,10 +127,10 @@ class Wire:
         self._reading.cancel()
         await asyncio.wait([self._reading, self._writing])
 
-    def _begin(self, method: str, request: bytes, seconds: float | None) -> tuple[int, _Call]:
+    def _begin(self, method: str, request: bytes, seconds: float | None) -> tuple[int, _Stream]:
         if self.is_over:
             raise ConnectionError(self._why)
-        call = _Call(request)
+        call = _Stream(request)
         headers = [*_FIRST, (":path", method), *_THEN, *([("grpc-timeout", _deadline(seconds))] if seconds else [])]
         try:
             number = self._http.get_next_available_stream_id()
@@ -143,7 +143,7 @@ class Wire:
         self._has_news.set()
         return number, call
 
-    def _send(self, number: int, call: _Call) -> None:
+    def _send(self, number: int, call: _Stream) -> None:
         """As much of a request as the engine takes for now."""
         with suppress(ProtocolError):  # it has ended: the engine did not want to hear all of it
             while call.unsent and (room := self._http.local_flow_control_window(number)) > 0:

@@ -5,7 +5,7 @@ import re
 
 from app.plans.kubelet import image_pulls
 from app.runtimes.base import Image, Login, PullError
-from app.runtimes.cri.engine import Engine
+from app.runtimes.cri.engine import CriEngine
 from app.runtimes.cri.messages import pb
 from app.runtimes.engine.errors import EngineError
 
@@ -14,20 +14,20 @@ _SHA, _BARE = "sha256:", re.compile("[0-9a-f]{64}")
 _REASONS = ("RegistryUnavailable", "SignatureValidationFailed")
 
 
-async def images(engine: Engine) -> list[Image]:
+async def images(engine: CriEngine) -> list[Image]:
     found = await engine.ask(pb.ListImagesRequest(), pb.ListImagesResponse)
     return [
         Image(_whole(each.id), (*each.repo_tags, *each.repo_digests), each.size, _user(each)) for each in found.images
     ]
 
 
-async def store(engine: Engine) -> str:
+async def store(engine: CriEngine) -> str:
     """The folder of the disk that images fill; empty if the engine does not tell."""
     found = await engine.ask(pb.ImageFsInfoRequest(), pb.ImageFsInfoResponse)
     return next((each.fs_id.mountpoint for each in found.image_filesystems), "")
 
 
-async def pull(engine: Engine, image: str, login: Login | None) -> str:
+async def pull(engine: CriEngine, image: str, login: Login | None) -> str:
     try:
         image_pulls.whole(image)
     except image_pulls.BadImage as error:
@@ -42,7 +42,7 @@ async def pull(engine: Engine, image: str, login: Login | None) -> str:
         raise PullError(str(error), reason) from error
 
 
-async def remove(engine: Engine, image_id: str) -> None:
+async def remove(engine: CriEngine, image_id: str) -> None:
     """Not one that a container uses, nor what pods themselves are made of."""
     spec = pb.ImageSpec(image=image_id.removeprefix(_SHA))  # all engines know it so
     found = (await engine.ask(pb.ImageStatusRequest(image=spec), pb.ImageStatusResponse)).image
@@ -55,7 +55,7 @@ async def remove(engine: Engine, image_id: str) -> None:
             raise
 
 
-async def add_user(engine: Engine, image: pb.ImageSpec, rights: pb.LinuxContainerSecurityContext) -> None:
+async def add_user(engine: CriEngine, image: pb.ImageSpec, rights: pb.LinuxContainerSecurityContext) -> None:
     """The image's own, as a kubelet does: engines take no group without a user."""
     found = await engine.ask(pb.ImageStatusRequest(image=image), pb.ImageStatusResponse)
     if found.image.username:
@@ -69,7 +69,7 @@ def _whole(id_: str) -> str:
     return f"{_SHA}{id_}" if _BARE.fullmatch(id_) else id_
 
 
-async def _id(engine: Engine, name: str) -> str:
+async def _id(engine: CriEngine, name: str) -> str:
     """CRI-O tells by what name and digest an image was pulled."""
     found = await engine.ask(pb.ImageStatusRequest(image=pb.ImageSpec(image=name)), pb.ImageStatusResponse)
     return found.image.id or name
@@ -79,7 +79,7 @@ def _user(image: pb.Image) -> str:
     return image.username or (str(image.uid.value) if image.uid.value else "")
 
 
-async def _in_use(engine: Engine, image: pb.Image) -> bool:
+async def _in_use(engine: CriEngine, image: pb.Image) -> bool:
     names = {image.id, *image.repo_tags, *image.repo_digests}
     containers = await engine.ask(pb.ListContainersRequest(), pb.ListContainersResponse)
     if any(each.image_ref in names or each.image.image in names for each in containers.containers):

@@ -15,13 +15,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from app.runtimes.base import ContainerKey, ContainerStatus
-from app.runtimes.cri.engine import Engine
+from app.runtimes.cri.engine import CriEngine
 from app.runtimes.cri.messages import pb
 from app.runtimes.engine.containers import CHASE
 from app.runtimes.engine.errors import UNKNOWN
 from app.runtimes.engine.files import Files
 from app.runtimes.engine.outputs import Outputs
-from app.runtimes.engine.recovery import Refusal
+from app.runtimes.engine.recovery import StartRefusal
 from app.runtimes.linux import process_table
 from app.runtimes.logs.log_format import STREAMS
 from app.runtimes.process.logs import FILES
@@ -70,7 +70,7 @@ class CriRecovery:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: CriEngine,
         files: Files,
         outputs: Outputs,
         look: Callable[[ContainerKey], Awaitable[ContainerStatus | None]],
@@ -93,10 +93,10 @@ class CriRecovery:
                 return True
         return False
 
-    async def judge_refusal(self, key: ContainerKey, id_: str, message: str) -> Refusal:  # noqa: ARG002 - as above
+    async def judge_refusal(self, key: ContainerKey, id_: str, message: str) -> StartRefusal:  # noqa: ARG002 - as above
         if never_began(message):
-            return Refusal.VOID
-        return Refusal.STARTED if was_started(message) else Refusal.FAILED
+            return StartRefusal.VOID
+        return StartRefusal.STARTED if was_started(message) else StartRefusal.FAILED
 
     def keep_end(self, key: ContainerKey, code: int | None, at: float | None = None) -> None:
         if code is not None:
@@ -173,10 +173,10 @@ def remove_torn_result(sandbox_id: str, message: str) -> bool:
     return found
 
 
-class Diversion:
+class CriDiversion:
     """Links files of the agent (`outputs`) in the place of the FIFOs from which containerd reads output, during a start."""
 
-    def __init__(self, engine: Engine, outputs: Outputs) -> None:
+    def __init__(self, engine: CriEngine, outputs: Outputs) -> None:
         self._engine, self._outputs = engine, outputs
         self._state: Path | None = None  # containerd's; empty: it has none that we see
 

@@ -25,14 +25,14 @@ from app.runtimes.base import (
 )
 from app.runtimes.cri import config as cri_config
 from app.runtimes.cri import images as cri_images
-from app.runtimes.cri.commands import Commands
-from app.runtimes.cri.containers import Containers
-from app.runtimes.cri.engine import TIMEOUT, Engine
+from app.runtimes.cri.commands import CriCommands
+from app.runtimes.cri.containers import CriContainers
+from app.runtimes.cri.engine import TIMEOUT, CriEngine
 from app.runtimes.cri.messages import pb
-from app.runtimes.cri.recovery import Diversion
-from app.runtimes.cri.sandboxes import Sandboxes
+from app.runtimes.cri.recovery import CriDiversion
+from app.runtimes.cri.sandboxes import CriSandboxes
 from app.runtimes.engine.config import CONTAINER, NODE
-from app.runtimes.engine.containers import Known
+from app.runtimes.engine.containers import TrackedContainer
 from app.runtimes.engine.errors import EngineError, unless_gone
 from app.runtimes.engine.files import Files
 from app.runtimes.engine.runtime import EngineRuntime
@@ -43,12 +43,12 @@ class CriRuntime(EngineRuntime):
     """`node`: tells this agent's pods from others' on one engine."""
 
     def __init__(self, endpoint: str, root: Path, node: str) -> None:
-        self._engine, self._node = Engine(endpoint), node
+        self._engine, self._node = CriEngine(endpoint), node
         files = Files(root)
-        self._sandboxes = Sandboxes(self._engine, files, node)
-        self._containers = Containers(self._engine, files, node, self._sandboxes.fresh)
-        self._diversion = Diversion(self._engine, self._containers.outputs)
-        commands = Commands(self._engine, self._containers)
+        self._sandboxes = CriSandboxes(self._engine, files, node)
+        self._containers = CriContainers(self._engine, files, node, self._sandboxes.fresh)
+        self._diversion = CriDiversion(self._engine, self._containers.outputs)
+        commands = CriCommands(self._engine, self._containers)
         super().__init__(files, self._sandboxes, self._containers, commands, self._containers.recovery)
 
     async def info(self) -> RuntimeInfo:
@@ -66,7 +66,7 @@ class CriRuntime(EngineRuntime):
             store=await cri_images.store(self._engine),
         )
 
-    async def _create(self, spec: ContainerSpec) -> Known:
+    async def _create(self, spec: ContainerSpec) -> TrackedContainer:
         sandbox = await self._sandboxes.of(spec.key.pod_uid)
         if sandbox is None:
             raise StartError(f'pod "{spec.key.pod_uid}" has no sandbox')
@@ -84,17 +84,17 @@ class CriRuntime(EngineRuntime):
         self._sandboxes.fresh |= fresh
         return self._containers.note(spec.key, made.container_id)
 
-    async def _begin(self, key: ContainerKey, known: Known) -> None:
+    async def _begin(self, key: ContainerKey, known: TrackedContainer) -> None:
         places = await self._diversion.places(known.id)
         self._files.begin(key)
         with self._diversion.diverted(key, places):
             self._containers.follow_log(key)
             await self._request_start(key, known)
 
-    async def _ask_to_start(self, known: Known) -> None:
+    async def _ask_to_start(self, known: TrackedContainer) -> None:
         await self._engine.ask(pb.StartContainerRequest(container_id=known.id), pb.StartContainerResponse)
 
-    async def _end(self, known: Known, grace: timedelta) -> None:
+    async def _end(self, known: TrackedContainer, grace: timedelta) -> None:
         seconds = max(0, math.ceil(grace.total_seconds()))  # the engine counts whole ones
         request = pb.StopContainerRequest(container_id=known.id, timeout=seconds)
         with unless_gone():

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.runtimes.base import CreateError, Sandbox, SandboxSpec, Unsupported
 from app.runtimes.cri import config as cri_config
-from app.runtimes.cri.engine import Engine
+from app.runtimes.cri.engine import CriEngine
 from app.runtimes.cri.messages import pb
 from app.runtimes.cri.recovery import remove_torn_result
 from app.runtimes.engine.config import NODE, POD
@@ -17,10 +17,10 @@ from app.runtimes.engine.errors import GONE, EngineError, unless_gone
 from app.runtimes.engine.files import Files
 
 
-class Sandboxes:
+class CriSandboxes:
     """Those of one node. What is remembered of them here can all be asked for again."""
 
-    def __init__(self, engine: Engine, files: Files, node: str) -> None:
+    def __init__(self, engine: CriEngine, files: Files, node: str) -> None:
         self._engine, self._files, self._node = engine, files, node
         self._standing: dict[str, tuple[str, pb.PodSandboxConfig]] = {}
         self.fresh: set[str] = set()  # pods of which nothing was there before: whatever they have is known

@@ -28,7 +28,7 @@ class _Details(msgspec.Struct):
     causes: tuple[dict[str, str], ...] = ()
 
 
-class _Status(msgspec.Struct):
+class _RemoteStatus(msgspec.Struct):
     """The last word on the error stream."""
 
     status: str = ""
@@ -37,7 +37,7 @@ class _Status(msgspec.Struct):
     details: _Details | None = None
 
 
-class StreamSession:
+class CriStreamSession:
     """A `base.Session` over one SPDY connection.
 
     hang_up:    what `close` does first if the command has not ended.
@@ -124,11 +124,11 @@ class StreamSession:
         if size is self._size and self._open and not self._writer.is_closing():
             self._writer.write(size)
 
-    def _status(self) -> _Status:
+    def _status(self) -> _RemoteStatus:
         try:
-            return msgspec.json.decode(self._last_status, type=_Status)
+            return msgspec.json.decode(self._last_status, type=_RemoteStatus)
         except msgspec.MsgspecError:
-            return _Status(message=self._last_status.decode(errors="replace"))
+            return _RemoteStatus(message=self._last_status.decode(errors="replace"))
 
     async def _read(self) -> bytes:
         try:
@@ -142,7 +142,7 @@ class StreamSession:
             await self._writer.drain()
 
 
-async def connect(url: str, *, stdin: bool, tty: bool) -> StreamSession:
+async def connect(url: str, *, stdin: bool, tty: bool) -> CriStreamSession:
     """Raises ConnectionError, Unsupported."""
     where = urlsplit(url)
     if where.scheme != "http" or not where.hostname:
@@ -151,7 +151,7 @@ async def connect(url: str, *, stdin: bool, tty: bool) -> StreamSession:
         reader, writer = await asyncio.open_connection(where.hostname, where.port or 80)
     except OSError as error:
         raise ConnectionError(f"the container engine's streams: {error}") from error
-    session = StreamSession(reader, writer, streams_of(stdin=stdin, tty=tty))
+    session = CriStreamSession(reader, writer, streams_of(stdin=stdin, tty=tty))
     try:
         writer.write(
             f"POST {where.path}{'?' if where.query else ''}{where.query} HTTP/1.1\r\nHost: {where.netloc}\r\n"

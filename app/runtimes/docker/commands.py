@@ -10,9 +10,9 @@ from contextlib import suppress
 from typing import Any
 
 from app.runtimes.base import ContainerKey, Session, StartError, Unsupported
-from app.runtimes.docker.containers import Containers
-from app.runtimes.docker.engine import Engine
-from app.runtimes.docker.streams import StreamSession
+from app.runtimes.docker.containers import DockerContainers
+from app.runtimes.docker.engine import DockerEngine
+from app.runtimes.docker.streams import DockerStreamSession
 from app.runtimes.engine.containers import CHASE
 from app.runtimes.engine.errors import MISSING, NOT_EXECUTABLE, NOT_STARTED, EngineError, start_code
 from app.runtimes.engine.outputs import DivertedSession
@@ -23,13 +23,13 @@ from app.runtimes.linux import process_table
 DETACH = "ctrl-@,ctrl-_,ctrl-@,ctrl-^,ctrl-@,ctrl-_"
 
 
-class Commands:
+class DockerCommands:
     """Sessions, each with one connection to the engine."""
 
-    def __init__(self, engine: Engine, containers: Containers) -> None:
+    def __init__(self, engine: DockerEngine, containers: DockerContainers) -> None:
         self._engine, self._containers = engine, containers
 
-    async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool) -> StreamSession:
+    async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool) -> DockerStreamSession:
         known = await self._containers.find(key)
         if known is None:
             raise StartError(f'container "{key.name}" is not there')
@@ -47,7 +47,7 @@ class Commands:
             streams = await self._engine.upgraded(f"{path}/start", {"Detach": False, "Tty": tty})
         except EngineError as error:
             raise StartError(error.details, start_code(error.details)) from error
-        session = StreamSession(*streams, tty=tty)
+        session = DockerStreamSession(*streams, tty=tty)
         session.resized = lambda width, height: self._resize(path, width, height)
         session.ended_with = lambda failure: self._exit_code(path, failure)
         session.hang_up = lambda: self._kill(path, known.id)
@@ -64,7 +64,7 @@ class Commands:
             streams = await self._engine.upgraded(f"{path}/attach?{wanted}")
         except EngineError as error:
             raise Unsupported(error.details) from error
-        session = StreamSession(*streams, tty=about["Tty"])
+        session = DockerStreamSession(*streams, tty=about["Tty"])
         session.resized = lambda width, height: self._resize(path, width, height)
         session.ended_with = lambda _: self._exit_code_of_container(key)
         outputs = self._containers.outputs

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from app.runtimes.base import ContainerKey, ContainerSpec, Limits, Port, SandboxSpec, Security
+from app.runtimes.base import ContainerKey, ContainerSpec, Port, ResourceLimits, SandboxSpec, Security
 from app.runtimes.engine.config import CONTAINER, ENDS_FIRST, NODE, PERIOD, POD, STDIN, TTY, quota, shares
 
 PAUSE = "registry.k8s.io/pause:3.10"  # what holds a pod's namespaces, as Kubernetes has it
@@ -114,13 +114,13 @@ def name(node: str, pod_uid: str, *parts: object) -> str:
     return re.sub(r"[^\w.-]", "_", "_".join(map(str, ("jobplane", node, pod_uid, *parts))), flags=re.ASCII)
 
 
-def resources(limits: Limits) -> Body:
+def resources(limits: ResourceLimits) -> Body:
     found: Body = {"CpuShares": shares(limits)}
     if limits.memory:
         found["Memory"] = found["MemorySwap"] = limits.memory  # the same: no swap
     if limits.cpu is not None:
         found["CpuPeriod"], found["CpuQuota"] = PERIOD, quota(limits.cpu)
-    if limits == Limits():
+    if limits == ResourceLimits():
         found["OomScoreAdj"] = ENDS_FIRST
     return found
 

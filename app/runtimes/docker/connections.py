@@ -16,7 +16,7 @@ _WITHIN = 10  # seconds for the engine to take the connection, and to send a ref
 Address = str | tuple[str, int]  # a Unix socket's path, or a host and its port
 
 
-class Wire:
+class EngineConnection:
     """A connection, with what was received and not taken yet. Once it breaks: ConnectionError, after all that was received."""
 
     def __init__(self, connection: socket.socket) -> None:
@@ -77,7 +77,7 @@ class Wire:
         self._came += data
 
 
-async def connected(address: Address) -> Wire:
+async def connected(address: Address) -> EngineConnection:
     """Raises OSError."""
     trouble = OSError("it has no address")
     for family, place in await _places(address):
@@ -97,7 +97,7 @@ async def connected(address: Address) -> Wire:
             connection.close()
             raise
         else:
-            return Wire(connection)
+            return EngineConnection(connection)
     raise trouble
 
 

@@ -7,31 +7,33 @@ from typing import Any
 from app.runtimes.base import ContainerKey, ContainerStatus
 from app.runtimes.docker import config
 from app.runtimes.docker import status as docker_status
-from app.runtimes.docker.engine import Engine, filters
-from app.runtimes.docker.logs import Logs
+from app.runtimes.docker.engine import DockerEngine, filters
+from app.runtimes.docker.logs import EngineLogs
 from app.runtimes.docker.recovery import DockerRecovery, end_in
-from app.runtimes.docker.sandboxes import Sandboxes
+from app.runtimes.docker.sandboxes import DockerSandboxes
 from app.runtimes.engine import containers as engine_containers
 from app.runtimes.engine.config import CONTAINER, NODE, POD
-from app.runtimes.engine.containers import Known, Row
+from app.runtimes.engine.containers import ListedContainer, TrackedContainer
 from app.runtimes.engine.errors import GONE, EngineError, unless_gone
 from app.runtimes.engine.files import Files
 
 
-class Containers(engine_containers.Containers):
+class DockerContainers(engine_containers.Containers):
     """Those of one node."""
 
-    def __init__(self, engine: Engine, files: Files, logs: Logs, node: str, sandboxes: Sandboxes) -> None:
+    def __init__(
+        self, engine: DockerEngine, files: Files, logs: EngineLogs, node: str, sandboxes: DockerSandboxes
+    ) -> None:
         super().__init__(files.root, sandboxes.fresh)
         self._bundles = sandboxes.bundles
         self.recovery = DockerRecovery(engine, files, self.outputs, sandboxes.bundles, logs)
         self._engine, self._files, self._of_engine, self._node = engine, files, logs, node
         self._is_away = False
 
-    async def rows(self, pod_uid: str = "") -> Sequence[Row]:
+    async def rows(self, pod_uid: str = "") -> Sequence[ListedContainer]:
         found = await self._list(pod_uid)
         self._is_away = False
-        return [Row(config.key(one["Labels"]), one["Id"], one["State"] == "running") for one in found]
+        return [ListedContainer(config.key(one["Labels"]), one["Id"], one["State"] == "running") for one in found]
 
     async def running(self) -> list[tuple[ContainerKey, str, int]]:
         """Key and id of each that runs, and the bytes that it has written: outside of volumes, and as its log."""
@@ -66,7 +68,7 @@ class Containers(engine_containers.Containers):
         status = docker_status.status_of(key, found, self._files.failure(key), self._files.termination_message(key))
         return await self.recovery.correct(key, status, found)
 
-    async def remove(self, key: ContainerKey, known: Known) -> None:
+    async def remove(self, key: ContainerKey, known: TrackedContainer) -> None:
         with unless_gone():
             await self._engine.ask(f"containers/{known.id}", "DELETE", v=1)
         await self._bundles.remove(known.id)

@@ -16,7 +16,7 @@ import aiohttp
 from aiodocker import Docker, DockerError
 
 from app.runtimes.docker import connections
-from app.runtimes.docker.connections import Address, Wire
+from app.runtimes.docker.connections import Address, EngineConnection
 from app.runtimes.engine.errors import GONE, EndpointError, EngineError
 from app.runtimes.linux import process_table
 
@@ -27,7 +27,7 @@ _FOR_EVER = aiohttp.ClientTimeout(total=None, sock_connect=10)
 _UNREACHABLE = 900  # aiodocker's status where there was no answer
 
 
-class Engine(Docker):
+class DockerEngine(Docker):
     """As many connections as there are questions to one engine, which may die and come back. Made inside an event loop."""
 
     def __init__(self, endpoint: str) -> None:
@@ -112,7 +112,7 @@ class Engine(Docker):
         await super().close()
         await self._connector_made.close()
 
-    async def _open_wire(self, method: str, path: str, how: str, content: bytes = b"") -> Wire:
+    async def _open_wire(self, method: str, path: str, how: str, content: bytes = b"") -> EngineConnection:
         """A connection of its own, on which the engine has begun to answer. `how`: HTTP's version, and headers."""
         try:
             await self._check_version()

@@ -8,15 +8,15 @@ from typing import Any
 from app.plans.kubelet import image_pulls
 from app.runtimes.base import Image, Login, PullError
 from app.runtimes.docker.config import PAUSE
-from app.runtimes.docker.engine import Engine, filters
+from app.runtimes.docker.engine import DockerEngine, filters
 from app.runtimes.engine.containers import answers
 from app.runtimes.engine.errors import GONE, EngineError, unless_gone
 
 
-class Images:
+class DockerImages:
     """`users`: whom each image, by id, runs as; the engine's list does not tell."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: DockerEngine) -> None:
         self._engine = engine
         self._users: dict[str, str] = {}
 
@@ -58,7 +58,7 @@ class Images:
             await self._engine.ask(f"images/{name}", "DELETE")
 
 
-async def pull(engine: Engine, image: str, login: Login | None) -> str:
+async def pull(engine: DockerEngine, image: str, login: Login | None) -> str:
     try:
         where, separator, reference = parts(image_pulls.whole(image))
     except image_pulls.BadImage as error:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from app.runtimes.docker import config
-from app.runtimes.docker.engine import Engine
+from app.runtimes.docker.engine import DockerEngine
 from app.runtimes.engine.errors import EngineError
 from app.runtimes.engine.files import Files
 from app.structured_logging import Logger
@@ -31,7 +31,7 @@ logger = Logger(__name__)
 class Copies:
     """By the engine's ids."""
 
-    def __init__(self, engine: Engine, files: Files) -> None:
+    def __init__(self, engine: DockerEngine, files: Files) -> None:
         self._engine, self._files = engine, files
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._complete: set[str] = set()

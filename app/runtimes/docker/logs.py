@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from app.runtimes.docker.engine import Engine
+from app.runtimes.docker.engine import DockerEngine
 from app.runtimes.docker.log_copies import Copies
 from app.runtimes.engine.files import Files
 from app.runtimes.logs import log_files
@@ -126,10 +126,10 @@ class PlainLog:
         return log_files.read(self.path, offset, limit)
 
 
-class Logs:
+class EngineLogs:
     """Those of an engine's containers, by its ids."""
 
-    def __init__(self, engine: Engine, files: Files) -> None:
+    def __init__(self, engine: DockerEngine, files: Files) -> None:
         self._engine, self._copies = engine, Copies(engine, files)
         self._root: Path | None = None
         self._found: dict[str, LocalLog | PlainLog] = {}

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from app.runtimes.base import ContainerKey, ContainerStatus
-from app.runtimes.docker.engine import Engine
-from app.runtimes.docker.logs import Logs
+from app.runtimes.docker.engine import DockerEngine
+from app.runtimes.docker.logs import EngineLogs
 from app.runtimes.docker.status import exact_time, reason_of, unknown
 from app.runtimes.engine.errors import EngineError
 from app.runtimes.engine.files import Files
 from app.runtimes.engine.outputs import Outputs
-from app.runtimes.engine.recovery import Refusal, kill_processes
+from app.runtimes.engine.recovery import StartRefusal, kill_processes
 from app.runtimes.logs.log_format import STREAMS
 from app.runtimes.process.logs import FILES
 
@@ -61,7 +61,7 @@ class ReportedEnd(NamedTuple):
 class Bundles:
     """Folders of containers at the engine, as far as they are seen from here: found by where its networks are."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: DockerEngine) -> None:
         self._engine = engine
         self._root: Path | None = None
 
@@ -110,7 +110,7 @@ class Bundles:
             await asyncio.to_thread(shutil.rmtree, self.path(id_), ignore_errors=True)
 
 
-class Diversion:
+class DockerDiversion:
     """Of output, to files of the agent (`outputs`)."""
 
     def __init__(self, outputs: Outputs, bundles: Bundles) -> None:
@@ -144,7 +144,9 @@ def _link(place: Path, file: Path) -> None:
 class DockerRecovery:
     """See `engine.recovery.Recovery`. As far as the engine's folders are seen from here."""
 
-    def __init__(self, engine: Engine, files: Files, outputs: Outputs, bundles: Bundles, logs: Logs) -> None:
+    def __init__(
+        self, engine: DockerEngine, files: Files, outputs: Outputs, bundles: Bundles, logs: EngineLogs
+    ) -> None:
         self._engine, self._files, self._outputs, self._bundles, self._logs = engine, files, outputs, bundles, logs
         self._starting: set[ContainerKey] = set()
         self._losses: deque[EngineLoss] = deque(maxlen=LOSSES)  # that this agent saw
@@ -182,11 +184,11 @@ class DockerRecovery:
             return
         await asyncio.to_thread(kill_processes, id_)
 
-    async def judge_refusal(self, key: ContainerKey, id_: str, message: str) -> Refusal:  # noqa: ARG002 - the id is enough
+    async def judge_refusal(self, key: ContainerKey, id_: str, message: str) -> StartRefusal:  # noqa: ARG002 - the id is enough
         """It may have begun when the engine died, and the engine does not know."""
         has_begun = self._bundles.has_begun(id_)
         await asyncio.to_thread(kill_processes, id_)
-        return Refusal.VOID if has_begun is False and was_cut_short(message) else Refusal.FAILED
+        return StartRefusal.VOID if has_begun is False and was_cut_short(message) else StartRefusal.FAILED
 
     def keep_end(self, key: ContainerKey, code: int | None, at: float | None = None) -> None:
         """The first that is told: an engine that is back tells an end again, and knows less."""

@@ -28,14 +28,14 @@ from app.runtimes.base import (
 )
 from app.runtimes.docker import config as docker_config
 from app.runtimes.docker import images as docker_images
-from app.runtimes.docker.commands import Commands
-from app.runtimes.docker.containers import Containers
-from app.runtimes.docker.engine import Engine
-from app.runtimes.docker.images import Images
-from app.runtimes.docker.logs import Logs
-from app.runtimes.docker.recovery import Diversion
-from app.runtimes.docker.sandboxes import Sandboxes
-from app.runtimes.engine.containers import Known, answers
+from app.runtimes.docker.commands import DockerCommands
+from app.runtimes.docker.containers import DockerContainers
+from app.runtimes.docker.engine import DockerEngine
+from app.runtimes.docker.images import DockerImages
+from app.runtimes.docker.logs import EngineLogs
+from app.runtimes.docker.recovery import DockerDiversion
+from app.runtimes.docker.sandboxes import DockerSandboxes
+from app.runtimes.engine.containers import TrackedContainer, answers
 from app.runtimes.engine.errors import GONE, EngineError, unless_gone
 from app.runtimes.engine.files import Files
 from app.runtimes.engine.runtime import EngineRuntime
@@ -54,13 +54,13 @@ class DockerRuntime(EngineRuntime):
     """`node`: tells this agent's pods from others' on one engine."""
 
     def __init__(self, endpoint: str, root: Path, node: str) -> None:
-        self._engine, self._node = Engine(endpoint), node
+        self._engine, self._node = DockerEngine(endpoint), node
         files = Files(root)
-        self._logs, self._images = Logs(self._engine, files), Images(self._engine)
-        self._sandboxes = Sandboxes(self._engine, node)
-        self._containers = Containers(self._engine, files, self._logs, node, self._sandboxes)
-        self._diversion = Diversion(self._containers.outputs, self._sandboxes.bundles)
-        commands = Commands(self._engine, self._containers)
+        self._logs, self._images = EngineLogs(self._engine, files), DockerImages(self._engine)
+        self._sandboxes = DockerSandboxes(self._engine, node)
+        self._containers = DockerContainers(self._engine, files, self._logs, node, self._sandboxes)
+        self._diversion = DockerDiversion(self._containers.outputs, self._sandboxes.bundles)
+        commands = DockerCommands(self._engine, self._containers)
         super().__init__(files, self._sandboxes, self._containers, commands, self._containers.recovery)
 
     async def info(self) -> RuntimeInfo:
@@ -83,7 +83,7 @@ class DockerRuntime(EngineRuntime):
             terminals=True,
         )
 
-    async def _create(self, spec: ContainerSpec) -> Known:
+    async def _create(self, spec: ContainerSpec) -> TrackedContainer:
         sandbox = await self._sandboxes.of(spec.key.pod_uid)
         if sandbox is None:
             raise StartError(f'pod "{spec.key.pod_uid}" has no sandbox')
@@ -113,7 +113,7 @@ class DockerRuntime(EngineRuntime):
             return docker_config.NO_LOG
         return docker_config.PODMAN_LOG if podman else docker_config.LOG
 
-    async def _begin(self, key: ContainerKey, known: Known) -> None:
+    async def _begin(self, key: ContainerKey, known: TrackedContainer) -> None:
         if self._containers.outputs.is_diverted(key):
             await self._divert(key, known.id)
         await self._logs.root()  # asked now: recovery needs it when the engine is dead
@@ -122,7 +122,7 @@ class DockerRuntime(EngineRuntime):
             await self._request_start(key, known)
         await self._containers.look(key)
 
-    async def _ask_to_start(self, known: Known) -> None:
+    async def _ask_to_start(self, known: TrackedContainer) -> None:
         await self._engine.ask(f"containers/{known.id}/start", "POST")
 
     async def _divert(self, key: ContainerKey, id_: str) -> None:
@@ -130,7 +130,7 @@ class DockerRuntime(EngineRuntime):
             await self._sandboxes.bundles.find(sandbox[0])
         self._diversion.divert(key, id_)
 
-    async def _end(self, known: Known, grace: timedelta) -> None:
+    async def _end(self, known: TrackedContainer, grace: timedelta) -> None:
         seconds = max(0.0, grace.total_seconds())
         with unless_gone():
             if seconds:
@@ -143,7 +143,7 @@ class DockerRuntime(EngineRuntime):
             await self._signal(known, "SIGKILL")
             await self._containers.until_over(known.key)
 
-    async def _signal(self, known: Known, signal: str) -> None:
+    async def _signal(self, known: TrackedContainer, signal: str) -> None:
         """Fine if it does not run any more; Podman has no code of its own for that."""
         try:
             await self._engine.ask(f"containers/{known.id}/kill", "POST", signal=signal)

@@ -10,19 +10,19 @@ from typing import Any
 from app.runtimes.base import CreateError, PullError, Sandbox, SandboxSpec, Unsupported
 from app.runtimes.docker import config, images
 from app.runtimes.docker.config import ATTEMPT, PAUSE
-from app.runtimes.docker.engine import Engine, filters
+from app.runtimes.docker.engine import DockerEngine, filters
 from app.runtimes.docker.recovery import Bundles
 from app.runtimes.engine.config import CONTAINER, NODE, POD
 from app.runtimes.engine.errors import GONE, EngineError, unless_gone
 from app.runtimes.engine.recovery import belongs_to, kill_processes
 
-Row = Mapping[str, Any]  # a container in the engine's list
+ContainerRow = Mapping[str, Any]  # a container in the engine's list
 
 
-class Sandboxes:
+class DockerSandboxes:
     """Those of one node. What is remembered of them here can all be asked for again."""
 
-    def __init__(self, engine: Engine, node: str) -> None:
+    def __init__(self, engine: DockerEngine, node: str) -> None:
         self._engine, self._node, self.bundles = engine, node, Bundles(engine)
         self._standing: dict[str, tuple[str, Mapping[str, str]]] = {}
         self.fresh: set[str] = set()  # pods of which nothing was there before: whatever they have is known
@@ -113,18 +113,18 @@ class Sandboxes:
                     return f"/proc/{pid}/ns/net"
         raise ConnectionError(f'pod "{pod_uid}" has no sandbox')
 
-    async def _list(self, pod_uid: str = "") -> Sequence[Row]:
+    async def _list(self, pod_uid: str = "") -> Sequence[ContainerRow]:
         """Sandboxes and containers, of all pods or of one."""
         wanted = [f"{NODE}={self._node}", f"{POD}={pod_uid}" if pod_uid else POD]
-        found: Sequence[Row] = await self._engine.ask("containers/json", all=1, filters=filters(label=wanted))
+        found: Sequence[ContainerRow] = await self._engine.ask("containers/json", all=1, filters=filters(label=wanted))
         return found
 
 
-def _stands(found: Row) -> bool:
+def _stands(found: ContainerRow) -> bool:
     return bool(found["State"] == "running")
 
 
-def _ip(found: Row) -> str:
+def _ip(found: ContainerRow) -> str:
     """Of a container in the list, or by itself. Empty for one on the node's network."""
     networks = found.get("NetworkSettings", {}).get("Networks") or {}
     return next((str(one["IPAddress"]) for one in networks.values() if one.get("IPAddress")), "")

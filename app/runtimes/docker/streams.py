@@ -18,7 +18,7 @@ _CHUNK = 64 * 1024
 FAILED = (b"OCI runtime exec failed: ", b"Error: runc: ", b"Error: crun: ")
 
 
-class StreamSession:
+class DockerStreamSession:
     """A `base.Session`.
 
     resized:    tells the engine of a terminal's size.

@@ -3,7 +3,7 @@
 Labels say which agent, pod and container it is: any later agent of the node finds all that its predecessors made.
 """
 
-from app.runtimes.base import Limits
+from app.runtimes.base import ResourceLimits
 
 NODE, POD, CONTAINER = "jobplane.dev/node", "jobplane.dev/pod-uid", "jobplane.dev/container"
 TTY, STDIN = "jobplane.dev/tty", "jobplane.dev/stdin"
@@ -16,5 +16,5 @@ def quota(cpu: int) -> int:
     return max(LEAST_QUOTA, cpu * PERIOD // 1000)
 
 
-def shares(limits: Limits) -> int:
+def shares(limits: ResourceLimits) -> int:
     return max(LEAST_SHARES, (limits.cpu_request or 0) * 1024 // 1000)

@@ -53,7 +53,7 @@ async def answers(questions: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
         raise
 
 
-class Row(NamedTuple):
+class ListedContainer(NamedTuple):
     """A container in an engine's list."""
 
     key: ContainerKey
@@ -62,7 +62,7 @@ class Row(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class Known:
+class TrackedContainer:
     """A container, and how it was when last looked at."""
 
     key: ContainerKey
@@ -74,7 +74,7 @@ class Known:
     def over(self) -> ContainerStatus | None:
         return self.status if self.status and self.status.state == "exited" else None
 
-    def agrees(self, found: Row) -> bool:
+    def agrees(self, found: ListedContainer) -> bool:
         """Whether the engine's list has no news of it."""
         running = self.status is not None and self.status.state == "running"
         return bool(self.over) or (running and found.is_running)
@@ -87,13 +87,13 @@ class Containers(ABC):
         self._whole = whole
         self.events, self.logged = Hints(), Hints()
         self.outputs = Outputs(root, self.logged.add)
-        self._known: dict[ContainerKey, Known] = {}
+        self._known: dict[ContainerKey, TrackedContainer] = {}
         self._keys: dict[str, ContainerKey] = {}  # by the engine's id
         self._chases: dict[ContainerKey, asyncio.Task[None]] = {}
         self._connections = 0  # so far, to the engine's events
 
     @abstractmethod
-    async def rows(self, pod_uid: str = "") -> Sequence[Row]:
+    async def rows(self, pod_uid: str = "") -> Sequence[ListedContainer]:
         """The engine's list: of all the node's pods, or of one."""
 
     @abstractmethod
@@ -101,7 +101,7 @@ class Containers(ABC):
         """What the engine says of it; None if it is gone."""
 
     @abstractmethod
-    async def remove(self, key: ContainerKey, known: Known) -> None:
+    async def remove(self, key: ContainerKey, known: TrackedContainer) -> None:
         """One that does not run. Raises ConnectionError, EngineError."""
 
     @abstractmethod
@@ -112,7 +112,7 @@ class Containers(ABC):
     def log_path(self, key: ContainerKey) -> Path | None:
         """The file that grows with its log."""
 
-    async def find(self, key: ContainerKey) -> Known | None:
+    async def find(self, key: ContainerKey) -> TrackedContainer | None:
         known = self._known.get(key)
         if known is None and key.pod_uid not in self._whole:
             for row in await self.rows(key.pod_uid):
@@ -176,10 +176,10 @@ class Containers(ABC):
                     while await anext(hints) != key:
                         pass
 
-    def note(self, key: ContainerKey, id_: str) -> Known:
+    def note(self, key: ContainerKey, id_: str) -> TrackedContainer:
         known = self._known.get(key)
         if known is None or known.id != id_:
-            known = self._known[key] = Known(key, id_)
+            known = self._known[key] = TrackedContainer(key, id_)
             self._keys[id_] = key
         return known
 
@@ -280,7 +280,7 @@ class Containers(ABC):
                 "cannot look at a container that ended; the next list shows it", **key.log_fields, error=error
             )
 
-    def _take_status(self, key: ContainerKey, known: Known, status: ContainerStatus) -> ContainerStatus:
+    def _take_status(self, key: ContainerKey, known: TrackedContainer, status: ContainerStatus) -> ContainerStatus:
         before, known.status = known.status, status
         if known.over:
             self.outputs.forget(key)

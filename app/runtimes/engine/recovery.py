@@ -18,7 +18,7 @@ from app.runtimes.linux import process_table
 _SHIM = "containerd-shim"
 
 
-class Refusal(Enum):
+class StartRefusal(Enum):
     """Meaning of an error with which an engine answers a start."""
 
     FAILED = auto()  # the container cannot be started: a StartError
@@ -39,7 +39,7 @@ class Recovery(Protocol):
     async def has_begun_unanswered(self, key: ContainerKey, id_: str) -> bool:
         """Whether a container runs although its engine went away before it answered the start."""
 
-    async def judge_refusal(self, key: ContainerKey, id_: str, message: str) -> Refusal:
+    async def judge_refusal(self, key: ContainerKey, id_: str, message: str) -> StartRefusal:
         """What an engine's refusal to start a container means."""
 
     def keep_end(self, key: ContainerKey, code: int | None, at: float | None = None) -> None:

@@ -22,10 +22,10 @@ from app.runtimes.base import (
     Session,
     StartError,
 )
-from app.runtimes.engine.containers import Containers, Known
+from app.runtimes.engine.containers import Containers, TrackedContainer
 from app.runtimes.engine.errors import EngineError, start_code
 from app.runtimes.engine.files import Files
-from app.runtimes.engine.recovery import Recovery, Refusal, VoidError
+from app.runtimes.engine.recovery import Recovery, StartRefusal, VoidError
 from app.runtimes.linux import network_namespaces
 from app.runtimes.logs import log_files
 from app.structured_logging import Logger
@@ -71,19 +71,19 @@ class EngineRuntime(ABC):
         self._watch = asyncio.get_running_loop().create_task(containers.watch())
 
     @abstractmethod
-    async def _create(self, spec: ContainerSpec) -> Known:
+    async def _create(self, spec: ContainerSpec) -> TrackedContainer:
         """Raises StartError, CreateError."""
 
     @abstractmethod
-    async def _begin(self, key: ContainerKey, known: Known) -> None:
+    async def _begin(self, key: ContainerKey, known: TrackedContainer) -> None:
         """Prepare the start of a container that was made, and call `_request_start`. Raises EngineError, VoidError."""
 
     @abstractmethod
-    async def _ask_to_start(self, known: Known) -> None:
+    async def _ask_to_start(self, known: TrackedContainer) -> None:
         """The engine's call. Raises EngineError."""
 
     @abstractmethod
-    async def _end(self, known: Known, grace: timedelta) -> None:
+    async def _end(self, known: TrackedContainer, grace: timedelta) -> None:
         """Ask it to end, and make it end after `grace`. Returns when it has, or is gone."""
 
     @abstractmethod
@@ -121,7 +121,7 @@ class EngineRuntime(ABC):
             if status and status.state == "created":  # an agent died in between
                 await self._start(spec.key, known)
 
-    async def _start(self, key: ContainerKey, known: Known) -> None:
+    async def _start(self, key: ContainerKey, known: TrackedContainer) -> None:
         try:
             if self._recovery.is_void(key):
                 raise VoidError
@@ -137,7 +137,7 @@ class EngineRuntime(ABC):
         self._known.events.add(key)
         self._known.logged.add(key)  # nothing else tells of what was written by now
 
-    async def _request_start(self, key: ContainerKey, known: Known) -> None:
+    async def _request_start(self, key: ContainerKey, known: TrackedContainer) -> None:
         """Ask the engine to start it, though it may be killed over it. Raises EngineError, VoidError, ConnectionError."""
         try:
             await self._ask_to_start(known)
@@ -146,12 +146,12 @@ class EngineRuntime(ABC):
                 raise
         except EngineError as error:
             refusal = await self._recovery.judge_refusal(key, known.id, error.details)
-            if refusal is Refusal.VOID:
+            if refusal is StartRefusal.VOID:
                 raise VoidError from error
-            if refusal is Refusal.FAILED:
+            if refusal is StartRefusal.FAILED:
                 raise
 
-    async def _remake(self, key: ContainerKey, known: Known) -> None:
+    async def _remake(self, key: ContainerKey, known: TrackedContainer) -> None:
         """Remove a void container: the next start makes it anew."""
         await self._recovery.clear(known.id)
         await self._known.remove(key, known)

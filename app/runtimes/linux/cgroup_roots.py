@@ -48,7 +48,7 @@ class Kernel:
         )
 
 
-class Found(NamedTuple):
+class FoundCgroups(NamedTuple):
     """The cgroups, or why there are none or not all. `why` is empty if limits are kept."""
 
     cgroups: Cgroups | None
@@ -60,24 +60,24 @@ class _Hierarchy(NamedTuple):
     here: Path
 
 
-def find(state: Path, setting: str = AUTO, pids: int = 0, kernel: Kernel | None = None) -> Found:
+def find(state: Path, setting: str = AUTO, pids: int = 0, kernel: Kernel | None = None) -> FoundCgroups:
     """`state` tells agents of one machine apart. `asked`: auto, none, or a folder of version 2 to make them in."""
     if setting == NONE:
-        return Found(None, TURNED_OFF)
+        return FoundCgroups(None, TURNED_OFF)
     kernel = kernel or Kernel.here()
     name = f"jobplane-{sha256(os.fsencode(state.resolve())).hexdigest()[:10]}"
     reasons: list[str] = []
     folders = _find_unified(kernel, setting, name, reasons)
     if folders:
-        return Found(Cgroups(folders=folders, is_unified=True, pids=pids), "")
+        return FoundCgroups(Cgroups(folders=folders, is_unified=True, pids=pids), "")
     folders = _find_separate(kernel, name, reasons) if setting == AUTO else {}
     if not folders:
-        return Found(None, "; ".join(reasons) or "this host has no cgroups")
+        return FoundCgroups(None, "; ".join(reasons) or "this host has no cgroups")
     cgroups = Cgroups(folders=folders, is_unified=False, pids=pids)
-    return Found(cgroups, "" if cgroups.limits else "; ".join(reasons))
+    return FoundCgroups(cgroups, "" if cgroups.limits else "; ".join(reasons))
 
 
-def log_missing(found: Found) -> Cgroups | None:
+def log_missing(found: FoundCgroups) -> Cgroups | None:
     """The cgroups that were found. What is missing is logged once, with what to do about it."""
     if found.why and found.why != TURNED_OFF:
         logger.warning("limits of containers are not enforced", reason=f"{found.why}. To have them enforced, {REMEDY}")

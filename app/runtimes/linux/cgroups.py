@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.runtimes.base import ContainerKey, Limits
+from app.runtimes.base import ContainerKey, ResourceLimits
 from app.runtimes.linux.process_table import kill
 from app.structured_logging import Logger
 
@@ -43,7 +43,7 @@ class Cgroups:
         name = f"{key.pod_uid}-{key.name}-{key.attempt}"
         return [folder / name for folder in dict.fromkeys(self.folders.values())]
 
-    def make(self, key: ContainerKey, limits: Limits) -> list[Path]:
+    def make(self, key: ContainerKey, limits: ResourceLimits) -> list[Path]:
         """Those that the container is to join, with its limits. Raises OSError."""
         name = f"{key.pod_uid}-{key.name}-{key.attempt}"
         settings = dict(
@@ -75,7 +75,7 @@ class Cgroups:
             remove([folder])
 
 
-def _unified_settings(limits: Limits, pids: int) -> Iterator[tuple[str, str]]:
+def _unified_settings(limits: ResourceLimits, pids: int) -> Iterator[tuple[str, str]]:
     """Files and what to write, for version 2."""
     if limits.memory is not None:
         yield "memory.max", str(limits.memory)
@@ -89,7 +89,7 @@ def _unified_settings(limits: Limits, pids: int) -> Iterator[tuple[str, str]]:
         yield "pids.max", str(pids)
 
 
-def _separate_settings(limits: Limits, pids: int) -> Iterator[tuple[str, str]]:
+def _separate_settings(limits: ResourceLimits, pids: int) -> Iterator[tuple[str, str]]:
     """The same for version 1. Memory with swap may not be less than memory, so it comes second."""
     if limits.memory is not None:
         yield "memory.limit_in_bytes", str(limits.memory)

@@ -13,7 +13,7 @@ from app.runtimes.linux import process_table
 from app.runtimes.linux.process_table import Identity, Process
 from app.runtimes.process.files import Folder
 from app.runtimes.process.logs import Log
-from app.runtimes.process.sessions import Command
+from app.runtimes.process.sessions import ExecSession
 from app.structured_logging import Logger
 
 KILL_AGAIN = 1.0  # seconds between one SIGKILL and the next
@@ -23,7 +23,7 @@ logger = Logger(__name__)
 
 
 @dataclass(eq=False, kw_only=True, slots=True)
-class Container:
+class ProcessContainer:
     """`ended` is set by the runtime, once it has read how."""
 
     folder: Folder
@@ -34,7 +34,7 @@ class Container:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     process: Process | None = None
     cgroups: Sequence[Path] = ()
-    commands: set[Command] = field(default_factory=set)
+    commands: set[ExecSession] = field(default_factory=set)
 
     def first(self) -> Process | None:
         """The container's first process, once it has said who it is; looked up once."""

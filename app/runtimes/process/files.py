@@ -37,7 +37,7 @@ _FILE = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _SEGMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,252}")
 
 
-class Content(NamedTuple):
+class FileContent(NamedTuple):
     """A file's end and the nanosecond of its last change."""
 
     data: bytes
@@ -122,14 +122,14 @@ class Folder:
             finally:
                 os.close(fd)
 
-    def read(self, name: str, limit: int = 4096) -> Content | None:
+    def read(self, name: str, limit: int = 4096) -> FileContent | None:
         """The last `limit` bytes of a file; None if there is none, or nothing ordinary."""
         try:
             with self.opened() as folder:
                 fd = open_ordinary(name, os.O_RDONLY, folder)
                 try:
                     found = os.fstat(fd)
-                    return Content(os.pread(fd, limit, max(0, found.st_size - limit)), found.st_mtime_ns)
+                    return FileContent(os.pread(fd, limit, max(0, found.st_size - limit)), found.st_mtime_ns)
                 finally:
                     os.close(fd)
         except OSError:
@@ -167,13 +167,13 @@ class Folder:
         except ValueError:
             return None
 
-    def end(self) -> Content | None:
+    def end(self) -> FileContent | None:
         """What the shim said of the end, once it has: the exit code, and why."""
         content = self.read("run")
         if content is None or not content.data.endswith(b"\n"):
             return None
         word, _, said = content.data[:-1].rpartition(b"\n")[2].partition(b" ")
-        return Content(said, content.changed) if word == b"end" else None
+        return FileContent(said, content.changed) if word == b"end" else None
 
     def inside(self) -> int | None:
         """The pid that bubblewrap gave the command: 0 while it has not said, None if it was not used."""

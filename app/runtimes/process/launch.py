@@ -24,7 +24,7 @@ from app.runtimes.process import mounts as process_mounts
 from app.runtimes.process import security_context
 from app.runtimes.process.files import Folder, open_ordinary
 from app.runtimes.process.home import Home
-from app.runtimes.process.security_context import Agent
+from app.runtimes.process.security_context import AgentRights
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 DEFAULT_MESSAGE_PATH = "/dev/termination-log"
@@ -58,7 +58,9 @@ class Launch:
     directory: str = ""  # where the command begins, as it sees it
 
 
-def resolve(spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callable[[], str], agent: Agent) -> Launch:
+def resolve(
+    spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callable[[], str], agent: AgentRights
+) -> Launch:
     """What to execute. `bubblewrap` gives the program, or "" where it cannot be used. Raises StartError, OSError."""
     if not spec.argv:
         raise StartError(f'the process runtime runs no images, so the command of image "{spec.image}" is not known')

@@ -33,7 +33,7 @@ FILES: dict[Stream, str] = {"stdout": "out", "stderr": "err"}
 logger = Logger(__name__)
 
 
-class Position(NamedTuple):
+class LogPosition(NamedTuple):
     """How far the stamped log goes: its size, the raw bytes in it, and its last stamp in nanoseconds."""
 
     size: int = 0
@@ -56,7 +56,7 @@ class Log:
     def __init__(self, folder: Folder) -> None:
         self.complete = False  # the container has ended and all of its output is in the log
         self._folder = folder
-        self._position: Position | None = None
+        self._position: LogPosition | None = None
         self._noted_size = 0
         self._given_back = 0
 
@@ -86,7 +86,7 @@ class Log:
             return 0
         used = 0
         with self._folder.opened() as folder:
-            if any(_look(folder, stream).size != (self._position or Position()).raw(stream) for stream in STREAMS):
+            if any(_look(folder, stream).size != (self._position or LogPosition()).raw(stream) for stream in STREAMS):
                 fd = open_ordinary("log", os.O_RDWR | os.O_CREAT | os.O_APPEND, folder)
                 try:
                     used = self._drain(folder, fd, share, last=last)
@@ -113,20 +113,20 @@ class Log:
             self._note(folder)
         return max(0, position.stdout - before.stdout) + max(0, position.stderr - before.stderr)
 
-    def _give_back(self, folder: int, before: Position, now: Position) -> None:
+    def _give_back(self, folder: int, before: LogPosition, now: LogPosition) -> None:
         """Each time that another KEPT bytes are in the log."""
         for stream in STREAMS:
             if now.raw(stream) // KEPT > max(1, before.raw(stream) // KEPT):
                 _punch(folder, FILES[stream], (now.raw(stream) // KEPT - 1) * KEPT)
 
-    def _append(self, log: int, records: bytes, position: Position) -> None:
+    def _append(self, log: int, records: bytes, position: LogPosition) -> None:
         if os.write(log, records) < len(records):
             os.ftruncate(log, position.size)
             raise OSError("the disk is full")
         self._position = position._replace(size=position.size + len(records))
 
     def _note(self, folder: int) -> None:
-        position = self._position or Position()
+        position = self._position or LogPosition()
         fd = open_ordinary("position", os.O_WRONLY | os.O_CREAT, folder)
         try:
             os.pwrite(fd, b"%020d %020d %020d %020d\n" % position, 0)
@@ -134,7 +134,7 @@ class Log:
             os.close(fd)
         self._noted_size = position.size
 
-    def _load(self, log: int) -> Position:
+    def _load(self, log: int) -> LogPosition:
         """The position, at first from disk: what was stamped but not noted is counted, a torn record cut off."""
         if self._position is None:
             noted = self._read_position()
@@ -146,7 +146,7 @@ class Log:
             if len(whole) < len(tail):
                 os.ftruncate(log, noted.size + len(whole))
             more_raw = raw_bytes(whole)
-            self._position = Position(
+            self._position = LogPosition(
                 min(noted.size, size) + len(whole),
                 noted.stdout + more_raw["stdout"],
                 noted.stderr + more_raw["stderr"],
@@ -154,12 +154,12 @@ class Log:
             )
         return self._position
 
-    def _read_position(self) -> Position:
+    def _read_position(self) -> LogPosition:
         content = self._folder.read("position")
         try:
-            return Position(*map(int, content.data.split())) if content else Position()
+            return LogPosition(*map(int, content.data.split())) if content else LogPosition()
         except (ValueError, TypeError):
-            return Position()
+            return LogPosition()
 
 
 def _look(folder: int, stream: Stream) -> _Raw:

@@ -46,7 +46,7 @@ from app.runtimes.process import launch as process_launch
 from app.runtimes.process import status as process_status
 from app.runtimes.process import usage as process_usage
 from app.runtimes.process.attach import Attached
-from app.runtimes.process.container import Container
+from app.runtimes.process.container import ProcessContainer
 from app.runtimes.process.files import Folder, checked
 from app.runtimes.process.logs import SHARE, Follower, Log
 from app.runtimes.wakeups import Hints
@@ -71,9 +71,9 @@ class ProcessRuntime(Imageless):
         self._cgroups = cgroups
         self._setsid = process_launch.program("setsid")
         self._bubblewrap = bubblewrap
-        self._agent = security_context.Agent.here()
+        self._agent = security_context.AgentRights.here()
         self._boot = process_table.boot_id()
-        self._pods: dict[str, dict[ContainerKey, Container]] = {}
+        self._pods: dict[str, dict[ContainerKey, ProcessContainer]] = {}
         self._events, self._logged = Hints(), Hints()
         self._lock = files.lock(self._root)
         process_launch.keep_files_private()
@@ -122,7 +122,7 @@ class ProcessRuntime(Imageless):
                 with folder.opened():
                     pod[spec.key] = self._start(folder, spec)
             except StartError as error:
-                verdict = process_status.Verdict(error.exit_code, "StartError", str(error))
+                verdict = process_status.Conclusion(error.exit_code, "StartError", str(error))
                 pod[spec.key] = self._ended_container(folder, process_status.conclude(folder, verdict))
                 raise
             finally:
@@ -255,7 +255,7 @@ class ProcessRuntime(Imageless):
         cgroup.remove(self._cgroups_of(folder))
         return False
 
-    def _adopt_container(self, folder: Folder) -> Container:
+    def _adopt_container(self, folder: Folder) -> ProcessContainer:
         sessions.end_leftovers(folder)
         shim = folder.shim()
         pidfd = self._open_pidfd(shim) if shim else -1  # before the code is read: a code may come at any time
@@ -288,7 +288,7 @@ class ProcessRuntime(Imageless):
 
     # Starts and ends
 
-    def _start(self, folder: Folder, spec: ContainerSpec) -> Container:
+    def _start(self, folder: Folder, spec: ContainerSpec) -> ProcessContainer:
         """Raises StartError; then nothing runs."""
         home = self._root / spec.key.pod_uid / HOME
         shims: list[tuple[Identity, int]] = []
@@ -310,9 +310,11 @@ class ProcessRuntime(Imageless):
             raise StartError(f'exec: "{spec.argv[0] if spec.argv else ""}": {error}') from error
         return self._watch_container(folder, *shims[0], launch.cgroups)
 
-    def _watch_container(self, folder: Folder, shim: Identity | None, pidfd: int, cgroups: Sequence[Path]) -> Container:
+    def _watch_container(
+        self, folder: Folder, shim: Identity | None, pidfd: int, cgroups: Sequence[Path]
+    ) -> ProcessContainer:
         log = Log(folder)
-        container = Container(
+        container = ProcessContainer(
             folder=folder,
             log=log,
             status=process_status.running(folder),
@@ -324,12 +326,12 @@ class ProcessRuntime(Imageless):
         self._follower.follow(folder, log)
         return container
 
-    def _ended_container(self, folder: Folder, status: ContainerStatus) -> Container:
-        container = Container(folder=folder, log=Log(folder), status=status, cgroups=self._cgroups_of(folder))
+    def _ended_container(self, folder: Folder, status: ContainerStatus) -> ProcessContainer:
+        container = ProcessContainer(folder=folder, log=Log(folder), status=status, cgroups=self._cgroups_of(folder))
         container.ended.set()
         return container
 
-    def _shim_ended(self, container: Container) -> None:
+    def _shim_ended(self, container: ProcessContainer) -> None:
         folder = container.folder
         process_launch.reap(container.pidfd)
         for command in container.commands:
@@ -343,7 +345,7 @@ class ProcessRuntime(Imageless):
         container.ended.set()
         self._events.add(folder.key)
 
-    def _finish(self, container: Container) -> None:
+    def _finish(self, container: ProcessContainer) -> None:
         folder = container.folder
         container.status = process_status.ended(folder) or self._conclude_lost(folder)
         with suppress(OSError):
@@ -354,20 +356,20 @@ class ProcessRuntime(Imageless):
         """As recorded; where nothing was, as they would be."""
         return folder.cgroups() or (self._cgroups.paths(folder.key) if self._cgroups else [])
 
-    def _unwatch(self, container: Container) -> None:
+    def _unwatch(self, container: ProcessContainer) -> None:
         self._follower.forget(container.folder.key)
         if container.pidfd >= 0:
             self._loop.remove_reader(container.pidfd)
             os.close(container.pidfd)
             container.pidfd = -1
 
-    def _running(self, key: ContainerKey) -> Container:
+    def _running(self, key: ContainerKey) -> ProcessContainer:
         container = self._container(key)
         if container is None or container.ended.is_set():
             raise StartError("the container is not running")
         return container
 
-    def _place(self, folder: Folder, pid: int, shim: Identity) -> sessions.Place:
+    def _place(self, folder: Folder, pid: int, shim: Identity) -> sessions.ExecTarget:
         """Raises StartError."""
         try:
             env = sessions.environment(shim.pid)
@@ -375,9 +377,9 @@ class ProcessRuntime(Imageless):
             raise StartError(f"the container's environment is not known: {error}") from error
         working_dir = folder.recorded().get("workingDir") or str(self._root / folder.key.pod_uid / HOME)
         cgroups = [str(each) for each in self._cgroups_of(folder)]
-        return sessions.Place(folder=folder, pid=pid, env=env, working_dir=working_dir, cgroups=cgroups)
+        return sessions.ExecTarget(folder=folder, pid=pid, env=env, working_dir=working_dir, cgroups=cgroups)
 
-    def _container(self, key: ContainerKey) -> Container | None:
+    def _container(self, key: ContainerKey) -> ProcessContainer | None:
         return self._pods.get(key.pod_uid, {}).get(key)
 
     def _usable_bubblewrap(self) -> str:

@@ -26,7 +26,7 @@ CAPABILITIES = tuple(_BY_BIT.split())
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agent:
+class AgentRights:
     """What the agent itself is and has; tests say something else."""
 
     user: int
@@ -35,7 +35,7 @@ class Agent:
     setpriv: str
 
     @classmethod
-    def here(cls) -> "Agent":
+    def here(cls) -> "AgentRights":
         return cls(
             user=os.geteuid(),
             group=os.getegid(),
@@ -57,7 +57,7 @@ class Rights:
     owner: tuple[int, int] | None = None
 
 
-def resolve(security: Security, agent: Agent) -> Rights:
+def resolve(security: Security, agent: AgentRights) -> Rights:
     """Raises StartError."""
     if security.seccomp not in PROFILES:
         raise StartError(f'the process runtime applies no seccomp profiles, so not "{security.seccomp}" either')
@@ -74,7 +74,7 @@ def resolve(security: Security, agent: Agent) -> Rights:
     )
 
 
-def _as_it_is(security: Security, agent: Agent, user: int, group: int) -> Rights:
+def _as_it_is(security: Security, agent: AgentRights, user: int, group: int) -> Rights:
     """The agent's own user and groups only. What takes rights away is done as far as it goes."""
     if user != agent.user:
         raise StartError(f"the container asks for user {user}, but the agent runs as user {agent.user}{_why(agent)}")
@@ -88,13 +88,13 @@ def _as_it_is(security: Security, agent: Agent, user: int, group: int) -> Rights
     return Rights()
 
 
-def _why(agent: Agent) -> str:
+def _why(agent: AgentRights) -> str:
     if agent.user != 0:
         return ", and only root can run it as another"
     return " and lacks " + ("the capabilities to change that" if agent.setpriv else "the program setpriv (util-linux)")
 
 
-def _group_of(user: int, agent: Agent) -> int:
+def _group_of(user: int, agent: AgentRights) -> int:
     """As engines do: the group of the account, if there is one, else 0."""
     if user == agent.user:
         return agent.group
@@ -103,7 +103,7 @@ def _group_of(user: int, agent: Agent) -> int:
     return 0
 
 
-def _identity(security: Security, agent: Agent, user: int, group: int) -> list[str]:
+def _identity(security: Security, agent: AgentRights, user: int, group: int) -> list[str]:
     """A container with a user or group of its own has none of the agent's supplementary groups."""
     if (user, group) == (agent.user, agent.group) and not security.groups and security.user is None:
         return []
@@ -111,7 +111,7 @@ def _identity(security: Security, agent: Agent, user: int, group: int) -> list[s
     return ["--reuid", str(user), "--regid", str(group), *groups]
 
 
-def _capabilities(security: Security, agent: Agent) -> list[str]:
+def _capabilities(security: Security, agent: AgentRights) -> list[str]:
     if security.privileged or not (security.drop or security.add):
         return []
     kept = set() if ALL in security.drop else set(agent.capabilities) - {_plain(each) for each in security.drop}

@@ -37,7 +37,7 @@ Stream = Literal["stdout", "stderr"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place:
+class ExecTarget:
     """A running container as a command needs it. `pid` is its command's, `env` what that was started with."""
 
     folder: Folder
@@ -65,7 +65,7 @@ async def wait_until_settled(pid: int, outer: int) -> None:
         await asyncio.sleep(NOT_YET)
 
 
-class Command:
+class ExecSession:
     """One command: see `base.Session`."""
 
     def __init__(self, pid: int, folder: Folder, files: "_Files") -> None:
@@ -185,7 +185,7 @@ class _Files:
         self.input, self.outputs = -1, {}
 
 
-def start(place: Place, argv: Sequence[str], *, tty: bool) -> Command:
+def start(place: ExecTarget, argv: Sequence[str], *, tty: bool) -> ExecSession:
     """Run it. Raises StartError, Unsupported."""
     env = dict(place.env)
     if tty:
@@ -207,7 +207,7 @@ def start(place: Place, argv: Sequence[str], *, tty: bool) -> Command:
         pid, files = (_on_terminal if tty else _on_pipes)(command, env)
     except (OSError, ValueError) as error:
         raise StartError(f'exec: "{argv[0]}": {error}') from error
-    return Command(pid, place.folder, files)
+    return ExecSession(pid, place.folder, files)
 
 
 def end_leftovers(folder: Folder) -> None:
@@ -345,7 +345,7 @@ def _read(fd: int) -> bytes:
         return b""
 
 
-class Connection:
+class PortConnection:
     """To a port: see `base.Pipe`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -368,12 +368,12 @@ class Connection:
             await self._writer.wait_closed()
 
 
-async def dial(port: int) -> Connection:
+async def dial(port: int) -> PortConnection:
     """To a port on this host's loopback, which pods share. Raises ConnectionError."""
     refused: OSError = ConnectionRefusedError(f"connection to port {port} refused")
     for address in ("127.0.0.1", "::1"):
         try:
-            return Connection(*await asyncio.open_connection(address, port))
+            return PortConnection(*await asyncio.open_connection(address, port))
         except OSError as error:
             refused = refused if address == "::1" else error
     raise ConnectionError(str(refused)) from refused

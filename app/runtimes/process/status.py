@@ -17,7 +17,7 @@ LOST = "the process that watched over the container was killed, so its exit code
 NEVER_RAN = "the agent ended while it was starting the container, which never ran"
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class Conclusion(msgspec.Struct, frozen=True):
     """How a container ended that left no exit code."""
 
     exit_code: int | None
@@ -36,7 +36,7 @@ def ended(folder: Folder) -> ContainerStatus | None:
     return None  # the folder is gone
 
 
-def conclude(folder: Folder, verdict: Verdict) -> ContainerStatus:
+def conclude(folder: Folder, verdict: Conclusion) -> ContainerStatus:
     """Ends a container that has no exit code, unless it has been concluded before."""
     folder.write("verdict.json", msgspec.json.encode(verdict))
     found = ended(folder)
@@ -53,8 +53,8 @@ def conclude(folder: Folder, verdict: Verdict) -> ContainerStatus:
 def lost(folder: Folder) -> ContainerStatus:
     """The shim is dead and left no code. Without a record of its process the command was not reached, as far as is known."""
     if folder.main() is None:
-        return conclude(folder, Verdict(128, "StartError", NEVER_RAN))
-    return conclude(folder, Verdict(None, "ContainerStatusUnknown", LOST))
+        return conclude(folder, Conclusion(128, "StartError", NEVER_RAN))
+    return conclude(folder, Conclusion(None, "ContainerStatusUnknown", LOST))
 
 
 def _by_verdict(folder: Folder) -> ContainerStatus | None:
@@ -62,9 +62,9 @@ def _by_verdict(folder: Folder) -> ContainerStatus | None:
     if content is None:
         return None
     try:
-        verdict = msgspec.json.decode(content.data, type=Verdict)
+        verdict = msgspec.json.decode(content.data, type=Conclusion)
     except msgspec.DecodeError:  # torn by a crash, or not ours
-        verdict = Verdict(None, "ContainerStatusUnknown", LOST)
+        verdict = Conclusion(None, "ContainerStatusUnknown", LOST)
     return _exited_status(folder, verdict, content.changed)
 
 
@@ -74,10 +74,10 @@ def _by_code(folder: Folder) -> ContainerStatus | None:
     if end is None or not code.isdigit():
         return None
     reason = OOM_KILLED if why == OOM_KILLED.encode() else "Error" if int(code) else "Completed"
-    return _exited_status(folder, Verdict(int(code), reason, ""), end.changed)
+    return _exited_status(folder, Conclusion(int(code), reason, ""), end.changed)
 
 
-def _exited_status(folder: Folder, verdict: Verdict, changed: int) -> ContainerStatus:
+def _exited_status(folder: Folder, verdict: Conclusion, changed: int) -> ContainerStatus:
     started_at, finished_at = _started_at(folder), _second(changed)
     return ContainerStatus(
         key=folder.key,

@@ -23,7 +23,7 @@ class Used(NamedTuple):
     memory: int
 
 
-class Process(NamedTuple):
+class ProcessUsage(NamedTuple):
     """What counts of a line of /proc/PID/stat: clock ticks and pages of memory, and who is responsible."""
 
     parent: int
@@ -68,7 +68,7 @@ def of_sessions(sessions: Iterable[int]) -> dict[int, Used]:
     return add_up(wanted, _processes()) if wanted else {}
 
 
-def add_up(wanted: AbstractSet[int], processes: Mapping[int, Process]) -> dict[int, Used]:
+def add_up(wanted: AbstractSet[int], processes: Mapping[int, ProcessUsage]) -> dict[int, Used]:
     belongs: dict[int, int] = {}  # a process's pid, and the wanted session that it counts for, or 0
 
     def session_of(pid: int) -> int:
@@ -98,7 +98,7 @@ def _tick() -> int:
     return 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
-def _processes() -> dict[int, Process]:
+def _processes() -> dict[int, ProcessUsage]:
     """All that live, by pid. One that ends meanwhile may be missing."""
     found = {}
     for name in os.listdir("/proc"):
@@ -108,7 +108,7 @@ def _processes() -> dict[int, Process]:
     return found
 
 
-def _parse(line: bytes) -> Process:
+def _parse(line: bytes) -> ProcessUsage:
     """Of a stat line: parent, session, the times in user and kernel mode, its own and its ended children's, memory."""
     fields = line.rpartition(b") ")[2].split()
-    return Process(int(fields[1]), int(fields[3]), sum(map(int, fields[11:15])), int(fields[21]))
+    return ProcessUsage(int(fields[1]), int(fields[3]), sum(map(int, fields[11:15])), int(fields[21]))

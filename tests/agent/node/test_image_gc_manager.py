@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.agent.node.image_gc_manager import ImageGcManager, read_disk
-from app.agent.pods.images import Images
+from app.agent.pods.images import ImageManager
 from app.plans.kubelet.image_gc import Disk
 from app.runtimes.base import Image, RuntimeInfo, SandboxSpec
 from tests.agent.fake_clock import FakeClock
@@ -28,7 +28,7 @@ class Lab:
     def __post_init__(self) -> None:
         self.runtime = FakeRuntime(self.clock.now)
         self.runtime.have = [Image(name, (f"{name}:1",), 100) for name in "abcd"]
-        self.images = Images(self.runtime, None, self.clock, lambda *_: None, lambda *_: None)
+        self.images = ImageManager(self.runtime, None, self.clock, lambda *_: None, lambda *_: None)
         self.garbage = ImageGcManager(
             self.runtime, self.images, lambda: self.in_use, self.remove_old_runs, self.disk, self.clock
         )

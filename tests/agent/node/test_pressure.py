@@ -7,8 +7,8 @@ import pytest
 from app.agent.node import node
 from app.agent.node.pressure import (
     THRESHOLDS,
-    Left,
     Pressures,
+    Reading,
     Threshold,
     ThresholdsError,
     conditions,
@@ -32,16 +32,22 @@ def test_a_machine_with_plenty_is_under_no_pressure() -> None:
 @pytest.mark.parametrize(
     ("now", "expected"),
     [
-        pytest.param({MEMORY: Left((100 << 20) - 1, 1 << 30)}, [(MEMORY, "100Mi", "102399Ki")], id="too little memory"),
-        pytest.param({MEMORY: Left(100 << 20, 1 << 30)}, [], id="100 MiB are enough"),
-        pytest.param({DISK: Left(99 << 20, 1000 << 20)}, [(DISK, "100Mi", "99Mi")], id="less than a tenth of the disk"),
-        pytest.param({INODES: Left(49, 1000)}, [(INODES, "50", "49")], id="hardly an inode"),
-        pytest.param({DISK: Left(100, 1000), INODES: Left(50, 1000), PIDS: Left(50, 1000)}, [], id="exactly enough"),
-        pytest.param({PIDS: Left(4, 100)}, [(PIDS, "5", "4")], id="hardly a process id"),
+        pytest.param(
+            {MEMORY: Reading((100 << 20) - 1, 1 << 30)}, [(MEMORY, "100Mi", "102399Ki")], id="too little memory"
+        ),
+        pytest.param({MEMORY: Reading(100 << 20, 1 << 30)}, [], id="100 MiB are enough"),
+        pytest.param(
+            {DISK: Reading(99 << 20, 1000 << 20)}, [(DISK, "100Mi", "99Mi")], id="less than a tenth of the disk"
+        ),
+        pytest.param({INODES: Reading(49, 1000)}, [(INODES, "50", "49")], id="hardly an inode"),
+        pytest.param(
+            {DISK: Reading(100, 1000), INODES: Reading(50, 1000), PIDS: Reading(50, 1000)}, [], id="exactly enough"
+        ),
+        pytest.param({PIDS: Reading(4, 100)}, [(PIDS, "5", "4")], id="hardly a process id"),
         pytest.param({}, [], id="what is not told is plenty"),
     ],
 )
-def test_what_is_short(now: dict[str, Left], expected: list[tuple[str, str, str]]) -> None:
+def test_what_is_short(now: dict[str, Reading], expected: list[tuple[str, str, str]]) -> None:
     assert short(now, THRESHOLDS) == expected
 
 
@@ -71,7 +77,7 @@ def test_readings_are_what_the_kernel_says(tmp_path: Path) -> None:
     a_machine(tmp_path, available=1024)
     found = read(tmp_path, tmp_path)
 
-    assert (found[MEMORY], found[PIDS]) == (Left(1 << 20, 2 << 20), Left(100, 1000))
+    assert (found[MEMORY], found[PIDS]) == (Reading(1 << 20, 2 << 20), Reading(100, 1000))
     assert 0 <= found[DISK].available <= found[DISK].total
 
 

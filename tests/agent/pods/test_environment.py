@@ -2,7 +2,7 @@
 
 import pytest
 
-from app.agent.pods.environment import ConfigError, Lookup, expand, expand_all, resolve
+from app.agent.pods.environment import ContainerConfigError, Lookup, expand, expand_all, resolve
 from app.kinds.core.configmap import ConfigMap
 from app.kinds.core.secret import Secret
 from app.kinds.pod.container import (
@@ -153,7 +153,7 @@ async def test_whole_objects_come_first_and_single_variables_win() -> None:
     ],
 )
 async def test_is_refused_when(source: EnvVarSource, message: str) -> None:
-    with pytest.raises(ConfigError) as refusal:
+    with pytest.raises(ContainerConfigError) as refusal:
         await one(source)
 
     assert str(refusal.value) == message

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from app.agent.pods.container_checks import Checks, Target
+from app.agent.pods.container_checks import Checks, CheckTarget
 from app.kinds.pod.container import Container, ContainerPort
 from app.kinds.pod.pod import PodReadinessGate
 from app.kinds.pod.probe import (
@@ -227,9 +227,9 @@ async def checks() -> AsyncIterator[Checks]:
     await checks.close()
 
 
-def target(port: int = 80) -> Target:
+def target(port: int = 80) -> CheckTarget:
     container = Container(name="main", ports=(ContainerPort(name="web", container_port=port),))
-    return Target(ContainerKey("u-1", "main", 0), container, "127.0.0.1")
+    return CheckTarget(ContainerKey("u-1", "main", 0), container, "127.0.0.1")
 
 
 MINUTE = timedelta(minutes=1)  # so that a busy machine is not taken for a container that does not answer

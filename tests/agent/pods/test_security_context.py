@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from app.agent.pods import sandbox_config
 from app.agent.pods import security_context as rights
-from app.agent.pods.environment import ConfigError
-from app.agent.pods.hosts_file import Hosts
+from app.agent.pods.environment import ContainerConfigError
+from app.agent.pods.hosts_file import HostsFiles
 from app.kinds.pod.container import Container, ContainerPort, ResourceRequirements
 from app.kinds.pod.pod import HostAlias, Pod, PodDNSConfig, PodDNSConfigOption, PodSpec
 from app.kinds.pod.security import Capabilities, PodSecurityContext, SeccompProfile, SecurityContext
 from app.kinds.pod.volume import VolumeMount
 from app.machinery.base import ObjectMeta
-from app.runtimes.base import CreateError, Dns, Limits, Port, RuntimeInfo, Security
+from app.runtimes.base import CreateError, Dns, Port, ResourceLimits, RuntimeInfo, Security
 
 ABLE = RuntimeInfo(name="able", version="1", survives_agent=True, images=True, security=True, pod_network=True)
 BARE = RuntimeInfo(name="bare", version="1", survives_agent=True)
@@ -83,7 +83,7 @@ def test_security(pod: PodSecurityContext | None, own: SecurityContext | None, e
 
 def test_a_profile_may_not_lead_out_of_its_folder() -> None:
     profile = SeccompProfile(type="Localhost", localhost_profile="../x")
-    with pytest.raises(ConfigError):
+    with pytest.raises(ContainerConfigError):
         merged(None, SecurityContext(seccomp_profile=profile))
 
 
@@ -104,7 +104,7 @@ NON_ROOT = SecurityContext(run_as_non_root=True)
     ],
 )
 def test_is_refused_as(own: SecurityContext, info: RuntimeInfo, user: str, refusal: str) -> None:
-    with pytest.raises(ConfigError, match=refusal):
+    with pytest.raises(ContainerConfigError, match=refusal):
         _check(own, info, user)
 
 
@@ -134,8 +134,8 @@ def test_restrictions_that_will_not_hold_are_named() -> None:
 
 def test_limits() -> None:
     resources = ResourceRequirements(limits={"cpu": "1.5", "memory": "64Mi"}, requests={"cpu": "100m"})
-    assert rights.limits(Container(resources=resources)) == Limits(cpu=1500, memory=64 << 20, cpu_request=100)
-    assert rights.limits(Container()) == Limits()
+    assert rights.limits(Container(resources=resources)) == ResourceLimits(cpu=1500, memory=64 << 20, cpu_request=100)
+    assert rights.limits(Container()) == ResourceLimits()
 
 
 class TestSurroundings:
@@ -176,7 +176,7 @@ class TestSurroundings:
 
 class TestHosts:
     def test_a_pod_of_its_own_network_has_its_name_and_aliases(self, tmp_path: Path) -> None:
-        hosts = Hosts(tmp_path, ABLE, "10.0.0.1")
+        hosts = HostsFiles(tmp_path, ABLE, "10.0.0.1")
         pod = a_pod(host_aliases=(HostAlias(ip="1.2.3.4", hostnames=("a", "b")),))
         hosts.seen(pod, "10.1.0.5")
         (mount,) = hosts.mount(pod, MAIN)
@@ -187,7 +187,7 @@ class TestHosts:
         assert "1.2.3.4\ta\tb" in lines
 
     def test_peers_of_a_subdomain_know_each_other_while_they_are_there(self, tmp_path: Path) -> None:
-        hosts = Hosts(tmp_path, ABLE, "10.0.0.1")
+        hosts = HostsFiles(tmp_path, ABLE, "10.0.0.1")
         first, second = (a_pod(f"p{n}", f"u-{n}", hostname=f"p{n}", subdomain="ring") for n in (0, 1))
         hosts.seen(first, "10.1.0.1")
         hosts.seen(second, "10.1.0.2")
@@ -199,12 +199,12 @@ class TestHosts:
         assert hosts.uids() == {"u-0"}
 
     def test_a_pod_that_shares_everything_needs_none(self, tmp_path: Path) -> None:
-        hosts = Hosts(tmp_path, BARE, "10.0.0.1")
+        hosts = HostsFiles(tmp_path, BARE, "10.0.0.1")
         hosts.seen(a_pod(), "")
         assert hosts.mount(a_pod(), MAIN) == ()
 
     def test_a_container_may_have_a_file_of_its_own(self, tmp_path: Path) -> None:
-        hosts = Hosts(tmp_path, ABLE, "10.0.0.1")
+        hosts = HostsFiles(tmp_path, ABLE, "10.0.0.1")
         hosts.seen(a_pod(), "10.1.0.1")
         own = Container(name="main", volume_mounts=(VolumeMount(name="v", mount_path="/etc/hosts"),))
         assert hosts.mount(a_pod(), own) == ()

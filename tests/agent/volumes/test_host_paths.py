@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.agent.pods.environment import ConfigError
+from app.agent.pods.environment import ContainerConfigError
 from app.agent.volumes.volumes import check_host_path
 from app.kinds.pod.volume import HostPathVolumeSource
 
@@ -49,7 +49,9 @@ def test_what_is_there_has_to_be_what_is_asked_for(host: Path, name: str, kinds:
         if kind in kinds:
             assert check_host_path(source) == host / name
         else:
-            with pytest.raises(ConfigError, match=rf"^hostPath type check failed: {host / name} is not {WHAT[kind]}$"):
+            with pytest.raises(
+                ContainerConfigError, match=rf"^hostPath type check failed: {host / name} is not {WHAT[kind]}$"
+            ):
                 check_host_path(source)
 
 
@@ -66,7 +68,7 @@ def test_what_is_there_has_to_be_what_is_asked_for(host: Path, name: str, kinds:
 def test_where_nothing_is_there_is_made(tmp_path: Path, kind: str, mode: int | None) -> None:
     source = HostPathVolumeSource(path=str(tmp_path / "new"), type=kind)
     if mode is None:
-        with pytest.raises(ConfigError, match="type check failed"):
+        with pytest.raises(ContainerConfigError, match="type check failed"):
             check_host_path(source)
         assert not (tmp_path / "new").exists()
     else:
@@ -75,5 +77,5 @@ def test_where_nothing_is_there_is_made(tmp_path: Path, kind: str, mode: int | N
 
 @pytest.mark.parametrize("path", ["relative", "/tmp/../etc"])
 def test_a_path_that_is_not_plain_is_refused(path: str) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ContainerConfigError):
         check_host_path(HostPathVolumeSource(path=path))

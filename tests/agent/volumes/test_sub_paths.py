@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.agent.pods.environment import ConfigError
+from app.agent.pods.environment import ContainerConfigError
 from app.agent.volumes import mounts as volume_mounts
 from app.agent.volumes import sub_paths
 from app.kinds.pod.volume import ConfigMapVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, Volume
@@ -75,7 +75,7 @@ async def test_removing_a_pod_leaves_what_its_parts_show(node: VolumeLab, tmp_pa
 async def test_a_link_that_a_container_made_does_not_lead_out(node: VolumeLab, target: str) -> None:
     (await node.folder(SCRATCH) / "loop").symlink_to(target)
 
-    with pytest.raises(ConfigError):
+    with pytest.raises(ContainerConfigError):
         await node.folder(SCRATCH, sub_path="loop")
 
 
@@ -113,7 +113,7 @@ def test_a_link_that_is_swapped_in_all_the_while_never_leads_out(tmp_path: Path)
         for _ in range(RACES):
             try:
                 fd = sub_paths.opened(volume, "a/b")
-            except (ConfigError, OSError):
+            except (ContainerConfigError, OSError):
                 continue
             found.add(os.fstat(fd).st_ino)
             os.close(fd)

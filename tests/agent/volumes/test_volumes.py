@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.agent.pods.environment import ConfigError, VolumeError
+from app.agent.pods.environment import ContainerConfigError, VolumeError
 from app.agent.volumes import mounts as volume_mounts
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import (
@@ -211,7 +211,7 @@ async def test_no_container_starts_while_a_volume_cannot_be_had_because(
     ],
 )
 async def test_is_refused_when(volume: Volume, how: dict, node: VolumeLab, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError):
+    with pytest.raises(ContainerConfigError):
         await node.folder(volume, **how)
 
     assert not [path for path in tmp_path.rglob("x") if path.exists()]

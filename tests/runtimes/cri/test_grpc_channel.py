@@ -15,7 +15,7 @@ from h2.connection import H2Connection
 from h2.events import RequestReceived
 from hyperframe.frame import GoAwayFrame
 
-from app.runtimes.cri.engine import Engine
+from app.runtimes.cri.engine import CriEngine
 from app.runtimes.cri.messages import pb
 from app.runtimes.engine.errors import EndpointError, EngineError
 from tests.runtimes.conftest import PATIENCE
@@ -95,7 +95,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 
 async def test_all_that_an_engine_sent_arrives_though_it_was_killed(server: Server) -> None:
-    engine = Engine(server.endpoint)
+    engine = CriEngine(server.endpoint)
     answers = engine.follow("/s/many", b"x")
     found = [await anext(answers)]
     server.says("told")
@@ -109,7 +109,7 @@ async def test_all_that_an_engine_sent_arrives_though_it_was_killed(server: Serv
 
 
 async def test_an_end_is_an_end_and_a_refusal_one_in_the_engine_s_words(server: Server) -> None:
-    engine = Engine(server.endpoint)
+    engine = CriEngine(server.endpoint)
 
     assert [each async for each in engine.follow("/s/few", b"x")] == [b"x"]
     with pytest.raises(EngineError, match="NotFound desc = no such 100 % thing"):
@@ -120,7 +120,7 @@ async def test_an_end_is_an_end_and_a_refusal_one_in_the_engine_s_words(server: 
 
 
 async def test_a_message_may_be_larger_than_what_fits_at_once(server: Server) -> None:
-    engine = Engine(server.endpoint)
+    engine = CriEngine(server.endpoint)
     large = bytes(range(256)) * 12_000
     both = [engine.follow("/s/few", each) for each in (large, large[1:])]
 
@@ -130,7 +130,7 @@ async def test_a_message_may_be_larger_than_what_fits_at_once(server: Server) ->
 
 @pytest.mark.parametrize("seconds", [pytest.param(30.0, id="half a minute"), pytest.param(200_000.0, id="over a day")])
 async def test_an_engine_is_told_how_long_it_may_take(server: Server, seconds: float) -> None:
-    engine = Engine(server.endpoint)
+    engine = CriEngine(server.endpoint)
     left = [float(each) async for each in engine.follow("/s/left", b"", seconds)]
     await engine.close()
 
@@ -139,7 +139,7 @@ async def test_an_engine_is_told_how_long_it_may_take(server: Server, seconds: f
 
 
 async def test_a_call_that_nobody_waits_for_any_more_is_given_up_alone(server: Server) -> None:
-    engine = Engine(server.endpoint)
+    engine = CriEngine(server.endpoint)
     given_up, goes_on = engine.follow("/s/waits", b"x"), engine.follow("/s/many", b"y")
     assert await anext(given_up) == b"x"
     assert (await anext(goes_on))[-1:] == b"0"
@@ -152,7 +152,7 @@ async def test_a_call_that_nobody_waits_for_any_more_is_given_up_alone(server: S
 
 
 async def test_more_calls_than_an_engine_takes_are_for_later_and_disturb_no_other(server: Server) -> None:
-    engine = Engine(server.endpoint)
+    engine = CriEngine(server.endpoint)
     first, second = engine.follow("/s/waits", b"x"), engine.follow("/s/many", b"y")
     assert [(await anext(each))[:1] for each in (first, second)] == [b"x", b"y"]
     with pytest.raises(ConnectionError, match="does not answer"):
@@ -164,7 +164,7 @@ async def test_more_calls_than_an_engine_takes_are_for_later_and_disturb_no_othe
 
 
 async def test_words_that_are_too_long_are_not_heard_and_disturb_no_other(server: Server) -> None:
-    engine = Engine(server.endpoint)
+    engine = CriEngine(server.endpoint)
     goes_on = engine.follow("/s/many", b"y")
     assert (await anext(goes_on))[-1:] == b"0"
     with pytest.raises((EngineError, ConnectionError)) as found:
@@ -209,7 +209,7 @@ async def test_an_engine_that_is_leaving_ends_what_was_asked_and_is_asked_no_mor
         return before + wire.data_to_send()
 
     async with answering(tmp_path / "socket", leaving) as endpoint:
-        engine = Engine(endpoint)
+        engine = CriEngine(endpoint)
         assert [each async for each in engine.follow("/s/any", b"")] == [b"x"]
         assert [each async for each in engine.follow("/s/any", b"")] == [b"x"]
         await engine.close()
@@ -220,7 +220,7 @@ async def test_what_came_before_nonsense_arrives(tmp_path: Path) -> None:
         return message(wire) + b"\0\0\1\6\0\0\0\0\0x"  # a PING that is too short
 
     async with answering(tmp_path / "socket", nonsense) as endpoint:
-        engine = Engine(endpoint)
+        engine = CriEngine(endpoint)
         answers = engine.follow("/s/any", b"")
         assert await anext(answers) == b"x"
         with pytest.raises(ConnectionError, match="does not answer"):
@@ -229,7 +229,7 @@ async def test_what_came_before_nonsense_arrives(tmp_path: Path) -> None:
 
 
 async def test_an_engine_that_is_back_is_asked_on_a_new_connection(server: Server) -> None:
-    engine = Engine(server.endpoint)
+    engine = CriEngine(server.endpoint)
     assert await anext(engine.follow("/s/few", b"x")) == b"x"
     assert engine.process == server.pid
     server.kill()
@@ -246,7 +246,7 @@ async def test_an_engine_that_never_answers_is_away_after_a_while(tmp_path: Path
     with socket.socket(socket.AF_UNIX) as silent:
         silent.bind(f"{tmp_path}/socket")
         silent.listen()
-        engine = Engine(f"{tmp_path}/socket")
+        engine = CriEngine(f"{tmp_path}/socket")
         with pytest.raises(ConnectionError, match="it takes too long"):
             await engine.ask(pb.VersionRequest(), pb.VersionResponse, timeout=0.05)
         await engine.close()
@@ -260,7 +260,7 @@ def test_the_runtime_needs_no_grpcio() -> None:
 
 
 async def test_an_engine_that_is_not_there_is_a_connection_error(tmp_path: Path) -> None:
-    engine = Engine(f"unix://{tmp_path}/socket")
+    engine = CriEngine(f"unix://{tmp_path}/socket")
     with pytest.raises(ConnectionError, match="does not answer"):
         await anext(engine.follow("/s/few", b"x"))
     await engine.close()
@@ -269,4 +269,4 @@ async def test_an_engine_that_is_not_there_is_a_connection_error(tmp_path: Path)
 @pytest.mark.parametrize("endpoint", ["tcp://127.0.0.1:1", "unix://relative", "https://engine"])
 def test_what_is_no_socket_of_this_machine_is_refused_with_words(endpoint: str) -> None:
     with pytest.raises(EndpointError, match="only unix:// with"):
-        Engine(endpoint)
+        CriEngine(endpoint)

@@ -17,7 +17,7 @@ from app.runtimes.cri.engine import KEEP_SECONDS
 from app.runtimes.cri.messages import pb
 from app.runtimes.cri.recovery import RESULTS
 from app.runtimes.cri.runtime import CriRuntime
-from app.runtimes.engine.containers import Known
+from app.runtimes.engine.containers import TrackedContainer
 from tests.runtimes.conftest import FOREVER, PATIENCE, Lab, a_key, exits, raw, says
 from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
@@ -138,7 +138,7 @@ async def test_what_was_made_and_not_let_go_is_made_anew(cri: Lab, engine: Conta
     )
 
 
-async def seems_begun(cri: Lab) -> tuple[ContainerSpec, Known]:
+async def seems_begun(cri: Lab) -> tuple[ContainerSpec, TrackedContainer]:
     """A container that was made, and has written something."""
     await cri.sandbox("pod-1")
     spec = ContainerSpec(key=a_key(), image=IMAGE, command=FOREVER.command, env={})

@@ -12,13 +12,13 @@ from app.runtimes.base import Unsupported
 from app.runtimes.cri import config as cri_config
 from app.runtimes.cri import containers as cri_containers
 from app.runtimes.cri.containers import _fields
-from app.runtimes.cri.engine import Engine
+from app.runtimes.cri.engine import CriEngine
 from app.runtimes.cri.messages import pb
 from tests.runtimes.conftest import Lab, a_key, exits
 
 
 @pytest.fixture
-async def quiet(tmp_path: Path) -> AsyncIterator[Engine]:
+async def quiet(tmp_path: Path) -> AsyncIterator[CriEngine]:
     """What CRI-O is unless it is configured to tell events: it answers who asks for them, and ends the answer at once."""
 
     async def nothing(_request: bytes, _context: Any) -> None:
@@ -30,13 +30,13 @@ async def quiet(tmp_path: Path) -> AsyncIterator[Engine]:
     server.add_generic_rpc_handlers(handlers)
     server.add_insecure_port(f"unix://{tmp_path}/socket")
     await server.start()
-    engine = Engine(f"unix://{tmp_path}/socket")
+    engine = CriEngine(f"unix://{tmp_path}/socket")
     yield engine
     await engine.close()
     await server.stop(None)
 
 
-async def test_an_engine_that_ends_its_events_at_once_is_no_engine_that_went_away(quiet: Engine) -> None:
+async def test_an_engine_that_ends_its_events_at_once_is_no_engine_that_went_away(quiet: CriEngine) -> None:
     with pytest.raises(Unsupported, match="tells no events"):
         await anext(cri_containers.ended(quiet))
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.runtimes.docker.containers import Containers
-from app.runtimes.docker.engine import Engine
-from app.runtimes.docker.logs import Logs
-from app.runtimes.docker.sandboxes import Sandboxes
+from app.runtimes.docker.containers import DockerContainers
+from app.runtimes.docker.engine import DockerEngine
+from app.runtimes.docker.logs import EngineLogs
+from app.runtimes.docker.sandboxes import DockerSandboxes
 from app.runtimes.engine.errors import EngineError
 from app.runtimes.engine.files import Files
 
@@ -27,9 +27,9 @@ def listening(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[socket
 
 
 @pytest.fixture
-async def engine(listening: socket.socket) -> AsyncIterator[Engine]:
+async def engine(listening: socket.socket) -> AsyncIterator[DockerEngine]:
     address = listening.getsockname()
-    made = Engine(f"unix://{address}" if isinstance(address, str) else f"tcp://{address[0]}:{address[1]}/")
+    made = DockerEngine(f"unix://{address}" if isinstance(address, str) else f"tcp://{address[0]}:{address[1]}/")
     made.api_version = "v1.41"  # or it would ask
     yield made
     await made.close()
@@ -43,7 +43,7 @@ async def accepted(listening: socket.socket) -> socket.socket:
 
 @pytest.mark.parametrize("block", [7, 65536])
 async def test_all_that_an_engine_sent_arrives_though_it_was_killed(
-    listening: socket.socket, engine: Engine, monkeypatch: pytest.MonkeyPatch, block: int
+    listening: socket.socket, engine: DockerEngine, monkeypatch: pytest.MonkeyPatch, block: int
 ) -> None:
     """It has not read what it was asked, so that the connection is reset."""
     monkeypatch.setattr("app.runtimes.docker.connections._BLOCK", block)
@@ -58,7 +58,7 @@ async def test_all_that_an_engine_sent_arrives_though_it_was_killed(
         await anext(events)
 
 
-async def test_it_is_asked_so_that_nothing_comes_in_chunks(listening: socket.socket, engine: Engine) -> None:
+async def test_it_is_asked_so_that_nothing_comes_in_chunks(listening: socket.socket, engine: DockerEngine) -> None:
     events = engine.hear_events(filters='{"type": ["container"]}')
     first = asyncio.ensure_future(anext(events))
     with await accepted(listening) as connection:
@@ -69,7 +69,7 @@ async def test_it_is_asked_so_that_nothing_comes_in_chunks(listening: socket.soc
     assert asked.split(b"\r\n")[0] == b"GET /v1.41/events?filters=%7B%22type%22%3A+%5B%22container%22%5D%7D HTTP/1.0"
 
 
-async def test_a_refusal_is_one_in_the_engine_s_words(listening: socket.socket, engine: Engine) -> None:
+async def test_a_refusal_is_one_in_the_engine_s_words(listening: socket.socket, engine: DockerEngine) -> None:
     first = asyncio.ensure_future(anext(engine.hear_events()))
     with await accepted(listening) as connection:
         connection.sendall(b'HTTP/1.0 400 Bad Request\r\n\r\n{"message": "no such filter"}\n')
@@ -86,10 +86,10 @@ async def test_a_refusal_is_one_in_the_engine_s_words(listening: socket.socket, 
     ],
 )
 async def test_an_engine_loses_nothing_by_refusing_to_tell_of_ends(
-    listening: socket.socket, engine: Engine, tmp_path: Path, said: bytes, error: type[Exception], losses: int
+    listening: socket.socket, engine: DockerEngine, tmp_path: Path, said: bytes, error: type[Exception], losses: int
 ) -> None:
     files = Files(tmp_path / "files")
-    containers = Containers(engine, files, Logs(engine, files), "node", Sandboxes(engine, "node"))
+    containers = DockerContainers(engine, files, EngineLogs(engine, files), "node", DockerSandboxes(engine, "node"))
     for _ in range(2):
         first = asyncio.ensure_future(anext(containers.ends()))
         with await accepted(listening) as connection:
@@ -103,7 +103,7 @@ async def test_an_engine_loses_nothing_by_refusing_to_tell_of_ends(
 @pytest.mark.parametrize(
     "said", [b"", b"HTTP/1.0 200", b"\r\n\r\n", b"what do you want?\r\n\r\n", OK + b"50\r\n", OK + b"{\n"]
 )
-async def test_what_makes_no_sense_is_no_answer(listening: socket.socket, engine: Engine, said: bytes) -> None:
+async def test_what_makes_no_sense_is_no_answer(listening: socket.socket, engine: DockerEngine, said: bytes) -> None:
     first = asyncio.ensure_future(anext(engine.hear_events()))
     with await accepted(listening) as connection:
         connection.sendall(said)
@@ -111,7 +111,7 @@ async def test_what_makes_no_sense_is_no_answer(listening: socket.socket, engine
         await first
 
 
-async def test_a_refusal_without_words_is_one(listening: socket.socket, engine: Engine) -> None:
+async def test_a_refusal_without_words_is_one(listening: socket.socket, engine: DockerEngine) -> None:
     first = asyncio.ensure_future(anext(engine.hear_events()))
     with await accepted(listening) as connection:
         connection.sendall(b"HTTP/1.0 403 Forbidden\r\n\r\n")
@@ -120,13 +120,15 @@ async def test_a_refusal_without_words_is_one(listening: socket.socket, engine: 
     assert found.value.code == "PermissionDenied"
 
 
-async def test_an_engine_that_is_not_there_is_a_connection_error(listening: socket.socket, engine: Engine) -> None:
+async def test_an_engine_that_is_not_there_is_a_connection_error(
+    listening: socket.socket, engine: DockerEngine
+) -> None:
     listening.close()
     with pytest.raises(ConnectionError, match="does not answer"):
         await anext(engine.hear_events())
 
 
-async def test_what_comes_with_the_head_is_of_the_stream(listening: socket.socket, engine: Engine) -> None:
+async def test_what_comes_with_the_head_is_of_the_stream(listening: socket.socket, engine: DockerEngine) -> None:
     asking = asyncio.ensure_future(engine.upgraded("exec/x/start", {"Tty": True}))
     with await accepted(listening) as connection:
         connection.sendall(b"HTTP/1.1 101 UPGRADED\r\n\r\nearly ")

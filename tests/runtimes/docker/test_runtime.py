@@ -14,7 +14,7 @@ from app.runtimes.base import ContainerKey, ContainerStatus, CreateError, Mount,
 from app.runtimes.docker import config as docker_config
 from app.runtimes.docker import images as docker_images
 from app.runtimes.docker.logs import LocalLog
-from app.runtimes.docker.streams import StreamSession
+from app.runtimes.docker.streams import DockerStreamSession
 from app.runtimes.engine.recovery import kill_processes
 from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, raw, script
 from tests.runtimes.dockers import Dockerd
@@ -164,7 +164,7 @@ async def test_keys_by_which_docker_leaves_a_terminal_are_passed_on(docker: Lab)
     key = await docker.start(script("stty raw -echo; echo ready; head -c 2 | od -An -tx1"), stdin=True, tty=True)
     await docker.logged(key, b"ready")
     session = await docker.runtime.attach(key)
-    assert isinstance(session, StreamSession)
+    assert isinstance(session, DockerStreamSession)
     await session.write(b"\x10\x11")
 
     assert b"10 11" in await docker.logged(key, b"10 11")

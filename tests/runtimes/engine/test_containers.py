@@ -9,7 +9,7 @@ import pytest
 
 from app.runtimes.base import ContainerKey, ContainerStatus
 from app.runtimes.engine import containers as engine_containers
-from app.runtimes.engine.containers import Known, Row
+from app.runtimes.engine.containers import ListedContainer, TrackedContainer
 from app.runtimes.engine.errors import EngineError
 from tests.log_lines import lines
 from tests.runtimes.conftest import PATIENCE, a_key
@@ -20,16 +20,16 @@ class Beginning(engine_containers.Containers):
 
     refusals = 2
 
-    async def rows(self, pod_uid: str = "") -> Sequence[Row]:
+    async def rows(self, pod_uid: str = "") -> Sequence[ListedContainer]:
         if self.refusals:
             self.refusals -= 1
             raise ConnectionError("not yet")
-        return [Row(a_key(), "id", is_running=False)]
+        return [ListedContainer(a_key(), "id", is_running=False)]
 
     async def ask_status(self, key: ContainerKey, id_: str) -> ContainerStatus | None:
         return ContainerStatus(key=key, state="exited", id=id_, exit_code=3)
 
-    async def remove(self, key: ContainerKey, known: Known) -> None: ...
+    async def remove(self, key: ContainerKey, known: TrackedContainer) -> None: ...
 
     async def ends(self) -> AsyncIterator[str]:
         await asyncio.Event().wait()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.runtimes.base import Limits
+from app.runtimes.base import ResourceLimits
 from app.runtimes.linux import cgroup_roots
 from app.runtimes.linux import cgroups as cgroup
 from app.runtimes.linux.cgroup_roots import Kernel, find
@@ -16,7 +16,7 @@ from tests.runtimes.conftest import FOREVER, LEAVES_ITS_SESSION, Lab, a_key, raw
 
 MIB = 1 << 20
 PID = 4711
-ALL = Limits(cpu=1500, memory=64 * MIB, cpu_request=500)
+ALL = ResourceLimits(cpu=1500, memory=64 * MIB, cpu_request=500)
 KEY = a_key()
 
 
@@ -45,7 +45,7 @@ class FakeHost:
         self.own.append(f"{len(self.own)}:{controller}:{own}")
         return folder
 
-    def find(self, asked: str = "auto", pids: int = 0) -> cgroup_roots.Found:
+    def find(self, asked: str = "auto", pids: int = 0) -> cgroup_roots.FoundCgroups:
         kernel = Kernel(mounts="\n".join(self.mounts), own="\n".join(self.own), pid=PID)
         return find(self.top / "state", asked, pids, kernel)
 
@@ -55,7 +55,7 @@ def host(tmp_path: Path) -> FakeHost:
     return FakeHost(tmp_path)
 
 
-def made(cgroups: Cgroups, limits: Limits) -> dict[str, str]:
+def made(cgroups: Cgroups, limits: ResourceLimits) -> dict[str, str]:
     """What is in the files of a container's cgroups."""
     folders = cgroups.make(KEY, limits)
     return {file.name: file.read_text() for folder in folders for file in folder.iterdir()}
@@ -164,11 +164,11 @@ def test_a_folder_of_one_s_choice_is_used(host: FakeHost, tmp_path: Path) -> Non
             },
             id="all there are",
         ),
-        pytest.param(Limits(cpu=1), 0, {"cpu.max": "1000 100000"}, id="less CPU than can be had"),
-        pytest.param(Limits(), 0, {}, id="none"),
+        pytest.param(ResourceLimits(cpu=1), 0, {"cpu.max": "1000 100000"}, id="less CPU than can be had"),
+        pytest.param(ResourceLimits(), 0, {}, id="none"),
     ],
 )
-def test_limits_of_version_2(host: FakeHost, limits: Limits, pids: int, expected: dict[str, str]) -> None:
+def test_limits_of_version_2(host: FakeHost, limits: ResourceLimits, pids: int, expected: dict[str, str]) -> None:
     host.unified("/")
     cgroups = host.find(pids=pids).cgroups
     assert cgroups
@@ -189,7 +189,7 @@ def test_limits_of_version_1_and_that_only_what_is_needed_is_made(host: FakeHost
         "cpu.cfs_quota_us": "150000",
         "cpu.shares": "512",
     }
-    assert [folder.parent.parent.name for folder in cgroups.make(a_key("pod-2"), Limits())] == ["pids"]
+    assert [folder.parent.parent.name for folder in cgroups.make(a_key("pod-2"), ResourceLimits())] == ["pids"]
 
 
 def test_what_pods_that_are_gone_have_left_is_swept(host: FakeHost) -> None:
@@ -197,7 +197,7 @@ def test_what_pods_that_are_gone_have_left_is_swept(host: FakeHost) -> None:
         host.separate(controller)
     cgroups = host.find().cgroups
     assert cgroups
-    kept, left = cgroups.make(a_key("pod-1"), Limits()), cgroups.make(a_key("pod-2"), Limits())
+    kept, left = cgroups.make(a_key("pod-1"), ResourceLimits()), cgroups.make(a_key("pod-2"), ResourceLimits())
     cgroups.sweep(["pod-1"])
 
     assert (kept[0].exists(), left[0].exists()) == (True, False)
@@ -226,7 +226,7 @@ async def limited(tmp_path: Path) -> AsyncIterator[Lab]:
 
 
 async def test_who_was_killed_for_memory_is_known_to_a_later_agent(limited: Lab) -> None:
-    status = await limited.run(script("tail /dev/zero; exit 0"), limits=Limits(memory=32 * MIB))
+    status = await limited.run(script("tail /dev/zero; exit 0"), limits=ResourceLimits(memory=32 * MIB))
     await limited.restart()
 
     assert (status.exit_code, status.reason) == (0, "OOMKilled")

@@ -8,12 +8,12 @@ import pytest
 
 from app.runtimes.base import Mount, Security, StartError
 from app.runtimes.process.runtime import ProcessRuntime
-from app.runtimes.process.security_context import CAPABILITIES, Agent, resolve
+from app.runtimes.process.security_context import CAPABILITIES, AgentRights, resolve
 from tests.needs import lacking
 from tests.runtimes.conftest import Lab, output_of, raw, script
 
-ROOT = Agent(user=0, group=0, capabilities=frozenset(CAPABILITIES), setpriv="setpriv")
-PLAIN = Agent(user=1000, group=1000, capabilities=frozenset(CAPABILITIES), setpriv="setpriv")
+ROOT = AgentRights(user=0, group=0, capabilities=frozenset(CAPABILITIES), setpriv="setpriv")
+PLAIN = AgentRights(user=1000, group=1000, capabilities=frozenset(CAPABILITIES), setpriv="setpriv")
 USER = 54321  # with no account here, so in group 0
 
 
@@ -58,13 +58,13 @@ def test_setpriv_is_told(security: Security, expected: str) -> None:
         ),
         pytest.param(
             Security(user=5),
-            Agent(user=0, group=0, capabilities=ROOT.capabilities, setpriv=""),
+            AgentRights(user=0, group=0, capabilities=ROOT.capabilities, setpriv=""),
             "the container asks for user 5, but the agent runs as user 0 and lacks the program setpriv (util-linux)",
             id="there is no setpriv",
         ),
         pytest.param(
             Security(add=["SYS_TIME"]),
-            Agent(user=0, group=0, capabilities=ROOT.capabilities - {"SYS_TIME"}, setpriv="setpriv"),
+            AgentRights(user=0, group=0, capabilities=ROOT.capabilities - {"SYS_TIME"}, setpriv="setpriv"),
             'the container asks for capability "SYS_TIME", which the agent does not have',
             id="the agent lacks a capability",
         ),
@@ -76,7 +76,7 @@ def test_setpriv_is_told(security: Security, expected: str) -> None:
         ),
     ],
 )
-def test_a_container_is_not_started_if(security: Security, agent: Agent, why: str) -> None:
+def test_a_container_is_not_started_if(security: Security, agent: AgentRights, why: str) -> None:
     with pytest.raises(StartError) as refused:
         resolve(security, agent)
 
