@@ -73,7 +73,7 @@ class LogShipper:
         waiting = []
         for key in keys:
             if key not in self._tails and not (await self._read_log(key, 0, 1)):
-                continue  # it wrote nothing, as most of a pretended fleet
+                continue  # it wrote nothing, as most of a simulated fleet
             self.grew(key, owner)
             tail = self._tails[key]
             tail.done = tail.done or asyncio.get_running_loop().create_future()

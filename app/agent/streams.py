@@ -155,7 +155,7 @@ class CallHandler:
     async def _choose_handler(
         self, answer: _OpenCall, node: str
     ) -> Callable[[_OpenCall, Any], Coroutine[Any, Any, None]]:
-        """What to do about it. Raises _Refusal."""
+        """What to do about it. Raises _CallRefusedError."""
         wanted = answer.wanted
         running = await self._list_containers(wanted.uid) if self._node_of(wanted.uid) == node else []
         if wanted.kind == "forward":
@@ -165,7 +165,7 @@ class CallHandler:
         return partial(self._serve, _newest(running, wanted))
 
     async def _list_containers(self, uid: str) -> list[ContainerStatus]:
-        """A pod's containers. Raises _Refusal where the runtime cannot tell."""
+        """A pod's containers. Raises _CallRefusedError where the runtime cannot answer."""
         try:
             return [each for each in await self._runtime.list() if each.key.pod_uid == uid]
         except Exception as error:
@@ -305,14 +305,14 @@ async def _while_alive_chunks(chunks: Any) -> Any:
             async with asyncio.timeout(SILENT_SECONDS):
                 chunk = await anext(chunks, None)
         except TimeoutError:
-            raise ConnectionError(f"nothing was heard for {SILENT_SECONDS:.0f} seconds") from None
+            raise ConnectionError(f"no data for {SILENT_SECONDS:.0f} seconds") from None
         if chunk is None:
             return
         yield chunk
 
 
 def _newest(known: Sequence[ContainerStatus], wanted: CallRequest) -> ContainerKey:
-    """The container's newest run, which must be running. Raises _Refusal."""
+    """The container's newest run, which must be running. Raises _CallRefusedError."""
     runs = [each for each in known if each.key.name == wanted.container]
     newest = max(runs, key=lambda each: each.key.attempt, default=None)
     if newest is None or newest.state != "running":

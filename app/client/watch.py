@@ -1,4 +1,4 @@
-"""List, then watch, for ever: resumes where it was, lists again when told that it is too late (410). Behind `Api`.
+"""List, then watch, for ever: resumes where it was, lists again after 410 (too late). Behind `Api`.
 
 Lines are split here, from raw chunks, and each is decoded once, straight into the kind's struct.
 """
@@ -164,7 +164,7 @@ class _Watch(Generic[O]):
             yield WatchEvent(read.type, read.object)
 
     def _skip(self, line: bytes, error: Exception) -> None:
-        """An ERROR carries a Status, which few kinds can be read from. Anything else is said, and left alone."""
+        """An ERROR carries a Status, which few kinds can be read from. Anything else is logged, and ignored."""
         read = msgspec.json.decode(line, type=_Line[_Anything])
         if read.type == "ERROR":
             raise_status(read.object)

@@ -273,7 +273,7 @@ class RuntimeInfo:
     version: str
     survives_agent: bool  # containers go on when the agent is killed
     mounts: bool = True  # containers may have mounts; without this a mount is a StartError
-    runs_commands: bool = True  # False: it only pretends
+    runs_commands: bool = True  # False: it is simulated
     host_programs: bool = False  # containers run programs of the machine; `image` is only recorded
     images: bool = False  # containers come from images, which are pulled; without this `image` means nothing
     pod_network: bool = False  # every pod has an address of its own

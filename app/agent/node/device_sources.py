@@ -50,13 +50,13 @@ class Inventory(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 EMPTY = Inventory()
 
 
-def inventory(told: str) -> Inventory:
-    """`told`: auto, none, a file or a line. Raises DevicesError."""
-    if told == AUTO:
+def inventory(setting: str) -> Inventory:
+    """`setting`: auto, none, a file or a line. Raises DevicesError."""
+    if setting == AUTO:
         return nvidia()
-    if told in ("", NONE):
+    if setting in ("", NONE):
         return EMPTY
-    return _check(_in_line(told) if "=" in told else _in_file(Path(told)))
+    return _check(_in_line(setting) if "=" in setting else _in_file(Path(setting)))
 
 
 def _in_file(path: Path) -> Inventory:
@@ -101,8 +101,8 @@ def _check(found: Inventory) -> Inventory:
 
 def nvidia(proc: Path = Path("/proc/driver/nvidia"), dev: Path = Path("/dev")) -> Inventory:
     """What the driver says; nothing where there is none."""
-    told = [_information(path) for path in sorted(proc.glob("gpus/*/information"))]
-    found = [each for each in told if (dev / f"nvidia{each.get('Device Minor')}").exists()]
+    found = [_information(path) for path in sorted(proc.glob("gpus/*/information"))]
+    found = [each for each in found if (dev / f"nvidia{each.get('Device Minor')}").exists()]
     if not found:
         return EMPTY
     devices = tuple(
@@ -125,8 +125,8 @@ def _memory() -> str:
     """MiB of the smallest GPU, if there is a program that tells."""
     ask = ["nvidia-smi", "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
     with suppress(OSError, subprocess.SubprocessError, ValueError):
-        told = subprocess.run(ask, capture_output=True, text=True, timeout=_PATIENCE, check=True).stdout
-        return str(min(int(line) for line in told.split()))
+        found = subprocess.run(ask, capture_output=True, text=True, timeout=_PATIENCE, check=True).stdout
+        return str(min(int(line) for line in found.split()))
     return ""
 
 

@@ -29,7 +29,7 @@ class DevicesInUseError(Exception):
 
 
 class DeviceAllocation(NamedTuple):
-    """What a container gets: device files, and variables that name its devices."""
+    """Device files of a container, and variables that name its devices."""
 
     files: tuple[str, ...] = ()
     env: Mapping[str, str] = {}

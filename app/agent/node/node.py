@@ -1,6 +1,6 @@
-"""This machine as a Node: registers it, keeps its status true. One for each node name; a pretended fleet has many.
+"""Node registration and status: this machine as a Node, one for each node name; a simulated fleet has many.
 
-Every ten seconds (less often for a fleet) the API's copy is compared with what is so; a difference is written at once,
+Every ten seconds (less often for a fleet) the API's copy is compared with the machine; a difference is written at once,
 and the same again every five minutes. So a node that was declared Unknown while it was cut off is soon Ready.
 """
 
@@ -142,7 +142,7 @@ SHUTTING_DOWN = NodeCondition(type="Ready", status="False", reason="KubeletNotRe
 def node_status(
     name: str, facts: NodeFacts, old: NodeStatus, now: datetime, ready: NodeCondition = READY
 ) -> NodeStatus:
-    """What is so now; what others have written into `old` stays."""
+    """Status now; what others have written into `old` stays."""
     # In the form that the API keeps, or it would seem to differ for ever.
     has = {name: quantity.canonical(each) for name, each in {**capacity(facts.disk), **facts.capacity}.items()}
     gives = allocatable(facts.disk, facts.capacity, facts.pressures.limits)

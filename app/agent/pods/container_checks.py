@@ -56,7 +56,7 @@ class CheckTarget(NamedTuple):
 
 
 class CheckResult(NamedTuple):
-    """`ok` is None if nothing can be said. A `warning` is told though it is not held against the container."""
+    """`ok` is None if the outcome is unknown. A `warning` is an event, but does not count against the container."""
 
     ok: bool | None
     output: str = ""

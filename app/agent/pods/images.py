@@ -45,11 +45,11 @@ class ImageManager:
         runtime: Runtime,
         lookup: Lookup,
         clock: Clock,
-        tell: Callable[[PodWorker, Note], None],
+        record_event: Callable[[PodWorker, Note], None],
         wake: Callable[[PodWorker], None],
     ) -> None:
         self._runtime, self._lookup, self._clock = runtime, lookup, clock
-        self._tell, self._wake = tell, wake
+        self._record_event, self._wake = record_event, wake
         self._known: dict[str, Image] = {}
         self._known_at = -FRESH
         self._pulls: dict[tuple[str, Credential | None], asyncio.Task[str]] = {}
@@ -71,7 +71,7 @@ class ImageManager:
         image = None if policy == "Always" else await self._find(name)
         if image is not None:
             self._got(worker, key, image.id)
-            self._tell(worker, pod_events.present(worker.pod, container))
+            self._record_event(worker, pod_events.present(worker.pod, container))
             return True
         if policy == "Never":
             self._never(worker, container)
@@ -117,7 +117,7 @@ class ImageManager:
     async def _fetch(self, worker: PodWorker, key: Key, container: Container, name: str) -> None:
         began = self._clock.elapsed()
         try:
-            self._tell(worker, pod_events.pulling(worker.pod, container))
+            self._record_event(worker, pod_events.pulling(worker.pod, container))
             image_id = await self._pull_with_logins(name, await self._logins(worker, name))
             await self._look()
         except PullError as error:
@@ -136,7 +136,7 @@ class ImageManager:
             found = self._known.get(name) or self._known.get(image_id)
             size = found.size if found else 0
             self._got(worker, key, image_id or (found.id if found else ""))
-            self._tell(worker, pod_events.pulled(worker.pod, container, took, took, size))
+            self._record_event(worker, pod_events.pulled(worker.pod, container, took, took, size))
         finally:
             worker.busy.discard(container.name)
             self._wake(worker)
@@ -172,7 +172,7 @@ class ImageManager:
             except (ContainerConfigError, ApiError, OSError, ValueError):
                 missing.append(each.name)
         if missing:
-            self._tell(worker, pod_events.without_secrets(", ".join(missing)))
+            self._record_event(worker, pod_events.without_secrets(", ".join(missing)))
         return image_pulls.credentials(found, name)
 
     async def _login(self, pod: Pod, name: str) -> Mapping[str, Any]:
@@ -185,8 +185,8 @@ class ImageManager:
     def _on_failed_pull(self, worker: PodWorker, container: Container, reason: str, why: str) -> None:
         failures = worker.failed_pulls[container.name] = worker.failed_pulls.get(container.name, 0) + 1
         until = self._clock.now() + image_pulls.wait(failures)
-        self._tell(worker, pod_events.not_pulled(worker.pod, container, why))
-        self._tell(worker, pod_events.failed(worker.pod, container.name, reason))
+        self._record_event(worker, pod_events.not_pulled(worker.pod, container, why))
+        self._record_event(worker, pod_events.failed(worker.pod, container.name, reason))
         held = worker.held[container.name] = Held(reason, why, until)
         self._clock.call_later(SHOWN, lambda: self._back_off(worker, container, held))
 
@@ -196,8 +196,8 @@ class ImageManager:
             return
         why = f'Back-off pulling image "{container.image}": {held.reason}: {held.message}'
         worker.held[container.name] = Held("ImagePullBackOff", why, held.until)
-        self._tell(worker, pod_events.pull_backing_off(worker.pod, container))
-        self._tell(worker, pod_events.failed(worker.pod, container.name, "ImagePullBackOff"))
+        self._record_event(worker, pod_events.pull_backing_off(worker.pod, container))
+        self._record_event(worker, pod_events.failed(worker.pod, container.name, "ImagePullBackOff"))
         self._wake(worker)
 
     def _never(self, worker: PodWorker, container: Container) -> None:
@@ -209,8 +209,8 @@ class ImageManager:
         self._hold(worker, container, "InvalidImageName", why, pod_events.misnamed(worker.pod, container, why))
 
     def _hold(self, worker: PodWorker, container: Container, reason: str, why: str, note: Note) -> None:
-        self._tell(worker, note)
-        self._tell(worker, pod_events.failed(worker.pod, container.name, reason))
+        self._record_event(worker, note)
+        self._record_event(worker, pod_events.failed(worker.pod, container.name, reason))
         worker.held[container.name] = Held(reason, why, self._clock.now() + RARE)
         worker.changed = True
 

@@ -1,4 +1,4 @@
-"""Lifecycle hooks: postStart right after a container's start, preStop before it is told to end.
+"""Lifecycle hooks: postStart right after a container's start, preStop before its stop signal.
 
 A container whose postStart hook fails is stopped, by way of its health. A preStop hook has what the container has: the
 grace, from which its time is taken.
@@ -26,18 +26,18 @@ logger = Logger(__name__)
 
 
 class LifecycleHooks:
-    """Those of all pods of an agent. `tell` sends an event, `wake` has a pod planned anew."""
+    """Hooks of all pods of an agent. `record_event` sends an event, `wake` has a pod synced."""
 
     def __init__(
         self,
         checks: Checks,
         clock: Clock,
         ip: str,
-        tell: Callable[[PodWorker, Note], None],
+        record_event: Callable[[PodWorker, Note], None],
         wake: Callable[[PodWorker], None],
     ) -> None:
         self._checks, self._clock, self._ip = checks, clock, ip
-        self._tell, self._wake = tell, wake
+        self._record_event, self._wake = record_event, wake
         self._tasks = Tasks()
         self._before: dict[ContainerKey, asyncio.Task[None]] = {}
 
@@ -61,7 +61,7 @@ class LifecycleHooks:
                 handler="postStart",
                 error=answer.output,
             )
-            self._tell(worker, pod_events.hook_failed(worker.pod, key.name, "PostStart"))
+            self._record_event(worker, pod_events.hook_failed(worker.pod, key.name, "PostStart"))
             worker.health[key] = Health(unwell=Unwell("FailedPostStartHook"))
         self._wake(worker)
 
@@ -102,7 +102,7 @@ class LifecycleHooks:
                 handler="preStop",
                 error=answer.output,
             )
-            self._tell(worker, pod_events.hook_failed(worker.pod, key.name, "PreStop"))
+            self._record_event(worker, pod_events.hook_failed(worker.pod, key.name, "PreStop"))
 
     async def _run(self, worker: PodWorker, key: Key, container: Container, handler: LifecycleHandler) -> CheckResult:
         target = CheckTarget(ContainerKey(worker.uid, *key), container, worker.ip or self._ip)

@@ -33,19 +33,19 @@ class Stops:
         runtime: Runtime,
         clock: Clock,
         hooks: LifecycleHooks,
-        tell: Callable[[PodWorker, Note], None],
+        record_event: Callable[[PodWorker, Note], None],
         spawn: Callable[[Coroutine[Any, Any, None]], Any],
         wake: Callable[[PodWorker], None],
     ) -> None:
         self._runtime, self._clock, self._hooks = runtime, clock, hooks
-        self._tell, self._spawn, self._wake = tell, spawn, wake
+        self._record_event, self._spawn, self._wake = record_event, spawn, wake
 
     def stop(self, worker: PodWorker, stop: Stop) -> None:
         """Unless it is under way already and would not end sooner."""
         killed_at = self._clock.now() + stop.grace
         under_way = worker.stopping.get(stop.key)
         if under_way is None:
-            self._tell(worker, pod_events.killing(worker.pod, stop.key.name, stop.why))
+            self._record_event(worker, pod_events.killing(worker.pod, stop.key.name, stop.why))
         elif killed_at > under_way - SOONER:
             return
         worker.stopping[stop.key] = killed_at

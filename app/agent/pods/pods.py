@@ -83,15 +83,15 @@ class Pods:
         self._last_reports = LastReports()
         self._cleanup = PodCleanup(host, self._tasks.spawn)
         self._checks = checks = Checks(self._runtime, self._clock)
-        self._probes = ProbeManager(checks, self._clock, host.ip, self._record_at_once, self._wake_changed)
-        self._hooks = hooks = LifecycleHooks(checks, self._clock, host.ip, self._record, self._wake_changed)
+        self._probes = ProbeManager(checks, self._clock, host.ip, self._record_event_and_sync, self._wake_changed)
+        self._hooks = hooks = LifecycleHooks(checks, self._clock, host.ip, self._record_event, self._wake_changed)
         self.images = (
-            ImageManager(self._runtime, host.lookup, self._clock, self._record, self._wake_changed)
+            ImageManager(self._runtime, host.lookup, self._clock, self._record_event, self._wake_changed)
             if host.info.images
             else None
         )
-        self.starts = Starts(host, self.images, hooks, starts, self._record)
-        self._stops = Stops(self._runtime, self._clock, hooks, self._record, self._tasks.spawn, self._wake)
+        self.starts = Starts(host, self.images, hooks, starts, self._record_event)
+        self._stops = Stops(self._runtime, self._clock, hooks, self._record_event, self._tasks.spawn, self._wake)
 
     # Changes at the API
 
@@ -201,7 +201,7 @@ class Pods:
         if worker is not None and worker.evicted is None:
             worker.evicted = why
             if note is not None:
-                self._record(worker, note)
+                self._record_event(worker, note)
             self._wake_changed(worker)
 
     # The node's lease
@@ -253,7 +253,7 @@ class Pods:
         worker.sandbox_ready, worker.sandbox_lost = False, True
         worker.mark_sandbox_lost()
         worker.look |= worker.runs.keys()
-        self._record(worker, pod_events.sandbox_changed())
+        self._record_event(worker, pod_events.sandbox_changed())
         self._wake_changed(worker)
 
     def _compare(self, statuses: Iterable[ContainerStatus]) -> None:
@@ -400,11 +400,11 @@ class Pods:
         )
         self._reporter.put(report)
 
-    def _record(self, worker: PodWorker, note: Note) -> None:
+    def _record_event(self, worker: PodWorker, note: Note) -> None:
         """Event to send with the next status."""
         worker.recorder.record(note, self._clock.now())
 
-    def _record_at_once(self, worker: PodWorker, note: Note) -> None:
+    def _record_event_and_sync(self, worker: PodWorker, note: Note) -> None:
         """Event to send now: no other change may follow it."""
         worker.recorder.record(note, self._clock.now())
         self._wake_changed(worker)

@@ -22,7 +22,7 @@ from app.plans.kubelet.sync_pod import Key
 from app.runtimes.base import ContainerKey
 from app.structured_logging import Logger
 
-Tell = Callable[[PodWorker, Note], None]
+RecordEvent = Callable[[PodWorker, Note], None]
 Wake = Callable[[PodWorker], None]
 
 logger = Logger(__name__)
@@ -42,11 +42,11 @@ class _Asked:
 
 
 class ProbeManager:
-    """All of an agent's. `tell` sends an event, `wake` has a pod planned anew."""
+    """Probes of all pods of an agent. `record_event` sends an event, `wake` has a pod synced."""
 
-    def __init__(self, checks: Checks, clock: Clock, ip: str, tell: Tell, wake: Wake) -> None:
+    def __init__(self, checks: Checks, clock: Clock, ip: str, record_event: RecordEvent, wake: Wake) -> None:
         self._checks, self._clock, self._ip = checks, clock, ip
-        self._tell, self._wake = tell, wake
+        self._record_event, self._wake = record_event, wake
         self._asked: dict[str, dict[Key, _Asked]] = {}
 
     def follow(self, worker: PodWorker) -> None:
@@ -100,7 +100,7 @@ class ProbeManager:
                 task.cancel()
 
     async def _probe_loop(self, asked: _Asked, sort: Sort, probe: Probe, began_at: datetime) -> None:
-        """Until it has said all that it can say, or the container ends."""
+        """Until the probe can change nothing more, or the container ends."""
         if sort != "startup":
             await asked.started.wait()
         at = max(probes.first_at(probe, began_at), self._clock.now())
@@ -130,10 +130,12 @@ class ProbeManager:
             )
             return None
         if answer.warning:
-            self._tell(worker, pod_events.probe_warning(worker.pod, name, f"{sort.capitalize()} {answer.warning}"))
+            self._record_event(
+                worker, pod_events.probe_warning(worker.pod, name, f"{sort.capitalize()} {answer.warning}")
+            )
         elif not answer.ok:
             text = probes.unhealthy if answer.ok is False else probes.unanswered
-            self._tell(worker, pod_events.unhealthy(worker.pod, name, text(sort, answer.output)))
+            self._record_event(worker, pod_events.unhealthy(worker.pod, name, text(sort, answer.output)))
         return answer.ok
 
     def _record_result(self, asked: _Asked, sort: Sort, word: bool) -> bool:

@@ -1,7 +1,7 @@
 """Security context and limits of a container, merged from the pod's and its own as Kubernetes does.
 
 What a runtime cannot give is refused if the container would have more rights than it asked for, or would miss some; a
-mere restriction that the runtime does not know is told of, and the container runs.
+mere restriction that the runtime does not know is an event, and the container runs.
 """
 
 import os

@@ -52,12 +52,12 @@ class Starts:
         images: ImageManager | None,
         hooks: LifecycleHooks,
         at_once: int,
-        tell: Callable[[PodWorker, Note], None],
+        record_event: Callable[[PodWorker, Note], None],
     ) -> None:
         self._host, self._images, self._hooks = host, images, hooks
         self._slots = asyncio.Semaphore(at_once)
-        self._tell = tell
-        self._owners_told: dict[str, None] = {}  # controllers whose pods' images were told of
+        self._record_event = record_event
+        self._owners_with_event: dict[str, None] = {}  # controllers with an event about their pods' images
         self.is_closed = False
 
     async def start(self, worker: PodWorker, keys: Sequence[Key]) -> None:
@@ -69,7 +69,7 @@ class Starts:
         if not keys:
             return
         if self._host.info.host_programs and not worker.runs:
-            self._tell_of_images(worker)
+            self._record_ignored_images(worker)
         async with self._slots:
             if worker.is_due or worker.orphaned:
                 worker.changed = True  # while it waited for its turn; a hint that brings no news must not end it here
@@ -79,15 +79,15 @@ class Starts:
                 if key in worker.post_start_pending:
                     break  # the others wait for its hook
 
-    def _tell_of_images(self, worker: PodWorker) -> None:
+    def _record_ignored_images(self, worker: PodWorker) -> None:
         note = pod_events.image_not_used(worker.pod)
-        if note.owner in self._owners_told:
+        if note.owner in self._owners_with_event:
             return
         if note.owner:
-            if len(self._owners_told) >= MOST_OWNERS:
-                self._owners_told.pop(next(iter(self._owners_told)))
-            self._owners_told[note.owner] = None
-        self._tell(worker, note)
+            if len(self._owners_with_event) >= MOST_OWNERS:
+                self._owners_with_event.pop(next(iter(self._owners_with_event)))
+            self._owners_with_event[note.owner] = None
+        self._record_event(worker, note)
 
     def _is_admitted(self, worker: PodWorker, keys: Iterable[Key]) -> bool:
         """Whether the node has what the pod is to have for itself."""
@@ -110,7 +110,7 @@ class Starts:
 
     def _reject(self, worker: PodWorker, reason: str, why: str) -> None:
         worker.evicted = Evicted(reason, f"Pod was rejected: {why}", NO_GRACE)
-        self._tell(worker, pod_events.evicted(reason, why))
+        self._record_event(worker, pod_events.evicted(reason, why))
 
     async def _start_container(self, worker: PodWorker, key: Key) -> None:
         try:
@@ -122,14 +122,14 @@ class Starts:
         except StartError as error:
             worker.update_run(key, container_config.unstarted(key, error, self._host))
             worker.changed = True
-            self._tell(worker, pod_events.created(worker.pod, key.name))
-            self._tell(worker, pod_events.failed(worker.pod, key.name, str(error)))
+            self._record_event(worker, pod_events.created(worker.pod, key.name))
+            self._record_event(worker, pod_events.failed(worker.pod, key.name, str(error)))
         except Exception as error:
             self._hold(worker, key, error)
         else:
             worker.held.pop(key.name, None)
-            self._tell(worker, pod_events.created(worker.pod, key.name))
-            self._tell(worker, pod_events.started(worker.pod, key.name))
+            self._record_event(worker, pod_events.created(worker.pod, key.name))
+            self._record_event(worker, pod_events.started(worker.pod, key.name))
             self._hooks.after_start(worker, key)
             worker.look.add(key)
 
@@ -139,7 +139,7 @@ class Starts:
         user = self._images.user_of(worker.images.get(key.name, "")) if self._images else ""
         spec = await container_config.container(pod, key, self._host, user)
         if ignored := security_context.unenforced(spec.security, self._host.info):
-            self._tell(worker, pod_events.unenforced(pod, key.name, ignored))
+            self._record_event(worker, pod_events.unenforced(pod, key.name, ignored))
         return spec
 
     async def _sandbox(self, worker: PodWorker) -> None:
@@ -183,7 +183,7 @@ class Starts:
                     self._images.forget_all()  # it may be that the image has gone
                     worker.fetched.discard(key)
                 held, note = Held("CreateContainerError", why, self._retry_at(RETRY)), pod_events.failed(pod, name, why)
-        self._tell(worker, note)
+        self._record_event(worker, note)
         worker.held[name] = held
         worker.changed = True
 

@@ -36,7 +36,7 @@ def fs_group(pod: Pod) -> int | None:
 
 
 def fs_user(pod: Pod) -> int | None:
-    """The user that all containers run as, if that is said and one for all."""
+    """The user that all containers run as, if it is set and one for all."""
     context = pod.spec.security_context
     usual = context.run_as_user if context else None
     users = {

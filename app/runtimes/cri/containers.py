@@ -1,6 +1,6 @@
 """Containers at a CRI engine: lists, status, and events of their ends. Called by the cri runtime.
 
-Ends are told by containerd's own events, elsewhere by those of CRI. containerd's own come a moment before its CRI side knows,
+Ends come from containerd's own events, elsewhere from those of CRI. containerd's own come a moment before its CRI side knows,
 which is what makes them valuable: killed in that moment, containerd forgets the exit code. A status that is asked for then may
 still be the old one. CRI-O, unless configured, sends no events.
 """
@@ -115,7 +115,7 @@ def status_of(key: ContainerKey, found: pb.ContainerStatus, termination_message:
 
 
 def with_code(status: ContainerStatus, code: int | None) -> ContainerStatus:
-    """If the engine does not know how it ended, and an event told."""
+    """Status with the exit code of an event, if the engine does not know it."""
     if status.reason != UNKNOWN or code is None:
         return status
     return replace(status, exit_code=code, reason="Error" if code else "Completed", message="")

@@ -114,7 +114,7 @@ class CriEngine:
         self._wires: list[GrpcConnection] = []  # the last is asked; one before it may still have something to say
         self._keep_alive, self._opening = KeepAlive(), asyncio.Lock()
 
-    async def ask(self, request: Message, answer: type[M], timeout: float | None = TIMEOUT) -> M:  # noqa: ASYNC109 - a deadline that the engine is told
+    async def ask(self, request: Message, answer: type[M], timeout: float | None = TIMEOUT) -> M:  # noqa: ASYNC109 - a deadline that is sent to the engine
         """The method is named by the request. Raises ConnectionError, EngineError."""
         method = type(request).__name__.removesuffix("Request")
         service = "ImageService" if method in _OF_IMAGES else "RuntimeService"
@@ -147,8 +147,8 @@ class CriEngine:
     async def config(self) -> Mapping[str, Any]:
         """The engine's configuration, as far as it tells: containerd does. Raises ConnectionError."""
         try:
-            told = (await self.ask(pb.StatusRequest(verbose=True), pb.StatusResponse)).info.get("config", "{}")
-            found = json.loads(told)
+            answer_text = (await self.ask(pb.StatusRequest(verbose=True), pb.StatusResponse)).info.get("config", "{}")
+            found = json.loads(answer_text)
         except (EngineError, ValueError) as error:
             logger.info("container engine does not report its configuration; assuming the usual one", error=error)
             return {}

@@ -1,8 +1,8 @@
 """Calls to a container engine, as gRPC makes them: HTTP/2 on its socket. `engine` makes them all on one connection.
 
 gRPC's own library would be a quarter of an agent's memory, and when a connection breaks it throws away what it has received
-and not handed over yet. An end that containerd told in its last moment, and has not noted down, would be lost with it. Here all
-that was sent arrives, though the engine is killed.
+and not handed over yet. With that, an end would be lost that containerd reported in its last moment and has not noted down. Here
+all that was sent arrives, though the engine is killed.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class _Stream:
 
     def __init__(self, request: bytes) -> None:
         self.unsent = memoryview(b"\0" + len(request).to_bytes(_PREFIX - 1) + request)
-        self.heard: asyncio.Queue[bytes | CallEnd | ConnectionError] = asyncio.Queue()
+        self.answers_queue: asyncio.Queue[bytes | CallEnd | ConnectionError] = asyncio.Queue()
         self._data = bytearray()
 
     def take(self, data: bytes) -> None:
@@ -61,7 +61,7 @@ class _Stream:
             length = int.from_bytes(self._data[1:_PREFIX])
             if len(self._data) < _PREFIX + length:
                 break
-            self.heard.put_nowait(bytes(self._data[_PREFIX : _PREFIX + length]))
+            self.answers_queue.put_nowait(bytes(self._data[_PREFIX : _PREFIX + length]))
             del self._data[: _PREFIX + length]
 
     def read(self, headers: Sequence[tuple[bytes | str, bytes | str]]) -> None:
@@ -69,7 +69,7 @@ class _Stream:
         if "grpc-status" in found:
             status = found["grpc-status"]
             code = int(status) if status.isdecimal() else _UNKNOWN
-            self.heard.put_nowait(CallEnd(code, unquote(found.get("grpc-message", ""))))
+            self.answers_queue.put_nowait(CallEnd(code, unquote(found.get("grpc-message", ""))))
 
 
 async def opened(path: str) -> "GrpcConnection":
@@ -114,7 +114,7 @@ class GrpcConnection:
         number, call = self._begin(method, request, seconds)
         try:
             while True:
-                found = await call.heard.get()
+                found = await call.answers_queue.get()
                 if isinstance(found, ConnectionError):
                     raise found
                 yield found
@@ -198,7 +198,7 @@ class GrpcConnection:
     def _end(self, _reading: asyncio.Task[None]) -> None:
         self.is_over = True
         for call in self._calls.values():
-            call.heard.put_nowait(ConnectionError(self._why))
+            call.answers_queue.put_nowait(ConnectionError(self._why))
         self._writing.add_done_callback(lambda _: self.connection.close())  # before, the loop may still look at it
         self._writing.cancel()
 
@@ -212,7 +212,7 @@ class GrpcConnection:
             case h2.events.ResponseReceived() | h2.events.TrailersReceived() if call:
                 call.read(event.headers or ())
             case h2.events.StreamReset() | h2.events.StreamEnded() if call:
-                call.heard.put_nowait(ConnectionError("it broke off"))  # unless it had come to its end
+                call.answers_queue.put_nowait(ConnectionError("it broke off"))  # unless it had come to its end
             case h2.events.WindowUpdated() | h2.events.RemoteSettingsChanged():
                 for number, each in self._calls.items():
                     self._send(number, each)

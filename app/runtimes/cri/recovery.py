@@ -155,7 +155,7 @@ class CriRecovery:
 
 def reason_of(found: pb.ContainerStatus) -> str:
     if found.state == pb.CONTAINER_UNKNOWN or found.reason == "Unknown":
-        return UNKNOWN  # containerd was told to end before it had noted down the exit: it says 255
+        return UNKNOWN  # containerd was stopped before it had noted down the exit: it says 255
     if found.exit_code < 0:
         return UNKNOWN  # as CRI-O puts it
     return found.reason or ("Error" if found.exit_code else "Completed")

@@ -25,9 +25,9 @@ from app.runtimes.base import (
 )
 from app.runtimes.cri import config as cri_config
 from app.runtimes.cri import images as cri_images
-from app.runtimes.cri.commands import CriCommands
 from app.runtimes.cri.containers import CriContainers
 from app.runtimes.cri.engine import TIMEOUT, CriEngine
+from app.runtimes.cri.exec_attach import CriCommands
 from app.runtimes.cri.messages import pb
 from app.runtimes.cri.recovery import CriDiversion
 from app.runtimes.cri.sandboxes import CriSandboxes

@@ -58,7 +58,7 @@ class CriSandboxes:
         return {each.labels[POD] for each in await self._list({})}
 
     async def of(self, pod_uid: str) -> tuple[str, pb.PodSandboxConfig] | None:
-        """A pod's sandbox, its id and what the engine was told for it; perhaps by an earlier agent."""
+        """A pod's sandbox, its id and configuration; perhaps by an earlier agent."""
         if pod_uid not in self._standing:
             for each in await self._list({POD: pod_uid}):
                 if each.state == pb.SANDBOX_READY:
@@ -82,7 +82,7 @@ class CriSandboxes:
     async def _kill(self, id_: str) -> None:
         """What a sandbox still has. Left to itself CRI-O would let it go on for as long as we wait for the answer.
 
-        What cannot be killed, as it has just ended, or for a reason that will be told again, is left to the stop that follows.
+        What cannot be killed, as it has just ended, or for another reason, is left to the stop that follows.
         """
         wanted = pb.ContainerFilter(pod_sandbox_id=id_)
         found = await self._engine.ask(pb.ListContainersRequest(filter=wanted), pb.ListContainersResponse)

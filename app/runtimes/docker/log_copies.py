@@ -77,8 +77,8 @@ class Copies:
                 raise
 
     def _messages(self, id_: str, *, tty: bool, follow: bool) -> AsyncIterator[list[tuple[bytes, bytes]]]:
-        told = self._engine.bytes_of(f"containers/{id_}/logs", follow=int(follow), stdout=1, stderr=1, timestamps=1)
-        return _lines(told) if tty else _frames(told)
+        chunks = self._engine.bytes_of(f"containers/{id_}/logs", follow=int(follow), stdout=1, stderr=1, timestamps=1)
+        return _lines(chunks) if tty else _frames(chunks)
 
 
 def _whole(fd: int) -> int:
@@ -112,10 +112,10 @@ def _is_full(text: bytes) -> bool:
     return len(text) >= _PIECE and not text.endswith(b"\n")
 
 
-async def _frames(told: AsyncIterator[bytes]) -> AsyncIterator[list[tuple[bytes, bytes]]]:
+async def _frames(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[tuple[bytes, bytes]]]:
     """Each frame is a message: when, and a line or a piece of one."""
     held = bytearray()
-    async for data in told:
+    async for data in chunks:
         held += data
         found, at = [], 0
         while at + _HEAD.size <= len(held):
@@ -129,10 +129,10 @@ async def _frames(told: AsyncIterator[bytes]) -> AsyncIterator[list[tuple[bytes,
         yield found
 
 
-async def _lines(told: AsyncIterator[bytes]) -> AsyncIterator[list[tuple[bytes, bytes]]]:
+async def _lines(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[tuple[bytes, bytes]]]:
     """A terminal's messages come without frames, each with the time in front."""
     held, goes_on = b"", False
-    async for data in told:
+    async for data in chunks:
         held += data
         found = []
         while message := _first(held, goes_on=goes_on):

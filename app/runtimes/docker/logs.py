@@ -1,4 +1,4 @@
-"""Containers' logs as Docker's `local` driver writes them to disk, read in place and told as records of ours.
+"""Container logs as Docker's `local` driver writes them to disk, read in place and turned into records of CRI's format.
 
 Of Docker's drivers this one keeps bytes as they were written. Its file is a row of entries, each between its length and
 its length again, big-endian; an entry is protobuf: 1 the stream, 2 the time in nanoseconds, 3 the line without its end,

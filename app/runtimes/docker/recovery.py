@@ -7,7 +7,7 @@ away the links to files of the agent with them. Of what has begun the end would 
 killed as well, nothing tells, and nothing is started twice.
 
 Output: for each container that it starts the engine makes a folder, the bundle, and FIFOs in it, unless they are there. So
-links to files of the agent are put there first. The engine reads from them, too, which is why it is told to log nothing.
+links to files of the agent are put there first. The engine reads from them, too, which is why its own logging is off.
 """
 
 import asyncio
@@ -191,7 +191,7 @@ class DockerRecovery:
         return StartRefusal.VOID if has_begun is False and was_cut_short(message) else StartRefusal.FAILED
 
     def keep_end(self, key: ContainerKey, code: int | None, at: float | None = None) -> None:
-        """The first that is told: an engine that is back tells an end again, and knows less."""
+        """The first report counts: an engine that is back reports an end again, and knows less."""
         if not self._files.exited_at(key):
             self._files.exited(key, code, at)
 

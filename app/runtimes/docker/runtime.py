@@ -1,11 +1,11 @@
 """Runs containers by a Docker Engine, or by Podman as far as its socket goes.
 
 A pod is a container that holds its network and other namespaces, and those that join it. Only with `live-restore` on do
-containers outlive a restart of the engine itself; whatever became of them is told when it is back. What a pod mounts is
+containers outlive a restart of the engine itself; what became of them is known when it is back. What a pod mounts is
 on the engine's machine, so the agent is there, too.
 
 Podman does not tell OOMKilled before its version 5, and ends standard input with the first who attached; its containers
-never depend on its service. Where it wants to be told something else than Docker, `docker_config.adapt_to_podman` does.
+never depend on its service. Where it needs another configuration than Docker, `docker_config.adapt_to_podman` makes it.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from app.runtimes.base import (
 )
 from app.runtimes.docker import config as docker_config
 from app.runtimes.docker import images as docker_images
-from app.runtimes.docker.commands import DockerCommands
 from app.runtimes.docker.containers import DockerContainers
 from app.runtimes.docker.engine import DockerEngine
+from app.runtimes.docker.exec_attach import DockerCommands
 from app.runtimes.docker.images import DockerImages
 from app.runtimes.docker.logs import EngineLogs
 from app.runtimes.docker.recovery import DockerDiversion
@@ -107,7 +107,7 @@ class DockerRuntime(EngineRuntime):
         return self._containers.note(spec.key, made["Id"])
 
     async def _log(self, spec: ContainerSpec, sandbox_id: str) -> docker_config.Body:
-        """What the engine is told to do with what the container writes."""
+        """Log configuration of a container."""
         podman = await self._engine.is_podman()
         if await self._diversion.decide(spec.key, sandbox_id, is_possible=not (podman or spec.tty)):
             return docker_config.NO_LOG

@@ -31,7 +31,7 @@ CHASE = (
     0.32,
     0.64,
     1.0,
-)  # seconds between looks at what is said to have ended
+)  # seconds between looks at a container that has ended, by an event
 
 T = TypeVar("T")
 logger = Logger(__name__)

@@ -1,6 +1,6 @@
 """Files of the runtimes with engines, `<root>/<pod uid>/<container>/<attempt>.*`, for the engine and for themselves.
 
-.log        what the container writes, if the engine can be told where to note it down
+.log        the container's output, if the engine takes a path for it
 .message    its termination message, mounted into it
 .begun      exists once the engine was asked to start it
 .void       exists once that failed without a start, and the container has to be made anew

@@ -25,7 +25,7 @@ Stream = Literal["stdout", "stderr"]
 
 
 class Attached:
-    """See `base.Session`. What was written before it was made is not told."""
+    """See `base.Session`. Output from before it was made is not read."""
 
     def __init__(self, folder: Folder, ended: asyncio.Event) -> None:
         self._folder, self._ended = Folder(folder.root, folder.key), ended  # its own: it is open across awaits

@@ -37,12 +37,12 @@ class ProcessContainer:
     commands: set[ExecSession] = field(default_factory=set)
 
     def first(self) -> Process | None:
-        """The container's first process, once it has said who it is; looked up once."""
+        """The container's first process, once its identity is recorded; looked up once."""
         self.process = self.process or self.folder.main()
         return self.process
 
     async def main(self) -> Process | None:
-        """The container's process, once it has said who it is; None if it has ended."""
+        """The container's process, once its identity is recorded; None if it has ended."""
         while not self.ended.is_set():
             if main := self.folder.main():
                 now = process_table.look(main.pid)

@@ -168,15 +168,15 @@ class Folder:
             return None
 
     def end(self) -> FileContent | None:
-        """What the shim said of the end, once it has: the exit code, and why."""
+        """The shim's record of the end, once it exists: the exit code, and why."""
         content = self.read("run")
         if content is None or not content.data.endswith(b"\n"):
             return None
-        word, _, said = content.data[:-1].rpartition(b"\n")[2].partition(b" ")
-        return FileContent(said, content.changed) if word == b"end" else None
+        word, _, rest = content.data[:-1].rpartition(b"\n")[2].partition(b" ")
+        return FileContent(rest, content.changed) if word == b"end" else None
 
     def inside(self) -> int | None:
-        """The pid that bubblewrap gave the command: 0 while it has not said, None if it was not used."""
+        """The pid that bubblewrap gave the command: 0 while it is not recorded, None if bubblewrap was not used."""
         content = self.read("inside")
         if content is None:
             return None

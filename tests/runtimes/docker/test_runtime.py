@@ -13,8 +13,8 @@ from app.runtimes import make_runtime
 from app.runtimes.base import ContainerKey, ContainerStatus, CreateError, Mount, Port, Security
 from app.runtimes.docker import config as docker_config
 from app.runtimes.docker import images as docker_images
+from app.runtimes.docker.exec_attach import DockerStreamSession
 from app.runtimes.docker.logs import LocalLog
-from app.runtimes.docker.streams import DockerStreamSession
 from app.runtimes.engine.recovery import kill_processes
 from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, raw, script
 from tests.runtimes.dockers import Dockerd

@@ -1,18 +1,20 @@
-"""Commands run in containers of a Docker Engine (exec), and sessions with containers themselves (attach). Called by `runtime`.
+"""Exec and attach in containers of a Docker Engine: commands, sessions with containers, and their streams. Called by `runtime`.
 
-The engine does not end a command whose caller has hung up, so its process is killed here.
+The engine does not end a command whose client has gone, so its process is killed here. Streams go over a connection that the
+engine gives away. Input goes in as it is. Output comes as it is from a terminal, and else in frames: the stream's number, three
+zeros, four bytes of length, big-endian.
 """
 
 import asyncio
 import signal
-from collections.abc import Mapping, Sequence
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 from app.runtimes.base import ContainerKey, Session, StartError, Unsupported
 from app.runtimes.docker.containers import DockerContainers
 from app.runtimes.docker.engine import DockerEngine
-from app.runtimes.docker.streams import DockerStreamSession
 from app.runtimes.engine.containers import CHASE
 from app.runtimes.engine.errors import MISSING, NOT_EXECUTABLE, NOT_STARTED, EngineError, start_code
 from app.runtimes.engine.outputs import DivertedSession
@@ -29,7 +31,7 @@ class DockerCommands:
     def __init__(self, engine: DockerEngine, containers: DockerContainers) -> None:
         self._engine, self._containers = engine, containers
 
-    async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool) -> DockerStreamSession:
+    async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool) -> Session:
         known = await self._containers.find(key)
         if known is None:
             raise StartError(f'container "{key.name}" is not there')
@@ -124,3 +126,78 @@ def _kill(pid: int, container_id: str) -> None:
     process_table.kill(pid, signal.SIGKILL)
     if process and process.session == pid:
         process_table.kill_session(pid)
+
+
+Named = Literal["stdout", "stderr"]
+
+_HEAD = struct.Struct(">BxxxI")
+_CHUNK = 64 * 1024
+# Beginning of the message of Docker, and of Podman with either runtime, in place of a command that cannot be run.
+FAILED = (b"OCI runtime exec failed: ", b"Error: runc: ", b"Error: crun: ")
+
+
+class DockerStreamSession:
+    """A `base.Session`.
+
+    resized:    tells the engine of a terminal's size.
+    ended_with: the exit code, given the engine's message in place of the command's output.
+    hang_up:    what `close` does first if the command has not ended.
+    """
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, tty: bool) -> None:
+        self._reader, self._writer, self._tty = reader, writer, tty
+        self._is_open = True
+        self._input_ended = False
+        self._failure = b""
+        self.resized: Callable[[int, int], Awaitable[None]] | None = None
+        self.ended_with: Callable[[bytes], Awaitable[int]] | None = None
+        self.hang_up: Callable[[], Awaitable[None]] | None = None
+
+    async def write(self, data: bytes) -> None:
+        if data and not self._input_ended:
+            with suppress(OSError):  # it has ended, and nothing is read any more
+                self._writer.write(data)
+                await self._writer.drain()
+
+    async def end_input(self) -> None:
+        if not self._input_ended:
+            self._input_ended = True
+            with suppress(OSError):
+                self._writer.write_eof()
+
+    async def resize(self, width: int, height: int) -> None:
+        if self._tty and self._is_open and self.resized:
+            await self.resized(width, height)
+
+    async def output(self) -> AsyncIterator[tuple[Named, bytes]]:
+        pieces = self._read_raw() if self._tty else self._read_frames()
+        first = True
+        async for name, data in pieces:
+            if first and data.startswith(FAILED):
+                self._failure = data  # whether it is the command's own output is clear only when it has ended
+            elif data:
+                yield name, data
+            first = False
+        self._is_open = False
+
+    async def exit_code(self) -> int:
+        return await self.ended_with(self._failure) if self.ended_with else 0
+
+    async def close(self) -> None:
+        if self._is_open and self.hang_up:
+            await self.hang_up()
+        self._is_open = False
+        self._writer.close()
+        with suppress(OSError):
+            await self._writer.wait_closed()
+
+    async def _read_raw(self) -> AsyncIterator[tuple[Named, bytes]]:
+        with suppress(OSError):
+            while data := await self._reader.read(_CHUNK):
+                yield "stdout", data
+
+    async def _read_frames(self) -> AsyncIterator[tuple[Named, bytes]]:
+        with suppress(OSError, asyncio.IncompleteReadError):
+            while True:
+                stream, length = _HEAD.unpack(await self._reader.readexactly(_HEAD.size))
+                yield ("stderr" if stream == 2 else "stdout"), await self._reader.readexactly(length)
