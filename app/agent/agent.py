@@ -132,7 +132,9 @@ class Agent:
             watches.relist(node)
 
         leases = Leases(self._api, names, self._config.lease, self._clock, on_expired, on_renewed)
-        nodes = Nodes(self._api, names, self._facts(host), self._clock, pods.images.on_node if pods.images else None)
+        nodes = Nodes(
+            self._api, names, self._facts(host), self._clock, pods.sync.images.on_node if pods.sync.images else None
+        )
         self._parts = pods, nodes
         usages = UsageReporter(self._api, self._runtime, info, names, pods.node_of, self._clock)
         loops = [*self._upkeep(host, pods), *self._ca_rotation()]
@@ -165,7 +167,12 @@ class Agent:
         volumes = VolumeRefresh(host.volumes, pods.all, host.clock)
         store = Path(host.info.store) if host.info.store and Path(host.info.store).exists() else self._config.state_dir
         image_gc = ImageGcManager(
-            host.runtime, pods.images, pods.images_in_use, pods.remove_old_runs, partial(read_disk, store), host.clock
+            host.runtime,
+            pods.sync.images,
+            pods.images_in_use,
+            pods.remove_old_runs,
+            partial(read_disk, store),
+            host.clock,
         )
         free_images = partial(image_gc.collect, now=True)
         eviction = EvictionManager(pods, host.runtime.usage, host.volumes, host.pressures, free_images, host.clock)

@@ -28,7 +28,7 @@ async def shut_down(pods: Pods, nodes: Nodes, config: AgentConfig, clock: Clock)
     """Returns when nothing runs any more, or time is up."""
     grace, critical = config.shutdown_grace_period, config.shutdown_grace_period_critical_pods
     logger.warning("node is shutting down; stopping its pods", seconds=grace.total_seconds())
-    pods.starts.is_closed = True
+    pods.sync.starts.is_closed = True
     reporting = asyncio.create_task(nodes.shut_down())
     try:
         await _end(pods, lambda pod: not is_critical(pod), max(timedelta(), grace - critical), clock)
