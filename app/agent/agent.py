@@ -1,4 +1,4 @@
-"""The agent: makes its parts and keeps their loops going. Started by `app.main.agent_process`, which owns signals.
+"""Agent: makes its parts, runs their loops and restarts them. Started by `app.main.agent_process`, which owns signals.
 
 Cancelling `run` ends it cleanly and leaves the containers running, for the next agent to adopt.
 """

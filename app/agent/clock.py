@@ -1,4 +1,4 @@
-"""The agent's clock, passed in so that tests can move it by hand. Nothing else in the agent reads the time."""
+"""Clock of the agent, passed in so that tests can move it by hand. No other part of the agent reads the time."""
 
 import asyncio
 import time

@@ -1,4 +1,4 @@
-"""Ships what containers write to the API, by offset: a resend is harmless, and a gap is answered with where to go on.
+"""Log shipping to the API, by offset: a repeated request is harmless, and a gap is answered with the offset to go on from.
 
 The runtime says which logs have grown, and they are read from there: a container without output costs nothing. What
 could not be sent stays where it is, in the runtime, and is read again. `finish` waits until the API has all of a pod's.

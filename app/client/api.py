@@ -1,4 +1,4 @@
-"""A thin client of the API: one request, or a list that goes on as a watch. Used by the agent and the command line.
+"""API client: one request, or a list that goes on as a watch. Used by the agent and the command line.
 
 What the server refuses raises the `ApiError` that it answered with; no answer at all raises `UnreachableError`.
 """

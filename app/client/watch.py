@@ -1,4 +1,4 @@
-"""List, then watch, for ever: resumes where it was, lists again after 410 (too late). Behind `Api`.
+"""List and watch, for ever: resumes where it was, lists again after 410 (too late). Behind `Api`.
 
 Lines are split here, from raw chunks, and each is decoded once, straight into the kind's struct.
 """

@@ -1,4 +1,4 @@
-"""Either end of a WebSocket without its connection: bytes to messages and back. Spoken by `socket` and by `api/websocket`.
+"""WebSocket framing of either end, without the connection: bytes to messages. Used by `websocket` and `api/http/websocket`.
 
 The framing itself is the `websockets` library's.
 """

@@ -1,4 +1,4 @@
-"""Defaults of runtimes that lack something: no images, or no commands in containers. They inherit it."""
+"""Default methods of runtimes without images, or without commands in containers, which inherit them."""
 
 from collections.abc import Sequence
 

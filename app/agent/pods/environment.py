@@ -1,4 +1,4 @@
-"""A container's environment and command, with everything looked up and filled in. Called before each start.
+"""Environment and command of a container, with all references resolved. Called before each start.
 
 What cannot be resolved raises `ConfigError`; the container then waits as CreateContainerConfigError and is tried again.
 """

@@ -1,4 +1,4 @@
-"""Images: makes sure that a container's image is on the node before it starts, by its pull policy.
+"""Image manager: pulls a container's image before its start, by its pull policy.
 
 Only for runtimes with images. A pull is a task of its own and holds up only its container; several pods that want the
 same image wait for the same pull. What fails is shown as ErrImagePull, then ImagePullBackOff, and tried again later.

@@ -1,4 +1,4 @@
-"""Starts containers, one pod's in order: the sandbox, the image, everything that is resolved, the container, its hook.
+"""Container starts, in order for each pod: sandbox, image, resolved configuration, container, postStart hook.
 
 What does not work is held, to be shown and tried again, or counts as a run that ended. Called by `pods` with what a plan
 wants started.

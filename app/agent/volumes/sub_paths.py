@@ -1,4 +1,4 @@
-"""A part of a volume, found without leaving it, whatever links its containers have put there or are just putting there.
+"""subPath of a volume, resolved without leaving the volume, whatever links its containers have made or are making.
 
 The part is first looked up with links followed, then opened step by step without following any, and what was opened is
 mounted at a place of the agent's: the name is never looked up again.

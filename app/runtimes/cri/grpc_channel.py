@@ -1,4 +1,4 @@
-"""Calls to a container engine, as gRPC makes them: HTTP/2 on its socket. `engine` makes them all on one connection.
+"""gRPC channel to a container engine: HTTP/2 on its socket. `engine` makes all calls on one connection.
 
 gRPC's own library would be a quarter of an agent's memory, and when a connection breaks it throws away what it has received
 and not handed over yet. With that, an end would be lost that containerd reported in its last moment and has not noted down. Here

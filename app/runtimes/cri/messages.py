@@ -1,4 +1,4 @@
-"""CRI messages, as `pb`.
+"""Protobuf messages of CRI, as `pb`. Imported by all modules of the cri runtime.
 
 Their package brings a gRPC client, too, and with it a library that would be a quarter of an agent's memory. It is left out.
 """

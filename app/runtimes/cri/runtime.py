@@ -1,4 +1,4 @@
-"""Runs containers by an engine that speaks CRI: containerd or CRI-O. The same calls as a kubelet makes, over its socket.
+"""Runtime `cri`: containers of an engine that speaks CRI, containerd or CRI-O. Makes the calls of a kubelet, over its socket.
 
 Logs are files that the engine writes in Kubernetes' format; they are read from disk. An engine that a kubelet uses
 cannot be shared with it: it would end our pods as strangers.

@@ -1,4 +1,4 @@
-"""Connections of one's own to a Docker Engine: all that came arrives, though the engine is killed. `engine` opens them.
+"""Connections to a Docker Engine on which all that it sent arrives, though it is killed. Opened by `engine`.
 
 aiohttp, and asyncio's streams too, throw away what they have received and not handed over yet when a connection breaks. An
 end that Docker reported in its last moment, and has not noted down, would be lost with it. So the socket is read here.

@@ -1,4 +1,4 @@
-"""Runs containers by a Docker Engine, or by Podman as far as its socket goes.
+"""Runtime `docker`: containers of a Docker Engine, or of Podman as far as its socket goes.
 
 A pod is a container that holds its network and other namespaces, and those that join it. Only with `live-restore` on do
 containers outlive a restart of the engine itself; what became of them is known when it is back. What a pod mounts is

@@ -1,4 +1,4 @@
-"""Container output past an engine that may die: shims append it to files of ours. Called by the runtimes with engines.
+"""Container output past an engine that may die: shims append it to files of the agent. Called by the runtimes with engines.
 
 By itself an engine reads what containers write from FIFOs, and notes it down in log files. When it is killed, what it has
 read and not noted down is lost, and with a container that ends before the engine is back all that waits in its FIFO. The

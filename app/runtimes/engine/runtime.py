@@ -1,4 +1,4 @@
-"""Base of the runtimes that drive a container engine (cri, docker).
+"""Base class of the runtimes that drive a container engine (cri, docker).
 
 The engine keeps the containers and their labels, so they survive the agent, which adopts what `list` finds. An engine that is
 away is a ConnectionError everywhere, and nothing is lost by it.

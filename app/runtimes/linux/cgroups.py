@@ -1,5 +1,4 @@
-"""Cgroup of each container, where the host allows it: keeps limits, reports OOM kills, and is the one way to end processes that
-have left their session.
+"""Cgroup of each container, where the host allows it: keeps limits, reports OOM kills, ends processes that left their session.
 
 The process runtime makes one for each start in the folders that `cgroup_roots` found: one folder in version 2, in version 1
 one in each hierarchy that has something to do. The kernel's files are all that is remembered.

@@ -1,4 +1,4 @@
-"""One run of a container of the process runtime: its processes, and how they are ended."""
+"""Container run of the process runtime: its processes, and how they are stopped."""
 
 import asyncio
 import signal

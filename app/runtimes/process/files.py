@@ -1,4 +1,4 @@
-"""A container's folder, `<root>/<pod uid>/<container>.<attempt>/`: what the process runtime remembers on disk.
+"""Folder of a container, `<root>/<pod uid>/<container>.<attempt>/`: state of the process runtime on disk.
 
 Made by O_EXCL (mkdir) before anything runs, so that nothing runs twice. In it:
 

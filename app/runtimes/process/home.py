@@ -1,4 +1,4 @@
-"""A pod's own folder, and the file for its termination message, as the user of a container finds them.
+"""Home folder of a pod, and the file for its termination message, as the user of a container finds them.
 
 Containers that run as the agent's user share the one folder of their pod. Any other user has one of its own, and is let
 through the agent's folders without seeing what is in them. Where the agent's folders themselves are out of its reach, as

@@ -1,4 +1,4 @@
-"""Keeps the standard input, or the terminal, of one container open, whatever becomes of the agent. A program of its own.
+"""Keeper of the standard input, or the terminal, of one container: open whatever becomes of the agent. A program of its own.
 
 The shim starts it for containers with `stdin` or `tty`: `python keeper.py FOLDER open|once|tty`. Descriptor 6 is the
 writing end of the container's input, or its terminal's master, whose output it appends to standard output. It listens on

@@ -1,4 +1,4 @@
-"""A container's output, from raw files to one stamped log. The process runtime reads and follows it.
+"""Log of a container, made from the raw files of its output. Read and followed by the process runtime, and those with engines.
 
 The container appends to `out` and `err`, whatever becomes of the agent. The agent copies whole lines, stamped, to
 `log`, which only grows: an offset in it means the same bytes for ever. `position` notes now and then how far that has

@@ -1,4 +1,4 @@
-"""Volumes for plain processes: the arguments that make bubblewrap show the host as it is, plus the mounts.
+"""Mounts of plain processes: arguments by which bubblewrap shows the host as it is, plus the mounts. Called by `launch`.
 
 The process runtime calls it for containers that have mounts. Nothing is made on the host: where a target does not
 exist, the folder that it would be in is replaced, for this container only, by a new one that shows all that was there.

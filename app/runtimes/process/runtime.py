@@ -1,4 +1,4 @@
-"""Runs containers as plain processes of this host: no engine, no images, no set-up. The agent's default on Linux.
+"""Runtime `process`: containers are plain processes of this host: no engine, no images, no set-up. The default on Linux.
 
 A small shell (shim.sh) in a session of its own watches over each container and writes its exit code to disk, so that
 containers and codes survive the agent's kill -9; a new agent adopts what it finds. Ends are noticed through pidfds,

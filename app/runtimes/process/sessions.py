@@ -1,4 +1,4 @@
-"""Commands inside containers that are processes, and connections to their ports: `execute` and `dial` of the process runtime.
+"""Exec and port-forward of the process runtime: commands inside containers that are processes, and connections to their ports.
 
 A command gets what its container has: environment, working directory, namespaces, user, rights and cgroup, read from the
 container's own processes. It runs in a session of its own, which ends with the client, with the container, or when the

@@ -1,4 +1,4 @@
-"""Simulated runtime, for tests and benchmarks: no processes, all in memory, thousands of starts a second.
+"""Runtime `simulated`, for tests and benchmarks: no processes, all in memory, thousands of starts a second.
 
 One instance may serve many nodes. The pod's annotation `jobplane.dev/simulate` says what a container does.
 The value is a JSON object, or `key=value` pairs with commas or blanks between them. Without it a container succeeds at
