@@ -164,7 +164,7 @@ class LogShipper:
             return
         tail.refused = 0 if outcome.next > piece.offset else tail.refused + 1
         tail.offset = outcome.next
-        self._runtime.log_taken(key, outcome.next)
+        self._runtime.release_log(key, outcome.next)
         if outcome.code not in (200, 409) or tail.refused >= PATIENCE:
             logger.info("API takes no more of the log of a container", **key.log_fields)
             self._end(tail)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import httpx
 import msgspec
 
-from app.client.connection_errors import described
+from app.client.connection_errors import describe
 from app.client.watch import WatchEvent, follow
 from app.machinery.base import O
 from app.machinery.errors import ApiError
@@ -129,7 +129,7 @@ class Api:
             async with nullcontext() if urgent else self._turns:
                 response = await self._requests.request(method, path, content=content, params=params, headers=headers)
         except httpx.TransportError as error:
-            raise UnreachableError(described(self.server, error)) from error
+            raise UnreachableError(describe(self.server, error)) from error
         if response.is_error:
             raise refusal(response.status_code, response.content)
         return response.content
@@ -151,7 +151,7 @@ class Api:
                     raise refusal(response.status_code, await response.aread())
                 yield response.aiter_raw()
         except httpx.TransportError as error:
-            raise UnreachableError(described(self.server, error)) from error
+            raise UnreachableError(describe(self.server, error)) from error
 
     def list_and_watch(self, path: str, kind: type[O], params: Mapping[str, str]) -> AsyncGenerator[WatchEvent[O]]:
         """Everything there is, and then every change, for ever: see `app.client.watch.follow`."""
@@ -167,7 +167,7 @@ class Api:
         except NotOpenedError as error:
             raise refusal(error.code, error.body) from error
         except OSError as error:
-            raise UnreachableError(described(self.server, error)) from error
+            raise UnreachableError(describe(self.server, error)) from error
 
     def trust(self, pem: str) -> None:
         """These authorities, too, from the next connection on."""

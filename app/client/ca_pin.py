@@ -10,7 +10,7 @@ import ssl
 import httpx
 
 from app.client.api import UnreachableError
-from app.client.connection_errors import described
+from app.client.connection_errors import describe
 from app.client.protocol import CA
 
 _PREFIX = "sha256:"
@@ -64,7 +64,7 @@ async def _fetch(server: str, trust: ssl.SSLContext) -> str:
         async with httpx.AsyncClient(base_url=server, verify=trust, trust_env=False, timeout=10) as client:
             answer = await client.get(CA)
     except httpx.TransportError as error:
-        raise UnreachableError(described(server, error)) from error
+        raise UnreachableError(describe(server, error)) from error
     if answer.status_code >= 500:
         raise UnreachableError(f"{server} answered {answer.status_code}")
     if answer.is_error:

@@ -21,7 +21,7 @@ _HUNG_UP = "disconnected without sending a response"
 _SECONDS = 5.0
 
 
-def described(server: str, error: BaseException) -> str:
+def describe(server: str, error: BaseException) -> str:
     """With the server, and with the operating system's error, which HTTP libraries leave out."""
     root = [
         each for each in _causes(error) if isinstance(each, OSError) and (each.errno or isinstance(each, ssl.SSLError))

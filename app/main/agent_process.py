@@ -234,7 +234,7 @@ async def _with_credential(config: AgentConfig, *, fresh: bool) -> AgentConfig:
 
     `fresh`: no agent has used the folder before.
     """
-    from app.agent.node.join import JoinError, has_joined, join, malformed
+    from app.agent.node.join import JoinError, find_malformed, has_joined, join
 
     if config.join_token_file:
         config = replace(config, join_token=text_of(config.join_token_file))
@@ -247,7 +247,7 @@ async def _with_credential(config: AgentConfig, *, fresh: bool) -> AgentConfig:
         raise ConfigError(NOT_JOINED)
     if len(config.node_names) > 1:
         raise ConfigError("a join token serves one node, not a simulated fleet: pass a --token-file")
-    if fault := malformed(config):
+    if fault := find_malformed(config):
         raise ConfigError(fault)
     try:
         joined = await join(config)

@@ -343,7 +343,7 @@ class Runtime(Protocol):
         Subscribes at the call, not at the first step; each subscriber gets everything from then on.
         """
 
-    def logged(self) -> AsyncIterator[ContainerKey]:
+    def log_events(self) -> AsyncIterator[ContainerKey]:
         """Keys of containers whose log has grown. Hints like `events`; `read_log` is the truth."""
 
     async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
@@ -352,7 +352,7 @@ class Runtime(Protocol):
         Of a container that `list` or `status` has called exited, empty data means that the log is complete.
         """
 
-    def log_taken(self, key: ContainerKey, offset: int) -> None:
+    def release_log(self, key: ContainerKey, offset: int) -> None:
         """What is before `offset` is not read again: its disk space may be freed."""
 
     async def close(self) -> None:

@@ -1,6 +1,6 @@
 """Event hints for readers that follow a runtime: keys of containers to look at.
 
-The runtimes feed it; `events()` and `logged()` of the Runtime protocol read it. A key waits at most once for each
+The runtimes feed it; `events()` and `log_events()` of the Runtime protocol read it. A key waits at most once for each
 reader, so a slow reader costs no more memory than there are containers.
 """
 

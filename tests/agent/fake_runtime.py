@@ -151,13 +151,13 @@ class FakeRuntime(Imageless, Streamless):
     def events(self) -> AsyncIterator[ContainerKey]:
         return _reader(self._events)
 
-    def logged(self) -> AsyncIterator[ContainerKey]:
+    def log_events(self) -> AsyncIterator[ContainerKey]:
         return _reader(self._logged)
 
     async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
         return LogChunk(offset, self.logs.get(key, b"")[offset : offset + limit])
 
-    def log_taken(self, key: ContainerKey, offset: int) -> None:
+    def release_log(self, key: ContainerKey, offset: int) -> None:
         pass
 
     async def close(self) -> None:

@@ -148,7 +148,7 @@ class Lab:
 
     async def logged(self, key: ContainerKey, text: bytes) -> bytes:
         """Waits until the log holds the text."""
-        hints = self.runtime.logged()
+        hints = self.runtime.log_events()
         async with asyncio.timeout(PATIENCE):
             while text not in (found := await self.log(key)):
                 await anext(hints)

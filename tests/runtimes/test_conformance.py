@@ -232,7 +232,7 @@ async def test_start_and_end_are_told_to_each_subscriber(lab: Lab) -> None:
 
 
 async def test_close_ends_the_subscriptions(lab: Lab) -> None:
-    logged = lab.runtime.logged()
+    logged = lab.runtime.log_events()
     await lab.restart()
 
     assert [key async for key in logged] == []

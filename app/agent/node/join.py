@@ -47,7 +47,7 @@ def _credential(state: Path) -> Path:
     return state / "node.token"
 
 
-def malformed(config: AgentConfig) -> str:
+def find_malformed(config: AgentConfig) -> str:
     """The option that cannot be what `jobplane token create` printed, and what to do; empty if all may be."""
     if config.join_token and not _TOKEN.fullmatch(config.join_token):
         return "--join-token is malformed: copy all of the command that `jobplane token create` printed"

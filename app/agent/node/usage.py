@@ -70,7 +70,9 @@ class UsageReporter:
                 )
         own = ResourceUsage(cpu=rate(before.machine.cpu, now.machine.cpu, seconds), memory=now.machine.memory)
         return [
-            NodeUsage(node=node, window=seconds, used=own if self._info.runs_commands else simulated(used), pods=used)
+            NodeUsage(
+                node=node, window=seconds, used=own if self._info.runs_commands else simulated_usage(used), pods=used
+            )
             for node, used in pods.items()
         ]
 
@@ -87,7 +89,7 @@ def rate(before: int, now: int, seconds: float) -> int:
     return int(max(0, now - before) / seconds)
 
 
-def simulated(pods: Mapping[str, Mapping[str, ResourceUsage]]) -> ResourceUsage:
+def simulated_usage(pods: Mapping[str, Mapping[str, ResourceUsage]]) -> ResourceUsage:
     """Usage of a simulated node."""
     used = [each for containers in pods.values() for each in containers.values()]
     cpu, memory = _SIMULATED

@@ -48,7 +48,7 @@ class Host:
 
 async def container(pod: Pod, key: Key, host: Host, image_user: str = "") -> ContainerSpec:
     """Raises ConfigError, VolumeError, CreateError, and what reading a ConfigMap or Secret raises."""
-    spec = named(pod, key.name)
+    spec = find_container(pod, key.name)
     given = host.devices.allocation_of(pod.metadata.uid, key.name)
     env = {"HOSTNAME": hostname(pod), **given.env, **await resolve(pod, spec, host.ip, host.lookup)}
     command, args = expand_all(spec.command, env), expand_all(spec.args, env)
@@ -78,7 +78,7 @@ async def _mounts(pod: Pod, spec: Container, env: dict[str, str], host: Host) ->
     return (*await host.volumes.mounts(pod, spec, env), *host.hosts.mount(pod, spec))
 
 
-def named(pod: Pod, name: str) -> Container:
+def find_container(pod: Pod, name: str) -> Container:
     return next(each for each in (*pod.spec.containers, *pod.spec.init_containers) if each.name == name)
 
 
@@ -97,7 +97,7 @@ def run_of(status: ContainerStatus) -> Run:
     )
 
 
-def unstarted(key: Key, error: StartError, host: Host) -> Run:
+def failed_run(key: Key, error: StartError, host: Host) -> Run:
     """A run that never was: it counts as one that ended."""
     now = host.clock.now()
     return Run(key.name, key.attempt, "exited", "", now, now, error.exit_code, "StartError", str(error))

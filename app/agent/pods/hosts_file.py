@@ -37,7 +37,7 @@ class HostsFiles:
         self._root, self._info, self._ip = root, info, ip
         self._pods: dict[str, _Entry] = {}
 
-    def seen(self, pod: Pod, ip: str) -> None:
+    def write(self, pod: Pod, ip: str) -> None:
         """The pod stands, at this address (empty: the node's)."""
         if not (self._info.mounts and self._info.runs_commands) or not self._needs_one(pod, ip):
             return
@@ -54,7 +54,7 @@ class HostsFiles:
             return ()
         return (Mount(source=self._file(uid), target=TARGET),)
 
-    def gone(self, uid: str) -> None:
+    def remove(self, uid: str) -> None:
         named = self._pods.pop(uid, None)
         if named is not None:
             for each in self._peers(named.pod):

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from app.agent.clock import Clock
-from app.agent.pods.container_config import named
+from app.agent.pods.container_config import find_container
 from app.agent.pods.environment import ContainerConfigError, Lookup
 from app.agent.pods.pod_worker import PodWorker
 from app.agent.tasks import Tasks
@@ -61,7 +61,7 @@ class ImageManager:
         """Whether the run may start. If not, it is held, or a pull is under way after which the pod is looked at again."""
         if key in worker.fetched:
             return True
-        container = named(worker.pod, key.name)
+        container = find_container(worker.pod, key.name)
         try:
             name = image_pulls.whole(container.image)
         except image_pulls.BadImage as error:

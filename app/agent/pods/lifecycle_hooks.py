@@ -10,7 +10,7 @@ from datetime import timedelta
 
 from app.agent.clock import Clock
 from app.agent.pods.container_checks import CheckResult, Checks, CheckTarget
-from app.agent.pods.container_config import named
+from app.agent.pods.container_config import find_container
 from app.agent.pods.pod_worker import PodWorker
 from app.agent.tasks import Tasks
 from app.kinds.pod.container import Container
@@ -43,7 +43,7 @@ class LifecycleHooks:
 
     def after_start(self, worker: PodWorker, key: Key) -> None:
         """Until it is through, the container counts as one that is about to start."""
-        container = named(worker.pod, key.name)
+        container = find_container(worker.pod, key.name)
         handler = container.lifecycle.post_start if container.lifecycle else None
         if handler is not None:
             worker.post_start_pending.add(key)
@@ -67,7 +67,7 @@ class LifecycleHooks:
 
     async def before_stop(self, worker: PodWorker, key: Key, grace: timedelta) -> timedelta:
         """What is left of the grace after the hook, if there is one; it is run once, however often a stop is asked for."""
-        container = named(worker.pod, key.name)
+        container = find_container(worker.pod, key.name)
         handler = container.lifecycle.pre_stop if container.lifecycle else None
         if handler is None or grace <= timedelta():
             return grace
@@ -86,7 +86,7 @@ class LifecycleHooks:
         finally:
             over.cancel()
 
-    def stopped(self, worker: PodWorker, key: Key) -> None:
+    def on_stopped(self, worker: PodWorker, key: Key) -> None:
         """The container has ended, and with it whatever its hook still does."""
         hook = self._before.pop(ContainerKey(worker.uid, *key), None)
         if hook is not None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from app.agent.logs import LogShipper
 from app.agent.pods.container_checks import Checks
-from app.agent.pods.container_config import Host, named, run_of
+from app.agent.pods.container_config import Host, find_container, run_of
 from app.agent.pods.images import ImageManager
 from app.agent.pods.lease_expiry import LeaseExpiry
 from app.agent.pods.lifecycle_hooks import LifecycleHooks
@@ -134,7 +134,7 @@ class PodSync:
     async def _run_of(self, worker: PodWorker, status: ContainerStatus) -> Run:
         run = run_of(status)
         if status.state != "exited" or not falls_back_to_log(
-            status, named(worker.pod, run.name).termination_message_policy
+            status, find_container(worker.pod, run.name).termination_message_policy
         ):
             return run
         known = worker.runs.get(Key(status.key.name, status.key.attempt))

@@ -71,7 +71,7 @@ class Stops:
             await self._clock.sleep(AGAIN)
             worker.changed = True
         else:
-            self._hooks.stopped(worker, stop.key)
+            self._hooks.on_stopped(worker, stop.key)
         if worker.stopping.get(stop.key) == killed_at:
             del worker.stopping[stop.key]
         worker.look.add(stop.key)
@@ -111,7 +111,7 @@ class PodCleanup:
             await runtime.remove_sandbox(uid)
             self._host.devices.release(uid)
             await self._host.volumes.remove(uid)
-            self._host.hosts.gone(uid)
+            self._host.hosts.remove(uid)
         except ConnectionError as error:
             logger.warning("cannot remove a pod yet; retrying", pod_uid=uid, error=error)
         except Exception as error:

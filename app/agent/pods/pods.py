@@ -105,7 +105,7 @@ class Pods:
         self._lease_expiry.impose(worker)
         if worker.uid in self._ips:
             worker.ip, worker.sandbox_ready = self._ips.pop(worker.uid), True
-            self._host.hosts.seen(pod, worker.ip)
+            self._host.hosts.write(pod, worker.ip)
         else:
             worker.mark_sandbox_lost()
         for status in found:
@@ -198,7 +198,7 @@ class Pods:
                 self.sync.wake(worker)
 
     async def follow_logs(self) -> None:
-        async for key in self._runtime.logged():
+        async for key in self._runtime.log_events():
             worker = self._workers.get(key.pod_uid)
             if worker is not None:
                 self._logs.grew(key, worker.owner)

@@ -10,7 +10,7 @@ from datetime import datetime
 
 from app.agent.clock import Clock
 from app.agent.pods.container_checks import Checks, CheckTarget
-from app.agent.pods.container_config import named
+from app.agent.pods.container_config import find_container
 from app.agent.pods.pod_worker import PodWorker
 from app.kinds.pod.container import Container
 from app.kinds.pod.probe import Probe
@@ -78,7 +78,7 @@ class ProbeManager:
             self._end(each)
 
     def _begin(self, asked: dict[Key, _Asked], worker: PodWorker, key: Key, run: Run) -> None:
-        container = named(worker.pod, key.name)
+        container = find_container(worker.pod, key.name)
         if not probes.has_probes(container):
             return
         status = worker.pod.status

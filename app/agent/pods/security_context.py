@@ -114,7 +114,7 @@ def _beyond(wanted: Security) -> Iterator[str]:
         yield f"this node's runtime cannot add capabilities ({', '.join(wanted.add)})"
 
 
-def unenforced(wanted: Security, info: RuntimeInfo) -> list[str]:
+def find_unenforced(wanted: Security, info: RuntimeInfo) -> list[str]:
     """Restrictions that will not hold, by the names of their fields."""
     if info.security or not info.runs_commands or wanted is NOTHING:
         return []

@@ -120,7 +120,7 @@ class Starts:
                 return
             await self._host.runtime.start_container(spec)
         except StartError as error:
-            worker.update_run(key, container_config.unstarted(key, error, self._host))
+            worker.update_run(key, container_config.failed_run(key, error, self._host))
             worker.changed = True
             self._record_event(worker, pod_events.created(worker.pod, key.name))
             self._record_event(worker, pod_events.failed(worker.pod, key.name, str(error)))
@@ -138,7 +138,7 @@ class Starts:
         pod = _with_pod_ip(worker.pod, worker.ip)
         user = self._images.user_of(worker.images.get(key.name, "")) if self._images else ""
         spec = await container_config.container(pod, key, self._host, user)
-        if ignored := security_context.unenforced(spec.security, self._host.info):
+        if ignored := security_context.find_unenforced(spec.security, self._host.info):
             self._record_event(worker, pod_events.unenforced(pod, key.name, ignored))
         return spec
 
@@ -154,7 +154,7 @@ class Starts:
                 )
             raise _SandboxError(str(error)) from error
         worker.ip, worker.sandbox_ready = sandbox.ip, True
-        self._host.hosts.seen(worker.pod, sandbox.ip)
+        self._host.hosts.write(worker.pod, sandbox.ip)
 
     def _hold(self, worker: PodWorker, key: Key, error: Exception) -> None:
         """It waits, and says what for."""

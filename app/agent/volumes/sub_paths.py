@@ -16,7 +16,7 @@ from app.agent.volumes.files import relative
 _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-def opened(volume: Path, sub_path: str) -> int:
+def open_sub_path(volume: Path, sub_path: str) -> int:
     """A descriptor of the part; a missing one is made, as a folder like the volume. Raises ConfigError, OSError."""
     top = Path(os.path.realpath(volume))
     target = Path(os.path.realpath(top / relative(sub_path)))
@@ -37,7 +37,7 @@ def opened(volume: Path, sub_path: str) -> int:
     return fd
 
 
-def bound(fd: int, target: Path) -> Path:
+def bind_sub_path(fd: int, target: Path) -> Path:
     """Mounts what was opened, unless it is there from an earlier start. Raises NotAllowedError, OSError."""
     if mounts.is_mounted(target):
         if os.path.samestat(os.fstat(fd), target.stat()):

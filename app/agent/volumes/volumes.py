@@ -173,7 +173,7 @@ class Volumes:
         """`trusted`: only the agent writes to the volume."""
         place = self._folder(pod.metadata.uid) / _PARTS / part
         try:
-            fd = sub_paths.opened(volume, sub_path)
+            fd = sub_paths.open_sub_path(volume, sub_path)
             try:
                 return self._bind(fd, place, trusted=trusted)
             finally:
@@ -186,7 +186,7 @@ class Volumes:
     def _bind(self, fd: int, place: Path, *, trusted: bool) -> Path:
         try:
             self._prepare_root()
-            return sub_paths.bound(fd, place)
+            return sub_paths.bind_sub_path(fd, place)
         except NotAllowedError:
             if self._isolated and not trusted:
                 raise  # until the engine looks it up, its name may lead somewhere else

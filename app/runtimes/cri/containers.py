@@ -81,7 +81,7 @@ class CriContainers(engine_containers.Containers):
 
     async def ends(self) -> AsyncIterator[str]:
         """Each end is kept at once: an engine that is killed soon after forgets it."""
-        async for end in ended(self._engine):
+        async for end in end_events(self._engine):
             if key := self._keys.get(end.container_id):
                 self.recovery.keep_end(key, end.code)
             yield end.container_id
@@ -133,7 +133,7 @@ class ContainerEnd(NamedTuple):
     code: int | None = None
 
 
-async def ended(engine: CriEngine) -> AsyncIterator[ContainerEnd]:
+async def end_events(engine: CriEngine) -> AsyncIterator[ContainerEnd]:
     """Ends, until the engine goes away: ConnectionError. Unsupported if it has no events."""
     for source in (_by_containerd, _by_cri):
         try:

@@ -172,7 +172,7 @@ class CriEngine:
             return self._wires[-1]
 
     async def _open_wire(self) -> GrpcConnection:
-        wire = await grpc_channel.opened(self._path)
+        wire = await grpc_channel.open_connection(self._path)
         try:
             self._keep_alive.hold(wire.connection)
         except OSError:

@@ -83,7 +83,7 @@ class CriCommands:
         return DivertedSession(session, outputs.folder(key)) if outputs.is_diverted(key) else session
 
     async def _exit_code_of_container(self, key: ContainerKey) -> int:
-        status = await self._containers.ended(key)
+        status = await self._containers.wait_until_ended(key)
         return (status.exit_code or 0) if status else 0
 
     async def _kill(self, command: _CommandKey, container_id: str) -> None:

@@ -72,7 +72,7 @@ class _Stream:
             self.answers_queue.put_nowait(CallEnd(code, unquote(found.get("grpc-message", ""))))
 
 
-async def opened(path: str) -> "GrpcConnection":
+async def open_connection(path: str) -> "GrpcConnection":
     """A connection to the socket at `path`. Raises OSError."""
     connection = socket.socket(socket.AF_UNIX)
     try:

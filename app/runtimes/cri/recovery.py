@@ -100,7 +100,7 @@ class CriRecovery:
 
     def keep_end(self, key: ContainerKey, code: int | None, at: float | None = None) -> None:
         if code is not None:
-            self._files.exited(key, code, at)
+            self._files.write_exit(key, code, at)
 
     async def clear(self, id_: str) -> None:
         """containerd kills it itself, when it is removed."""

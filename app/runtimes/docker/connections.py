@@ -77,7 +77,7 @@ class EngineConnection:
         self._came += data
 
 
-async def connected(address: Address) -> EngineConnection:
+async def connect(address: Address) -> EngineConnection:
     """Raises OSError."""
     trouble = OSError("it has no address")
     for family, place in await _places(address):

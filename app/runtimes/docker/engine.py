@@ -98,7 +98,7 @@ class DockerEngine(Docker):
         finally:
             wire.close()
 
-    async def upgraded(self, path: str, body: object = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def upgrade(self, path: str, body: object = None) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """The connection itself, after a question that makes the engine give it away. Raises ConnectionError, EngineError.
 
         aiodocker has such streams, too, but none that can end its input and go on reading.
@@ -116,7 +116,7 @@ class DockerEngine(Docker):
         """A connection of its own, on which the engine has begun to answer. `how`: HTTP's version, and headers."""
         try:
             await self._check_version()
-            wire = await connections.connected(self._address)
+            wire = await connections.connect(self._address)
             with ExitStack() as refused:
                 refused.callback(wire.close)
                 status = await wire.ask(f"{method} /{self.api_version}/{path} {how}\r\n\r\n".encode() + content)

@@ -46,7 +46,7 @@ class DockerCommands:
         try:
             made = await self._engine.ask(f"containers/{known.id}/exec", "POST", body)
             path = f"exec/{made['Id']}"
-            streams = await self._engine.upgraded(f"{path}/start", {"Detach": False, "Tty": tty})
+            streams = await self._engine.upgrade(f"{path}/start", {"Detach": False, "Tty": tty})
         except EngineError as error:
             raise StartError(error.details, start_code(error.details)) from error
         session = DockerStreamSession(*streams, tty=tty)
@@ -63,7 +63,7 @@ class DockerCommands:
         try:
             about = (await self._containers.ask(known.id))["Config"]
             wanted = f"stream=1&stdout=1&stderr=1&stdin={int(about['OpenStdin'])}&detachKeys={DETACH}"
-            streams = await self._engine.upgraded(f"{path}/attach?{wanted}")
+            streams = await self._engine.upgrade(f"{path}/attach?{wanted}")
         except EngineError as error:
             raise Unsupported(error.details) from error
         session = DockerStreamSession(*streams, tty=about["Tty"])
@@ -102,7 +102,7 @@ class DockerCommands:
         raise ConnectionError("the container engine hung up before the command ended")
 
     async def _exit_code_of_container(self, key: ContainerKey) -> int:
-        status = await self._containers.ended(key)
+        status = await self._containers.wait_until_ended(key)
         return (status.exit_code or 0) if status else 0
 
     async def _kill(self, path: str, container_id: str) -> None:

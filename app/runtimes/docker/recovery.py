@@ -192,8 +192,8 @@ class DockerRecovery:
 
     def keep_end(self, key: ContainerKey, code: int | None, at: float | None = None) -> None:
         """The first report counts: an engine that is back reports an end again, and knows less."""
-        if not self._files.exited_at(key):
-            self._files.exited(key, code, at)
+        if not self._files.exit_reported_at(key):
+            self._files.write_exit(key, code, at)
 
     async def clear(self, id_: str) -> None:
         await asyncio.to_thread(kill_processes, id_)
@@ -208,7 +208,7 @@ class DockerRecovery:
             status = unknown(replace(status, state="exited"))
         if status.state != "exited":
             return status
-        at = self._files.exited_at(key)
+        at = self._files.exit_reported_at(key)
         end = ReportedEnd(datetime.fromtimestamp(at, UTC), self._files.exit_code(key)) if at else None
         if is_lost(status, found["State"], end, self._all_losses()):
             return unknown(status)

@@ -157,7 +157,7 @@ class Containers(ABC):
         known = [self._known.get(key) for key in found]
         return [one.status for one in known if one and one.status]
 
-    async def ended(self, key: ContainerKey) -> ContainerStatus | None:
+    async def wait_until_ended(self, key: ContainerKey) -> ContainerStatus | None:
         """Its status once that is exited; what it is after a while, if it is not. For a container that is sure to have ended."""
         status = None
         for pause in CHASE:
@@ -274,7 +274,7 @@ class Containers(ABC):
 
     async def _chase(self, key: ContainerKey) -> None:
         try:
-            await self.ended(key)
+            await self.wait_until_ended(key)
         except (ConnectionError, EngineError) as error:  # the next list finds it
             logger.warning(
                 "cannot look at a container that ended; the next list shows it", **key.log_fields, error=error

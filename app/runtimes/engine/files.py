@@ -15,7 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from app.runtimes.base import ContainerKey
-from app.runtimes.process.files import checked
+from app.runtimes.process.files import check_name
 
 MESSAGE_LIMIT = 4096  # bytes, the last ones
 
@@ -28,7 +28,7 @@ class Files:
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def pod(self, pod_uid: str) -> Path:
-        return self._root / checked(pod_uid)
+        return self._root / check_name(pod_uid)
 
     def log(self, key: ContainerKey) -> Path:
         return self._path(key, "log")
@@ -84,7 +84,7 @@ class Files:
         for kind in ("begun", "failed", "void", "exit"):
             self._path(key, kind).unlink(missing_ok=True)
 
-    def exited(self, key: ContainerKey, code: int | None, at: float | None = None) -> None:
+    def write_exit(self, key: ContainerKey, code: int | None, at: float | None = None) -> None:
         """Keep a reported end. `code` is None if it was not reported; `at`: as a file's time, if not now."""
         new = self._path(key, "exit.new")
         with suppress(OSError):  # the pod is gone, or the disk full
@@ -93,7 +93,7 @@ class Files:
                 os.utime(new, (at, at))
             new.replace(self._path(key, "exit"))
 
-    def exited_at(self, key: ContainerKey) -> float:
+    def exit_reported_at(self, key: ContainerKey) -> float:
         """Time of its reported end, as a file's time; 0 if there is none."""
         return self._time(key, "exit")
 
@@ -121,4 +121,4 @@ class Files:
         return 0.0
 
     def _path(self, key: ContainerKey, kind: str) -> Path:
-        return self.pod(key.pod_uid) / checked(key.name) / f"{int(key.attempt)}.{kind}"
+        return self.pod(key.pod_uid) / check_name(key.name) / f"{int(key.attempt)}.{kind}"

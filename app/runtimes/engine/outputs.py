@@ -58,7 +58,7 @@ class Outputs(LogFiles):
         """The files that it is diverted to."""
         folder = self.folder(key)
         folder.create()
-        with folder.opened() as opened:
+        with folder.open_folder() as opened:
             for name in FILES.values():
                 os.close(open_ordinary(name, os.O_WRONLY | os.O_CREAT, opened))
 
@@ -101,11 +101,11 @@ class Outputs(LogFiles):
             data = log.read(offset, limit)
         return data
 
-    def taken(self, key: ContainerKey, offset: int) -> bool:
+    def release(self, key: ContainerKey, offset: int) -> bool:
         """False if it was not diverted."""
         log = self._log(key)
         with suppress(OSError):
-            log.taken(offset) if log else None
+            log.release(offset) if log else None
         return log is not None
 
     def _log(self, key: ContainerKey) -> Log | None:

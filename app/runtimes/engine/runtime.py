@@ -160,7 +160,7 @@ class EngineRuntime(ABC):
         known = await self._known.find(key)
         if known and not known.over:
             await self._end(known, grace)
-            await self._known.ended(key)
+            await self._known.wait_until_ended(key)
 
     async def list(self) -> list[ContainerStatus]:
         found = await self._known.list()
@@ -182,7 +182,7 @@ class EngineRuntime(ABC):
     def events(self) -> AsyncIterator[ContainerKey]:
         return self._known.events.read()
 
-    def logged(self) -> AsyncIterator[ContainerKey]:
+    def log_events(self) -> AsyncIterator[ContainerKey]:
         return self._known.logged.read()
 
     async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
@@ -197,9 +197,9 @@ class EngineRuntime(ABC):
             logger.warning("cannot read the log of a container", **key.log_fields, error=error)
             return LogChunk(offset, b"")
 
-    def log_taken(self, key: ContainerKey, offset: int) -> None:
+    def release_log(self, key: ContainerKey, offset: int) -> None:
         path = self._known.log_path(key)
-        if not self._known.outputs.taken(key, offset) and path is not None:
+        if not self._known.outputs.release(key, offset) and path is not None:
             log_files.give_back(path, offset)
 
     async def close(self) -> None:

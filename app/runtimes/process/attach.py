@@ -31,11 +31,11 @@ class Attached:
         self._folder, self._ended = Folder(folder.root, folder.key), ended  # its own: it is open across awaits
         self._loop = asyncio.get_running_loop()
         self._changed = asyncio.Event()
-        self._keeps = str(folder.recorded().get("keeps", ""))
+        self._keeps = str(folder.read_record().get("keeps", ""))
         self._keeper: asyncio.StreamWriter | None = None
         self._files: dict[Stream, int] = {}
         self._offsets: dict[Stream, int] = {}
-        with folder.opened() as opened:
+        with folder.open_folder() as opened:
             for stream, name in FILES.items():
                 self._files[stream] = open_ordinary(name, os.O_RDONLY, opened)
                 self._offsets[stream] = os.fstat(self._files[stream]).st_size
@@ -128,7 +128,7 @@ class Attached:
         with suppress(TimeoutError):
             async with asyncio.timeout(KEEPER_SECONDS):
                 while not self._ended.is_set():
-                    with suppress(FileNotFoundError, ConnectionRefusedError), self._folder.opened() as opened:
+                    with suppress(FileNotFoundError, ConnectionRefusedError), self._folder.open_folder() as opened:
                         _, writer = await asyncio.open_unix_connection(f"/proc/self/fd/{opened}/attach")
                         return writer
                     await asyncio.sleep(AGAIN)

@@ -44,7 +44,7 @@ class FileContent(NamedTuple):
     changed: int
 
 
-def checked(segment: str) -> str:
+def check_name(segment: str) -> str:
     """A pod uid or container name that is safe as a path segment. Names with a dot in front stay ours."""
     if not _SEGMENT.fullmatch(segment):
         raise ValueError(f"{segment!r} cannot name a folder")
@@ -79,7 +79,7 @@ class Folder:
     def __init__(self, root: Path, key: ContainerKey) -> None:
         self.key = key
         self.root = root
-        self._parts = (checked(key.pod_uid), f"{checked(key.name)}.{int(key.attempt)}")
+        self._parts = (check_name(key.pod_uid), f"{check_name(key.name)}.{int(key.attempt)}")
         self.path = root.joinpath(*self._parts)
         self._fd = -1
 
@@ -96,7 +96,7 @@ class Folder:
         return any(os.path.lexists(self.path / name) for name in ("run", "verdict.json"))
 
     @contextmanager
-    def opened(self) -> Iterator[int]:
+    def open_folder(self) -> Iterator[int]:
         """A descriptor of the folder, reached without following a link below the root. Within, it stays the same."""
         if self._fd >= 0:
             yield self._fd
@@ -115,7 +115,7 @@ class Folder:
 
     def write(self, name: str, data: bytes) -> None:
         """A new file; of two writers the first wins."""
-        with suppress(FileExistsError), self.opened() as folder:
+        with suppress(FileExistsError), self.open_folder() as folder:
             fd = open_ordinary(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, folder)
             try:
                 os.write(fd, data)
@@ -125,7 +125,7 @@ class Folder:
     def read(self, name: str, limit: int = 4096) -> FileContent | None:
         """The last `limit` bytes of a file; None if there is none, or nothing ordinary."""
         try:
-            with self.opened() as folder:
+            with self.open_folder() as folder:
                 fd = open_ordinary(name, os.O_RDONLY, folder)
                 try:
                     found = os.fstat(fd)
@@ -138,7 +138,7 @@ class Folder:
     def record(self, asked: dict[str, Any], shim: Identity) -> None:
         self.write("spec.json", msgspec.json.encode({"shim": shim, **asked}))
 
-    def recorded(self) -> dict[str, Any]:
+    def read_record(self) -> dict[str, Any]:
         """What `record` wrote; nothing if that cannot be read."""
         content = self.read("spec.json", 4 * 1024 * 1024)
         try:
@@ -149,13 +149,13 @@ class Folder:
     def shim(self) -> Identity | None:
         """Who watches over the container, or did."""
         try:
-            return Identity(*self.recorded()["shim"])
+            return Identity(*self.read_record()["shim"])
         except (KeyError, TypeError):
             return None
 
     def cgroups(self) -> list[Path]:
         """Those that the container was put into."""
-        found = self.recorded().get("cgroups")
+        found = self.read_record().get("cgroups")
         return [Path(each) for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
     def main(self) -> Process | None:

@@ -76,7 +76,7 @@ def resolve(
         folder.write("message", b"")
         mounts.append(Mount(source=folder.path / "message", target=spec.termination_message_path))
     working_dir = _working_dir(spec.working_dir or own.path, mounts)
-    check_program(spec.argv[0], env["PATH"], working_dir, lambda path: process_mounts.seen(path, mounts))
+    check_program(spec.argv[0], env["PATH"], working_dir, lambda path: process_mounts.host_path(path, mounts))
     if spec.tty:
         env.setdefault("TERM", "xterm")
     launch = Launch(
@@ -133,7 +133,7 @@ def _spawn(folder: Folder, launch: Launch, setsid: str, stdin: int) -> int:
     opened = []
     targets = {stdin: 0}
     try:
-        with folder.opened() as inner:
+        with folder.open_folder() as inner:
             for name, number in (("out", 1), ("err", 2), ("inside", _INSIDE))[: 3 if launch.wrapped else 2]:
                 fd = open_ordinary(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, inner)
                 opened.append(fd)
@@ -174,7 +174,7 @@ def _pair(keeps: str) -> list[int]:
             os.close(fd)
 
 
-def recorded(spec: ContainerSpec, launch: Launch) -> dict[str, object]:
+def spec_record(spec: ContainerSpec, launch: Launch) -> dict[str, object]:
     """What `spec.json` keeps of it."""
     return {
         "key": spec.key._asdict(),
@@ -211,7 +211,7 @@ def reap(pidfd: int) -> None:
 def _working_dir(path: str, mounts: list[Mount]) -> str:
     if not os.path.isabs(path):
         raise StartError(f'working directory "{path}" is not an absolute path')
-    if not os.path.isdir(process_mounts.seen(path, mounts)):
+    if not os.path.isdir(process_mounts.host_path(path, mounts)):
         raise StartError(f'chdir to working directory "{path}": no such directory on this host')
     return path
 

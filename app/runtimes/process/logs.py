@@ -62,7 +62,7 @@ class Log:
 
     def read(self, offset: int, limit: int) -> bytes:
         """Stamped bytes from `offset` on; OSError if the log is gone."""
-        with self._folder.opened() as folder, suppress(FileNotFoundError):  # nothing was written
+        with self._folder.open_folder() as folder, suppress(FileNotFoundError):  # nothing was written
             fd = open_ordinary("log", os.O_RDWR | os.O_APPEND, folder)
             try:
                 position = self._load(fd)
@@ -71,13 +71,13 @@ class Log:
                 os.close(fd)
         return b""
 
-    def taken(self, offset: int) -> None:
+    def release(self, offset: int) -> None:
         """What is before `offset` may read as zeros from now on."""
         end = (offset // KEPT - 1) * KEPT
         if end <= self._given_back:
             return
         self._given_back = end
-        with self._folder.opened() as folder:
+        with self._folder.open_folder() as folder:
             _punch(folder, "log", end)
 
     def drain(self, share: int, *, last: bool) -> int:
@@ -85,7 +85,7 @@ class Log:
         if self.complete:
             return 0
         used = 0
-        with self._folder.opened() as folder:
+        with self._folder.open_folder() as folder:
             if any(_look(folder, stream).size != (self._position or LogPosition()).raw(stream) for stream in STREAMS):
                 fd = open_ordinary("log", os.O_RDWR | os.O_CREAT | os.O_APPEND, folder)
                 try:

@@ -72,7 +72,7 @@ def target_on_host(mount: Mount) -> str:
     return os.path.realpath(mount.target)
 
 
-def seen(path: str, mounts: Sequence[Mount]) -> str:
+def host_path(path: str, mounts: Sequence[Mount]) -> str:
     """Where on the host a path of the container is."""
     for mount in sorted(mounts, key=lambda each: -len(each.target)):
         target = os.path.normpath(mount.target)

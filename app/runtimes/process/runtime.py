@@ -47,7 +47,7 @@ from app.runtimes.process import status as process_status
 from app.runtimes.process import usage as process_usage
 from app.runtimes.process.attach import Attached
 from app.runtimes.process.container import ProcessContainer
-from app.runtimes.process.files import Folder, checked
+from app.runtimes.process.files import Folder, check_name
 from app.runtimes.process.logs import SHARE, Follower, Log
 from app.runtimes.wakeups import Hints
 from app.structured_logging import Logger
@@ -96,7 +96,7 @@ class ProcessRuntime(Imageless):
         )
 
     async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
-        pod = self._root / checked(spec.pod_uid)
+        pod = self._root / check_name(spec.pod_uid)
         for folder in (pod, pod / HOME):
             folder.mkdir(mode=0o700, exist_ok=True)
         self._pods.setdefault(spec.pod_uid, {})
@@ -119,7 +119,7 @@ class ProcessRuntime(Imageless):
             raise StartError(str(error)) from error
         if created:
             try:
-                with folder.opened():
+                with folder.open_folder():
                     pod[spec.key] = self._start(folder, spec)
             except StartError as error:
                 verdict = process_status.Conclusion(error.exit_code, "StartError", str(error))
@@ -196,7 +196,7 @@ class ProcessRuntime(Imageless):
     def events(self) -> AsyncIterator[ContainerKey]:
         return self._events.read()
 
-    def logged(self) -> AsyncIterator[ContainerKey]:
+    def log_events(self) -> AsyncIterator[ContainerKey]:
         return self._logged.read()
 
     async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
@@ -212,10 +212,10 @@ class ProcessRuntime(Imageless):
             data = b""
         return LogChunk(offset, data)
 
-    def log_taken(self, key: ContainerKey, offset: int) -> None:
+    def release_log(self, key: ContainerKey, offset: int) -> None:
         container = self._container(key)
         with suppress(OSError):
-            container.log.taken(offset) if container else None
+            container.log.release(offset) if container else None
 
     async def close(self) -> None:
         self._follower.close()
@@ -259,7 +259,7 @@ class ProcessRuntime(Imageless):
         sessions.end_leftovers(folder)
         shim = folder.shim()
         pidfd = self._open_pidfd(shim) if shim else -1  # before the code is read: a code may come at any time
-        status = process_status.ended(folder)
+        status = process_status.read_end(folder)
         if status is None and pidfd >= 0:
             self._follower.look(folder.key)  # at what was written meanwhile
             return self._watch_container(folder, shim, pidfd, self._cgroups_of(folder))
@@ -284,7 +284,7 @@ class ProcessRuntime(Imageless):
             process_table.kill(main.pid, signal.SIGKILL)
             process_table.kill_group(main.pid)
             process_table.kill_session(main.pid)
-        return process_status.lost(folder)
+        return process_status.conclude_lost(folder)
 
     # Starts and ends
 
@@ -297,7 +297,7 @@ class ProcessRuntime(Imageless):
             pidfd = os.pidfd_open(pid)
             process = process_table.look(pid)
             shims.append((Identity(pid, process.start if process else 0, self._boot), pidfd))
-            folder.record(process_launch.recorded(spec, launch), shims[0][0])
+            folder.record(process_launch.spec_record(spec, launch), shims[0][0])
 
         try:
             launch = process_launch.resolve(spec, folder, home, self._usable_bubblewrap, self._agent)
@@ -317,12 +317,12 @@ class ProcessRuntime(Imageless):
         container = ProcessContainer(
             folder=folder,
             log=log,
-            status=process_status.running(folder),
+            status=process_status.running_status(folder),
             shim=shim,
             pidfd=pidfd,
             cgroups=cgroups,
         )
-        self._loop.add_reader(pidfd, self._shim_ended, container)
+        self._loop.add_reader(pidfd, self._on_shim_end, container)
         self._follower.follow(folder, log)
         return container
 
@@ -331,14 +331,14 @@ class ProcessRuntime(Imageless):
         container.ended.set()
         return container
 
-    def _shim_ended(self, container: ProcessContainer) -> None:
+    def _on_shim_end(self, container: ProcessContainer) -> None:
         folder = container.folder
         process_launch.reap(container.pidfd)
         for command in container.commands:
             command.kill()
         self._unwatch(container)
         cgroup.kill_all(container.cgroups)
-        with suppress(OSError), folder.opened():
+        with suppress(OSError), folder.open_folder():
             self._finish(container)
         if container.status.state != "exited":  # the folder is gone
             self._finish(container)
@@ -347,7 +347,7 @@ class ProcessRuntime(Imageless):
 
     def _finish(self, container: ProcessContainer) -> None:
         folder = container.folder
-        container.status = process_status.ended(folder) or self._conclude_lost(folder)
+        container.status = process_status.read_end(folder) or self._conclude_lost(folder)
         with suppress(OSError):
             if container.log.drain(SHARE, last=True):
                 self._logged.add(folder.key)
@@ -375,7 +375,7 @@ class ProcessRuntime(Imageless):
             env = sessions.environment(shim.pid)
         except OSError as error:
             raise StartError(f"the container's environment is not known: {error}") from error
-        working_dir = folder.recorded().get("workingDir") or str(self._root / folder.key.pod_uid / HOME)
+        working_dir = folder.read_record().get("workingDir") or str(self._root / folder.key.pod_uid / HOME)
         cgroups = [str(each) for each in self._cgroups_of(folder)]
         return sessions.ExecTarget(folder=folder, pid=pid, env=env, working_dir=working_dir, cgroups=cgroups)
 

@@ -159,7 +159,7 @@ class ExecSession:
         self._code = found.si_status if found.si_code == os.CLD_EXITED else 128 + found.si_status
         self._loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
-        with suppress(OSError), self._folder.opened() as folder:
+        with suppress(OSError), self._folder.open_folder() as folder:
             os.unlink(f"{_RECORD}{self._pid}", dir_fd=folder)
         self._ended.set()
         self.when_ended()
@@ -221,7 +221,7 @@ def end_leftovers(folder: Folder) -> None:
                 if process and process.start == started:
                     process_table.kill_group(pid)
                     process_table.kill_session(pid)
-            with folder.opened() as opened, suppress(OSError):
+            with folder.open_folder() as opened, suppress(OSError):
                 os.unlink(name, dir_fd=opened)
 
 

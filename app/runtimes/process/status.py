@@ -25,13 +25,13 @@ class Conclusion(msgspec.Struct, frozen=True):
     message: str
 
 
-def running(folder: Folder) -> ContainerStatus:
+def running_status(folder: Folder) -> ContainerStatus:
     return ContainerStatus(key=folder.key, state="running", id=_id(folder), started_at=_started_at(folder))
 
 
-def ended(folder: Folder) -> ContainerStatus | None:
+def read_end(folder: Folder) -> ContainerStatus | None:
     """The final word; None if there is none yet. A verdict beats a late exit code: it has been reported."""
-    with suppress(OSError), folder.opened():
+    with suppress(OSError), folder.open_folder():
         return _by_verdict(folder) or _by_code(folder)
     return None  # the folder is gone
 
@@ -39,7 +39,7 @@ def ended(folder: Folder) -> ContainerStatus | None:
 def conclude(folder: Folder, verdict: Conclusion) -> ContainerStatus:
     """Ends a container that has no exit code, unless it has been concluded before."""
     folder.write("verdict.json", msgspec.json.encode(verdict))
-    found = ended(folder)
+    found = read_end(folder)
     return found or ContainerStatus(  # the disk is full, or the folder gone
         key=folder.key,
         state="exited",
@@ -50,7 +50,7 @@ def conclude(folder: Folder, verdict: Conclusion) -> ContainerStatus:
     )
 
 
-def lost(folder: Folder) -> ContainerStatus:
+def conclude_lost(folder: Folder) -> ContainerStatus:
     """The shim is dead and left no code. Without a record of its process the command was not reached, as far as is known."""
     if folder.main() is None:
         return conclude(folder, Conclusion(128, "StartError", NEVER_RAN))

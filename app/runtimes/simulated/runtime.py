@@ -185,14 +185,14 @@ class SimulatedRuntime(Imageless, Streamless):
     def events(self) -> AsyncIterator[ContainerKey]:
         return self._events.read()
 
-    def logged(self) -> AsyncIterator[ContainerKey]:
+    def log_events(self) -> AsyncIterator[ContainerKey]:
         return self._logged.read()
 
     async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
         run = self._run(key)
         return LogChunk(offset, run.log[offset : offset + max(0, limit)] if run else b"")
 
-    def log_taken(self, key: ContainerKey, offset: int) -> None:
+    def release_log(self, key: ContainerKey, offset: int) -> None:
         """It takes no room."""
 
     async def close(self) -> None:

@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from app.agent.node import usage
-from app.agent.node.usage import UsageReporter, batches, parse, rate, simulated
+from app.agent.node.usage import UsageReporter, batches, parse, rate, simulated_usage
 from app.client.api import Api
 from app.client.protocol import NodeUsage, ResourceUsage
 from app.runtimes.base import ContainerSpec, RuntimeInfo
@@ -115,7 +115,7 @@ def test_a_machine_s_use_is_what_is_neither_idle_nor_free() -> None:
 
 
 def test_a_pretended_node_uses_more_than_its_containers() -> None:
-    empty, busy = simulated({}), simulated({"u": {"main": ResourceUsage(cpu=7, memory=9)}})
+    empty, busy = simulated_usage({}), simulated_usage({"u": {"main": ResourceUsage(cpu=7, memory=9)}})
 
     assert (busy.cpu - empty.cpu, busy.memory - empty.memory) == (7, 9)
 

@@ -128,8 +128,8 @@ def _check(own: SecurityContext, info: RuntimeInfo, user: str) -> None:
 
 def test_restrictions_that_will_not_hold_are_named() -> None:
     wanted = Security(drop=("ALL",), read_only_root=True, seccomp="Unconfined")
-    assert rights.unenforced(wanted, BARE) == ["capabilities.drop", "readOnlyRootFilesystem"]
-    assert rights.unenforced(wanted, ABLE) == []
+    assert rights.find_unenforced(wanted, BARE) == ["capabilities.drop", "readOnlyRootFilesystem"]
+    assert rights.find_unenforced(wanted, ABLE) == []
 
 
 def test_limits() -> None:
@@ -178,7 +178,7 @@ class TestHosts:
     def test_a_pod_of_its_own_network_has_its_name_and_aliases(self, tmp_path: Path) -> None:
         hosts = HostsFiles(tmp_path, ABLE, "10.0.0.1")
         pod = a_pod(host_aliases=(HostAlias(ip="1.2.3.4", hostnames=("a", "b")),))
-        hosts.seen(pod, "10.1.0.5")
+        hosts.write(pod, "10.1.0.5")
         (mount,) = hosts.mount(pod, MAIN)
 
         assert mount.target == "/etc/hosts"
@@ -189,22 +189,22 @@ class TestHosts:
     def test_peers_of_a_subdomain_know_each_other_while_they_are_there(self, tmp_path: Path) -> None:
         hosts = HostsFiles(tmp_path, ABLE, "10.0.0.1")
         first, second = (a_pod(f"p{n}", f"u-{n}", hostname=f"p{n}", subdomain="ring") for n in (0, 1))
-        hosts.seen(first, "10.1.0.1")
-        hosts.seen(second, "10.1.0.2")
+        hosts.write(first, "10.1.0.1")
+        hosts.write(second, "10.1.0.2")
         file = hosts.mount(first, MAIN)[0].source
         assert "10.1.0.2\tp1.ring.default.svc.cluster.local" in file.read_text()
 
-        hosts.gone("u-1")
+        hosts.remove("u-1")
         assert "p1.ring" not in file.read_text()
         assert hosts.uids() == {"u-0"}
 
     def test_a_pod_that_shares_everything_needs_none(self, tmp_path: Path) -> None:
         hosts = HostsFiles(tmp_path, BARE, "10.0.0.1")
-        hosts.seen(a_pod(), "")
+        hosts.write(a_pod(), "")
         assert hosts.mount(a_pod(), MAIN) == ()
 
     def test_a_container_may_have_a_file_of_its_own(self, tmp_path: Path) -> None:
         hosts = HostsFiles(tmp_path, ABLE, "10.0.0.1")
-        hosts.seen(a_pod(), "10.1.0.1")
+        hosts.write(a_pod(), "10.1.0.1")
         own = Container(name="main", volume_mounts=(VolumeMount(name="v", mount_path="/etc/hosts"),))
         assert hosts.mount(a_pod(), own) == ()

@@ -112,7 +112,7 @@ def test_a_link_that_is_swapped_in_all_the_while_never_leads_out(tmp_path: Path)
     try:
         for _ in range(RACES):
             try:
-                fd = sub_paths.opened(volume, "a/b")
+                fd = sub_paths.open_sub_path(volume, "a/b")
             except (ContainerConfigError, OSError):
                 continue
             found.add(os.fstat(fd).st_ino)

@@ -122,7 +122,7 @@ async def test_what_was_made_and_not_let_go_is_made_anew(cri: Lab, engine: Conta
     containers = runtime_of(cri)._containers
     containers.outputs.make(spec.key)
     runtime_of(cri)._files.begin(spec.key)
-    runtime_of(cri)._files.exited(spec.key, 1)
+    runtime_of(cri)._files.write_exit(spec.key, 1)
     words = containers.outputs.folder(spec.key).path / "err"
     words.write_bytes(b"write exec fifo /proc/self/fd/5: broken pipe\n")
     assert await cri.log(spec.key) == b""

@@ -38,7 +38,7 @@ async def quiet(tmp_path: Path) -> AsyncIterator[CriEngine]:
 
 async def test_an_engine_that_ends_its_events_at_once_is_no_engine_that_went_away(quiet: CriEngine) -> None:
     with pytest.raises(Unsupported, match="tells no events"):
-        await anext(cri_containers.ended(quiet))
+        await anext(cri_containers.end_events(quiet))
 
 
 async def test_an_engine_without_events_is_asked_again_and_again(cri: Lab, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -129,7 +129,7 @@ async def test_an_engine_that_is_not_there_is_a_connection_error(
 
 
 async def test_what_comes_with_the_head_is_of_the_stream(listening: socket.socket, engine: DockerEngine) -> None:
-    asking = asyncio.ensure_future(engine.upgraded("exec/x/start", {"Tty": True}))
+    asking = asyncio.ensure_future(engine.upgrade("exec/x/start", {"Tty": True}))
     with await accepted(listening) as connection:
         connection.sendall(b"HTTP/1.1 101 UPGRADED\r\n\r\nearly ")
         reader, writer = await asking

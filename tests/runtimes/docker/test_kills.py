@@ -89,7 +89,7 @@ async def hears(lab: Lab) -> None:
     async with asyncio.timeout(PATIENCE):
         for number in itertools.count():
             key = (await lab.run(exits(0), a_key(name=f"early-{number}"))).key
-            if runtime_of(lab)._files.exited_at(key):
+            if runtime_of(lab)._files.exit_reported_at(key):
                 return
 
 

@@ -74,7 +74,7 @@ async def test_log_that_was_taken_takes_no_room_and_offsets_stay(tmp_path: Path)
         pass
     size = (folder.path / "log").stat().st_size
     end = log.read(size - 5000, 5000)
-    log.taken(size)
+    log.release(size)
 
     assert (folder.path / "log").stat().st_blocks * 512 <= 3 * process_logs.KEPT
     assert log.read(size - 5000, 5000) == end
