@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from app.client.api import NotUpYetError
 from app.machinery.errors import ApiError
 
 T = TypeVar("T")
@@ -66,4 +67,6 @@ class Tasks:
 
 def level_of(error: Exception) -> int:
     """Level of the log line about a failed call. A refused token is logged once, by the lease; here it would repeat."""
+    if isinstance(error, NotUpYetError):
+        return logging.INFO
     return logging.DEBUG if isinstance(error, ApiError) and error.code == 401 else logging.WARNING

@@ -7,6 +7,7 @@ import asyncio
 import errno
 import socket
 import ssl
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
@@ -71,6 +72,7 @@ URGENT = 128  # beside those: what their callers keep to; a fleet of 1,000 nodes
 IDLE_SECONDS = (
     60.0  # that a connection is kept; longer than a lease's renewals are apart, shorter than the server keeps it
 )
+START_SECONDS = 10.0  # in which the API may still be starting
 TIMEOUT = httpx.Timeout(10.0, read=30.0, pool=None)
 # A watch is silent for as long as nothing happens; TCP's own probes tell whether the other side is still there.
 STREAM_TIMEOUT = httpx.Timeout(10.0, read=None)
@@ -78,6 +80,10 @@ STREAM_TIMEOUT = httpx.Timeout(10.0, read=None)
 
 class UnreachableError(ConnectionError):
     """No answer: the request may or may not have been carried out."""
+
+
+class NotUpYetError(UnreachableError):
+    """No answer, within START_SECONDS of the client's start and before any answer: `jobplane up` starts the API beside it."""
 
 
 class _StatusBody(msgspec.Struct):
@@ -99,6 +105,7 @@ class Api:
         ca_file: Path | None = None,
         transport: httpx.AsyncBaseTransport | None = None,
         tls_name: str = "",
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         tls = context(ca_file, tls_name)
         connections = transport or Connections(partial(_connection, tls))
@@ -106,6 +113,8 @@ class Api:
         self._streams = _client(server, token, connections, STREAM_TIMEOUT)
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._tls = tls
+        self._monotonic = monotonic
+        self._start_ends_at = monotonic() + START_SECONDS
         self.server = server
 
     async def request(
@@ -129,10 +138,15 @@ class Api:
             async with nullcontext() if urgent else self._turns:
                 response = await self._requests.request(method, path, content=content, params=params, headers=headers)
         except httpx.TransportError as error:
-            raise UnreachableError(describe(self.server, error)) from error
+            raise self._unreachable(error) from error
+        self._start_ends_at = 0.0
         if response.is_error:
             raise refusal(response.status_code, response.content)
         return response.content
+
+    def _unreachable(self, error: OSError | httpx.TransportError) -> UnreachableError:
+        kind = NotUpYetError if self._monotonic() < self._start_ends_at else UnreachableError
+        return kind(describe(self.server, error))
 
     async def request_json(self, method: str, path: str, body: Any = None, **how: Any) -> Any:
         """Like `request`, decoded to plain objects."""
@@ -151,7 +165,7 @@ class Api:
                     raise refusal(response.status_code, await response.aread())
                 yield response.aiter_raw()
         except httpx.TransportError as error:
-            raise UnreachableError(describe(self.server, error)) from error
+            raise self._unreachable(error) from error
 
     def list_and_watch(self, path: str, kind: type[O], params: Mapping[str, str]) -> AsyncGenerator[WatchEvent[O]]:
         """Everything there is, and then every change, for ever: see `app.client.watch.follow`."""
@@ -167,7 +181,7 @@ class Api:
         except NotOpenedError as error:
             raise refusal(error.code, error.body) from error
         except OSError as error:
-            raise UnreachableError(describe(self.server, error)) from error
+            raise self._unreachable(error) from error
 
     def trust(self, pem: str) -> None:
         """These authorities, too, from the next connection on."""

@@ -6,9 +6,10 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
+import httpx
 import pytest
 
-from app.client.api import AT_ONCE, Api, UnreachableError
+from app.client.api import AT_ONCE, START_SECONDS, Api, NotUpYetError, UnreachableError
 
 PATIENCE = 30
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -134,3 +135,30 @@ async def test_a_client_that_found_no_server_finds_it_once_it_is_there() -> None
         async with await asyncio.start_server(server.converse, sock=reserved.dup()):
             assert await api.request("GET", "/x") == b"{}"
             await api.close()
+
+
+async def test_only_an_api_that_never_answered_may_still_be_starting() -> None:
+    """Then its silence is no warning: `jobplane up` starts API and agent at the same time."""
+    times = [0.0]
+
+    def answer(_: httpx.Request) -> httpx.Response:
+        if times[0] == 5:
+            return httpx.Response(200)
+        raise httpx.ConnectError("refused")
+
+    async def failure(api: Api) -> type[Exception]:
+        with pytest.raises(UnreachableError) as raised:
+            await api.request("GET", "/livez")
+        return raised.type
+
+    starting, answered = (
+        Api("http://api", transport=httpx.MockTransport(answer), monotonic=lambda: times[0]) for _ in range(2)
+    )
+    assert await failure(starting) is NotUpYetError
+    times[0] = 5
+    await answered.request("GET", "/livez")
+    times[0] = 6
+    assert await failure(answered) is UnreachableError
+    assert await failure(starting) is NotUpYetError
+    times[0] = START_SECONDS + 1
+    assert await failure(starting) is UnreachableError

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 
 from app.agent.clock import Clock
 from app.agent.pods.lease_expiry import LeaseExpired
+from app.agent.tasks import level_of
 from app.client.api import MERGE_PATCH, URGENT, Api
 from app.kinds.core.lease import NODE_NAMESPACE
 from app.machinery.errors import ApiError
@@ -95,7 +96,7 @@ class Leases:
                 error=error,
             )
         else:
-            logger.warning("cannot renew lease; retrying", node=node, error=error)
+            logger.at(level_of(error), "cannot renew lease; retrying", node=node, error=error)
 
     async def _write(self, node: str) -> None:
         spec = {
