@@ -14,7 +14,7 @@ import msgspec
 from app.agent.node.device_sources import EMPTY, GPU, Inventory
 from app.kinds.pod.pod import Pod
 from app.plans.kubelet import device_allocation as device_plan
-from app.plans.kubelet.device_allocation import Pins, TooFewError, wanted
+from app.plans.kubelet.device_allocation import Allocation, InsufficientDevicesError, requested_devices
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
@@ -47,7 +47,7 @@ class DeviceManager:
 
     def __init__(self, inventory: Inventory = EMPTY, record: Path | None = None, *, isolated: bool = False) -> None:
         self._inventory, self._record, self._isolated = inventory, record, isolated
-        self._pins: dict[str, Pins] = _read(record) if record else {}
+        self._pins: dict[str, Allocation] = _read(record) if record else {}
         self._leaving: set[str] = set()
 
     def pin(self, pod: Pod) -> None:
@@ -56,9 +56,9 @@ class DeviceManager:
         if uid in self._pins or not self._is_asked(pod):
             return
         try:
-            pins = device_plan.pins(pod, self._free(self._pins.keys()))
-        except TooFewError as error:
-            device_plan.pins(pod, self._free(self._pins.keys() - self._leaving))
+            pins = device_plan.allocate(pod, self._free(self._pins.keys()))
+        except InsufficientDevicesError as error:
+            device_plan.allocate(pod, self._free(self._pins.keys() - self._leaving))
             raise DevicesInUseError(str(error)) from error
         self._remember({**self._pins, uid: pins})
 
@@ -87,7 +87,7 @@ class DeviceManager:
 
     def _is_asked(self, pod: Pod) -> bool:
         containers = (*pod.spec.init_containers, *pod.spec.containers)
-        return any(wanted(each, resource) for each in containers for resource in self._inventory.devices)
+        return any(requested_devices(each, resource) for each in containers for resource in self._inventory.devices)
 
     def _free(self, uids: Collection[str]) -> dict[str, list[str]]:
         """Without what these pods have."""
@@ -118,7 +118,7 @@ class DeviceManager:
         if resource in _VISIBLE_TO_PROCESSES and not self._isolated:
             yield _VISIBLE_TO_PROCESSES[resource], ids
 
-    def _remember(self, pins: dict[str, Pins]) -> None:
+    def _remember(self, pins: dict[str, Allocation]) -> None:
         """On disk first: what is not remembered is not given."""
         if self._record is not None:
             fresh = self._record.with_name(f"{self._record.name}.new")
@@ -130,9 +130,9 @@ class DeviceManager:
         self._pins = pins
 
 
-def _read(record: Path) -> dict[str, Pins]:
+def _read(record: Path) -> dict[str, Allocation]:
     try:
-        return msgspec.json.decode(record.read_bytes(), type=dict[str, Pins])
+        return msgspec.json.decode(record.read_bytes(), type=dict[str, Allocation])
     except FileNotFoundError:
         return {}
     except (OSError, msgspec.MsgspecError) as error:

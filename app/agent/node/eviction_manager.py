@@ -19,7 +19,7 @@ from app.agent.volumes.volumes import Volumes
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.pod_state import has_ended
 from app.plans.kubelet import node_pressure_eviction, pod_events
-from app.plans.kubelet.node_pressure_eviction import DISK, SIGNALS, Measured, Shortage, Volume
+from app.plans.kubelet.node_pressure_eviction import DISK, SIGNALS, PodUsage, Shortage, Volume
 from app.plans.kubelet.pod_events import Note
 from app.plans.kubelet.pod_status import Evicted
 from app.runtimes.base import ContainerUsage
@@ -99,18 +99,18 @@ class EvictionManager:
         if shortages and not self._is_waiting():
             self._evict_one(remaining, shortages[0])
 
-    def _is_over(self, measured: Measured) -> bool:
-        why = node_pressure_eviction.over_limit(measured)
+    def _is_over(self, measured: PodUsage) -> bool:
+        why = node_pressure_eviction.find_exceeded_limit(measured)
         if why:
             self._evict_pod(measured.pod, why)
         return bool(why)
 
-    def _evict_one(self, pods: Sequence[Measured], shortage: Shortage) -> None:
-        victim = node_pressure_eviction.first_to_go(pods, shortage)
+    def _evict_one(self, pods: Sequence[PodUsage], shortage: Shortage) -> None:
+        victim = node_pressure_eviction.select_victim(pods, shortage)
         if victim is None:
             logger.warning("node is under pressure, and no pod can be evicted", resource=SIGNALS[shortage.signal][1])
             return
-        why = node_pressure_eviction.why_evicted(victim, shortage)
+        why = node_pressure_eviction.eviction_message(victim, shortage)
         meta = victim.pod.metadata
         logger.warning("evicting a pod: the node is under pressure", pod=f"{meta.namespace}/{meta.name}", reason=why)
         self._last = victim.pod.metadata.uid, self._clock.now()
@@ -126,17 +126,17 @@ class EvictionManager:
             return False
         return any(pod.metadata.uid == self._last[0] for pod in self._pods.all())
 
-    async def _measure(self, *, all_of_them: bool) -> list[Measured]:
+    async def _measure(self, *, all_of_them: bool) -> list[PodUsage]:
         """Every pod as far as it has limits, if not more is wanted: to look into folders takes its time."""
         pods = [pod for pod in self._pods.all() if not has_ended(pod.status)]
-        whole = {pod.metadata.uid for pod in pods if all_of_them or node_pressure_eviction.limits_storage(pod)}
+        whole = {pod.metadata.uid for pod in pods if all_of_them or node_pressure_eviction.has_storage_limit(pod)}
         memory: defaultdict[str, dict[str, int]] = defaultdict(dict)
         disk: defaultdict[str, dict[str, int]] = defaultdict(dict)
         for each in await self._usage() if whole else ():
             memory[each.key.pod_uid][each.key.name] = each.memory
             disk[each.key.pod_uid][each.key.name] = each.disk
         return [
-            Measured(pod, memory[uid], disk[uid], await self._sizes(pod, all_of_them=uid in whole))
+            PodUsage(pod, memory[uid], disk[uid], await self._sizes(pod, all_of_them=uid in whole))
             for pod in pods
             for uid in (pod.metadata.uid,)
         ]

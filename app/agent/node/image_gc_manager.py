@@ -11,7 +11,7 @@ from pathlib import Path
 from app.agent.clock import Clock
 from app.agent.pods.images import ImageManager
 from app.plans.kubelet import image_gc
-from app.plans.kubelet.image_gc import Disk, Stored
+from app.plans.kubelet.image_gc import Disk, StoredImage
 from app.runtimes.base import Runtime
 from app.structured_logging import Logger
 
@@ -55,8 +55,8 @@ class ImageGcManager:
         if self._images is None:
             return 0
         stored = await self._list_stored(self._images)
-        wanted, freed = image_gc.too_much(self._disk(), now=now), 0
-        for each in image_gc.unneeded(stored, self._in_use(), self._clock.now()):
+        wanted, freed = image_gc.bytes_to_free(self._disk(), now=now), 0
+        for each in image_gc.removable_images(stored, self._in_use(), self._clock.now()):
             if freed >= wanted:
                 break
             if await self._remove(each):
@@ -69,16 +69,16 @@ class ImageGcManager:
             )
         return freed
 
-    async def _list_stored(self, images: ImageManager) -> list[Stored]:
+    async def _list_stored(self, images: ImageManager) -> list[StoredImage]:
         found, now = await self._runtime.images(), self._clock.now()
-        self._seen_at = image_gc.seen(self._seen_at, {each.id for each in found}, now)
+        self._seen_at = image_gc.update_first_seen(self._seen_at, {each.id for each in found}, now)
         used_at = images.used_at
         used_at |= dict.fromkeys(self._in_use(), now)
         for gone in used_at.keys() - self._seen_at.keys():
             del used_at[gone]
-        return [Stored(each.id, each.size, used_at.get(each.id), self._seen_at[each.id]) for each in found]
+        return [StoredImage(each.id, each.size, used_at.get(each.id), self._seen_at[each.id]) for each in found]
 
-    async def _remove(self, image: Stored) -> bool:
+    async def _remove(self, image: StoredImage) -> bool:
         try:
             await self._runtime.remove_image(image.id)
         except Exception as error:

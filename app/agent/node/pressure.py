@@ -14,7 +14,7 @@ from typing import NamedTuple
 from app.agent.clock import Clock
 from app.kinds.core.node import NodeCondition
 from app.machinery import quantity
-from app.plans.kubelet.node_pressure_eviction import DISK, MEMORY, PIDS, SIGNALS, Shortage, in_binary
+from app.plans.kubelet.node_pressure_eviction import DISK, MEMORY, PIDS, SIGNALS, Shortage, format_bytes
 
 HELD = timedelta(minutes=5)  # for which a condition stays after it was last true, so that it does not flutter
 
@@ -106,7 +106,7 @@ def short(now: Readings, limits: Thresholds) -> list[Shortage]:
     for signal in SIGNALS:
         left, threshold = now.get(signal), limits.get(signal)
         if left is not None and threshold is not None and left.available < (least := threshold.of(left.total)):
-            write = str if signal in ("nodefs.inodesFree", "pid.available") else in_binary
+            write = str if signal in ("nodefs.inodesFree", "pid.available") else format_bytes
             found.append(Shortage(signal, write(least), write(left.available)))
     return found
 

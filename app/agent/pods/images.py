@@ -23,7 +23,7 @@ from app.machinery.errors import ApiError
 from app.plans.kubelet import image_pulls, pod_events
 from app.plans.kubelet.image_pulls import Credential
 from app.plans.kubelet.pod_events import Note
-from app.plans.kubelet.pod_status import Held
+from app.plans.kubelet.pod_status import SetupDelay
 from app.plans.kubelet.sync_pod import Key
 from app.runtimes.base import Image, Login, PullError, Runtime
 from app.structured_logging import Logger
@@ -63,8 +63,8 @@ class ImageManager:
             return True
         container = find_container(worker.pod, key.name)
         try:
-            name = image_pulls.whole(container.image)
-        except image_pulls.BadImage as error:
+            name = image_pulls.full_name(container.image)
+        except image_pulls.InvalidImageName as error:
             self._reject_name(worker, container, str(error))
             return False
         policy = container.image_pull_policy
@@ -132,7 +132,7 @@ class ImageManager:
             )
             self._on_failed_pull(worker, container, "ErrImagePull", str(error))
         else:
-            took = image_pulls.spelled(timedelta(seconds=self._clock.elapsed() - began))
+            took = image_pulls.format_duration(timedelta(seconds=self._clock.elapsed() - began))
             found = self._known.get(name) or self._known.get(image_id)
             size = found.size if found else 0
             self._got(worker, key, image_id or (found.id if found else ""))
@@ -184,18 +184,18 @@ class ImageManager:
 
     def _on_failed_pull(self, worker: PodWorker, container: Container, reason: str, why: str) -> None:
         failures = worker.failed_pulls[container.name] = worker.failed_pulls.get(container.name, 0) + 1
-        until = self._clock.now() + image_pulls.wait(failures)
+        until = self._clock.now() + image_pulls.backoff(failures)
         self._record_event(worker, pod_events.not_pulled(worker.pod, container, why))
         self._record_event(worker, pod_events.failed(worker.pod, container.name, reason))
-        held = worker.held[container.name] = Held(reason, why, until)
+        held = worker.held[container.name] = SetupDelay(reason, why, until)
         self._clock.call_later(SHOWN, lambda: self._back_off(worker, container, held))
 
-    def _back_off(self, worker: PodWorker, container: Container, held: Held) -> None:
+    def _back_off(self, worker: PodWorker, container: Container, held: SetupDelay) -> None:
         """The wait is what is shown from now on."""
         if worker.orphaned or worker.held.get(container.name) is not held:
             return
         why = f'Back-off pulling image "{container.image}": {held.reason}: {held.message}'
-        worker.held[container.name] = Held("ImagePullBackOff", why, held.until)
+        worker.held[container.name] = SetupDelay("ImagePullBackOff", why, held.until)
         self._record_event(worker, pod_events.pull_backing_off(worker.pod, container))
         self._record_event(worker, pod_events.failed(worker.pod, container.name, "ImagePullBackOff"))
         self._wake(worker)
@@ -211,7 +211,7 @@ class ImageManager:
     def _hold(self, worker: PodWorker, container: Container, reason: str, why: str, note: Note) -> None:
         self._record_event(worker, note)
         self._record_event(worker, pod_events.failed(worker.pod, container.name, reason))
-        worker.held[container.name] = Held(reason, why, self._clock.now() + RARE)
+        worker.held[container.name] = SetupDelay(reason, why, self._clock.now() + RARE)
         worker.changed = True
 
     async def close(self) -> None:
@@ -222,7 +222,7 @@ def _names(image: Image) -> list[str]:
     names = [image.id, image.id.removeprefix("sha256:")]
     for name in image.names:
         try:
-            names.append(image_pulls.whole(name))
-        except image_pulls.BadImage:
+            names.append(image_pulls.full_name(name))
+        except image_pulls.InvalidImageName:
             names.append(name)
     return names

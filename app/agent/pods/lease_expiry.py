@@ -41,13 +41,13 @@ class LeaseExpiry:
         expired = self._expired.get(worker.node)
         if expired is None or worker.deadline is not None:
             return False
-        tolerated = timedelta() if expired.for_good else node_loss_timing.bears(worker.pod)
+        tolerated = timedelta() if expired.for_good else node_loss_timing.tolerated_loss(worker.pod)
         if tolerated is None:
             return False
         stop_at = expired.since + node_loss_timing.stop_after(worker.pod, tolerated, self._lease).total_seconds()
         if self._clock.elapsed() < stop_at:
             return False
-        worker.deadline = expired.since + node_loss_timing.over_after(tolerated, self._lease).total_seconds()
+        worker.deadline = expired.since + node_loss_timing.stopped_after(tolerated, self._lease).total_seconds()
         return True
 
     def lift(self, worker: PodWorker) -> bool:

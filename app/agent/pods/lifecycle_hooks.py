@@ -17,7 +17,7 @@ from app.kinds.pod.container import Container
 from app.kinds.pod.probe import LifecycleHandler
 from app.plans.kubelet import pod_events
 from app.plans.kubelet.pod_events import Note
-from app.plans.kubelet.probes import Health, Unwell
+from app.plans.kubelet.probes import Health, Unhealthy
 from app.plans.kubelet.sync_pod import LEAST_GRACE, Key
 from app.runtimes.base import ContainerKey
 from app.structured_logging import Logger
@@ -62,7 +62,7 @@ class LifecycleHooks:
                 error=answer.output,
             )
             self._record_event(worker, pod_events.hook_failed(worker.pod, key.name, "PostStart"))
-            worker.health[key] = Health(unwell=Unwell("FailedPostStartHook"))
+            worker.health[key] = Health(unwell=Unhealthy("FailedPostStartHook"))
         self._wake(worker)
 
     async def before_stop(self, worker: PodWorker, key: Key, grace: timedelta) -> timedelta:

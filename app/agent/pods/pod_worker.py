@@ -13,7 +13,7 @@ from app.agent.pods.kubelet_events import EventRecorder
 from app.kinds.pod.pod import Pod, PodStatus
 from app.plans.kubelet import pod_status
 from app.plans.kubelet.container_history import Past, Run
-from app.plans.kubelet.pod_status import Evicted, Held, Place
+from app.plans.kubelet.pod_status import Evicted, PodContext, SetupDelay
 from app.plans.kubelet.probes import Health, has_probes
 from app.plans.kubelet.sync_pod import Key
 from app.runtimes.base import ContainerKey
@@ -79,7 +79,7 @@ class PodWorker:
         self.runs: dict[Key, Run] = {}
         self.look = set(look)
         self.changed = True
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, SetupDelay] = {}
         self.busy: set[str] = set()
         self.fetched: set[Key] = set()
         self.images: dict[str, str] = {}
@@ -133,9 +133,9 @@ class PodWorker:
     def keys(self) -> list[ContainerKey]:
         return [ContainerKey(self.uid, *key) for key in self.runs]
 
-    def place(self, host: Host, cut_off: timedelta | None) -> Place:
+    def place(self, host: Host, cut_off: timedelta | None) -> PodContext:
         """Facts that a plan is made from, beside the runs."""
-        return Place(
+        return PodContext(
             runtime=host.info.name,
             ip=host.ip,
             pod_ip=self.ip,
@@ -152,7 +152,7 @@ class PodWorker:
 
     def update_pod(self, pod: Pod) -> None:
         """Take over the API's version; mark it changed only if a plan could differ."""
-        old, status = self.pod, pod_status.merged(self.pod.status, pod.status)
+        old, status = self.pod, pod_status.merge_status(self.pod.status, pod.status)
         meta, before = pod.metadata, old.metadata
         self.changed |= (
             meta.deletion_timestamp != before.deletion_timestamp

@@ -254,7 +254,7 @@ class Pods:
             await asyncio.gather(*map(self._remove_old_runs, self.workers()))
 
     async def _remove_old_runs(self, worker: PodWorker) -> None:
-        for run in list(image_gc.dead(worker.runs.values())):
+        for run in list(image_gc.removable_runs(worker.runs.values())):
             key = ContainerKey(worker.uid, run.name, run.attempt)
             await self._logs.finish([key], worker.owner)
             await self._runtime.remove_container(key)

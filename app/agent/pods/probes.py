@@ -17,7 +17,7 @@ from app.kinds.pod.probe import Probe
 from app.plans.kubelet import pod_events, probes
 from app.plans.kubelet.container_history import Run
 from app.plans.kubelet.pod_events import Note
-from app.plans.kubelet.probes import SORTS, Health, Sort, Tally, Unwell
+from app.plans.kubelet.probes import SORTS, Health, ResultRun, Sort, Unhealthy
 from app.plans.kubelet.sync_pod import Key
 from app.runtimes.base import ContainerKey
 from app.structured_logging import Logger
@@ -86,7 +86,7 @@ class ProbeManager:
             (each for each in (*status.init_container_statuses, *status.container_statuses) if each.name == key.name),
             None,
         )
-        health = worker.health.setdefault(key, probes.at_first(container, known, key.attempt))
+        health = worker.health.setdefault(key, probes.initial_health(container, known, key.attempt))
         each = asked[key] = _Asked(worker, key, container, started=health.started)
         for sort in SORTS:
             probe = probes.probe_of(container, sort)
@@ -104,13 +104,13 @@ class ProbeManager:
         if sort != "startup":
             await asked.started.wait()
         at = max(probes.first_at(probe, began_at), self._clock.now())
-        tally = Tally()
+        tally = ResultRun()
         while True:
             await self._clock.sleep((at - self._clock.now()).total_seconds())
             answer = await self._probe(asked, sort, probe)
             if answer is not None:
                 tally = tally.heard(answer)
-                word = probes.verdict(tally, probe)
+                word = probes.apply_threshold(tally, probe)
                 if word is not None and self._record_result(asked, sort, word):
                     return
             at = max(at + probes.period(probe), self._clock.now())
@@ -134,7 +134,7 @@ class ProbeManager:
                 worker, pod_events.probe_warning(worker.pod, name, f"{sort.capitalize()} {answer.warning}")
             )
         elif not answer.ok:
-            text = probes.unhealthy if answer.ok is False else probes.unanswered
+            text = probes.failure_message if answer.ok is False else probes.error_message
             self._record_event(worker, pod_events.unhealthy(worker.pod, name, text(sort, answer.output)))
         return answer.ok
 
@@ -156,10 +156,10 @@ class ProbeManager:
             return before._replace(unwell=self._as_unwell(asked, sort))
         return before._replace(started=True)
 
-    def _as_unwell(self, asked: _Asked, sort: Sort) -> Unwell:
+    def _as_unwell(self, asked: _Asked, sort: Sort) -> Unhealthy:
         spec = asked.worker.pod.spec
         is_init = any(each.name == asked.key.name for each in spec.init_containers)
-        return probes.failed(asked.container, sort, is_init=is_init, restarts=spec.restart_policy != "Never")
+        return probes.describe_failure(asked.container, sort, is_init=is_init, restarts=spec.restart_policy != "Never")
 
     async def close(self) -> None:
         tasks = [task for asked in self._asked.values() for each in asked.values() for task in each.running.values()]

@@ -20,9 +20,9 @@ from app.agent.pods.pod_worker import PodWorker
 from app.kinds.pod.pod import Pod, PodIP
 from app.machinery.errors import ApiError
 from app.plans.kubelet import node_pressure_eviction, pod_events
-from app.plans.kubelet.device_allocation import TooFewError
+from app.plans.kubelet.device_allocation import InsufficientDevicesError
 from app.plans.kubelet.pod_events import Note
-from app.plans.kubelet.pod_status import Evicted, Held
+from app.plans.kubelet.pod_status import Evicted, SetupDelay
 from app.plans.kubelet.sync_pod import Key
 from app.runtimes.base import ContainerSpec, CreateError, StartError
 from app.structured_logging import Logger
@@ -94,16 +94,16 @@ class Starts:
         if not worker.runs and self.is_closed:
             self._reject(worker, "NodeShutdown", "Pod was rejected as the node is shutting down.")
             return False
-        if not worker.runs and (why := node_pressure_eviction.refusal(worker.pod, self._host.pressures.under())):
+        if not worker.runs and (why := node_pressure_eviction.find_refusal(worker.pod, self._host.pressures.under())):
             self._reject(worker, "Evicted", why)
             return False
         try:
             self._host.devices.pin(worker.pod)
-        except TooFewError as error:
+        except InsufficientDevicesError as error:
             self._reject(worker, "UnexpectedAdmissionError", f"Allocate failed due to {error}, which is unexpected")
         except (DevicesInUseError, OSError) as error:
             logger.info("pod waits for its devices", **worker.log_fields, error=error)
-            worker.held |= {key.name: Held("", "", self._retry_at(SOON_RETRY)) for key in keys}
+            worker.held |= {key.name: SetupDelay("", "", self._retry_at(SOON_RETRY)) for key in keys}
         else:
             return True
         return False
@@ -162,14 +162,14 @@ class Starts:
         match error:
             case _SandboxError():
                 again = UNREACHABLE_RETRY if isinstance(error.__cause__, ConnectionError) else RETRY
-                held, note = Held("", "", self._retry_at(again)), pod_events.without_sandbox(why)
+                held, note = SetupDelay("", "", self._retry_at(again)), pod_events.without_sandbox(why)
             case VolumeError():
-                held, note = Held("", "", self._retry_at(RETRY)), pod_events.without_volume(error.volume, why)
+                held, note = SetupDelay("", "", self._retry_at(RETRY)), pod_events.without_volume(error.volume, why)
             case ContainerConfigError():
-                held = Held("CreateContainerConfigError", why, self._retry_at(RETRY))
+                held = SetupDelay("CreateContainerConfigError", why, self._retry_at(RETRY))
                 note = pod_events.failed(pod, name, why)
             case ApiError() | ConnectionError():
-                held = Held("CreateContainerConfigError", why, self._retry_at(UNREACHABLE_RETRY))
+                held = SetupDelay("CreateContainerConfigError", why, self._retry_at(UNREACHABLE_RETRY))
                 note = pod_events.failed(pod, name, why)
             case _:
                 if not isinstance(error, CreateError):
@@ -182,7 +182,10 @@ class Starts:
                 if self._images is not None:
                     self._images.forget_all()  # it may be that the image has gone
                     worker.fetched.discard(key)
-                held, note = Held("CreateContainerError", why, self._retry_at(RETRY)), pod_events.failed(pod, name, why)
+                held, note = (
+                    SetupDelay("CreateContainerError", why, self._retry_at(RETRY)),
+                    pod_events.failed(pod, name, why),
+                )
         self._record_event(worker, note)
         worker.held[name] = held
         worker.changed = True

@@ -92,10 +92,10 @@ class Member(NamedTuple):
 
     @property
     def has_succeeded(self) -> bool:
-        return self.has_ended and not failed(self.runs[-1])
+        return self.has_ended and not has_failed(self.runs[-1])
 
 
-def failed(run: Run) -> bool:
+def has_failed(run: Run) -> bool:
     return run.state == "exited" and run.exit_code != 0
 
 
@@ -163,7 +163,7 @@ def _next_at(role: Role, policy: str, runs: Sequence[Run], past: Past, stale: bo
     last = runs[-1]
     if role == "init" and stale:  # a new sandbox runs all init containers again, at once
         return last.finished_at or last.started_at
-    if policy == "OnFailure" and not failed(last) and (last.name, last.attempt) not in past.probe_failed:
+    if policy == "OnFailure" and not has_failed(last) and (last.name, last.attempt) not in past.probe_failed:
         return None
     ended_at = last.finished_at or last.started_at
     return ended_at + backoff(runs) if ended_at else None

@@ -11,10 +11,10 @@ from app.kinds.pod.pod_resources import amount
 from app.plans.admission.pod_resource_usage import effective_requests
 
 # By container and resource, the ids of its devices.
-Pins = dict[str, dict[str, tuple[str, ...]]]
+Allocation = dict[str, dict[str, tuple[str, ...]]]
 
 
-class TooFewError(Exception):
+class InsufficientDevicesError(Exception):
     """A container asks for more devices than are free; the text is the kubelet's."""
 
     def __init__(self, resource: str, requested: int, available: int) -> None:
@@ -23,9 +23,9 @@ class TooFewError(Exception):
         )
 
 
-def pins(pod: Pod, free: Mapping[str, Sequence[str]]) -> Pins:
+def allocate(pod: Pod, free: Mapping[str, Sequence[str]]) -> Allocation:
     """`free`: by resource, devices that no pod has. Raises TooFewError."""
-    found: Pins = {}
+    found: Allocation = {}
     for resource, ids in free.items():
         for name, given in _allocate_resource(pod, resource, ids):
             found.setdefault(name, {})[resource] = given
@@ -35,11 +35,11 @@ def pins(pod: Pod, free: Mapping[str, Sequence[str]]) -> Pins:
 def _allocate_resource(pod: Pod, resource: str, ids: Sequence[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     free, reusable = list(ids), list[str]()  # reusable: of init containers, which end before the next one starts
     for container in (*pod.spec.init_containers, *pod.spec.containers):
-        count = wanted(container, resource)
+        count = requested_devices(container, resource)
         if not count:
             continue
         if count > len(reusable) + len(free):
-            raise TooFewError(resource, count, len(reusable) + len(free))
+            raise InsufficientDevicesError(resource, count, len(reusable) + len(free))
         given = (reusable + free)[:count]
         free = [each for each in free if each not in given]
         ends_first = container in pod.spec.init_containers and container.restart_policy != "Always"
@@ -52,7 +52,7 @@ def _remove(ids: Sequence[str], taken: Sequence[str]) -> list[str]:
     return [each for each in ids if each not in taken]
 
 
-def wanted(container: Container, resource: str) -> int:
+def requested_devices(container: Container, resource: str) -> int:
     """How many devices a container requests."""
     if container.resources is None:
         return 0

@@ -20,7 +20,7 @@ class Disk(NamedTuple):
     free: int
 
 
-class Stored(NamedTuple):
+class StoredImage(NamedTuple):
     """An image, its bytes, when it was last used (if it was), and when it was first seen here."""
 
     id: str
@@ -29,19 +29,19 @@ class Stored(NamedTuple):
     seen_at: datetime
 
 
-def too_much(disk: Disk, *, now: bool = False) -> int:
+def bytes_to_free(disk: Disk, *, now: bool = False) -> int:
     """Bytes to free; 0 below the high mark. `now`: also below it, as the node is under disk pressure."""
     used = disk.size - disk.free
     return max(0, used - int(disk.size * LOW)) if now or used >= disk.size * HIGH else 0
 
 
-def unneeded(images: Iterable[Stored], in_use: Collection[str], now: datetime) -> Iterator[Stored]:
+def removable_images(images: Iterable[StoredImage], in_use: Collection[str], now: datetime) -> Iterator[StoredImage]:
     """Images that may be removed, in this order."""
     removable = [each for each in images if each.id not in in_use and now - each.seen_at >= LEAST_AGE]
     return iter(sorted(removable, key=lambda each: (each.used_at or each.seen_at, each.seen_at, each.id)))
 
 
-def dead(runs: Iterable[Run]) -> Iterator[Run]:
+def removable_runs(runs: Iterable[Run]) -> Iterator[Run]:
     """Ended runs to remove. Of each container the last one stays, and the last healthy one, for its back-off."""
     kept: set[tuple[str, bool]] = set()
     for run in sorted(runs, key=lambda each: -each.attempt):
@@ -53,6 +53,6 @@ def dead(runs: Iterable[Run]) -> Iterator[Run]:
         kept |= reasons
 
 
-def seen(before: Mapping[str, datetime], images: Collection[str], now: datetime) -> dict[str, datetime]:
+def update_first_seen(before: Mapping[str, datetime], images: Collection[str], now: datetime) -> dict[str, datetime]:
     """When each image was first seen, for the images that exist now."""
     return {each: before.get(each, now) for each in images}

@@ -23,7 +23,7 @@ _IMAGE = re.compile(
 _ID = re.compile(r"(?:sha256:)?[0-9a-f]{64}")
 
 
-class BadImage(ValueError):
+class InvalidImageName(ValueError):
     """Not the name of an image."""
 
 
@@ -34,15 +34,15 @@ class Credential(NamedTuple):
     password: str
 
 
-def whole(image: str) -> str:
+def full_name(image: str) -> str:
     """The full name, with registry, folder and tag: `busybox` is `docker.io/library/busybox:latest`. Ids stay as they are."""
     if _ID.fullmatch(image):
         return image
     found = _IMAGE.fullmatch(image)
     if found is None:
-        raise BadImage(f'couldn\'t parse image name "{image}": invalid reference format')
+        raise InvalidImageName(f'couldn\'t parse image name "{image}": invalid reference format')
     if found.end("path") > LONGEST_NAME:
-        raise BadImage(f'couldn\'t parse image name "{image}": {TOO_LONG}')
+        raise InvalidImageName(f'couldn\'t parse image name "{image}": {TOO_LONG}')
     host, path = found["host"] or "", found["path"]
     if host and not ("." in host or ":" in host or host == "localhost"):
         host, path = "", f"{host}/{path}"
@@ -57,7 +57,7 @@ def whole(image: str) -> str:
     return f"{host}/{path}{'' if digest else tag}{digest}"
 
 
-def wait(failures: int) -> timedelta:
+def backoff(failures: int) -> timedelta:
     """Back-off after so many failed pulls."""
     return min(FIRST_WAIT * (1 << min(max(failures - 1, 0), 10)), LONGEST_WAIT)
 
@@ -68,7 +68,7 @@ def credentials(secrets: Iterable[Mapping[str, Any]], image: str) -> list[Creden
     for secret in secrets:
         entries = secret.get("auths") if isinstance(secret.get("auths"), Mapping) else secret
         for where, entry in (entries or {}).items():
-            length = _match_length(str(where), whole(image))
+            length = _match_length(str(where), full_name(image))
             credential = _parse_credential(entry) if length and isinstance(entry, Mapping) else None
             if credential is not None:
                 found.append((length, credential))
@@ -106,7 +106,7 @@ def _parse_credential(entry: Mapping[str, Any]) -> Credential | None:
     return Credential(str(username), str(password or "")) if username else None
 
 
-def spelled(span: timedelta) -> str:
+def format_duration(span: timedelta) -> str:
     """`850ms`, `1.2s`: about as Go writes it."""
     seconds = span.total_seconds()
     if seconds < 1:

@@ -51,7 +51,7 @@ class Volume(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Measured:
+class PodUsage:
     """A pod with its use in bytes: memory and disk by container, and volumes."""
 
     pod: Pod
@@ -68,13 +68,13 @@ class Measured:
 # Thresholds
 
 
-def first_to_go(pods: Iterable[Measured], shortage: Shortage) -> Measured | None:
+def select_victim(pods: Iterable[PodUsage], shortage: Shortage) -> PodUsage | None:
     """None if no pod may be evicted."""
     resource = SIGNALS[shortage.signal][1]
     return min((each for each in pods if not is_critical(each.pod)), key=lambda one: _rank(one, resource), default=None)
 
 
-def _rank(measured: Measured, resource: str) -> tuple[bool, int, int, str]:
+def _rank(measured: PodUsage, resource: str) -> tuple[bool, int, int, str]:
     pod, beyond = measured.pod, 0
     if resource != "pids":  # pods do not request processes
         beyond = measured.used(resource) - requests(pod).get(resource, 0)
@@ -85,25 +85,25 @@ def is_critical(pod: Pod) -> bool:
     return (pod.spec.priority or 0) >= CRITICAL
 
 
-def why_evicted(measured: Measured, shortage: Shortage) -> str:
+def eviction_message(measured: PodUsage, shortage: Shortage) -> str:
     resource = SIGNALS[shortage.signal][1]
     low = f"The node was low on resource: {resource}. "
     amounts = f"Threshold quantity: {shortage.threshold}, available: {shortage.available}. "
     return low + amounts + "".join(_describe_excess(measured, resource))
 
 
-def _describe_excess(measured: Measured, resource: str) -> Iterator[str]:
+def _describe_excess(measured: PodUsage, resource: str) -> Iterator[str]:
     used = {"memory": measured.memory, STORAGE: measured.disk}.get(resource, {})
     for container in _containers(measured.pod):
         asked = (container.resources or _NONE).requests.get(resource, "0")
         if (has := used.get(container.name, 0)) > amount(resource, asked):
             yield (
-                f"Container {container.name} was using {in_binary(has)}, request is {quantity.canonical(asked)}, "
+                f"Container {container.name} was using {format_bytes(has)}, request is {quantity.canonical(asked)}, "
                 f"has larger consumption of {resource}. "
             )
 
 
-def in_binary(units: int) -> str:
+def format_bytes(units: int) -> str:
     """An amount of bytes in Kubernetes' notation."""
     return quantity.canonical(f"{units // 1024}Ki")
 
@@ -115,16 +115,16 @@ def _containers(pod: Pod) -> tuple[Container, ...]:
 # Limits
 
 
-def limits_storage(pod: Pod) -> bool:
+def has_storage_limit(pod: Pod) -> bool:
     return any(STORAGE in (each.resources or _NONE).limits for each in _containers(pod))
 
 
-def over_limit(measured: Measured) -> str:
+def find_exceeded_limit(measured: PodUsage) -> str:
     """Why the pod is evicted, in the kubelet's words; empty if it exceeds no limit."""
     return next(_over_limits(measured), "")
 
 
-def _over_limits(measured: Measured) -> Iterator[str]:
+def _over_limits(measured: PodUsage) -> Iterator[str]:
     pod = measured.pod
     for volume in measured.volumes:
         if volume.limit and volume.used > quantity.whole(volume.limit) > 0:
@@ -141,7 +141,7 @@ def _over_limits(measured: Measured) -> Iterator[str]:
 # Admission
 
 
-def refusal(pod: Pod, conditions: Collection[str]) -> str:
+def find_refusal(pod: Pod, conditions: Collection[str]) -> str:
     """Why a node under this pressure does not admit the pod; empty if it does."""
     if not conditions or is_critical(pod):
         return ""

@@ -19,14 +19,14 @@ from app.kinds.pod.pod import HostIP, Pod, PodIP, PodStatus
 from app.kinds.pod.pod_state import TERMINAL, has_ended
 from app.machinery.base import Condition
 from app.machinery.conditions import with_condition
-from app.plans.kubelet.container_history import NO_PAST, UNKNOWN_EXIT, Member, Past, Run, failed
+from app.plans.kubelet.container_history import NO_PAST, UNKNOWN_EXIT, Member, Past, Run, has_failed
 from app.plans.kubelet.probes import Health
 
 LOST_CONTACT = "The node lost contact with the API server and stopped its pods"
 OURS = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady")
 
 
-class Held(NamedTuple):
+class SetupDelay(NamedTuple):
     """Why a container cannot be set up now, and when to try again. Without a reason it is only about to start."""
 
     reason: str
@@ -44,7 +44,7 @@ class Evicted(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Place:
+class PodContext:
     """The node of a pod, and the agent's state of the pod.
 
     ip:       the node's.
@@ -65,7 +65,7 @@ class Place:
     cut_off: timedelta | None = None
     sandbox_lost: bool = False
     evicted: Evicted | None = None
-    held: Mapping[str, Held] = field(default_factory=dict)
+    held: Mapping[str, SetupDelay] = field(default_factory=dict)
     images: Mapping[str, str] = field(default_factory=dict)
     busy: Container[str] = ()
     health: Mapping[tuple[str, int], Health] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Place:
     past: Past = NO_PAST
 
 
-NOWHERE = Place()
+NO_CONTEXT = PodContext()
 
 
 def is_only_starting(status: PodStatus) -> bool:
@@ -87,7 +87,7 @@ def is_only_starting(status: PodStatus) -> bool:
 STARTING = ("ContainerCreating", "PodInitializing")
 
 
-def build_status(pod: Pod, members: Sequence[Member], phase: str, now: datetime, place: Place) -> PodStatus:
+def build_status(pod: Pod, members: Sequence[Member], phase: str, now: datetime, place: PodContext) -> PodStatus:
     """The whole status; fields of other writers stay."""
     inits = tuple(_build_container_status(pod, member, phase, now, place) for member in members if member.role != "app")
     apps = tuple(_build_container_status(pod, member, phase, now, place) for member in members if member.role == "app")
@@ -108,7 +108,7 @@ def build_status(pod: Pod, members: Sequence[Member], phase: str, now: datetime,
     )
 
 
-def finish_status(status: PodStatus, reason: str, message: str, now: datetime, place: Place) -> PodStatus:
+def finish_status(status: PodStatus, reason: str, message: str, now: datetime, place: PodContext) -> PodStatus:
     """The status of a pod that has just ended, with the reason, and with DisruptionTarget if the node stopped it."""
     mark = place.evicted.mark if place.evicted else LOST_CONTACT if place.cut_off is not None else ""
     if mark and status.phase == "Failed":
@@ -116,7 +116,7 @@ def finish_status(status: PodStatus, reason: str, message: str, now: datetime, p
     return replace(status, reason=reason or status.reason, message=message or status.message)
 
 
-def merged(ours: PodStatus, theirs: PodStatus) -> PodStatus:
+def merge_status(ours: PodStatus, theirs: PodStatus) -> PodStatus:
     """The agent's status of a pod with fields of other writers from the API's copy. A terminal phase is never reverted."""
     if has_ended(theirs) and not has_ended(ours):
         return theirs
@@ -136,7 +136,7 @@ def _pod_ips(ip: str) -> tuple[PodIP, ...]:
 # Containers
 
 
-def _build_container_status(pod: Pod, member: Member, phase: str, now: datetime, place: Place) -> ContainerStatus:
+def _build_container_status(pod: Pod, member: Member, phase: str, now: datetime, place: PodContext) -> ContainerStatus:
     container = member.container
     started = [
         run for run in (member.runs[:-1] if member.post_start_pending else member.runs) if run.state != "created"
@@ -158,7 +158,7 @@ def _build_container_status(pod: Pod, member: Member, phase: str, now: datetime,
     )
 
 
-def _build_state(pod: Pod, member: Member, phase: str, now: datetime, place: Place) -> ContainerState:
+def _build_state(pod: Pod, member: Member, phase: str, now: datetime, place: PodContext) -> ContainerState:
     last = member.last
     hold = place.held.get(member.container.name)
     if last is not None and last.state == "running":
@@ -196,16 +196,16 @@ def _back_off_message(pod: Pod, member: Member) -> str:
     ended_at = last.finished_at or last.started_at
     wait = member.next_at - ended_at if member.next_at and ended_at else timedelta()
     who = f"container={member.container.name} pod={meta.name}_{meta.namespace}({meta.uid})"
-    return f"back-off {spelled(wait)} restarting failed {who}"
+    return f"back-off {format_duration(wait)} restarting failed {who}"
 
 
-def spelled(span: timedelta) -> str:
+def format_duration(span: timedelta) -> str:
     """`1m20s`, as Go writes it."""
     minutes, seconds = divmod(int(span.total_seconds()), 60)
     return f"{minutes}m{seconds}s" if minutes else f"{seconds}s"
 
 
-def _build_terminated(run: Run, place: Place) -> ContainerStateTerminated:
+def _build_terminated(run: Run, place: PodContext) -> ContainerStateTerminated:
     started_at, finished_at = _truncate(run.started_at), _truncate(run.finished_at)
     if started_at and finished_at:
         finished_at = max(started_at, finished_at)  # engines sometimes report an end before the start
@@ -222,10 +222,10 @@ def _build_terminated(run: Run, place: Place) -> ContainerStateTerminated:
 def _reason(run: Run) -> str:
     if run.exit_code is None:
         return "ContainerStatusUnknown"
-    return "Error" if failed(run) else "Completed"
+    return "Error" if has_failed(run) else "Completed"
 
 
-def _id(run: Run, place: Place) -> str:
+def _id(run: Run, place: PodContext) -> str:
     return f"{place.runtime}://{run.id}" if run.id else ""
 
 

@@ -11,7 +11,7 @@ Sort = Literal["startup", "liveness", "readiness"]
 SORTS: tuple[Sort, ...] = ("startup", "liveness", "readiness")
 
 
-class Unwell(NamedTuple):
+class Unhealthy(NamedTuple):
     """Why a running container has to be stopped, and within which grace if not the pod's."""
 
     why: str
@@ -23,20 +23,20 @@ class Health(NamedTuple):
 
     started: bool = True
     ready: bool = True
-    unwell: Unwell | None = None
+    unwell: Unhealthy | None = None
 
 
-class Tally(NamedTuple):
+class ResultRun(NamedTuple):
     """The last result, and how many times in a row it occurred."""
 
     answer: bool | None = None
     times: int = 0
 
-    def heard(self, answer: bool) -> "Tally":
-        return Tally(answer, self.times + 1 if answer == self.answer else 1)
+    def heard(self, answer: bool) -> "ResultRun":
+        return ResultRun(answer, self.times + 1 if answer == self.answer else 1)
 
 
-def verdict(tally: Tally, probe: Probe) -> bool | None:
+def apply_threshold(tally: ResultRun, probe: Probe) -> bool | None:
     """Whether the probe succeeds or fails by its thresholds; None before one of them is reached."""
     enough = probe.success_threshold if tally.answer else probe.failure_threshold
     return tally.answer if tally.times >= max(enough, 1) else None
@@ -52,7 +52,7 @@ def has_probes(container: Container) -> bool:
     return bool(container.startup_probe or container.liveness_probe or container.readiness_probe)
 
 
-def at_first(container: Container, reported: ContainerStatus | None, attempt: int) -> Health:
+def initial_health(container: Container, reported: ContainerStatus | None, attempt: int) -> Health:
     """Before the first result: as a previous agent reported this run, else not started and not ready."""
     known = (
         reported
@@ -77,20 +77,20 @@ def timeout(probe: Probe) -> timedelta:
     return span(max(probe.timeout_seconds, 1))
 
 
-def failed(container: Container, sort: Sort, *, is_init: bool, restarts: bool) -> Unwell:
+def describe_failure(container: Container, sort: Sort, *, is_init: bool, restarts: bool) -> Unhealthy:
     """A container whose probe has failed, in the kubelet's words."""
     probe = probe_of(container, sort)
     grace = probe.termination_grace_period_seconds if probe else None
     text = f"{'Init container' if is_init else 'Container'} {container.name} failed {sort} probe"
     # The kubelet never announces the restart of an init container.
-    return Unwell(
+    return Unhealthy(
         f"{text}, will be restarted" if restarts and not is_init else text, None if grace is None else span(grace)
     )
 
 
-def unhealthy(sort: Sort, output: str) -> str:
+def failure_message(sort: Sort, output: str) -> str:
     return f"{sort.capitalize()} probe failed: {output}"
 
 
-def unanswered(sort: Sort, output: str) -> str:
+def error_message(sort: Sort, output: str) -> str:
     return f"{sort.capitalize()} probe errored and resulted in unknown state: {output}"

@@ -14,7 +14,7 @@ from app.machinery.durations import after, span
 from app.plans.kubelet import pod_events, pod_status, probes
 from app.plans.kubelet.container_history import Member, Run, build_members
 from app.plans.kubelet.pod_events import Note
-from app.plans.kubelet.pod_status import Place
+from app.plans.kubelet.pod_status import PodContext
 
 DEFAULT_GRACE = timedelta(seconds=30)
 LEAST_GRACE = timedelta(seconds=2)  # of a container that is stopped when the pod's grace is over
@@ -66,7 +66,7 @@ class _Ending:
     message: str = ""
 
 
-def plan(pod: Pod, observed: Iterable[Run], now: datetime, place: Place = pod_status.NOWHERE) -> PodPlan:
+def plan(pod: Pod, observed: Iterable[Run], now: datetime, place: PodContext = pod_status.NO_CONTEXT) -> PodPlan:
     """`observed`: every run that the runtime lists for this pod, ended ones included."""
     members = _add_health(place, pod, build_members(pod, observed, now, place.past))
     if is_terminal(pod):
@@ -82,7 +82,9 @@ def plan(pod: Pod, observed: Iterable[Run], now: datetime, place: Place = pod_st
     return _continue_pod(pod, members, started_at, now, place)
 
 
-def _continue_pod(pod: Pod, members: Sequence[Member], started_at: datetime, now: datetime, place: Place) -> PodPlan:
+def _continue_pod(
+    pod: Pod, members: Sequence[Member], started_at: datetime, now: datetime, place: PodContext
+) -> PodPlan:
     due = list(_find_due(members, now, place))
     later = [at for _, at in due if at > now]
     if pod.spec.active_deadline_seconds is not None:
@@ -96,7 +98,7 @@ def _continue_pod(pod: Pod, members: Sequence[Member], started_at: datetime, now
     )
 
 
-def _add_health(place: Place, pod: Pod, members: Sequence[Member]) -> Sequence[Member]:
+def _add_health(place: PodContext, pod: Pod, members: Sequence[Member]) -> Sequence[Member]:
     """The members with the health of their running containers, by probes and hooks."""
     if not place.post_start_pending and not any(probes.has_probes(member.container) for member in members):
         return members
@@ -104,12 +106,12 @@ def _add_health(place: Place, pod: Pod, members: Sequence[Member]) -> Sequence[M
     return [_add_member_health(member, reported.get(member.container.name), place) for member in members]
 
 
-def _add_member_health(member: Member, reported: ContainerStatus | None, place: Place) -> Member:
+def _add_member_health(member: Member, reported: ContainerStatus | None, place: PodContext) -> Member:
     last = member.last
     if last is None or last.state != "running":
         return member
     key = (last.name, last.attempt)
-    health = place.health.get(key) or probes.at_first(member.container, reported, last.attempt)
+    health = place.health.get(key) or probes.initial_health(member.container, reported, last.attempt)
     return member._replace(health=health, post_start_pending=key in place.post_start_pending)
 
 
@@ -126,7 +128,7 @@ def _back_off_events(pod: Pod, members: Iterable[Member], now: datetime) -> Iter
             yield pod_events.backing_off(pod, member.container.name, member.runs[-1].attempt)
 
 
-def _end_pod(pod: Pod, members: Sequence[Member], ending: _Ending, now: datetime, place: Place) -> PodPlan:
+def _end_pod(pod: Pod, members: Sequence[Member], ending: _Ending, now: datetime, place: PodContext) -> PodPlan:
     live = [member for member in members if member.is_live]
     # Sidecars stop after all others, in the reverse order of their start.
     first = [member for member in live if member.role != "sidecar"] or live[-1:]
@@ -144,7 +146,7 @@ def _end_pod(pod: Pod, members: Sequence[Member], ending: _Ending, now: datetime
 
 
 def _find_ending(
-    pod: Pod, members: Sequence[Member], started_at: datetime, now: datetime, place: Place
+    pod: Pod, members: Sequence[Member], started_at: datetime, now: datetime, place: PodContext
 ) -> _Ending | None:
     grace = _grace(pod)
     if place.evicted:
@@ -199,7 +201,7 @@ def _stop_running(members: Iterable[Member], grace: timedelta) -> tuple[Stop, ..
     )
 
 
-def _find_due(members: Sequence[Member], now: datetime, place: Place) -> Iterator[tuple[Key, datetime]]:
+def _find_due(members: Sequence[Member], now: datetime, place: PodContext) -> Iterator[tuple[Key, datetime]]:
     """The next run of every container that nothing but time keeps from running, and when that is."""
     begun = _has_started(members)
     for member in members:

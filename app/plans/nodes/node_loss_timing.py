@@ -1,9 +1,9 @@
 """Node-loss timing: when an agent without a lease must have stopped a pod, and when the pod may be replaced. Pure.
 
 Agent and node controller compute with the same figures, each on its own clock, from the same renewal of the node's lease.
-The agent counts from when it sent the renewal: nothing of the pod runs any more after `over_after`. The node controller
+The agent counts from when it sent the renewal: nothing of the pod runs any more after `stopped_after`. The node controller
 counts from when it saw it: the node is lost after `lost_after`, and the pod is failed, which lets its Job replace it, when
-its toleration (`bears`) ends after that. So the pod has always ended before. A pod that tolerates the taint for ever is
+its toleration (`tolerated_loss`) ends after that. So the pod has always ended before. A pod that tolerates the taint for ever is
 neither stopped nor replaced.
 """
 
@@ -27,7 +27,7 @@ def lost_after(lease: timedelta | None, grace: timedelta) -> timedelta:
     return grace if lease is None else max(grace, lease + SLACK)
 
 
-def bears(pod: Pod) -> timedelta | None:
+def tolerated_loss(pod: Pod) -> timedelta | None:
     """How long the pod tolerates the unreachable taint; None: for ever."""
     tolerations = [each for each in pod.spec.tolerations if tolerates(each, _UNREACHABLE)]
     if not tolerations:
@@ -36,7 +36,7 @@ def bears(pod: Pod) -> timedelta | None:
     return span(max(0, min(seconds))) if seconds else None
 
 
-def over_after(tolerated: timedelta, lease: timedelta) -> timedelta:
+def stopped_after(tolerated: timedelta, lease: timedelta) -> timedelta:
     """Time without a renewal after which nothing of a pod with this toleration may run."""
     whole = lease + SLACK + tolerated
     return whole - MARGIN - whole / DRIFT
@@ -46,4 +46,4 @@ def stop_after(pod: Pod, tolerated: timedelta, lease: timedelta) -> timedelta:
     """Time without a renewal after which the pod is stopped: early enough for its grace period, but not within the lease."""
     seconds = pod.spec.termination_grace_period_seconds
     grace = _GRACE if seconds is None else span(max(0, seconds))
-    return max(lease, over_after(tolerated, lease) - grace)
+    return max(lease, stopped_after(tolerated, lease) - grace)

@@ -84,7 +84,7 @@ def container(spec: ContainerSpec, pod: pb.PodSandboxConfig, log_path: str, mess
 
 def image(name: str) -> pb.ImageSpec:
     """In whole, as it was pulled: CRI-O has ideas of its own about short names, and checks signatures by the user's."""
-    whole = image_pulls.whole(name)
+    whole = image_pulls.full_name(name)
     return pb.ImageSpec(image=whole, user_specified_image=whole)
 
 

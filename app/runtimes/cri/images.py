@@ -29,8 +29,8 @@ async def store(engine: CriEngine) -> str:
 
 async def pull(engine: CriEngine, image: str, login: Login | None) -> str:
     try:
-        image_pulls.whole(image)
-    except image_pulls.BadImage as error:
+        image_pulls.full_name(image)
+    except image_pulls.InvalidImageName as error:
         raise PullError(f'Failed to apply default image tag "{image}": {error}', "InvalidImageName") from error
     auth = pb.AuthConfig(username=login.username, password=login.password) if login else None
     try:

@@ -44,7 +44,7 @@ class DockerImages:
             return
         ids = [found["Id"], found["Id"].removeprefix("sha256:")]  # as Docker calls it, and as Podman does
         using = await self._engine.ask("containers/json", all=1, filters=filters(ancestor=ids))
-        if using or image_pulls.whole(PAUSE) in _names(found):
+        if using or image_pulls.full_name(PAUSE) in _names(found):
             return
         with unless_gone():
             if await self._engine.is_podman():
@@ -60,8 +60,8 @@ class DockerImages:
 
 async def pull(engine: DockerEngine, image: str, login: Login | None) -> str:
     try:
-        where, separator, reference = parts(image_pulls.whole(image))
-    except image_pulls.BadImage as error:
+        where, separator, reference = parts(image_pulls.full_name(image))
+    except image_pulls.InvalidImageName as error:
         raise PullError(f'Failed to apply default image tag "{image}": {error}', "InvalidImageName") from error
     try:
         told = engine.follow("images/create", "POST", _auth_headers(login, where), fromImage=where, tag=reference)
@@ -88,4 +88,4 @@ def _auth_headers(login: Login | None, where: str) -> Mapping[str, str] | None:
 def _names(found: Mapping[str, Any]) -> Sequence[str]:
     """With registry and folder, as containerd tells them."""
     names = [*(found.get("RepoTags") or ()), *(found.get("RepoDigests") or ())]
-    return [image_pulls.whole(name) for name in names if "<none>" not in name]
+    return [image_pulls.full_name(name) for name in names if "<none>" not in name]

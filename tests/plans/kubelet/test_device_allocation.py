@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from app.kinds.pod.container import Container, ResourceRequirements
 from app.kinds.pod.pod import Pod, PodSpec
-from app.plans.kubelet.device_allocation import TooFewError, pins
+from app.plans.kubelet.device_allocation import InsufficientDevicesError, allocate
 
 GPU = "nvidia.com/gpu"
 
@@ -41,18 +41,18 @@ def a_pod(apps: tuple[int, ...], inits: tuple[int, ...] = (), sidecars: tuple[in
     ],
 )
 def test_pins(pod: Pod, expected: dict[str, str]) -> None:
-    assert {name: "".join(given[GPU]) for name, given in pins(pod, {GPU: "ABC"}).items()} == expected
+    assert {name: "".join(given[GPU]) for name, given in allocate(pod, {GPU: "ABC"}).items()} == expected
 
 
 def test_too_few_are_told_in_kubernetes_words() -> None:
-    with pytest.raises(TooFewError) as told:
-        pins(a_pod((2, 1)), {GPU: "AB"})
+    with pytest.raises(InsufficientDevicesError) as told:
+        allocate(a_pod((2, 1)), {GPU: "AB"})
 
     assert str(told.value) == "requested number of devices unavailable for nvidia.com/gpu. Requested: 1, Available: 0"
 
 
 def test_what_the_node_has_none_of_is_not_for_it_to_give() -> None:
-    assert pins(a_pod((4,)), {"example.com/fpga": "X"}) == {}
+    assert allocate(a_pod((4,)), {"example.com/fpga": "X"}) == {}
 
 
 counts = some.lists(some.integers(0, 3), max_size=3).map(tuple)
@@ -62,7 +62,7 @@ counts = some.lists(some.integers(0, 3), max_size=3).map(tuple)
 def test_none_is_given_twice_to_what_runs_together(
     apps: tuple[int, ...], inits: tuple[int, ...], sidecars: tuple[int, ...]
 ) -> None:
-    found = pins(a_pod(apps, inits, sidecars), {GPU: [str(number) for number in range(18)]})
+    found = allocate(a_pod(apps, inits, sidecars), {GPU: [str(number) for number in range(18)]})
 
     given_to = {name: each[GPU] for name, each in found.items()}
     together = [one for name, ids in given_to.items() if not name.startswith("i") for one in ids]

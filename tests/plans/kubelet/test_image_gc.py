@@ -7,13 +7,22 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from app.plans.kubelet.container_history import Run
-from app.plans.kubelet.image_gc import Disk, Stored, dead, seen, too_much, unneeded
+from app.plans.kubelet.image_gc import (
+    Disk,
+    StoredImage,
+    bytes_to_free,
+    removable_images,
+    removable_runs,
+    update_first_seen,
+)
 from tests.build import NOW
 
 
-def an_image(name: str, *, used: float | None = None, seen: float = 3600) -> Stored:
+def an_image(name: str, *, used: float | None = None, seen: float = 3600) -> StoredImage:
     """Used, and first seen, so many seconds ago."""
-    return Stored(name, 100, None if used is None else NOW - timedelta(seconds=used), NOW - timedelta(seconds=seen))
+    return StoredImage(
+        name, 100, None if used is None else NOW - timedelta(seconds=used), NOW - timedelta(seconds=seen)
+    )
 
 
 @pytest.mark.parametrize(
@@ -28,7 +37,7 @@ def an_image(name: str, *, used: float | None = None, seen: float = 3600) -> Sto
     ],
 )
 def test_how_much_has_to_go(disk: Disk, now: bool, expected: int) -> None:
-    assert too_much(disk, now=now) == expected
+    assert bytes_to_free(disk, now=now) == expected
 
 
 @pytest.mark.parametrize(
@@ -45,14 +54,14 @@ def test_how_much_has_to_go(disk: Disk, now: bool, expected: int) -> None:
         pytest.param([an_image("a", seen=120)], "", "a", id="one that has been here for two minutes"),
     ],
 )
-def test_what_goes(images: list[Stored], in_use: str, expected: str) -> None:
-    assert "".join(each.id for each in unneeded(images, set(in_use), NOW)) == expected
+def test_what_goes(images: list[StoredImage], in_use: str, expected: str) -> None:
+    assert "".join(each.id for each in removable_images(images, set(in_use), NOW)) == expected
 
 
 def test_an_image_was_first_seen_once_and_is_forgotten_when_it_has_gone() -> None:
-    before = seen({}, {"a", "b"}, NOW - timedelta(hours=1))
+    before = update_first_seen({}, {"a", "b"}, NOW - timedelta(hours=1))
 
-    assert seen(before, {"b", "c"}, NOW) == {"b": NOW - timedelta(hours=1), "c": NOW}
+    assert update_first_seen(before, {"b", "c"}, NOW) == {"b": NOW - timedelta(hours=1), "c": NOW}
 
 
 def a_run(attempt: int, state: str = "exited", minutes: float = 0, name: str = "main") -> Run:
@@ -71,7 +80,7 @@ def a_run(attempt: int, state: str = "exited", minutes: float = 0, name: str = "
     ],
 )
 def test_which_runs_nobody_needs(runs: list[Run], expected: list[int]) -> None:
-    assert [run.attempt for run in dead(runs)] == expected
+    assert [run.attempt for run in removable_runs(runs)] == expected
 
 
 @given(
@@ -80,6 +89,6 @@ def test_which_runs_nobody_needs(runs: list[Run], expected: list[int]) -> None:
 )
 def test_nothing_in_use_ever_goes(used: list[int | None], in_use: set[int]) -> None:
     images = [an_image(str(number), used=each) for number, each in enumerate(used)]
-    going = {each.id for each in unneeded(images, {str(each) for each in in_use}, NOW)}
+    going = {each.id for each in removable_images(images, {str(each) for each in in_use}, NOW)}
 
     assert going == {each.id for each in images} - {str(each) for each in in_use}

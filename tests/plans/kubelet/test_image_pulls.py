@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from app.plans.kubelet.image_pulls import BadImage, Credential, credentials, wait, whole
+from app.plans.kubelet.image_pulls import Credential, InvalidImageName, backoff, credentials, full_name
 
 DIGEST = "sha256:" + "a" * 64
 
@@ -24,20 +24,20 @@ DIGEST = "sha256:" + "a" * 64
     ],
 )
 def test_the_whole_name_of_an_image(image: str, expected: str) -> None:
-    assert whole(image) == expected
+    assert full_name(image) == expected
 
 
 @pytest.mark.parametrize("image", ["", "Busybox", "a b", "a:b:c", "a//b", "/a", "a/", "a@b", "-a"])
 def test_what_is_no_name_of_an_image(image: str) -> None:
-    with pytest.raises(BadImage, match="invalid reference format"):
-        whole(image)
+    with pytest.raises(InvalidImageName, match="invalid reference format"):
+        full_name(image)
 
 
 def test_a_name_of_an_image_may_be_too_long() -> None:
     longest = "a" * 250 + "/" + "b" * 4
-    assert whole(f"{longest}:1") == f"docker.io/{longest}:1"
-    with pytest.raises(BadImage, match="repository name must not be more than 255 characters"):
-        whole(f"{longest}b:1")
+    assert full_name(f"{longest}:1") == f"docker.io/{longest}:1"
+    with pytest.raises(InvalidImageName, match="repository name must not be more than 255 characters"):
+        full_name(f"{longest}b:1")
 
 
 def _entry(name: str) -> dict[str, str]:
@@ -63,4 +63,4 @@ def test_logins(entries: dict, expected: str) -> None:
 
 
 def test_a_failed_pull_waits_ever_longer() -> None:
-    assert [int(wait(failures).total_seconds()) for failures in (1, 2, 3, 5, 6, 1000)] == [10, 20, 40, 160, 300, 300]
+    assert [int(backoff(failures).total_seconds()) for failures in (1, 2, 3, 5, 6, 1000)] == [10, 20, 40, 160, 300, 300]

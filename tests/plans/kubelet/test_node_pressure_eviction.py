@@ -12,13 +12,13 @@ from app.plans.kubelet.node_pressure_eviction import (
     CRITICAL,
     DISK,
     MEMORY,
-    Measured,
+    PodUsage,
     Shortage,
     Volume,
-    first_to_go,
-    over_limit,
-    refusal,
-    why_evicted,
+    eviction_message,
+    find_exceeded_limit,
+    find_refusal,
+    select_victim,
 )
 
 MI = 1 << 20
@@ -34,9 +34,9 @@ def a_pod(name: str = "web", limits: dict[str, str] | None = None, **more: Any) 
     return Pod(metadata=ObjectMeta(name=name, namespace="default", uid=name), spec=spec)
 
 
-def using(used: int = 0, disk: int = 0, name: str = "web", **more: Any) -> Measured:
+def using(used: int = 0, disk: int = 0, name: str = "web", **more: Any) -> PodUsage:
     """MiB."""
-    return Measured(a_pod(name, **more), {"main": used * MI}, {"main": disk * MI})
+    return PodUsage(a_pod(name, **more), {"main": used * MI}, {"main": disk * MI})
 
 
 @pytest.mark.parametrize(
@@ -71,18 +71,18 @@ def using(used: int = 0, disk: int = 0, name: str = "web", **more: Any) -> Measu
         ),
     ],
 )
-def test_who_goes_first(pods: list[Measured], shortage: Shortage, expected: str) -> None:
-    found = first_to_go(pods, shortage)
+def test_who_goes_first(pods: list[PodUsage], shortage: Shortage, expected: str) -> None:
+    found = select_victim(pods, shortage)
 
     assert (found.pod.metadata.name if found else "") == expected
 
 
 def test_an_evicted_pod_is_told_why_in_the_kubelets_words() -> None:
-    assert why_evicted(using(100, memory="50Mi"), SHORT_OF_MEMORY) == (
+    assert eviction_message(using(100, memory="50Mi"), SHORT_OF_MEMORY) == (
         "The node was low on resource: memory. Threshold quantity: 100Mi, available: 90Mi. "
         "Container main was using 100Mi, request is 50Mi, has larger consumption of memory. "
     )
-    assert why_evicted(using(disk=1), SHORT_OF_DISK).endswith(
+    assert eviction_message(using(disk=1), SHORT_OF_DISK).endswith(
         "Container main was using 1Mi, request is 0, has larger consumption of ephemeral-storage. "
     )
 
@@ -93,27 +93,27 @@ def test_an_evicted_pod_is_told_why_in_the_kubelets_words() -> None:
         pytest.param(using(disk=900), "", id="nothing without a limit"),
         pytest.param(using(disk=10, limits={STORAGE: "10Mi"}), "", id="nothing at its limit"),
         pytest.param(
-            Measured(a_pod(), volumes=(Volume("v", 2 * MI, "1Mi"),)),
+            PodUsage(a_pod(), volumes=(Volume("v", 2 * MI, "1Mi"),)),
             'Usage of EmptyDir volume "v" exceeds the limit "1Mi". ',
             id="a volume that is too large",
         ),
         pytest.param(
-            Measured(a_pod(), volumes=(Volume("v", 2 * MI, "0"),)), "", id="nothing at a limit of 0, which is none"
+            PodUsage(a_pod(), volumes=(Volume("v", 2 * MI, "0"),)), "", id="nothing at a limit of 0, which is none"
         ),
         pytest.param(
-            Measured(a_pod(limits={STORAGE: "1Mi"}), disk={"main": MI}, volumes=(Volume("v", MI, ""),)),
+            PodUsage(a_pod(limits={STORAGE: "1Mi"}), disk={"main": MI}, volumes=(Volume("v", MI, ""),)),
             "Pod ephemeral local storage usage exceeds the total limit of containers 1Mi. ",
             id="more than its containers may have together",
         ),
         pytest.param(
-            Measured(a_pod(limits={STORAGE: "1Mi"}), disk={"main": MI}, volumes=(Volume("v", MI, "", True),)),
+            PodUsage(a_pod(limits={STORAGE: "1Mi"}), disk={"main": MI}, volumes=(Volume("v", MI, "", True),)),
             "",
             id="nothing for what is in memory",
         ),
     ],
 )
-def test_a_pod_that_uses_more_disk_than_it_may_goes(measured: Measured, expected: str) -> None:
-    assert over_limit(measured) == expected
+def test_a_pod_that_uses_more_disk_than_it_may_goes(measured: PodUsage, expected: str) -> None:
+    assert find_exceeded_limit(measured) == expected
 
 
 def test_one_container_that_uses_more_than_it_may_takes_its_pod_along() -> None:
@@ -123,7 +123,7 @@ def test_one_container_that_uses_more_than_it_may_takes_its_pod_along() -> None:
     )
     pod = Pod(spec=PodSpec(containers=containers))
 
-    assert over_limit(Measured(pod, disk={"b": 2 * MI})) == (
+    assert find_exceeded_limit(PodUsage(pod, disk={"b": 2 * MI})) == (
         'Container b exceeded its local ephemeral storage limit "1Mi". '
     )
 
@@ -148,4 +148,4 @@ TOLERANT = (Toleration(key="node.kubernetes.io/memory-pressure", operator="Exist
     ],
 )
 def test_what_a_node_takes_under_pressure(pod: Pod, conditions: set[str], expected: str) -> None:
-    assert refusal(pod, conditions) == expected
+    assert find_refusal(pod, conditions) == expected

@@ -9,17 +9,17 @@ from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod, PodStatus
 from app.kinds.pod.probe import ExecAction, Probe
 from app.plans.kubelet.container_history import Past, Run
-from app.plans.kubelet.pod_status import Held, Place
-from app.plans.kubelet.probes import Health, Tally, Unwell, verdict
+from app.plans.kubelet.pod_status import PodContext, SetupDelay
+from app.plans.kubelet.probes import Health, ResultRun, Unhealthy, apply_threshold
 from app.plans.kubelet.sync_pod import LEAST_GRACE, Key, PodPlan, plan
 from tests.plans.kubelet.test_sync_pod import NOW, a_pod, runs, said, waiting
 
 PROBE = Probe(exec=ExecAction(command=("ok?",)), success_threshold=2, failure_threshold=3)
-ILL = Health(unwell=Unwell("Container m failed liveness probe"))
+ILL = Health(unwell=Unhealthy("Container m failed liveness probe"))
 
 
-def here(**known: object) -> Place:
-    return Place(runtime="process", ip="10.0.0.1", **known)
+def here(**known: object) -> PodContext:
+    return PodContext(runtime="process", ip="10.0.0.1", **known)
 
 
 def probed(pod: Pod, **probes: Probe) -> Pod:
@@ -119,7 +119,7 @@ def test_which_init_containers_ran_in_a_lost_sandbox_is_seen_without_memory() ->
 
 
 def test_a_probe_may_shorten_the_grace() -> None:
-    ill = Health(unwell=Unwell("no", timedelta(seconds=4)))
+    ill = Health(unwell=Unhealthy("no", timedelta(seconds=4)))
     result = plan(probed(a_pod(), liveness_probe=PROBE), runs("m0+"), NOW, here(health={("m", 0): ill}))
     assert [(stop.key, stop.grace, stop.why) for stop in result.stop] == [(Key("m", 0), timedelta(seconds=4), "no")]
 
@@ -156,7 +156,7 @@ def test_a_hook_hides_its_container_and_says_so_if_it_fails() -> None:
 
 
 def test_what_is_held_without_a_reason_is_just_about_to_start() -> None:
-    result = plan(a_pod(), [], NOW, here(held={"m": Held("", "", NOW + timedelta(seconds=10))}))
+    result = plan(a_pod(), [], NOW, here(held={"m": SetupDelay("", "", NOW + timedelta(seconds=10))}))
     assert (said(result), waiting(result)) == ("Pending", "ContainerCreating")
     assert result.again_at == NOW + timedelta(seconds=10)
 
@@ -192,7 +192,7 @@ def test_a_pod_has_the_address_of_its_sandbox() -> None:
     ],
 )
 def test_answers_say(answers: str, expected: bool | None) -> None:
-    tally = Tally()
+    tally = ResultRun()
     for answer in answers:
         tally = tally.heard(answer == "+")
-    assert verdict(tally, PROBE) is expected
+    assert apply_threshold(tally, PROBE) is expected

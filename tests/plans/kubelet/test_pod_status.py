@@ -9,12 +9,12 @@ from app.kinds.pod.pod import Pod, PodSpec, PodStatus
 from app.machinery.base import Condition, ObjectMeta
 from app.plans.kubelet import pod_status
 from app.plans.kubelet.container_history import Run
-from app.plans.kubelet.pod_status import Place
+from app.plans.kubelet.pod_status import PodContext
 from app.plans.kubelet.sync_pod import plan
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, 654321, tzinfo=UTC)
 WHOLE = NOW.replace(microsecond=0)
-HERE = Place(runtime="process", ip="10.0.0.1")
+HERE = PodContext(runtime="process", ip="10.0.0.1")
 
 
 def a_pod(restart: str = "Never", inits: str = "", status: PodStatus | None = None) -> Pod:
@@ -181,7 +181,7 @@ def test_a_finished_init_container_is_ready() -> None:
 
 @pytest.mark.parametrize(("seconds", "words"), [(10, "10s"), (80, "1m20s"), (300, "5m0s")])
 def test_spans_are_spelled_as_go_does(seconds: int, words: str) -> None:
-    assert pod_status.spelled(timedelta(seconds=seconds)) == words
+    assert pod_status.format_duration(timedelta(seconds=seconds)) == words
 
 
 class TestMerged:
@@ -189,7 +189,7 @@ class TestMerged:
         ours = status(a_pod(), running())
         theirs = PodStatus(phase="Pending", conditions=(Condition(type="DisruptionTarget", status="True"),))
 
-        found = pod_status.merged(ours, theirs)
+        found = pod_status.merge_status(ours, theirs)
 
         assert found.phase == "Running"
         assert "DisruptionTarget" in conditions(found)
@@ -197,4 +197,4 @@ class TestMerged:
     def test_an_end_that_others_declared_stands(self) -> None:
         theirs = PodStatus(phase="Failed", reason="NodeLost")
 
-        assert pod_status.merged(status(a_pod(), running()), theirs) is theirs
+        assert pod_status.merge_status(status(a_pod(), running()), theirs) is theirs

@@ -12,11 +12,11 @@ from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod, PodSpec, PodStatus
 from app.machinery.base import ObjectMeta
 from app.plans.kubelet.container_history import Run
-from app.plans.kubelet.pod_status import Held, Place
+from app.plans.kubelet.pod_status import PodContext, SetupDelay
 from app.plans.kubelet.sync_pod import Key, PodPlan, plan
 
 NOW = datetime(2026, 1, 31, 12, 0, 0, tzinfo=UTC)
-HERE = Place(runtime="process", ip="10.0.0.1")
+HERE = PodContext(runtime="process", ip="10.0.0.1")
 
 
 def a_pod(
@@ -212,7 +212,7 @@ class TestDeadline:
 
 
 class TestCutOff:
-    AWAY = Place(runtime="process", ip="10.0.0.1", cut_off=timedelta(seconds=7))
+    AWAY = PodContext(runtime="process", ip="10.0.0.1", cut_off=timedelta(seconds=7))
 
     @pytest.mark.parametrize(
         ("grace", "expected"),
@@ -225,7 +225,7 @@ class TestCutOff:
         assert said(plan(a_pod("OnFailure", grace=grace), runs("m0+"), NOW, self.AWAY)) == expected
 
     def test_stops_it_even_if_there_is_no_time_left(self) -> None:
-        late = Place(runtime="process", ip="10.0.0.1", cut_off=timedelta())
+        late = PodContext(runtime="process", ip="10.0.0.1", cut_off=timedelta())
 
         assert said(plan(a_pod("OnFailure"), runs("m0+"), NOW, late)) == "stop m0 in 0, Running"
 
@@ -248,7 +248,9 @@ class TestCutOff:
 
 
 class TestHeld:
-    HELD = Place(held={"m": Held("CreateContainerConfigError", 'secret "s" not found', NOW + timedelta(seconds=10))})
+    HELD = PodContext(
+        held={"m": SetupDelay("CreateContainerConfigError", 'secret "s" not found', NOW + timedelta(seconds=10))}
+    )
 
     def test_waits_and_says_why(self) -> None:
         result = plan(a_pod(), [], NOW, self.HELD)

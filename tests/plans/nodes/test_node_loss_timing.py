@@ -8,7 +8,7 @@ from hypothesis import strategies as some
 
 from app.kinds.pod.affinity import Toleration
 from app.kinds.pod.pod import Pod, PodSpec
-from app.plans.nodes.node_loss_timing import DRIFT, MARGIN, SLACK, bears, lost_after, over_after, stop_after
+from app.plans.nodes.node_loss_timing import DRIFT, MARGIN, SLACK, lost_after, stop_after, stopped_after, tolerated_loss
 
 LEASE = timedelta(seconds=40)
 
@@ -39,7 +39,7 @@ def tolerating(count: int | None, key: str = "node.kubernetes.io/unreachable", e
     ],
 )
 def test_a_pod_bears(tolerations: list[Toleration], borne: int) -> None:
-    assert bears(a_pod(*tolerations)) == seconds(borne)
+    assert tolerated_loss(a_pod(*tolerations)) == seconds(borne)
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_pod_bears(tolerations: list[Toleration], borne: int) -> None:
     ],
 )
 def test_a_pod_bears_for_ever(toleration: Toleration) -> None:
-    assert bears(a_pod(toleration)) is None
+    assert tolerated_loss(a_pod(toleration)) is None
 
 
 @pytest.mark.parametrize(
@@ -78,10 +78,10 @@ def test_a_node_is_lost(lease: int | None, grace: int, lost: int) -> None:
     ],
 )
 def test_a_pod_is_stopped(pod: Pod, stopped: float, over: float) -> None:
-    borne = bears(pod)
+    borne = tolerated_loss(pod)
     assert borne is not None
     assert stop_after(pod, borne, LEASE) == seconds(stopped)
-    assert over_after(borne, LEASE) == seconds(over)
+    assert stopped_after(borne, LEASE) == seconds(over)
 
 
 def spans(longest: int) -> some.SearchStrategy[timedelta]:
@@ -113,16 +113,16 @@ def test_a_pod_is_never_replaced_before_it_is_over(
     The controller sees the renewal late. Another, with a clock that is ahead of its by a second, may have taken over.
     """
     pod = a_pod(tolerating(tolerated), grace=pod_grace)
-    borne = bears(pod)
+    borne = tolerated_loss(pod)
     assert borne is not None
     agents_clock, controllers_clock = rates
 
-    over = over_after(borne, lease) / agents_clock + killed_late
+    over = stopped_after(borne, lease) / agents_clock + killed_late
     replaced = seen_late + (lost_after(lease, grace) + borne) / controllers_clock + other_controller
 
-    assert lease <= stop_after(pod, borne, lease) <= max(lease, over_after(borne, lease))
+    assert lease <= stop_after(pod, borne, lease) <= max(lease, stopped_after(borne, lease))
     assert over <= replaced
 
 
 def test_pods_without_toleration_end_in_the_slack() -> None:
-    assert LEASE < over_after(seconds(0), LEASE) < LEASE + SLACK - MARGIN / 2
+    assert LEASE < stopped_after(seconds(0), LEASE) < LEASE + SLACK - MARGIN / 2
