@@ -43,7 +43,7 @@ def create_app(registry: Registry, origin: Origin | None = None, authority: Call
     kubernetes = Kubernetes(registry, authenticator, Documents(registry, authenticator).answer)
     app = FastAPI(
         title=docs.TITLE,
-        version=version.jobplane(),
+        version=version.jobplane_version(),
         lifespan=lifespan,
         middleware=[
             Middleware(StopMiddleware),

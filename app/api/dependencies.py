@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from app.api.auth import impersonation
 from app.api.auth.authenticator import Action, User, check, check_path, path_refusal
-from app.api.streams.revocation import Claim
+from app.api.streams.revocation import StreamAccess
 from app.registry.objects import Registry
 
 
@@ -79,4 +79,4 @@ async def stream_claim(request: Request, user: CurrentUser) -> None:
     async def judge() -> None:
         await impersonation.impersonate(state.registry, credential.holder, request.headers)
 
-    request.state.claim = Claim(credential.digest, None if user is credential.holder else judge)
+    request.state.stream_access = StreamAccess(credential.digest, None if user is credential.holder else judge)

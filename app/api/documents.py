@@ -9,12 +9,12 @@ from starlette.responses import RedirectResponse, Response
 from app.api.auth import impersonation
 from app.api.auth.authenticator import Authenticator, check_path
 from app.api.http import errors, static_documents
-from app.api.http.accept import DISCOVERY, OPENAPI, wanted
+from app.api.http.accept import DISCOVERY, OPENAPI, negotiate_media_type
 from app.api.openapi import v2 as openapi_v2
 from app.api.openapi import v3 as openapi
 from app.api.resources import ephemeral_resources, version
 from app.api.resources.discovery import Discovery
-from app.api.resources.unsupported_kinds import ABSENT
+from app.api.resources.unsupported_kinds import UNSUPPORTED
 from app.kinds import KINDS
 from app.registry.objects import Registry
 
@@ -24,8 +24,8 @@ class Documents:
 
     def __init__(self, registry: Registry, authenticator: Authenticator) -> None:
         self._registry, self._authenticator = registry, authenticator
-        self._discovery = Discovery((*KINDS, *ABSENT), ephemeral_resources.VIRTUAL)
-        self._openapi = openapi.OpenApi((*KINDS, *ABSENT), ephemeral_resources.VIRTUAL)
+        self._discovery = Discovery((*KINDS, *UNSUPPORTED), ephemeral_resources.EPHEMERAL)
+        self._openapi = openapi.OpenApi((*KINDS, *UNSUPPORTED), ephemeral_resources.EPHEMERAL)
         self._openapi_v2 = openapi_v2.OpenApiV2(self._openapi)
 
     async def answer(self, request: Request) -> Response:
@@ -37,10 +37,10 @@ class Documents:
             raise errors.no_such_method()
         path = path.rstrip("/")
         if path == "/version":
-            return Response(version.document(), media_type="application/json")
+            return Response(version.version_document(), media_type="application/json")
         if path.startswith("/openapi"):
             return self._specification(request, path)
-        form = wanted(request.headers.get("accept"), DISCOVERY)
+        form = negotiate_media_type(request.headers.get("accept"), DISCOVERY)
         document = self._discovery.document(path, form)
         if document is None:
             raise errors.no_such_path()
@@ -48,7 +48,7 @@ class Documents:
 
     def _specification(self, request: Request, path: str) -> Response:
         if path == "/openapi/v2":
-            form = wanted(request.headers.get("accept"), OPENAPI)
+            form = negotiate_media_type(request.headers.get("accept"), OPENAPI)
             return static_documents.answer(request, self._openapi_v2.document(form), {})
         document = self._openapi.document(path)
         if document is None:

@@ -17,7 +17,7 @@ from app.kinds.batch.job import Job, is_finished
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Object
-from app.machinery.feature_gates import USUAL, Features
+from app.machinery.feature_gates import DEFAULTS, Features
 from app.machinery.owner_references import controller_of
 from app.machinery.selectors import from_label_selector
 from app.plans.jobs import job as job_plan
@@ -33,7 +33,7 @@ class JobController:
     component = "job-controller"
 
     def __init__(
-        self, mirror: Mirror, locks: NamespaceLocks, features: Features = USUAL, random_name: Names = random_name
+        self, mirror: Mirror, locks: NamespaceLocks, features: Features = DEFAULTS, random_name: Names = random_name
     ) -> None:
         self._mirror = mirror
         self._random_name = random_name

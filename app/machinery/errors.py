@@ -1,7 +1,7 @@
-"""Errors as Kubernetes words them: field causes, and the exceptions that become a `Status` on the wire.
+"""API errors: field causes (apimachinery's `field.Error`), and the exception that becomes a `Status` on the wire.
 
-Kinds and plans return causes; the registry raises `ApiError`; the API writes its `status`. Messages follow Kubernetes'
-(apimachinery's field errors and API errors), because clients match on them.
+Kinds and plans return causes; the registry raises `ApiError`; the API writes its `status`. Messages are those of
+apimachinery's `field` and `api/errors` packages, because clients match on them.
 """
 
 from typing import Any, NamedTuple
@@ -10,20 +10,20 @@ import msgspec
 
 
 class Cause(NamedTuple):
-    """One reason why an object is refused."""
+    """One reason why an object is invalid: a StatusCause."""
 
     reason: str  # FieldValueInvalid, FieldValueRequired, ...
     message: str  # without the field: `Invalid value: -1: must be greater than or equal to 0`
     field: str  # spec.parallelism
 
 
-def shown(value: Any) -> str:
-    """A value as field errors print it: numbers and booleans bare, strings quoted, the rest JSON."""
+def format_value(value: Any) -> str:
+    """Format a value as field errors print it: numbers and booleans bare, strings quoted, the rest JSON."""
     return msgspec.json.encode(value, order="deterministic").decode()
 
 
 def invalid(field: str, value: Any, detail: str) -> Cause:
-    return Cause("FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}", field)
+    return Cause("FieldValueInvalid", f"Invalid value: {format_value(value)}: {detail}", field)
 
 
 def required(field: str, detail: str = "") -> Cause:
@@ -32,11 +32,13 @@ def required(field: str, detail: str = "") -> Cause:
 
 def not_supported(field: str, value: Any, supported: tuple[str, ...]) -> Cause:
     values = ", ".join(f'"{each}"' for each in supported)
-    return Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {values}", field)
+    return Cause(
+        "FieldValueNotSupported", f"Unsupported value: {format_value(value)}: supported values: {values}", field
+    )
 
 
 def one_of(field: str, value: str, supported: tuple[str, ...]) -> list[Cause]:
-    """What is wrong with a value that must be given, and be one of these."""
+    """Return the causes of a value that is required and must be one of `supported`; an empty list if it is valid."""
     if not value:
         return [required(field)]
     return [] if value in supported else [not_supported(field, value, supported)]
@@ -47,7 +49,7 @@ def forbidden(field: str, detail: str) -> Cause:
 
 
 def duplicate(field: str, value: Any) -> Cause:
-    return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", field)
+    return Cause("FieldValueDuplicate", f"Duplicate value: {format_value(value)}", field)
 
 
 def too_long(field: str, limit: int) -> Cause:
@@ -59,7 +61,7 @@ def too_many(field: str, count: int, limit: int) -> Cause:
 
 
 class ApiError(Exception):
-    """A refusal, with all that its `Status` object says."""
+    """A refused request, with everything that its `Status` object has."""
 
     def __init__(self, code: int, reason: str, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -83,18 +85,18 @@ class ApiError(Exception):
         return {name: value for name, value in body.items() if value or name == "metadata"}
 
 
-def _split(resource: str) -> tuple[str, str]:
+def _split_resource(resource: str) -> tuple[str, str]:
     plural, _, group = resource.partition(".")
     return plural, group
 
 
 def not_found(resource: str, name: str) -> ApiError:
-    plural, group = _split(resource)
+    plural, group = _split_resource(resource)
     return ApiError(404, "NotFound", f'{resource} "{name}" not found', name=name, group=group, kind=plural)
 
 
 def already_exists(resource: str, name: str) -> ApiError:
-    plural, group = _split(resource)
+    plural, group = _split_resource(resource)
     return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', name=name, group=group, kind=plural)
 
 
@@ -102,20 +104,20 @@ STALE = "the object has been modified; please apply your changes to the latest v
 
 
 def conflict(resource: str, name: str, why: str = STALE) -> ApiError:
-    plural, group = _split(resource)
+    plural, group = _split_resource(resource)
     message = f'Operation cannot be fulfilled on {resource} "{name}": {why}'
     return ApiError(409, "Conflict", message, name=name, group=group, kind=plural)
 
 
-def refused(resource: str, name: str, why: str, **details: Any) -> ApiError:
-    """403 Forbidden."""
-    plural, group = _split(resource)
+def forbidden_error(resource: str, name: str, why: str, **details: Any) -> ApiError:
+    """403 Forbidden, as apimachinery's NewForbidden."""
+    plural, group = _split_resource(resource)
     message = f'{resource} "{name}" is forbidden: {why}' if name else f"{resource} is forbidden: {why}"
     return ApiError(403, "Forbidden", message, name=name, group=group, kind=plural, **details)
 
 
 def unprocessable(kind: str, group: str, name: str, causes: list[Cause]) -> ApiError:
-    """422 Invalid: one message with every distinct cause, and each cause in the details."""
+    """422 Invalid, as apimachinery's NewInvalid: one message with every distinct cause, and each cause in the details."""
     texts = list(dict.fromkeys(f"{cause.field}: {cause.message}" for cause in causes))
     listed = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     full = f"{kind}.{group}" if group else kind

@@ -1,7 +1,8 @@
-"""`metadata.managedFields`: who set which fields of an object, kept up to date on each write by a client.
+"""`metadata.managedFields`: which manager owns which fields of an object, updated on each write by a client.
 
-The registry calls `after_create` and `after_update`, `server_side_apply` the rest. Ownership moves with changes: who changes a
-field owns it from then on, and alone. Entries come out in Kubernetes' order and never empty.
+The registry calls `managed_fields_after_create` and `managed_fields_after_update`, `server_side_apply` the rest. A manager
+that changes a field becomes its only owner. Entries come out in Kubernetes' order and never empty (apimachinery's
+`util/managedfields`).
 """
 
 from collections.abc import Iterable
@@ -11,15 +12,15 @@ from typing import Any, NamedTuple
 import msgspec
 
 from app.machinery.base import Kind, ManagedFieldsEntry, Object
-from app.machinery.field_ownership import Changes, changes, whole
-from app.machinery.field_sets import FieldSet, difference, intersection, ordered, read, union
+from app.machinery.field_ownership import Comparison, compare, compute_all_fields
+from app.machinery.field_sets import FieldSet, difference, intersection, parse_field_set, sort_fields, union
 from app.machinery.topology import Topology, topology_of
 
 Entries = tuple[ManagedFieldsEntry, ...]
 
-MOST_UPDATERS = 10
-ANCIENT = "ancient-changes"
-# What an object is, and what the server says of it: nobody's to own.
+MOST_UPDATE_MANAGERS = 10
+ANCIENT_CHANGES = "ancient-changes"
+# The type of an object, and metadata that the server sets: no manager owns them.
 _TYPE = frozenset({"f:apiVersion", "f:kind"})
 _IDENTITY = frozenset(
     {
@@ -35,11 +36,11 @@ _IDENTITY = frozenset(
         "f:resourceVersion",
     }
 )
-_OF_STATUS_WRITES = frozenset({"f:labels", "f:annotations"})
+_METADATA_OWNED_BY_STATUS = frozenset({"f:labels", "f:annotations"})
 
 
 class Manager(NamedTuple):
-    """Who wrote, and how. A manager that applies is the same in every version: it has none."""
+    """Identity of a manager. One that applies has no API version: it is the same manager in every version."""
 
     name: str
     operation: str  # Apply or Update
@@ -47,18 +48,18 @@ class Manager(NamedTuple):
     subresource: str
 
 
-class Claim(NamedTuple):
-    """What a manager owns, and since when."""
+class OwnedFields(NamedTuple):
+    """Fields that a manager owns, and the time of its last write to them."""
 
     fields: FieldSet
     at: datetime | None
 
 
-Managers = dict[Manager, Claim]
+Managers = dict[Manager, OwnedFields]
 
 
-class Writer(NamedTuple):
-    """Who makes a write that is recorded, and where. What applies brings its own entries along."""
+class FieldManager(NamedTuple):
+    """Field manager of one write. With `applies`, the object brings its managedFields along: server-side apply made them."""
 
     name: str
     at: datetime
@@ -77,7 +78,7 @@ def with_entries(obj: Object, entries: Entries | None) -> Object:
 
 
 def document_of(obj: Object) -> dict[str, Any]:
-    """The object without its managed fields, as sets are made of it."""
+    """Return the object without its managedFields as a plain document, for field sets."""
     metadata = msgspec.structs.replace(obj.metadata, managed_fields=None)
     document: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(obj, metadata=metadata))
     return document
@@ -92,49 +93,49 @@ def _topology(kind: Kind[Any]) -> Topology:
 
 
 def managers_of(entries: Entries, kind: Kind[Any]) -> Managers:
-    """What is stored, as it is: entries of other versions than the kind's are of no use to anyone."""
+    """Return the stored entries by manager. Entries of other API versions than the kind's are dropped."""
     return {
-        _manager(entry): Claim(entry.fields_v1 or {}, entry.time)
+        _manager_of(entry): OwnedFields(entry.fields_v1 or {}, entry.time)
         for entry in entries
         if entry.api_version == kind.api_version
     }
 
 
-def _manager(entry: ManagedFieldsEntry) -> Manager:
+def _manager_of(entry: ManagedFieldsEntry) -> Manager:
     version = "" if entry.operation == "Apply" else entry.api_version
     return Manager(entry.manager, entry.operation, version, entry.subresource)
 
 
 def entries_of(managers: Managers, kind: Kind[Any]) -> Entries:
     entries = [
-        _entry(manager, Claim(ordered(claim.fields), claim.at), kind)
-        for manager, claim in managers.items()
-        if claim.fields
+        _build_entry(manager, OwnedFields(sort_fields(owned.fields), owned.at), kind)
+        for manager, owned in managers.items()
+        if owned.fields
     ]
-    return tuple(sorted(entries, key=_order))
+    return tuple(sorted(entries, key=_entry_sort_key))
 
 
-def _entry(manager: Manager, claim: Claim, kind: Kind[Any]) -> ManagedFieldsEntry:
-    """The entry of a claim whose fields are ordered."""
+def _build_entry(manager: Manager, owned: OwnedFields, kind: Kind[Any]) -> ManagedFieldsEntry:
+    """Build the entry; the fields must be sorted already."""
     return ManagedFieldsEntry(
         manager=manager.name,
         operation=manager.operation,
         api_version=kind.api_version,
-        time=claim.at,
+        time=owned.at,
         fields_type="FieldsV1",
-        fields_v1=claim.fields,
+        fields_v1=owned.fields,
         subresource=manager.subresource,
     )
 
 
-def _order(entry: ManagedFieldsEntry) -> tuple[str, float, str, str]:
+def _entry_sort_key(entry: ManagedFieldsEntry) -> tuple[str, float, str, str]:
     return entry.operation, _seconds(entry.time), entry.manager, entry.subresource
 
 
-def base_of(sent: Entries | None, stored: Entries | None, *, subresource: str) -> Entries:
-    """The entries that a write starts from: those that the client sent, if it may and they can be read.
+def resolve_sent_entries(sent: Entries | None, stored: Entries | None, *, subresource: str) -> Entries:
+    """Return the entries that a write starts from: the client's, if it may set them and they parse, else the stored ones.
 
-    An empty list, or one empty entry, is how clients clear them.
+    An empty list, or one empty entry, clears them.
     """
     stored = stored or ()
     if subresource or sent is None or sent == stored:
@@ -142,62 +143,74 @@ def base_of(sent: Entries | None, stored: Entries | None, *, subresource: str) -
     if sent in ((), (ManagedFieldsEntry(),)):
         return ()
     try:
-        return tuple(map(_read, sent))
+        return tuple(map(_parse_entry, sent))
     except (ValueError, msgspec.MsgspecError):
         return stored
 
 
-def _read(entry: ManagedFieldsEntry) -> ManagedFieldsEntry:
+def _parse_entry(entry: ManagedFieldsEntry) -> ManagedFieldsEntry:
     if entry.operation not in ("Apply", "Update") or not entry.api_version or entry.fields_type != "FieldsV1":
         raise ValueError("an entry needs operation Apply or Update, an apiVersion and fieldsType FieldsV1")
-    return msgspec.structs.replace(entry, fields_v1=ordered(read(entry.fields_v1 or {})))
+    return msgspec.structs.replace(entry, fields_v1=sort_fields(parse_field_set(entry.fields_v1 or {})))
 
 
 # --- writes
 
 
-def after_create(kind: Kind[Any], obj: Object, sent: Entries | None, writer: Writer) -> Entries | None:
-    """The entries of a new object: as a client sent it, defaults included, and with these entries."""
+def managed_fields_after_create(
+    kind: Kind[Any], obj: Object, sent: Entries | None, writer: FieldManager
+) -> Entries | None:
+    """Return the entries of a new object. `obj` is as the client sent it, with defaults; `sent` are its own entries."""
     if writer.applies or not kind.tracked:
         return sent if kind.tracked else None
-    fields = owned(kind, whole(document_of(obj), _topology(kind)), writer.subresource)
+    fields = restrict_to_ownable(kind, compute_all_fields(document_of(obj), _topology(kind)), writer.subresource)
     if not sent:
-        return (_entry(writer.manager(kind), Claim(fields, writer.at), kind),) if fields else ()
-    base = managers_of(base_of(sent, (), subresource=""), kind)
-    return entries_of(_updated(base, Changes({}, {}, fields), writer.manager(kind), writer.at), kind)
+        return (_build_entry(writer.manager(kind), OwnedFields(fields, writer.at), kind),) if fields else ()
+    base = managers_of(resolve_sent_entries(sent, (), subresource=""), kind)
+    return entries_of(_transfer_ownership(base, Comparison({}, {}, fields), writer.manager(kind), writer.at), kind)
 
 
-def after_update(kind: Kind[Any], new: Object, old: Object, sent: Entries | None, writer: Writer) -> Entries | None:
-    """The entries once `new` has replaced `old`, of a client that sent these entries along."""
+def managed_fields_after_update(
+    kind: Kind[Any], new: Object, old: Object, sent: Entries | None, writer: FieldManager
+) -> Entries | None:
+    """Return the entries after `new` replaces `old`; `sent` are the entries in the client's object."""
     stored = old.metadata.managed_fields
     if writer.applies or not kind.tracked:
         return sent if kind.tracked else stored
-    base = base_of(sent, stored, subresource=writer.subresource)
+    base = resolve_sent_entries(sent, stored, subresource=writer.subresource)
     managers = managers_of(base, kind)
     if not managers:
-        return None  # as in Kubernetes: nobody tracked it, or a client asked for that
-    changed = changes(document_of(old), document_of(new), _topology(kind))
+        return None  # as in Kubernetes: the object is untracked, or the client cleared the entries
+    changed = compare(document_of(old), document_of(new), _topology(kind))
     if base == stored and not any(changed):
         return stored
-    kept = Changes(*(owned(kind, each, writer.subresource) for each in changed))
-    return entries_of(_capped(_updated(managers, kept, writer.manager(kind), writer.at)), kind)
+    kept = Comparison(*(restrict_to_ownable(kind, each, writer.subresource) for each in changed))
+    return entries_of(_cap_managers(_transfer_ownership(managers, kept, writer.manager(kind), writer.at)), kind)
 
 
-def owned(kind: Kind[Any], fields: FieldSet, subresource: str) -> FieldSet:
-    """What a write can own of what it touches: never the identity, and only its own half of spec and status."""
-    fields = _without_identity(fields)
+def restrict_to_ownable(kind: Kind[Any], fields: FieldSet, subresource: str) -> FieldSet:
+    """Return the fields that a write can own: never the identity, and only its own half of spec and status."""
+    fields = _strip_identity(fields)
     if not kind.has_status:
         return fields
     if subresource != "status":
-        return {mark: node for mark, node in fields.items() if mark != "f:status"}
-    labelled = {mark: node for mark, node in fields.get("f:metadata", {}).items() if mark in _OF_STATUS_WRITES}
+        return {path_element: node for path_element, node in fields.items() if path_element != "f:status"}
+    labelled = {
+        path_element: node
+        for path_element, node in fields.get("f:metadata", {}).items()
+        if path_element in _METADATA_OWNED_BY_STATUS
+    }
     kept = {"f:metadata": labelled} if labelled else {}
-    return kept | {mark: node for mark, node in fields.items() if mark == "f:status"}
+    return kept | {path_element: node for path_element, node in fields.items() if path_element == "f:status"}
 
 
-def _without_identity(fields: FieldSet) -> FieldSet:
-    kept = {mark: node for mark, node in fields.items() if mark not in _TYPE}
-    metadata = {mark: node for mark, node in fields.get("f:metadata", {}).items() if mark not in _IDENTITY}
+def _strip_identity(fields: FieldSet) -> FieldSet:
+    kept = {path_element: node for path_element, node in fields.items() if path_element not in _TYPE}
+    metadata = {
+        path_element: node
+        for path_element, node in fields.get("f:metadata", {}).items()
+        if path_element not in _IDENTITY
+    }
     if metadata:
         kept["f:metadata"] = metadata
     else:
@@ -205,55 +218,55 @@ def _without_identity(fields: FieldSet) -> FieldSet:
     return kept
 
 
-def _updated(managers: Managers, changed: Changes, writer: Manager, now: datetime) -> Managers:
-    """Takes what was changed from all, gives it to the writer, and takes from all what has gone."""
+def _transfer_ownership(managers: Managers, changed: Comparison, writer: Manager, now: datetime) -> Managers:
+    """Give changed and added fields to the writer alone, and remove removed fields from all managers."""
     touched = union(changed.modified, changed.added)
-    left = disowned(managers, changed)
+    left = remove_ownership(managers, changed)
     if touched:
         before = left.get(writer)
-        left[writer] = Claim(union(before.fields, touched) if before else touched, now)
+        left[writer] = OwnedFields(union(before.fields, touched) if before else touched, now)
     return left
 
 
-def disowned(managers: Managers, changed: Changes, keep: Manager | None = None) -> Managers:
-    """The managers without what was changed or has gone; `keep` keeps what it has."""
+def remove_ownership(managers: Managers, changed: Comparison, keep: Manager | None = None) -> Managers:
+    """Return the managers without the changed and removed fields; `keep` keeps its own."""
     gone = union(union(changed.modified, changed.added), changed.removed)
     left = {
-        manager: claim if manager == keep else Claim(difference(claim.fields, gone), claim.at)
-        for manager, claim in managers.items()
+        manager: owned if manager == keep else OwnedFields(difference(owned.fields, gone), owned.at)
+        for manager, owned in managers.items()
     }
-    return {manager: claim for manager, claim in left.items() if claim.fields}
+    return {manager: owned for manager, owned in left.items() if owned.fields}
 
 
-def disputed(managers: Managers, changed: Changes, applier: Manager) -> dict[Manager, FieldSet]:
-    """What a change would take from whom, in the order in which conflicts are told."""
+def find_conflicts(managers: Managers, changed: Comparison, applier: Manager) -> dict[Manager, FieldSet]:
+    """Return the fields that a change would take from each other manager, in the order of conflict messages."""
     touched = union(changed.modified, changed.added)
     taken = {
-        manager: ordered(intersection(managers[manager].fields, touched))
+        manager: sort_fields(intersection(managers[manager].fields, touched))
         for manager in sorted(managers)
         if manager != applier
     }
     return {manager: fields for manager, fields in taken.items() if fields}
 
 
-def _capped(managers: Managers) -> Managers:
-    """Of more than ten entries by updates, the oldest become one."""
+def _cap_managers(managers: Managers) -> Managers:
+    """Merge the oldest entries of more than ten updates into one, `ancient-changes` (Kubernetes' capmanagers.go)."""
     updaters = sorted(
         (manager for manager in managers if manager.operation == "Update"),
         key=lambda manager: (_seconds(managers[manager].at), manager),
     )
-    excess = len(updaters) - MOST_UPDATERS
+    excess = len(updaters) - MOST_UPDATE_MANAGERS
     if excess <= 0:
         return managers
-    bucket = Manager(ANCIENT, "Update", updaters[0].api_version, "")
+    bucket = Manager(ANCIENT_CHANGES, "Update", updaters[0].api_version, "")
     oldest = updaters[:excess] if bucket in updaters[excess + 1 :] else updaters[: excess + 1]
-    left = {manager: claim for manager, claim in managers.items() if manager not in oldest}
+    left = {manager: owned for manager, owned in managers.items() if manager not in oldest}
     merged = [managers[manager] for manager in oldest] + ([left[bucket]] if bucket in left else [])
-    return left | {bucket: Claim(joined(claim.fields for claim in merged), managers[oldest[-1]].at)}
+    return left | {bucket: OwnedFields(union_all(owned.fields for owned in merged), managers[oldest[-1]].at)}
 
 
-def joined(sets: Iterable[FieldSet]) -> FieldSet:
-    """Whatever is in one of them."""
+def union_all(sets: Iterable[FieldSet]) -> FieldSet:
+    """Return the union of all sets."""
     all_: FieldSet = {}
     for each in sets:
         all_ = union(all_, each)
@@ -265,7 +278,7 @@ def _seconds(moment: datetime | None) -> float:
 
 
 def is_same(new: Entries | None, old: Entries | None) -> bool:
-    """True if the entries differ in their times at most: then nothing was written."""
+    """Return whether the entries differ in their times at most: then the write changes nothing."""
     one, other = new or (), old or ()
     return len(one) == len(other) and all(
         a == b or msgspec.structs.replace(a, time=None) == msgspec.structs.replace(b, time=None)

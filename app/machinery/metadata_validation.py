@@ -1,4 +1,7 @@
-"""Validation of the metadata that every object has. The registry calls it on each create and update, for every kind."""
+"""Validation of object metadata, as apimachinery's `ValidateObjectMeta`.
+
+The registry calls it on each create and update of every kind. It returns causes and raises nothing.
+"""
 
 from collections.abc import Iterator
 from itertools import islice
@@ -15,28 +18,28 @@ ANNOTATIONS_LIMIT = 256 * 1024
 MANAGER_LIMIT = 128  # bytes
 SUBRESOURCE_LIMIT = 256  # bytes
 UID_LIMIT = 253  # bytes; dependents are found by it in an index
-MOST_CAUSES = 500  # told, of hundreds of thousands that a hostile object could have
+MOST_CAUSES = 500  # reported, of hundreds of thousands that a hostile object could have
 
-ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"  # finalizers that carry a deletion's policy
-Propagation = Literal["Orphan", "Background", "Foreground"]  # what becomes of what a deleted object controls
+ORPHAN, FOREGROUND = "orphan", "foregroundDeletion"  # finalizers that record a deletion's propagationPolicy
+Propagation = Literal["Orphan", "Background", "Foreground"]  # what happens to the dependents of a deleted object
 _STANDARD_FINALIZERS = ("kubernetes", ORPHAN, FOREGROUND)
-_NO_OWNER = ("v1", "Event")
+_DISALLOWED_OWNER = ("v1", "Event")
 
 
 def validate_metadata(meta: ObjectMeta, *, namespaced: bool, name_format: NameFormat) -> list[Cause]:
-    """Expects that a name was generated already if one was to be."""
-    return list(islice(_causes(meta, namespaced, name_format), MOST_CAUSES))
+    """Return the causes, at most `MOST_CAUSES`. A name from generateName must have been generated before."""
+    return list(islice(_find_causes(meta, namespaced, name_format), MOST_CAUSES))
 
 
-def _causes(meta: ObjectMeta, namespaced: bool, name_format: NameFormat) -> Iterator[Cause]:
-    yield from _names(meta, name_format)
-    yield from _namespace(meta, namespaced)
+def _find_causes(meta: ObjectMeta, namespaced: bool, name_format: NameFormat) -> Iterator[Cause]:
+    yield from _validate_name(meta, name_format)
+    yield from _validate_namespace(meta, namespaced)
     if meta.generation < 0:
         yield invalid("metadata.generation", meta.generation, NEGATIVE)
     yield from validate_labels(meta.labels, "metadata.labels")
     yield from validate_annotations(meta.annotations, "metadata.annotations")
-    yield from _owners(meta.owner_references)
-    yield from _finalizers(meta.finalizers)
+    yield from _validate_owner_references(meta.owner_references)
+    yield from _validate_finalizers(meta.finalizers)
     for index, entry in enumerate(meta.managed_fields or ()):
         path = f"metadata.managedFields[{index}]"
         yield from validate_manager(entry.manager, f"{path}.manager")
@@ -45,7 +48,7 @@ def _causes(meta: ObjectMeta, namespaced: bool, name_format: NameFormat) -> Iter
 
 
 def validate_manager(manager: str, path: str) -> Iterator[Cause]:
-    """The name under which a write is on record."""
+    """Validate a field manager's name."""
     if len(manager.encode()) > MANAGER_LIMIT:
         yield too_long(path, MANAGER_LIMIT)
     if manager.isprintable():
@@ -58,7 +61,7 @@ def validate_manager(manager: str, path: str) -> Iterator[Cause]:
 
 
 def validate_metadata_update(new: ObjectMeta, old: ObjectMeta) -> list[Cause]:
-    """What an update may not change. What the client left out counts as unchanged: the registry fills it in."""
+    """Return causes for changes of immutable metadata. Fields that the client left out are unchanged: the registry sets them."""
     causes = [
         invalid(f"metadata.{wire}", after, IMMUTABLE)
         for wire, after, before in (
@@ -80,7 +83,7 @@ def validate_metadata_update(new: ObjectMeta, old: ObjectMeta) -> list[Cause]:
 
 
 def validate_labels(labels: dict[str, str], path: str) -> Iterator[Cause]:
-    """Labels, and everything shaped like them: matchLabels, nodeSelector."""
+    """Validate labels, and maps with the same rules: matchLabels, nodeSelector."""
     for key, value in labels.items():
         for fault in name_validation.qualified_name(key):
             yield invalid(path, key, fault)
@@ -96,7 +99,7 @@ def validate_annotations(annotations: dict[str, str], path: str) -> Iterator[Cau
         yield too_long(path, ANNOTATIONS_LIMIT)
 
 
-def _names(meta: ObjectMeta, name_format: NameFormat) -> Iterator[Cause]:
+def _validate_name(meta: ObjectMeta, name_format: NameFormat) -> Iterator[Cause]:
     if meta.generate_name:
         for fault in name_validation.object_name(meta.generate_name, name_format, prefix=True):
             yield invalid("metadata.generateName", meta.generate_name, fault)
@@ -107,7 +110,7 @@ def _names(meta: ObjectMeta, name_format: NameFormat) -> Iterator[Cause]:
         yield invalid("metadata.name", meta.name, fault)
 
 
-def _namespace(meta: ObjectMeta, namespaced: bool) -> Iterator[Cause]:
+def _validate_namespace(meta: ObjectMeta, namespaced: bool) -> Iterator[Cause]:
     if not namespaced:
         if meta.namespace:
             yield forbidden("metadata.namespace", "not allowed on this type")
@@ -118,10 +121,10 @@ def _namespace(meta: ObjectMeta, namespaced: bool) -> Iterator[Cause]:
             yield invalid("metadata.namespace", meta.namespace, fault)
 
 
-def _owners(owners: tuple[OwnerReference, ...]) -> Iterator[Cause]:
+def _validate_owner_references(owners: tuple[OwnerReference, ...]) -> Iterator[Cause]:
     controllers = []
     for index, owner in enumerate(owners):
-        yield from _owner(owner, f"metadata.ownerReferences[{index}]")
+        yield from _validate_owner_reference(owner, f"metadata.ownerReferences[{index}]")
         if owner.controller:
             controllers.append(f"{owner.kind}/{owner.name}")
     if len(controllers) > 1:
@@ -129,7 +132,7 @@ def _owners(owners: tuple[OwnerReference, ...]) -> Iterator[Cause]:
         yield invalid("metadata.ownerReferences", owners, f"{text} {controllers[0]} and {controllers[1]}")
 
 
-def _owner(owner: OwnerReference, path: str) -> Iterator[Cause]:
+def _validate_owner_reference(owner: OwnerReference, path: str) -> Iterator[Cause]:
     version = owner.api_version
     if version.count("/") > 1 or version.endswith("/"):
         yield invalid(f"{path}.apiVersion", version, "must be <group>/<version> or <version>")
@@ -138,11 +141,11 @@ def _owner(owner: OwnerReference, path: str) -> Iterator[Cause]:
             yield required(f"{path}.{wire}", "must not be empty")
     if len(owner.uid.encode()) > UID_LIMIT:
         yield too_long(f"{path}.uid", UID_LIMIT)
-    if (version, owner.kind) == _NO_OWNER:
+    if (version, owner.kind) == _DISALLOWED_OWNER:
         yield invalid(path, owner, "/v1, Kind=Event is disallowed from being an owner")
 
 
-def _finalizers(finalizers: tuple[str, ...]) -> Iterator[Cause]:
+def _validate_finalizers(finalizers: tuple[str, ...]) -> Iterator[Cause]:
     path = "metadata.finalizers"
     for finalizer in finalizers:
         for fault in name_validation.qualified_name(finalizer):

@@ -1,7 +1,7 @@
-"""Validation of names: objects, labels, ports, environment variables.
+"""Validation of names of objects, labels, ports and environment variables, as apimachinery's `util/validation`.
 
-Each function returns what is wrong with a value, in Kubernetes' words; an empty list if nothing is. Validation of every
-kind uses them. Lengths are in bytes, though Kubernetes calls them characters in some of its messages.
+Validation of every kind calls these. Each returns error messages in Kubernetes' words; an empty list for a valid value.
+Lengths are in bytes, though some of Kubernetes' messages say characters.
 """
 
 import ipaddress
@@ -9,7 +9,7 @@ import re
 from functools import lru_cache
 from typing import Literal
 
-LONGEST_SEGMENT = 1024
+MAX_SEGMENT_BYTES = 1024
 NameFormat = Literal["subdomain", "label", "path"]
 
 _LABEL = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
@@ -47,26 +47,26 @@ _CONFIG_KEY_TEXT = "a valid config key must consist of alphanumeric characters, 
 _HEADER_TEXT = "a valid HTTP header must consist of alphanumeric characters or '-'"
 
 
-_REMEMBERED = 320  # characters of the longest key that is remembered, so that memory stays bounded
+_MAX_CACHED_LENGTH = 320  # characters of the longest value in a cache, so that memory stays bounded
 
 
-def _pattern(text: str, pattern: str, *examples: str) -> str:
+def _regex_error(text: str, pattern: str, *examples: str) -> str:
     shown = " or ".join(f"'{example}', " for example in examples)  # two spaces before "or", as upstream has it
     return f"{text} (e.g. {shown}regex used for validation is '{pattern}')"
 
 
 def _matches(pattern: re.Pattern[str], value: str) -> bool:
-    """A megabyte is too long to be a name, and to be looked at letter by letter."""
+    """Match values up to 4 KiB only: a megabyte is no name, and matching it would take long."""
     return len(value) <= 4096 and pattern.fullmatch(value) is not None
 
 
-def _size(value: str) -> int:
+def _byte_length(value: str) -> int:
     return len(value) if value.isascii() else len(value.encode())
 
 
 def dns_label(value: str) -> list[str]:
-    """Names of containers, volumes, namespaces, host names."""
-    return [] if len(value) <= _REMEMBERED and _is_label(value) else _dns_label(value)
+    """Validate a DNS-1123 label: names of containers, volumes, namespaces, host names."""
+    return [] if len(value) <= _MAX_CACHED_LENGTH and _is_label(value) else _dns_label(value)
 
 
 @lru_cache(4096)
@@ -75,32 +75,32 @@ def _is_label(value: str) -> bool:
 
 
 def _dns_label(value: str) -> list[str]:
-    faults = ["must be no more than 63 characters"] if _size(value) > 63 else []
+    faults = ["must be no more than 63 characters"] if _byte_length(value) > 63 else []
     if not _matches(_LABEL_RE, value):
         dotted = _matches(_SUBDOMAIN_RE, value)
-        faults.append("must not contain dots" if dotted else _pattern(_LABEL_TEXT, _LABEL, "my-name", "123-abc"))
+        faults.append("must not contain dots" if dotted else _regex_error(_LABEL_TEXT, _LABEL, "my-name", "123-abc"))
     return faults
 
 
 def dns_subdomain(value: str, *, unit: str = "characters") -> list[str]:
-    """Names of most objects."""
-    faults = [f"must be no more than 253 {unit}"] if _size(value) > 253 else []
+    """Validate a DNS-1123 subdomain: names of most objects."""
+    faults = [f"must be no more than 253 {unit}"] if _byte_length(value) > 253 else []
     if not _matches(_SUBDOMAIN_RE, value):
-        faults.append(_pattern(_SUBDOMAIN_TEXT, _SUBDOMAIN, "example.com"))
+        faults.append(_regex_error(_SUBDOMAIN_TEXT, _SUBDOMAIN, "example.com"))
     return faults
 
 
 def path_segment(value: str) -> list[str]:
-    """Names that only have to fit in a URL, and in the database's index."""
+    """Validate a name that only has to fit into a URL path, and into the database's index."""
     if value in (".", ".."):
         return [f"may not be '{value}'"]
-    if _size(value) > LONGEST_SEGMENT:
-        return [f"must be no more than {LONGEST_SEGMENT} bytes"]
+    if _byte_length(value) > MAX_SEGMENT_BYTES:
+        return [f"must be no more than {MAX_SEGMENT_BYTES} bytes"]
     return [f"may not contain '{each}'" for each in "/%" if each in value]
 
 
 def object_name(value: str, name_format: NameFormat, *, prefix: bool = False) -> list[str]:
-    """The name of an object; a `prefix` is a generateName, and may end in a dash."""
+    """Validate the name of an object; a `prefix` is a generateName, and may end in a dash."""
     if name_format == "path":
         return [f"may not contain '{each}'" for each in "/%" if each in value] if prefix else path_segment(value)
     if prefix and len(value) > 1 and value.endswith("-"):
@@ -109,19 +109,19 @@ def object_name(value: str, name_format: NameFormat, *, prefix: bool = False) ->
 
 
 def qualified_name(value: str) -> list[str]:
-    """Keys of labels and annotations, finalizers, condition types, resources: `name` or `domain/name`."""
-    return [] if len(value) <= _REMEMBERED and _is_qualified(value) else _qualified_name(value)
+    """Validate a qualified name, `name` or `domain/name`: keys of labels and annotations, finalizers, condition types."""
+    return [] if len(value) <= _MAX_CACHED_LENGTH and _is_qualified(value) else _qualified_name(value)
 
 
 @lru_cache(4096)
 def _is_qualified(value: str) -> bool:
-    """The same few keys come with every object."""
+    """Cached, because the same few keys come with every object."""
     return not _qualified_name(value)
 
 
 def _qualified_name(value: str) -> list[str]:
     prefix, slash, name = value.rpartition("/")
-    text = _pattern(_KEY_TEXT, _KEY, "MyName", "my.name", "123-abc")
+    text = _regex_error(_KEY_TEXT, _KEY, "MyName", "my.name", "123-abc")
     if "/" in prefix:
         return [f"a valid label key {text} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"]
     faults = ["prefix part must be non-empty"] if slash and not prefix else []
@@ -129,7 +129,7 @@ def _qualified_name(value: str) -> list[str]:
         faults += [f"prefix part {fault}" for fault in dns_subdomain(prefix, unit="bytes")]
     if not name:
         faults.append("name part must be non-empty")
-    elif _size(name) > 63:
+    elif _byte_length(name) > 63:
         faults.append("name part must be no more than 63 bytes")
     if not _matches(_KEY_RE, name):
         faults.append(f"name part {text}")
@@ -137,7 +137,7 @@ def _qualified_name(value: str) -> list[str]:
 
 
 def label_value(value: str) -> list[str]:
-    return [] if len(value) <= _REMEMBERED and _is_label_value(value) else _label_value(value)
+    return [] if len(value) <= _MAX_CACHED_LENGTH and _is_label_value(value) else _label_value(value)
 
 
 @lru_cache(4096)
@@ -146,9 +146,9 @@ def _is_label_value(value: str) -> bool:
 
 
 def _label_value(value: str) -> list[str]:
-    faults = ["must be no more than 63 bytes"] if _size(value) > 63 else []
+    faults = ["must be no more than 63 bytes"] if _byte_length(value) > 63 else []
     if not _matches(_VALUE_RE, value):
-        faults.append(_pattern(_VALUE_TEXT, _VALUE, "MyValue", "my_value", "12345"))
+        faults.append(_regex_error(_VALUE_TEXT, _VALUE, "MyValue", "my_value", "12345"))
     return faults
 
 
@@ -159,10 +159,10 @@ def env_name(value: str) -> list[str]:
 
 
 def config_key(value: str) -> list[str]:
-    """Keys of ConfigMaps and Secrets."""
-    faults = ["must be no more than 253 characters"] if _size(value) > 253 else []
+    """Validate a key of a ConfigMap or Secret."""
+    faults = ["must be no more than 253 characters"] if _byte_length(value) > 253 else []
     if not _matches(_CONFIG_KEY_RE, value):
-        faults.append(_pattern(_CONFIG_KEY_TEXT, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
+        faults.append(_regex_error(_CONFIG_KEY_TEXT, _CONFIG_KEY, "key.name", "KEY_NAME", "key-name"))
     if value in (".", ".."):
         faults.append(f"must not be '{value}'")
     elif value.startswith(".."):
@@ -171,7 +171,7 @@ def config_key(value: str) -> list[str]:
 
 
 def http_header(value: str) -> list[str]:
-    return [] if _HEADER_RE.fullmatch(value) else [_pattern(_HEADER_TEXT, _HEADER, "X-Header-Name")]
+    return [] if _HEADER_RE.fullmatch(value) else [_regex_error(_HEADER_TEXT, _HEADER, "X-Header-Name")]
 
 
 def port_number(value: int) -> list[str]:
@@ -180,7 +180,7 @@ def port_number(value: int) -> list[str]:
 
 def port_name(value: str) -> list[str]:
     faults = {
-        "must be no more than 15 characters": _size(value) > 15,
+        "must be no more than 15 characters": _byte_length(value) > 15,
         "must contain only alpha-numeric characters (a-z, 0-9), and hyphens (-)": not _is_lower_word(value),
         "must contain at least one letter (a-z)": not re.search("[a-z]", value),
         "must not contain consecutive hyphens": "--" in value,
@@ -204,5 +204,5 @@ def ip_address(value: str) -> list[str]:
 
 
 def user_id(value: int) -> list[str]:
-    """UIDs and GIDs."""
+    """Validate a UID or GID."""
     return [] if 0 <= value <= 2**31 - 1 else [f"must be between 0 and {2**31 - 1}, inclusive"]

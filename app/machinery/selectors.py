@@ -1,7 +1,7 @@
 """Label and field selectors: parsed from query strings or from a LabelSelector, then matched against objects.
 
-Lists, watches and controllers use them. Matching is on the path of every watch event, so all work that can be done once
-is done while parsing. Refusals are 400 in Kubernetes' words.
+Lists, watches and controllers call this. Every watch event is matched, so parsing does all work that can be done once.
+Errors are 400s with the messages of apimachinery's `labels` and `fields`.
 """
 
 import re
@@ -11,13 +11,13 @@ from typing import NamedTuple
 
 from app.machinery import name_validation
 from app.machinery.base import LabelSelector
-from app.machinery.errors import bad_request, shown
+from app.machinery.errors import bad_request, format_value
 
 _MISSING = frozenset({None})
 
 
 class Requirement(NamedTuple):
-    """One demand on one label: its value, or None if it is missing, is (not) among `values`."""
+    """One requirement on a label: its value, None if the label is missing, is (not) among `values`."""
 
     key: str
     values: frozenset[str | None]
@@ -25,7 +25,7 @@ class Requirement(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """A demand that a label is an integer above, or below, a limit."""
+    """One requirement Gt or Lt: the label is an integer above, or below, a limit."""
 
     key: str
     limit: int
@@ -41,7 +41,7 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Selector:
-    """Demands on labels that must all hold; without any, everything matches."""
+    """Requirements on labels that must all hold; without any, everything matches."""
 
     requirements: tuple[Requirement, ...] = ()
     bounds: tuple[Bound, ...] = ()
@@ -53,7 +53,7 @@ class Selector:
         return all(bound.matches(labels) for bound in self.bounds) if self.bounds else True
 
     def requirement(self, key: str) -> str | None:
-        """The one value that the label must have, if there is one: what an index can look up."""
+        """Return the single value that the label must have, for an index lookup; None if there is no such value."""
         for each in self.requirements:
             if each.key == key and each.among and len(each.values) == 1:
                 return next(iter(each.values))
@@ -67,142 +67,142 @@ NOTHING = Selector((Requirement("", frozenset(), True),))
 
 
 def from_label_selector(selector: LabelSelector | None) -> Selector:
-    """What a LabelSelector in a spec selects: none at all selects nothing, an empty one everything."""
+    """Convert a LabelSelector of a spec: None selects nothing, an empty one everything (LabelSelectorAsSelector)."""
     if selector is None:
         return NOTHING
-    exact = (_among(key, (value,)) for key, value in selector.match_labels.items())
-    further = (_expression(each.key, each.operator, each.values) for each in selector.match_expressions)
+    exact = (_in_requirement(key, (value,)) for key, value in selector.match_labels.items())
+    further = (_convert_expression(each.key, each.operator, each.values) for each in selector.match_expressions)
     return Selector((*exact, *further))
 
 
-def _among(key: str, values: Iterable[str]) -> Requirement:
+def _in_requirement(key: str, values: Iterable[str]) -> Requirement:
     return Requirement(key, frozenset(values), True)
 
 
-def _expression(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
+def _convert_expression(key: str, operator: str, values: tuple[str, ...]) -> Requirement:
     match operator:
         case "In":
-            return _among(key, values)
+            return _in_requirement(key, values)
         case "NotIn":
             return Requirement(key, frozenset(values), False)
         case "Exists":
             return Requirement(key, _MISSING, False)
         case "DoesNotExist":
             return Requirement(key, _MISSING, True)
-    raise bad_request(f"{shown(operator)} is not a valid label selector operator")
+    raise bad_request(f"{format_value(operator)} is not a valid label selector operator")
 
 
 def parse_labels(text: str) -> Selector:
-    """The selector in `labelSelector=`: `app=web,tier in (a, b),!legacy`."""
-    return _LabelParser(text).selector() if text else EVERYTHING
+    """Parse the query parameter labelSelector, such as `app=web,tier in (a, b),!legacy`."""
+    return _LabelParser(text).parse() if text else EVERYTHING
 
 
 class _LabelParser:
-    """Reads a label selector one token at a time. Words that are operators elsewhere may be values."""
+    """Parses a label selector token by token. Operators such as `in` are valid values, too."""
 
     _TOKEN = re.compile(r"[ \t\r\n]*(==|!=|[=!(),<>]|[^ \t\r\n=!(),<>]+)")
     _SYMBOLS = frozenset({"", "=", "==", "!=", "!", "(", ")", ",", "<", ">"})
     _OPERATORS = ("in", "notin", "=", "==", "!=", "gt", "lt")
 
     def __init__(self, text: str) -> None:
-        self._tokens = self._split(text)
+        self._tokens = self._tokenize(text)
         self._next = next(self._tokens)
 
-    def _split(self, text: str) -> Iterator[str]:
+    def _tokenize(self, text: str) -> Iterator[str]:
         yield from (match[1] for match in self._TOKEN.finditer(text.rstrip(" \t\r\n")))
         while True:
             yield ""
 
-    def _take(self) -> str:
+    def _consume(self) -> str:
         token, self._next = self._next, next(self._tokens)
         return token
 
-    def _word(self, expected: str = "identifier") -> str:
-        token = self._take()
+    def _parse_identifier(self, expected: str = "identifier") -> str:
+        token = self._consume()
         if token in self._SYMBOLS:
-            raise _unparsed(f"found '{token}', expected: {expected}")
+            raise _parse_error(f"found '{token}', expected: {expected}")
         return token
 
-    def selector(self) -> Selector:
+    def parse(self) -> Selector:
         found: list[Requirement | Bound] = []
         while self._next:
             if self._next in self._SYMBOLS - {"!"}:
                 raise bad_request(f"found '{self._next}', expected: !, identifier, or 'end of string'")
-            found.append(self._requirement())
-            self._separator()
-            check_number(len(found))
+            found.append(self._parse_requirement())
+            self._parse_separator()
+            check_requirement_count(len(found))
         return Selector(
             tuple(each for each in found if isinstance(each, Requirement)),
             tuple(each for each in found if isinstance(each, Bound)),
         )
 
-    def _separator(self) -> None:
-        token = self._take()
+    def _parse_separator(self) -> None:
+        token = self._consume()
         if token not in {"", ","}:
             raise bad_request(f"found '{token}', expected: ',' or 'end of string'")
         if token and self._next in self._SYMBOLS - {"!"}:
             raise bad_request(f"found '{self._next}', expected: identifier after ','")
 
-    def _requirement(self) -> Requirement | Bound:
-        absent = self._next == "!" and bool(self._take())
-        key = self._word()
-        _check("<nil>", key, name_validation.qualified_name(key))
+    def _parse_requirement(self) -> Requirement | Bound:
+        absent = self._next == "!" and bool(self._consume())
+        key = self._parse_identifier()
+        _check_valid("<nil>", key, name_validation.qualified_name(key))
         if absent or self._next in {"", ","}:
             return Requirement(key, _MISSING, absent)
-        operator = self._take()
+        operator = self._consume()
         match operator:
             case "in" | "notin":
-                return Requirement(key, self._values(key), operator == "in")
+                return Requirement(key, self._parse_values(key), operator == "in")
             case "=" | "==" | "!=":
-                return Requirement(key, self._checked(key, [self._exact()]), operator != "!=")
+                return Requirement(key, self._validate_values(key, [self._parse_exact_value()]), operator != "!=")
             case ">" | "<":
-                return self._bound(key, operator)
-        raise _unparsed(f"found '{operator}', expected: {', '.join(self._OPERATORS)}")
+                return self._parse_bound(key, operator)
+        raise _parse_error(f"found '{operator}', expected: {', '.join(self._OPERATORS)}")
 
-    def _exact(self) -> str:
-        return "" if self._next in {"", ","} else self._word()
+    def _parse_exact_value(self) -> str:
+        return "" if self._next in {"", ","} else self._parse_identifier()
 
-    def _values(self, key: str) -> frozenset[str | None]:
-        """What is in the parentheses; nothing before, between or after commas is the empty value."""
-        if (opening := self._take()) != "(":
-            raise _unparsed(f"found '{opening}' expected: '('")
+    def _parse_values(self, key: str) -> frozenset[str | None]:
+        """Parse the values in parentheses; an omitted value before, between or after commas is the empty value."""
+        if (opening := self._consume()) != "(":
+            raise _parse_error(f"found '{opening}' expected: '('")
         values = []
         while True:
-            values.append("" if self._next in {",", ")"} else self._word("',', ')' or identifier"))
-            match self._take():
+            values.append("" if self._next in {",", ")"} else self._parse_identifier("',', ')' or identifier"))
+            match self._consume():
                 case ")":
-                    return self._checked(key, values)
+                    return self._validate_values(key, values)
                 case other if other != ",":
-                    raise _unparsed(f"found '{other}', expected: ',' or ')'")
+                    raise _parse_error(f"found '{other}', expected: ',' or ')'")
 
-    def _checked(self, key: str, values: list[str]) -> frozenset[str | None]:
+    def _validate_values(self, key: str, values: list[str]) -> frozenset[str | None]:
         for index, value in enumerate(values):
-            _check(f"values[{index}][{key}]", value, name_validation.label_value(value))
+            _check_valid(f"values[{index}][{key}]", value, name_validation.label_value(value))
         return frozenset(values)
 
-    def _bound(self, key: str, operator: str) -> Bound:
-        value = self._exact()
+    def _parse_bound(self, key: str, operator: str) -> Bound:
+        value = self._parse_exact_value()
         if not re.fullmatch(r"[+-]?\d{1,19}", value, re.ASCII):
-            _check("values[0]", value, ["for 'Gt', 'Lt' operators, the value must be an integer"])
+            _check_valid("values[0]", value, ["for 'Gt', 'Lt' operators, the value must be an integer"])
         return Bound(key, int(value), operator == ">")
 
 
-def check_number(requirements: int) -> None:
+def check_requirement_count(requirements: int) -> None:
     if requirements > MOST_REQUIREMENTS:
         raise bad_request(f"a selector may have at most {MOST_REQUIREMENTS} requirements")
 
 
-def _unparsed(why: str) -> Exception:
+def _parse_error(why: str) -> Exception:
     return bad_request(f"unable to parse requirement: {why}")
 
 
-def _check(path: str, value: str, problems: list[str]) -> None:
+def _check_valid(path: str, value: str, problems: list[str]) -> None:
     if problems:
-        raise _unparsed(f"{path}: Invalid value: {shown(value)}: {'; '.join(problems)}")
+        raise _parse_error(f"{path}: Invalid value: {format_value(value)}: {'; '.join(problems)}")
 
 
 class FieldRequirement(NamedTuple):
-    """One demand on one field: that it has, or has not, exactly this value."""
+    """One requirement on a field: its value equals, or does not equal, `value`."""
 
     name: str
     value: str
@@ -211,7 +211,7 @@ class FieldRequirement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FieldSelector:
-    """Demands on fields that must all hold; without any, everything matches. A field that is not there is empty."""
+    """Requirements on fields that must all hold; without any, everything matches. A missing field is empty."""
 
     requirements: tuple[FieldRequirement, ...] = ()
 
@@ -219,14 +219,14 @@ class FieldSelector:
         return all((fields.get(name, "") == value) is equal for name, value, equal in self.requirements)
 
     def requirement(self, name: str) -> str | None:
-        """The one value that the field must have, if there is one: what an index can look up."""
+        """Return the single value that the field must have, for an index lookup; None if there is no such value."""
         for each in self.requirements:
             if each.name == name and each.equal:
                 return each.value
         return None
 
     def check(self, supported: Collection[str]) -> None:
-        """Refuses fields that the kind cannot select on; metadata.name and metadata.namespace always can."""
+        """Raise 400 for a field that the kind cannot select on; metadata.name and metadata.namespace always can."""
         for name, _, _ in self.requirements:
             if name not in supported and name not in {"metadata.name", "metadata.namespace"}:
                 raise bad_request(f"field label not supported: {name}")
@@ -240,23 +240,23 @@ _ESCAPE = re.compile(r"\\(.?)", re.DOTALL)
 
 
 def parse_fields(text: str) -> FieldSelector:
-    """The selector in `fieldSelector=`: `status.phase!=Running,spec.nodeName=`; \\ escapes a comma or = in a value."""
+    """Parse the query parameter fieldSelector: `status.phase!=Running,spec.nodeName=`; \\ escapes a comma or = in a value."""
     if not text:
         return EVERY_FIELD
     terms = _TERM.findall(text)
-    check_number(len(terms))
-    return FieldSelector(tuple(_field(term, text) for term in terms))
+    check_requirement_count(len(terms))
+    return FieldSelector(tuple(_parse_field_term(term, text) for term in terms))
 
 
-def _field(term: str, text: str) -> FieldRequirement:
+def _parse_field_term(term: str, text: str) -> FieldRequirement:
     parts = _SPLIT.fullmatch(term)
     if not parts:
         raise bad_request(f"invalid selector: '{text}'; can't understand '{term}'")
     name, operator, value = parts.groups()
-    return FieldRequirement(name, _unescaped(value), operator != "!=")
+    return FieldRequirement(name, _unescape(value), operator != "!=")
 
 
-def _unescaped(value: str) -> str:
+def _unescape(value: str) -> str:
     for escape in _ESCAPE.finditer(value):
         if escape[1] not in {"\\", ",", "="}:
             raise bad_request(f"invalid field selector: invalid escape sequence: {escape[0]}")

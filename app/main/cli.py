@@ -61,9 +61,9 @@ tokens.command("rotate")(rotate)
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from app.api.resources.version import MAJOR, MINOR, jobplane
+        from app.api.resources.version import MAJOR, MINOR, jobplane_version
 
-        typer.echo(f"jobplane {jobplane()} (Kubernetes API v{MAJOR}.{MINOR})")
+        typer.echo(f"jobplane {jobplane_version()} (Kubernetes API v{MAJOR}.{MINOR})")
         raise typer.Exit
 
 

@@ -91,7 +91,7 @@ def charge(budget: PodDisruptionBudget, pod: Pod, now: datetime) -> PodDisruptio
         raise busy_error(name)
     if len(status.disrupted_pods) > MOST_GOING:
         why = "DisruptedPods map too big - too many evictions not confirmed by PDB controller"
-        raise errors.refused("poddisruptionbudget.policy", name, why)
+        raise errors.forbidden_error("poddisruptionbudget.policy", name, why)
     if status.disruptions_allowed <= 0:
         raise _refusal(_shortage(budget))
     return spend_disruption(budget, pod.metadata.name, now)

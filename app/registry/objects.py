@@ -16,7 +16,7 @@ from app.kinds.core.resourcequota import KIND as QUOTA
 from app.machinery import errors
 from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError, Cause
-from app.machinery.managed_fields import Writer
+from app.machinery.managed_fields import FieldManager
 from app.plans.admission.pod_admission import Rules, admit
 from app.plans.plan import Update
 from app.registry import deletion, offload
@@ -64,7 +64,7 @@ async def create(
     namespace: str,
     obj: Object,
     *,
-    by: Writer | None = None,
+    by: FieldManager | None = None,
     dry_run: bool = False,
     size: int = 0,
 ) -> Answer:
@@ -91,7 +91,7 @@ class _Request(NamedTuple):
 
     given: Object
     object: Object
-    by: Writer | None
+    by: FieldManager | None
 
 
 class _Draft(NamedTuple):
@@ -176,7 +176,7 @@ def _no_namespace_error(kind: Kind, name: str, namespace: str, found: StoredObje
         return errors.not_found(NAMESPACES, namespace)
     why = f"unable to create new content in namespace {namespace} because it is being terminated"
     cause = Cause("NamespaceTerminating", f"namespace {namespace} is being terminated", "metadata.namespace")
-    return errors.refused(kind.resource, name, why, causes=[cause._asdict()])
+    return errors.forbidden_error(kind.resource, name, why, causes=[cause._asdict()])
 
 
 # --- update
@@ -288,7 +288,7 @@ async def delete(
 ) -> Deleted:
     """Delete, or begin to."""
     if name in kind.immortal:
-        raise errors.refused(kind.resource, name, f"this {kind.singular} may not be deleted")
+        raise errors.forbidden_error(kind.resource, name, f"this {kind.singular} may not be deleted")
     for _ in range(_TRIES):
         old = decode(kind, await find(registry, kind, namespace, name))
         check_preconditions(kind, old, preconditions)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
-from app.machinery.feature_gates import USUAL, Features
+from app.machinery.feature_gates import DEFAULTS, Features
 from app.registry.admission import Admission
 from app.registry.policy_cache import PolicyCache
 from app.store import READ_ONLY, Store
@@ -30,7 +30,7 @@ class Registry:
 
     store: Store
     clock: Callable[[], datetime]
-    features: Features = USUAL
+    features: Features = DEFAULTS
     monotonic: Callable[[], float] | None = None
 
     @property

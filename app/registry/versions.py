@@ -14,7 +14,13 @@ import msgspec
 from app.machinery import errors
 from app.machinery.base import Kind, Object, ObjectMeta
 from app.machinery.errors import Cause
-from app.machinery.managed_fields import Writer, after_create, after_update, is_same, with_entries
+from app.machinery.managed_fields import (
+    FieldManager,
+    is_same,
+    managed_fields_after_create,
+    managed_fields_after_update,
+    with_entries,
+)
 from app.machinery.metadata_validation import validate_metadata, validate_metadata_update
 from app.plans.admission.pod_admission import NO_RULES, Rules
 from app.registry.strategies import strategy_of
@@ -31,7 +37,7 @@ class UpdateOptions:
     """
 
     status: bool = False
-    by: Writer | None = None
+    by: FieldManager | None = None
     uid: str = ""
     dry_run: bool = False
     size: int = 0
@@ -46,7 +52,7 @@ def random_name(prefix: str) -> str:
 
 
 def new(
-    kind: Kind, namespace: str, obj: Object, now: datetime, rules: Rules = NO_RULES, by: Writer | None = None
+    kind: Kind, namespace: str, obj: Object, now: datetime, rules: Rules = NO_RULES, by: FieldManager | None = None
 ) -> Object:
     """The object as it will be stored, or a 422 with every cause."""
     if obj.metadata.resource_version:
@@ -71,7 +77,7 @@ def new(
     made: Object = kind.on_create(drafted, now)
     if by is not None:
         own = strategy.client_fields(kind, drafted, given)
-        made = with_entries(made, after_create(kind, own, given.metadata.managed_fields, by))
+        made = with_entries(made, managed_fields_after_create(kind, own, given.metadata.managed_fields, by))
     causes = validate_metadata(made.metadata, namespaced=kind.namespaced, name_format=kind.name_format)
     _refuse(kind, made, causes + kind.validate(made))
     return made
@@ -106,7 +112,7 @@ def revise(kind: Kind, sent: Object, old: Object, options: UpdateOptions) -> Obj
     made: Object = kind.on_status(_next_status(sent, old), old) if options.status else kind.on_update(sent, old)
     if options.by is not None:
         touched = made if options.status else _without_status(kind, sent, old)
-        entries = after_update(kind, touched, old, entries, options.by)
+        entries = managed_fields_after_update(kind, touched, old, entries, options.by)
         made = made if made == old and is_same(entries, old.metadata.managed_fields) else with_entries(made, entries)
     causes = validate_metadata(made.metadata, namespaced=kind.namespaced, name_format=kind.name_format)
     causes += validate_metadata_update(made.metadata, old.metadata)

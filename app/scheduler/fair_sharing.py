@@ -20,7 +20,7 @@ from typing import TypeVar
 
 from app.kinds.pod.pod_resources import Amounts, amount
 from app.kinds.scheduling.localqueue import ANY, COHORT, LocalQueue
-from app.machinery.quantity import canonical, plus
+from app.machinery.quantity import add, canonical
 from app.scheduler.cache import Cluster, NamespaceUsage
 from app.scheduler.pod_info import SortKey
 
@@ -53,7 +53,7 @@ class QueueConfig:
         unit = "m" if resource == "cpu" else ""
         if not self.nominal.get(resource):
             return canonical(f"{count}{unit}")
-        return plus(self.queue.spec.nominal_quota[resource], f"{self.nominal[resource] - count}{unit}", -1)
+        return add(self.queue.spec.nominal_quota[resource], f"{self.nominal[resource] - count}{unit}", -1)
 
 
 def queue_config_of(queue: LocalQueue) -> QueueConfig:

@@ -22,7 +22,7 @@ from app.api.auth.authenticator import MASTERS, NODES, User
 from app.api.auth.tokens import issue
 from app.api.http.connection import Connection
 from app.api.streams.agent_calls import Origin
-from app.api.streams.relay import _unchecked
+from app.api.streams.relay import _unverified_context
 from app.client.api import Api
 from app.registry import objects
 from app.registry.objects import Registry
@@ -190,7 +190,9 @@ async def listens(*replicas: Replica) -> Replica:
 
 def opened(replica: Replica, path: str, token: str, protocol: str = "v5.channel.k8s.io") -> connect:
     """A WebSocket of a client."""
-    scheme, tls = ("wss", {"ssl": _unchecked()}) if replica.calls._origin.url.startswith("https") else ("ws", {})
+    scheme, tls = (
+        ("wss", {"ssl": _unverified_context()}) if replica.calls._origin.url.startswith("https") else ("ws", {})
+    )
     protocols: Any = [protocol]
     return connect(
         f"{scheme}://127.0.0.1:{replica.port}{path}",

@@ -19,7 +19,7 @@ from starlette.routing import Route
 from app.api.http import errors
 from app.api.http.connection import Connection
 from app.api.streams import exec_attach, port_forward
-from app.api.streams.exec_attach import Command, exited, succeeded, wanted
+from app.api.streams.exec_attach import CommandStreams, exit_code_status, parse_requested_streams, success_status
 from app.api.streams.port_forward import Forward
 from app.machinery.errors import ApiError
 from app.runtimes.spdy import Data, Decoder, Encoder, Frame
@@ -42,7 +42,7 @@ DOCUMENTS = {
 PATH = "/api/v1/namespaces/default/pods/p"
 
 
-async def echo(arguments: list[str], command: Command) -> dict[str, Any]:
+async def echo(arguments: list[str], command: CommandStreams) -> dict[str, Any]:
     """Says its arguments, two sizes of its terminal if it has one, and its input; then ends as they tell it to."""
     out = command.stdout or command.stderr
     assert out is not None
@@ -56,12 +56,12 @@ async def echo(arguments: list[str], command: Command) -> dict[str, Any]:
         await out.write(data)
     match arguments:
         case ["exit", code]:
-            return exited(arguments, int(code))
+            return exit_code_status(arguments, int(code))
         case ["refuse"]:
             raise ApiError(404, "NotFound", "no such thing")
         case ["fail"]:
             raise ValueError("secret")
-    return succeeded()
+    return success_status()
 
 
 async def greet(forward: Forward) -> None:
@@ -79,7 +79,7 @@ async def greet(forward: Forward) -> None:
 
 
 def made(
-    running: Callable[[list[str], Command], Any] = echo,
+    running: Callable[[list[str], CommandStreams], Any] = echo,
     forward: port_forward.Application = greet,
     answer_seconds: float = exec_attach.ANSWER_SECONDS,
 ) -> Starlette:
@@ -95,9 +95,9 @@ def made(
             pairs = request.query_params.multi_items()
             arguments = request.query_params.getlist("command")
             run = partial(running, arguments)
-            return exec_attach.streaming(request, wanted(pairs), run, answer_seconds)
+            return exec_attach.upgrade_to_command(request, parse_requested_streams(pairs), run, answer_seconds)
         if path == f"{PATH}/portforward":
-            return port_forward.forwarding(request, forward)
+            return port_forward.upgrade_to_port_forward(request, forward)
         if path == "/body":
             return Response(await request.body())
         if path not in DOCUMENTS:

@@ -18,7 +18,7 @@ from app.kinds.batch.job import Job
 from app.kinds.pod.container import ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus
 from app.kinds.pod.pod import Pod, PodStatus, is_active, is_terminal
 from app.machinery.base import Condition
-from app.machinery.json_patch import merge_patch
+from app.machinery.json_patch import apply_merge_patch
 from app.plans.jobs.finalizers import TRACKING
 from app.plans.jobs.indexes import index_of
 from app.registry import objects
@@ -76,7 +76,9 @@ class Play:
 
     async def alter(self, spec: dict[str, Any], name: str = "pi") -> None:
         def change(old: Any) -> Job:
-            return msgspec.convert(merge_patch(msgspec.json.decode(msgspec.json.encode(old)), {"spec": spec}), Job)
+            return msgspec.convert(
+                apply_merge_patch(msgspec.json.decode(msgspec.json.encode(old)), {"spec": spec}), Job
+            )
 
         await objects.edit(self.registry, JOBS, "default", name, change)
 

@@ -18,7 +18,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from app.machinery.quantity import milli
+from app.machinery.quantity import milli_value
 from app.store.leader_lock import SILENT_SECONDS
 from tests.e2e.cluster import until
 from tests.e2e.ledger import JOBS
@@ -143,7 +143,7 @@ def _superseded(asked: Database) -> None:
 
 def _judge(asked: Database) -> None:
     """Go through all that ever was."""
-    room = {name: milli(cpu) for name, cpu in asked.rows(ALLOCATABLE)}
+    room = {name: milli_value(cpu) for name, cpu in asked.rows(ALLOCATABLE)}
     places: dict[str, str] = {}
     on: dict[str, tuple[str, int]] = {}  # what counts now, by the pod's UID
     used: Counter[str] = Counter()
@@ -153,7 +153,7 @@ def _judge(asked: Database) -> None:
         places[uid] = node or places[uid]
         counts = node and change != "D" and phase not in ("Succeeded", "Failed")
         if counts and uid not in on:
-            on[uid] = node, milli(cpu)
+            on[uid] = node, milli_value(cpu)
             used[node] += on[uid][1]
             fullest[node] = max(fullest[node], used[node])
             assert used[node] <= room[node], f"{node} is overcommitted at {revision}"

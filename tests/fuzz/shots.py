@@ -11,7 +11,7 @@ from urllib.parse import quote, quote_from_bytes
 
 from app.api.http.query import DeleteOptions, ListOptions, WriteOptions
 from app.api.resources.discovery import SUBRESOURCES
-from app.api.resources.ephemeral_resources import VIRTUAL
+from app.api.resources.ephemeral_resources import EPHEMERAL
 from app.client.protocol import LogPieces, StatusReports, UsageReports
 from app.kinds.pod.pod import KIND as PODS
 from app.machinery.base import Kind
@@ -249,7 +249,7 @@ def _subresource(world: World, tokens: dict[str, str]) -> Shot:
 
 def _review(world: World, tokens: dict[str, str]) -> Shot:
     rng = world.rng
-    each = rng.choice([virtual for virtual in VIRTUAL if virtual.plural])
+    each = rng.choice([virtual for virtual in EPHEMERAL if virtual.plural])
     inner = f"namespaces/{world.namespace}/" if each.namespaced else ""
     path = f"/apis/{each.group}/{each.version}/{inner}{each.plural}"
     if each.type is None or "create" not in each.verbs:

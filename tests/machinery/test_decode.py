@@ -14,8 +14,8 @@ from app.kinds.core.lease import Lease
 from app.kinds.core.secret import Secret
 from app.machinery import json_document
 from app.machinery.base import Struct
-from app.machinery.conversion import Fit, MisfitError
-from app.machinery.decode import _is_faultless, convert, decode
+from app.machinery.conversion import ConversionError, Converter
+from app.machinery.decode import _passes_strict_decoding, convert, decode
 from app.machinery.errors import ApiError
 from app.machinery.json_document import parse
 from app.machinery.shape import shape_of
@@ -368,10 +368,10 @@ repeating = some.recursive(
 @given(some.lists(some.tuples(names, repeating), min_size=1, max_size=5))
 def test_the_quick_look_finds_fault_exactly_where_the_walk_does(pairs: list[tuple[str, Any]]) -> None:
     body = text_of(pairs).encode()
-    walk = Fit()
+    walk = Converter()
     try:
-        walk.document(json_document.value_with_duplicates(body), shape_of(Meeting))
-    except MisfitError:
+        walk.convert_document(json_document.decode_with_duplicates(body), shape_of(Meeting))
+    except ConversionError:
         return  # the quick look is for bodies that fit
 
-    assert _is_faultless(body, Meeting) == (not walk.faults)
+    assert _passes_strict_decoding(body, Meeting) == (not walk.faults)

@@ -11,20 +11,20 @@ from app.kinds import KINDS
 from app.kinds.batch.job import KIND as JOBS
 from app.machinery import decode
 from app.machinery.base import Kind
-from app.machinery.field_ownership import changes, claimed, whole
+from app.machinery.field_ownership import compare, compute_all_fields, compute_applied_fields
 from app.machinery.field_sets import (
     FieldSet,
     Path,
     difference,
+    format_path,
     has,
     intersection,
-    key_mark,
-    ordered,
-    paths,
-    read,
-    shown,
+    iterate_paths,
+    key_path_element,
+    parse_field_set,
+    sort_fields,
     union,
-    value_mark,
+    value_path_element,
 )
 from app.machinery.managed_fields import document_of
 from app.machinery.topology import topology_of
@@ -41,12 +41,12 @@ def set_of(*members: Path) -> FieldSet:
         node: FieldSet = {".": {}}
         for mark in reversed(path):
             node = {mark: node}
-        found = union(found, read(node))
+        found = union(found, parse_field_set(node))
     return found
 
 
 def members(fields: FieldSet) -> set[Path]:
-    return set(paths(ordered(fields)))
+    return set(iterate_paths(sort_fields(fields)))
 
 
 def container(**fields: Any) -> dict[str, Any]:
@@ -79,9 +79,9 @@ def test_sets_add_up_and_cut_like_sets(one: set[Path], other: set[Path]) -> None
 
 @given(SOME_PATHS)
 def test_a_set_is_read_as_it_was_written(wanted: set[Path]) -> None:
-    fields = ordered(set_of(*wanted))
+    fields = sort_fields(set_of(*wanted))
 
-    assert read(msgspec.json.decode(msgspec.json.encode(fields))) == fields
+    assert parse_field_set(msgspec.json.decode(msgspec.json.encode(fields))) == fields
 
 
 @given(SOME_PATHS)
@@ -94,7 +94,7 @@ def test_a_set_that_is_cut_from_itself_is_empty(wanted: set[Path]) -> None:
 
 def test_marks_are_written_in_kubernetes_order_with_numbers_as_numbers() -> None:
     ports = [{"containerPort": port, "protocol": "TCP"} for port in (8080, 443, 80)]
-    fields = ordered({key_mark(port): {} for port in ports} | {".": {}})
+    fields = sort_fields({key_path_element(port): {} for port in ports} | {".": {}})
 
     assert list(fields) == [
         ".",
@@ -102,7 +102,7 @@ def test_marks_are_written_in_kubernetes_order_with_numbers_as_numbers() -> None
         'k:{"containerPort":443,"protocol":"TCP"}',
         'k:{"containerPort":8080,"protocol":"TCP"}',
     ]
-    assert list(ordered({"v:10": {}, "v:9": {}, 'v:"a"': {}, "f:z": {}, "v:true": {}, "i:0": {}})) == [
+    assert list(sort_fields({"v:10": {}, "v:9": {}, 'v:"a"': {}, "f:z": {}, "v:true": {}, "i:0": {}})) == [
         "f:z",
         "v:9",
         "v:10",
@@ -113,8 +113,8 @@ def test_marks_are_written_in_kubernetes_order_with_numbers_as_numbers() -> None
 
 
 def test_keys_of_an_element_are_written_in_alphabetical_order_without_spaces() -> None:
-    assert key_mark({"protocol": "TCP", "containerPort": 80}) == 'k:{"containerPort":80,"protocol":"TCP"}'
-    assert value_mark("a/b") == 'v:"a/b"'
+    assert key_path_element({"protocol": "TCP", "containerPort": 80}) == 'k:{"containerPort":80,"protocol":"TCP"}'
+    assert value_path_element("a/b") == 'v:"a/b"'
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_keys_of_an_element_are_written_in_alphabetical_order_without_spaces() -
     ],
 )
 def test_messages_print_a_path(path: Path, text: str) -> None:
-    assert shown(path) == text
+    assert format_path(path) == text
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_messages_print_a_path(path: Path, text: str) -> None:
     ],
 )
 def test_what_clients_write_is_read_as_we_would_write_it(document: Any, expected: FieldSet) -> None:
-    assert read(document) == expected
+    assert parse_field_set(document) == expected
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_what_clients_write_is_read_as_we_would_write_it(document: Any, expected
 )
 def test_what_is_no_set_is_refused(document: Any) -> None:
     with pytest.raises((ValueError, msgspec.MsgspecError)):
-        read(document)
+        parse_field_set(document)
 
 
 # --- of documents
@@ -171,11 +171,15 @@ def test_a_configuration_claims_leaves_and_elements_but_not_what_holds_them() ->
         command=["x"], env=[{"name": "A", "value": "1"}], resources={}
     )
 
-    assert claimed(document, TOPOLOGY) == {
+    assert compute_applied_fields(document, TOPOLOGY) == {
         "f:metadata": {"f:labels": {"f:a": {}}},
-        "f:spec": {"f:template": {"f:spec": {"f:containers": {'k:{"name":"a"}': inside(claimed(document, TOPOLOGY))}}}},
+        "f:spec": {
+            "f:template": {
+                "f:spec": {"f:containers": {'k:{"name":"a"}': inside(compute_applied_fields(document, TOPOLOGY))}}
+            }
+        },
     }
-    assert inside(claimed(document, TOPOLOGY)) == {
+    assert inside(compute_applied_fields(document, TOPOLOGY)) == {
         ".": {},
         "f:name": {},
         "f:command": {},
@@ -187,7 +191,7 @@ def test_a_configuration_claims_leaves_and_elements_but_not_what_holds_them() ->
 def test_what_is_added_counts_with_what_holds_it_but_not_what_every_object_has() -> None:
     document = {"metadata": {"labels": {"a": "b"}}} | container(env=[{"name": "A"}])
 
-    added = changes({}, document, TOPOLOGY).added
+    added = compare({}, document, TOPOLOGY).added
 
     assert added["f:metadata"] == {"f:labels": {".": {}, "f:a": {}}}
     assert list(added["f:spec"]) == ["f:template"]
@@ -243,7 +247,7 @@ def test_documents_are_compared_field_by_field(
     modified: FieldSet | None,
     added: FieldSet | None,
 ) -> None:
-    found = changes(container(**old), container(**new), TOPOLOGY)
+    found = compare(container(**old), container(**new), TOPOLOGY)
 
     assert [inside(each) if each else None for each in found] == [removed, modified, added]
 
@@ -253,7 +257,7 @@ def test_the_short_way_for_new_objects_finds_the_same_as_a_comparison_with_nothi
     obj = kind.prepare(decode.decode(kind.example.encode(), kind.type, content_type="yaml").object)
     document, topology = document_of(obj), topology_of(kind.type)
 
-    found = whole(document, topology)
+    found = compute_all_fields(document, topology)
 
-    assert msgspec.json.encode(found) == msgspec.json.encode(ordered(changes({}, document, topology).added))
-    assert changes(document, document, topology) == ({}, {}, {})
+    assert msgspec.json.encode(found) == msgspec.json.encode(sort_fields(compare({}, document, topology).added))
+    assert compare(document, document, topology) == ({}, {}, {})

@@ -13,8 +13,8 @@ from app.kinds.batch.job import Job
 from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod
 from app.machinery.errors import ApiError
-from app.machinery.json_patch import json_patch, merge_patch
-from app.machinery.strategic_merge_patch import strategic_patch
+from app.machinery.json_patch import apply_json_patch, apply_merge_patch
+from app.machinery.strategic_merge_patch import apply_strategic_merge_patch
 
 DOC = {"a": {"b": [1, 2, 3], "c/d": "x"}, "m~n": None}
 
@@ -32,12 +32,12 @@ DOC = {"a": {"b": [1, 2, 3], "c/d": "x"}, "m~n": None}
     ],
 )
 def test_merge_patch(patch: dict, expected: dict) -> None:
-    assert merge_patch(DOC, patch) == expected
+    assert apply_merge_patch(DOC, patch) == expected
 
 
 @pytest.mark.parametrize("patch", [[], "x", 1, None, True], ids=repr)
 def test_a_merge_patch_that_is_no_object_is_a_bad_request(patch: Any) -> None:
-    for refuse in (lambda: merge_patch({}, patch), lambda: strategic_patch({}, patch, Job)):
+    for refuse in (lambda: apply_merge_patch({}, patch), lambda: apply_strategic_merge_patch({}, patch, Job)):
         with pytest.raises(ApiError) as refused:
             refuse()
         assert refused.value.code == 400
@@ -63,18 +63,18 @@ def op(name: str, path: str, **more: Any) -> dict:
     ],
 )
 def test_json_patch(operations: list, expected: list) -> None:
-    assert json_patch(DOC, operations)["a"]["b"] == expected
+    assert apply_json_patch(DOC, operations)["a"]["b"] == expected
 
 
 def test_a_json_patch_may_replace_the_whole_document() -> None:
-    assert json_patch(DOC, [op("replace", "", value={"x": 1})]) == {"x": 1}
-    assert json_patch(DOC, [op("add", "", value={"x": 1})]) == {"x": 1}
+    assert apply_json_patch(DOC, [op("replace", "", value={"x": 1})]) == {"x": 1}
+    assert apply_json_patch(DOC, [op("add", "", value={"x": 1})]) == {"x": 1}
 
 
 def test_values_that_a_json_patch_copies_are_independent() -> None:
     patch = [{"op": "copy", "from": "/a", "path": "/z"}, op("remove", "/z/b/0")]
 
-    assert json_patch(DOC, patch)["a"]["b"] == [1, 2, 3]
+    assert apply_json_patch(DOC, patch)["a"]["b"] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -109,7 +109,7 @@ def test_values_that_a_json_patch_copies_are_independent() -> None:
 )
 def test_a_json_patch_that_does_not_apply_is_unprocessable(operation: dict) -> None:
     with pytest.raises(ApiError) as refused:
-        json_patch(DOC, [operation])
+        apply_json_patch(DOC, [operation])
 
     assert (refused.value.code, refused.value.reason) == (422, "Invalid")
     assert refused.value.message == "the server rejected our request due to an error in our request"
@@ -124,7 +124,7 @@ def test_a_json_patch_that_does_not_apply_is_unprocessable(operation: dict) -> N
 )
 def test_a_malformed_json_patch_is_a_bad_request(operations: Any) -> None:
     with pytest.raises(ApiError) as refused:
-        json_patch(DOC, operations)
+        apply_json_patch(DOC, operations)
 
     assert refused.value.code == 400
 
@@ -132,9 +132,9 @@ def test_a_malformed_json_patch_is_a_bad_request(operations: Any) -> None:
 def test_a_json_patch_has_at_most_ten_thousand_operations() -> None:
     test = op("test", "/m~0n", value=None)
 
-    assert json_patch(DOC, [test] * 10_000) == DOC
+    assert apply_json_patch(DOC, [test] * 10_000) == DOC
     with pytest.raises(ApiError) as refused:
-        json_patch(DOC, [test] * 10_001)
+        apply_json_patch(DOC, [test] * 10_001)
     assert refused.value.code == 413
 
 
@@ -145,7 +145,7 @@ def test_copies_of_copies_are_stopped(path: str) -> None:
 
     for each in (operations, nested):
         with pytest.raises(ApiError) as refused:
-            json_patch({"a": {"x": "y" * 100}}, each)
+            apply_json_patch({"a": {"x": "y" * 100}}, each)
         assert refused.value.code == 422
 
 
@@ -227,21 +227,23 @@ A, B = {"name": "a", "image": "a:1"}, {"name": "b", "image": "b:1"}
     ],
 )
 def test_strategic_patch_of_a_pod(before: dict, patch: dict, after: dict) -> None:
-    assert strategic_patch(before, patch, Pod) == after
+    assert apply_strategic_merge_patch(before, patch, Pod) == after
 
 
 def test_conditions_are_merged_by_type_in_a_list_that_keeps_its_order() -> None:
     before = {"status": {"conditions": [{"type": "Ready", "status": "True"}, {"type": "DiskPressure"}]}}
     patch = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
 
-    patched = strategic_patch(before, patch, Node)
+    patched = apply_strategic_merge_patch(before, patch, Node)
 
     assert patched["status"]["conditions"] == [{"type": "Ready", "status": "False"}, {"type": "DiskPressure"}]
 
 
 def test_taints_are_replaced_as_a_whole() -> None:
     """A key may come twice, with two effects: it cannot tell taints apart."""
-    patched = strategic_patch({"spec": {"taints": [{"key": "a"}]}}, {"spec": {"taints": [{"key": "b"}]}}, Node)
+    patched = apply_strategic_merge_patch(
+        {"spec": {"taints": [{"key": "a"}]}}, {"spec": {"taints": [{"key": "b"}]}}, Node
+    )
 
     assert patched == {"spec": {"taints": [{"key": "b"}]}}
 
@@ -269,7 +271,7 @@ def test_taints_are_replaced_as_a_whole() -> None:
 )
 def test_refuses_a_strategic_patch(patch: dict, message: str) -> None:
     with pytest.raises(ApiError) as refused:
-        strategic_patch(pod(A), patch, Pod)
+        apply_strategic_merge_patch(pod(A), patch, Pod)
 
     assert refused.value.code in {400, 422}
     assert message in refused.value.message
@@ -308,10 +310,10 @@ def outcome(call: Callable[..., Any], *arguments: Any) -> type | int:
 
 
 def merge_pod(doc: dict, patch: Any) -> dict:
-    return strategic_patch(doc, patch, Pod)
+    return apply_strategic_merge_patch(doc, patch, Pod)
 
 
-@pytest.mark.parametrize("merge", [merge_patch, merge_pod])
+@pytest.mark.parametrize("merge", [apply_merge_patch, merge_pod])
 @given(doc=documents, patch=documents | values)
 def test_merging_changes_neither_document_nor_patch(merge: Callable[..., dict], doc: dict, patch: Any) -> None:
     before = copy.deepcopy((doc, patch))
@@ -324,12 +326,12 @@ def test_merging_changes_neither_document_nor_patch(merge: Callable[..., dict], 
 def test_a_json_patch_changes_neither_document_nor_patch(doc: dict, patch: list) -> None:
     before = copy.deepcopy((doc, patch))
 
-    assert outcome(json_patch, doc, patch) in {dict, 400, 422}
+    assert outcome(apply_json_patch, doc, patch) in {dict, 400, 422}
     assert same((doc, patch), before)
 
 
 @given(documents)
 def test_a_merge_patch_applied_twice_is_applied_once(patch: dict) -> None:
-    once = merge_patch({"spec": {"a": 1}}, patch)
+    once = apply_merge_patch({"spec": {"a": 1}}, patch)
 
-    assert same(merge_patch(once, patch), once)
+    assert same(apply_merge_patch(once, patch), once)

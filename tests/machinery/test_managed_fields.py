@@ -12,7 +12,13 @@ from app.kinds.core.configmap import ConfigMap
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.event import Event
 from app.machinery.base import ManagedFieldsEntry, ObjectMeta
-from app.machinery.managed_fields import Entries, Writer, after_create, after_update, with_entries
+from app.machinery.managed_fields import (
+    Entries,
+    FieldManager,
+    managed_fields_after_create,
+    managed_fields_after_update,
+    with_entries,
+)
 from tests.build import NOW
 
 LATER = NOW + timedelta(minutes=1)
@@ -20,12 +26,14 @@ LATER = NOW + timedelta(minutes=1)
 
 def made(manager: str = "creator", **data: str) -> Any:
     new = ConfigMap(metadata=ObjectMeta(name="c", uid="u"), data=data)
-    return with_entries(new, after_create(CONFIGMAPS, new, None, Writer(manager, NOW)))
+    return with_entries(new, managed_fields_after_create(CONFIGMAPS, new, None, FieldManager(manager, NOW)))
 
 
 def written(live: ConfigMap, manager: str, sent: Entries | None = None, later: int = 1, **data: str) -> Any:
     new = replace(live, data=data)
-    entries = after_update(CONFIGMAPS, new, live, sent, Writer(manager, NOW + timedelta(minutes=later)))
+    entries = managed_fields_after_update(
+        CONFIGMAPS, new, live, sent, FieldManager(manager, NOW + timedelta(minutes=later))
+    )
     return with_entries(new, entries)
 
 
@@ -138,5 +146,5 @@ def test_entries_of_a_version_that_is_not_served_are_dropped() -> None:
 def test_nobody_keeps_account_of_events() -> None:
     event = Event(metadata=ObjectMeta(name="e"), reason="Pulled")
 
-    assert after_create(EVENTS, event, None, Writer("a", NOW)) is None
-    assert after_update(EVENTS, replace(event, reason="x"), event, None, Writer("a", NOW)) is None
+    assert managed_fields_after_create(EVENTS, event, None, FieldManager("a", NOW)) is None
+    assert managed_fields_after_update(EVENTS, replace(event, reason="x"), event, None, FieldManager("a", NOW)) is None

@@ -7,7 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from app.machinery.quantity import BAD_FORMAT, BAD_NUMBER, BAD_SUFFIX, canonical, compare, fault, milli, parse, whole
+from app.machinery.quantity import (
+    BAD_FORMAT,
+    BAD_NUMBER,
+    BAD_SUFFIX,
+    canonical,
+    compare,
+    fault,
+    milli_value,
+    parse,
+    value,
+)
 
 
 @pytest.mark.parametrize(
@@ -77,8 +87,8 @@ def test_refuses(quantity, text):
     [("100m", 100, 1), ("0.1m", 1, 1), ("1.5", 1500, 2), ("-1.5", -1500, -1), ("1Ki", 1024000, 1024), (0, 0, 0)],
 )
 def test_counts_are_rounded_up(quantity, thousandths, units):
-    assert milli(quantity) == thousandths
-    assert whole(quantity) == units
+    assert milli_value(quantity) == thousandths
+    assert value(quantity) == units
 
 
 def test_compares_values_not_texts():

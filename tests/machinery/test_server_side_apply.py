@@ -13,8 +13,13 @@ from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.machinery import decode, server_side_apply
 from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError
-from app.machinery.managed_fields import Writer, after_create, after_update, with_entries
-from app.machinery.structured_merge import merged
+from app.machinery.managed_fields import (
+    FieldManager,
+    managed_fields_after_create,
+    managed_fields_after_update,
+    with_entries,
+)
+from app.machinery.structured_merge import merge
 from app.machinery.topology import topology_of
 from tests.build import NOW
 
@@ -47,20 +52,20 @@ def applied(
     force: bool = False,
 ) -> Any:
     """The object after the apply, as it would be stored."""
-    writer = Writer(manager, now, subresource, applies=True)
-    server_side_apply.check(kind, configuration)
-    result = server_side_apply.applied(kind, live, configuration, writer, force=force)
+    writer = FieldManager(manager, now, subresource, applies=True)
+    server_side_apply.validate_configuration(kind, configuration)
+    result = server_side_apply.apply(kind, live, configuration, writer, force=force)
     return with_entries(object_of(kind, result.document), result.entries)
 
 
 def created(kind: Kind, document: dict[str, Any], manager: str = "creator") -> Any:
     obj = object_of(kind, document)
-    return with_entries(obj, after_create(kind, obj, None, Writer(manager, NOW)))
+    return with_entries(obj, managed_fields_after_create(kind, obj, None, FieldManager(manager, NOW)))
 
 
 def updated(kind: Kind, live: Any, document: dict[str, Any], manager: str, now: datetime = NOW) -> Any:
     new = object_of(kind, document)
-    return with_entries(new, after_update(kind, new, live, None, Writer(manager, now)))
+    return with_entries(new, managed_fields_after_update(kind, new, live, None, FieldManager(manager, now)))
 
 
 def owners(obj: Any) -> dict[str, Any]:
@@ -169,7 +174,7 @@ def test_a_merged_list_has_all_elements_once_in_the_order_of_what_is_applied(
     old = {"containers": [{"name": name, "image": "old"} for name in live]}
     new = {"containers": [{"name": name, "image": "new"} for name in wanted]}
 
-    both = merged(old, new, CONTAINERS)["containers"]
+    both = merge(old, new, CONTAINERS)["containers"]
 
     names = [each["name"] for each in both]
     assert sorted(names) == sorted({*live, *wanted})
@@ -192,7 +197,7 @@ def test_a_merged_list_has_all_elements_once_in_the_order_of_what_is_applied(
 def test_the_order_of_a_merged_list_is_kubernetes_own(live: str, wanted: str, expected: str) -> None:
     old, new = ({"containers": [{"name": name} for name in names]} for names in (live, wanted))
 
-    assert "".join(each["name"] for each in merged(old, new, CONTAINERS)["containers"]) == expected
+    assert "".join(each["name"] for each in merge(old, new, CONTAINERS)["containers"]) == expected
 
 
 # --- conflicts

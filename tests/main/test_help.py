@@ -82,9 +82,9 @@ def test_the_page_of_settings_is_generated_from_them() -> None:
 
 
 def test_the_version_is_printed_with_that_of_the_kubernetes_api() -> None:
-    from app.api.resources.version import MAJOR, MINOR, jobplane
+    from app.api.resources.version import MAJOR, MINOR, jobplane_version
 
-    assert shown("--version") == f"jobplane {jobplane()} (Kubernetes API v{MAJOR}.{MINOR})"
+    assert shown("--version") == f"jobplane {jobplane_version()} (Kubernetes API v{MAJOR}.{MINOR})"
 
 
 def test_the_help_begins_with_what_the_program_is_for() -> None:

@@ -13,7 +13,7 @@ from app.machinery import server_side_apply as kinds_apply
 from app.machinery.base import Object, ObjectMeta
 from app.machinery.decode import convert
 from app.machinery.errors import ApiError
-from app.machinery.managed_fields import Writer, with_entries
+from app.machinery.managed_fields import FieldManager, with_entries
 from app.registry import objects
 from app.registry.apply_or_create import apply
 from app.registry.objects import Registry
@@ -29,10 +29,10 @@ async def applied(
 ) -> Any:
     """Apply these data to the config map c."""
     configuration = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}, "data": data}
-    writer = Writer(manager, registry.now(), applies=True)
+    writer = FieldManager(manager, registry.now(), applies=True)
 
     def change(old: Object | None) -> Object:
-        result = kinds_apply.applied(CONFIGMAPS, old, configuration, writer, force=force)
+        result = kinds_apply.apply(CONFIGMAPS, old, configuration, writer, force=force)
         return with_entries(convert(result.document, ConfigMap).object, result.entries)
 
     async def may_create(_: Object) -> None:
@@ -48,7 +48,7 @@ def managers(obj: Any) -> list[str]:
 
 
 async def test_a_client_that_creates_owns_what_it_sent_and_not_what_the_server_added(registry: Registry) -> None:
-    made = await objects.create(registry, JOBS, "default", a_job("pi"), by=Writer("me", registry.now()))
+    made = await objects.create(registry, JOBS, "default", a_job("pi"), by=FieldManager("me", registry.now()))
 
     (entry,) = read(JOBS, made.body).metadata.managed_fields
     spec = entry.fields_v1["f:spec"]
@@ -60,7 +60,7 @@ async def test_a_client_that_creates_owns_what_it_sent_and_not_what_the_server_a
 
 
 async def test_what_admission_adds_to_a_pod_is_nobodys(registry: Registry) -> None:
-    made = await objects.create(registry, PODS, "default", a_pod("p"), by=Writer("me", registry.now()))
+    made = await objects.create(registry, PODS, "default", a_pod("p"), by=FieldManager("me", registry.now()))
 
     pod = read(PODS, made.body)
     (entry,) = pod.metadata.managed_fields
@@ -77,7 +77,7 @@ async def test_writes_of_the_servers_own_leave_no_entry(registry: Registry) -> N
 
 async def test_an_update_by_a_client_moves_fields_and_one_by_the_server_keeps_entries(registry: Registry) -> None:
     await applied(registry, a="1")
-    by = UpdateOptions(by=Writer("editor", registry.now()))
+    by = UpdateOptions(by=FieldManager("editor", registry.now()))
     await objects.edit(registry, CONFIGMAPS, "default", "c", lambda old: replace(old, data={"a": "2"}), by)
     await objects.rewrite(registry, CONFIGMAPS, "default", "c", lambda old: named(old, labels={"x": "y"}))
 
@@ -87,9 +87,9 @@ async def test_an_update_by_a_client_moves_fields_and_one_by_the_server_keeps_en
 
 
 async def test_a_status_write_is_recorded_with_its_subresource(registry: Registry) -> None:
-    await objects.create(registry, NODES, "", example(NODES), by=Writer("agent", registry.now()))
+    await objects.create(registry, NODES, "", example(NODES), by=FieldManager("agent", registry.now()))
     name = example(NODES).metadata.name
-    terms = UpdateOptions(status=True, by=Writer("reporter", registry.now(), "status"))
+    terms = UpdateOptions(status=True, by=FieldManager("reporter", registry.now(), "status"))
 
     def ready(old: Any) -> Any:
         return replace(old, spec=replace(old.spec, unschedulable=True), status=replace(old.status, phase="Running"))
@@ -146,7 +146,7 @@ async def test_a_manager_with_too_long_a_name_is_invalid_in_entries_that_a_clien
 
     with pytest.raises(ApiError) as caught:
         await objects.edit(
-            registry, CONFIGMAPS, "default", "c", lambda _: sent, UpdateOptions(by=Writer("x", registry.now()))
+            registry, CONFIGMAPS, "default", "c", lambda _: sent, UpdateOptions(by=FieldManager("x", registry.now()))
         )
 
     assert caught.value.code == 422

@@ -75,7 +75,7 @@ def eviction_thresholds(text: str) -> Thresholds:
 
 
 def _threshold(number: str, unit: str) -> Threshold:
-    return Threshold(share=float(number) / 100) if unit == "%" else Threshold(amount=quantity.whole(number + unit))
+    return Threshold(share=float(number) / 100) if unit == "%" else Threshold(amount=quantity.value(number + unit))
 
 
 class Pressures:

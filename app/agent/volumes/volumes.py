@@ -149,7 +149,7 @@ class Volumes:
         self._prepare_root()
         folder.mkdir(parents=True, exist_ok=True)
         if in_memory:
-            volume_mounts.mount_memory(folder, quantity.whole(source.size_limit) if source.size_limit else None)
+            volume_mounts.mount_memory(folder, quantity.value(source.size_limit) if source.size_limit else None)
         files.open_folder(folder, group)
 
     def _prepare_root(self) -> None:

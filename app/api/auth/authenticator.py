@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Protocol
 
 from app.kinds.core.lease import NODE_NAMESPACE
-from app.machinery.errors import ApiError, refused
+from app.machinery.errors import ApiError, forbidden_error
 from app.plans.admission import rbac
 from app.plans.admission.rbac import ACCOUNT_PREFIX
 from app.registry.objects import Registry
@@ -219,7 +219,7 @@ def refusal(user: User, action: Action, complaint: str = "") -> ApiError:
     what = f'cannot {action.verb} resource "{part}" in API group "{action.group}" {where}'
     resource = f"{action.resource}.{action.group}" if action.group else action.resource
     why = f'User "{user.name}" {what}'
-    return refused(resource, action.name, f"{why}: {complaint}" if complaint else why)
+    return forbidden_error(resource, action.name, f"{why}: {complaint}" if complaint else why)
 
 
 def path_refusal(user: User, verb: str, path: str) -> ApiError:

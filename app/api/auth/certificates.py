@@ -1,4 +1,4 @@
-"""TLS without a set-up: an authority of our own, a certificate from it, and the kubeconfig that trusts it.
+"""TLS certificates: a certificate authority, the server certificate that it signs, and the kubeconfig that trusts it.
 
 Called when an API starts, and every few hours while it runs. Certificates pass strict verification (RFC 5280, as Python
 3.13 and Go do it). The authority is kept, so that agents and kubeconfigs stay good, until it is rotated in two steps: in
@@ -34,7 +34,7 @@ _CA_LIFE = timedelta(days=3650)
 _LIFE = timedelta(days=365)
 _RENEW_BEFORE = timedelta(days=90)  # its end
 _SKEW = timedelta(days=1)  # clocks of other machines may be behind
-_NEXT = "ca.next.pem"  # the authority that a rotation is to end with, and its key
+_NEXT = "ca.next.pem"  # the next authority of a rotation, with its key
 _ALWAYS = ("localhost", "127.0.0.1", "::1")
 
 
@@ -47,7 +47,7 @@ class Certificates(NamedTuple):
 
 
 class RotationError(Exception):
-    """The step of a rotation cannot be taken now; the text says what to do."""
+    """This step of a rotation is not possible now; the text says what to do."""
 
 
 class _Pair(NamedTuple):
@@ -58,12 +58,12 @@ class _Pair(NamedTuple):
 
 
 def fingerprint(file: Path) -> str:
-    """The SHA-256 of a server's certificate, by which other servers know it."""
+    """Return the SHA-256 of a server's certificate in hex, by which other replicas identify it."""
     return x509.load_pem_x509_certificate(file.read_bytes()).fingerprint(hashes.SHA256()).hex()
 
 
 def ensure(folder: Path, hosts: Sequence[str], *, now: datetime | None = None) -> Certificates:
-    """A server certificate for the hosts, this machine's name and its loopback addresses, good for months."""
+    """Create or renew the server certificate for the hosts, this machine's name and loopback addresses."""
     now = now or datetime.now(UTC)
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     paths = Certificates(folder / "ca.crt", folder / "server.pem", folder / "server.pem")
@@ -73,19 +73,19 @@ def ensure(folder: Path, hosts: Sequence[str], *, now: datetime | None = None) -
 
 
 def renew(folder: Path, hosts: Sequence[str], *, now: datetime) -> None:
-    """The same while an API runs, which must go on with the authority that its clients trust: it is never replaced."""
+    """Renew the server certificate while an API runs. Never replaces the authority, which clients trust."""
     with _locked(folder):
         if authority := _read(folder / "ca.crt", folder / "ca.key"):
             _certify(folder / "server.pem", authority, hosts, now)
 
 
 def is_due(end: datetime, authority_end: datetime, now: datetime) -> bool:
-    """Whether to make another certificate, which may not outlast its authority."""
+    """Return whether to renew a certificate: it ends soon, and its authority lasts longer."""
     return now + _RENEW_BEFORE >= end and end < authority_end
 
 
 def begin_rotation(folder: Path, *, now: datetime) -> None:
-    """Have clients trust a second authority besides the one that signs: ca.crt holds both. Harmless to repeat."""
+    """Begin a rotation: ca.crt gets a second authority, which clients trust besides the signing one. Idempotent."""
     with _locked(folder):
         current, following = _read(folder / "ca.crt", folder / "ca.key"), _read_next(folder)
         if current is None:
@@ -98,7 +98,7 @@ def begin_rotation(folder: Path, *, now: datetime) -> None:
 
 
 def finish_rotation(folder: Path) -> None:
-    """Have the second authority sign, and clients trust it alone."""
+    """Finish a rotation: the second authority signs, and is the only one in ca.crt."""
     with _locked(folder):
         following = _read_next(folder)
         if following is None:
@@ -114,7 +114,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _certify(path: Path, authority: _Pair, hosts: Sequence[str], now: datetime) -> None:
-    """Names that the file's certificate has already stay: several machines may share the folder."""
+    """Renew the certificate if needed. Names that it has already stay: several machines may share the folder."""
     names = {*_general_names([*hosts, *_ALWAYS, socket.gethostname()])}
     held = _certified_names(path, authority.certificate, now)
     if held is None or not names <= held:
@@ -122,7 +122,7 @@ def _certify(path: Path, authority: _Pair, hosts: Sequence[str], now: datetime) 
 
 
 def kubeconfig(server_url: str, ca_pem: str, token: str, name: str = "jobplane") -> str:
-    """What kubectl and the client libraries need to reach this server as the token's owner."""
+    """Return the kubeconfig for this server and token, as YAML."""
     cluster = {"server": server_url, "certificate-authority-data": base64.b64encode(ca_pem.encode()).decode()}
     document = {
         "apiVersion": "v1",
@@ -174,7 +174,7 @@ def _read_next(folder: Path) -> _Pair | None:
 
 
 def _read(certificate_path: Path, key_path: Path) -> _Pair | None:
-    """None if one is missing, unreadable as PEM, or not the other's."""
+    """Read a certificate with its key; None if a file is missing or malformed, or if they do not match."""
     try:
         certificate = x509.load_pem_x509_certificate(certificate_path.read_bytes())
         key = load_pem_private_key(key_path.read_bytes(), password=None)
@@ -186,7 +186,7 @@ def _read(certificate_path: Path, key_path: Path) -> _Pair | None:
 
 
 def _certified_names(path: Path, authority: x509.Certificate, now: datetime) -> set[x509.GeneralName] | None:
-    """Names in the certificate of the file; None if it is not this authority's, or is due."""
+    """Return the names in the file's certificate; None if another authority signed it, or if it is due for renewal."""
     kept = _read(path, path)
     if kept is None or is_due(kept.certificate.not_valid_after_utc, authority.not_valid_after_utc, now):
         return None
@@ -198,7 +198,7 @@ def _certified_names(path: Path, authority: x509.Certificate, now: datetime) -> 
 
 
 def _general_names(hosts: Sequence[str]) -> Iterator[x509.GeneralName]:
-    """An address that means all addresses is no name of a server."""
+    """Yield the subject alternative names of hosts. Unspecified addresses (0.0.0.0, ::) are skipped."""
     for host in hosts:
         try:
             address = ipaddress.ip_address(host.strip("[]"))
@@ -223,7 +223,7 @@ def _new_authority(now: datetime) -> _Pair:
         _builder(name, name, key.public_key(), (now, now + _CA_LIFE))
         .serial_number(serial)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
     )
     return _Pair(builder.sign(key, hashes.SHA256()), key)
@@ -238,7 +238,7 @@ def _sign(authority: _Pair, names: x509.SubjectAlternativeName, now: datetime) -
         _builder(_distinguished_name("jobplane"), issuer.subject, key.public_key(), (now, end))
         .serial_number(x509.random_serial_number())
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(identifier), critical=False)
@@ -260,7 +260,7 @@ def _distinguished_name(common_name: str) -> x509.Name:
     return x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, common_name)])
 
 
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
+def _key_usage(*, signs_certificates: bool) -> x509.KeyUsage:
     return x509.KeyUsage(
         digital_signature=not signs_certificates,
         content_commitment=False,

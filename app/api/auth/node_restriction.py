@@ -1,5 +1,6 @@
-"""What a node may not change about itself: labels that others rely on, its taints, its owners. As Kubernetes' admission
-plugin NodeRestriction. Called by `rbac_escalation` for every write of a node.
+"""NodeRestriction: labels, taints and owners of its own Node that an agent may not change, as Kubernetes' admission plugin.
+
+`rbac_escalation` calls it for every write of a Node.
 """
 
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ from typing import cast
 from app.api.auth.authenticator import MASTERS, NODES, User
 from app.kinds.core.node import Node
 from app.machinery.base import Object
-from app.machinery.errors import refused
+from app.machinery.errors import forbidden_error
 
 _RESTRICTED = "node-restriction.kubernetes.io"
 _KUBERNETES = ("kubernetes.io", "k8s.io")
@@ -27,19 +28,19 @@ _OWN = frozenset({
 })  # fmt: skip
 
 
-def applies(user: User) -> bool:
+def is_restricted(user: User) -> bool:
     return NODES in user.groups and MASTERS not in user.groups
 
 
 def check(new: Object, old: Object | None) -> None:
-    """Raises 403."""
-    if why := _why_not(cast("Node", new), cast("Node | None", old)):
-        raise refused("nodes", (old or new).metadata.name, why)
+    """Raise 403 for a write that an agent may not make."""
+    if why := _find_violation(cast("Node", new), cast("Node | None", old)):
+        raise forbidden_error("nodes", (old or new).metadata.name, why)
 
 
-def _why_not(new: Node, old: Node | None) -> str:
+def _find_violation(new: Node, old: Node | None) -> str:
     name = new.metadata.name
-    labels = _forbidden(new.metadata.labels, old.metadata.labels if old else {})
+    labels = _forbidden_labels(new.metadata.labels, old.metadata.labels if old else {})
     if old is None:
         return f"is not allowed to set the following labels: {', '.join(labels)}" if labels else ""
     if new.metadata.owner_references != old.metadata.owner_references:
@@ -49,19 +50,19 @@ def _why_not(new: Node, old: Node | None) -> str:
     return f"is not allowed to modify labels: {', '.join(labels)}" if labels else ""
 
 
-def _forbidden(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
-    return sorted(key for key in {*new, *old} if new.get(key) != old.get(key) and not is_own(key))
+def _forbidden_labels(new: Mapping[str, str], old: Mapping[str, str]) -> list[str]:
+    return sorted(key for key in {*new, *old} if new.get(key) != old.get(key) and not is_allowed_label(key))
 
 
-def is_own(label: str) -> bool:
-    """Whether a node may set it: its kind's own, and whatever is not Kubernetes'."""
+def is_allowed_label(label: str) -> bool:
+    """Return whether an agent may set the label: kubelet's own ones, and all outside of Kubernetes' domains."""
     prefix = label.rpartition("/")[0]
-    if _under(prefix, _RESTRICTED):
+    if _is_in_domain(prefix, _RESTRICTED):
         return False
-    if label in _OWN or any(_under(prefix, each) for each in _OWN_PREFIXES):
+    if label in _OWN or any(_is_in_domain(prefix, each) for each in _OWN_PREFIXES):
         return True
-    return not any(_under(prefix, each) for each in _KUBERNETES)
+    return not any(_is_in_domain(prefix, each) for each in _KUBERNETES)
 
 
-def _under(prefix: str, domain: str) -> bool:
+def _is_in_domain(prefix: str, domain: str) -> bool:
     return prefix == domain or prefix.endswith(f".{domain}")

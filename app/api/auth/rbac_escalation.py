@@ -16,7 +16,7 @@ from app.kinds.auth.cluster_role import ClusterRole
 from app.kinds.auth.role import Role
 from app.kinds.core.node import KIND as NODES
 from app.machinery.base import Kind, Object
-from app.machinery.errors import not_found, refused
+from app.machinery.errors import forbidden_error, not_found
 from app.plans.admission import rbac as access
 from app.plans.admission.rbac import Access, Policies
 from app.registry.objects import Edit, Registry
@@ -28,9 +28,9 @@ _ROLES = {role.KIND.resource, cluster_role.KIND.resource}
 _BINDINGS = {role_binding.KIND.resource, cluster_role_binding.KIND.resource}
 
 
-async def check_of(registry: Registry, user: User, kind: Kind, namespace: str, name: str = "") -> Check | None:
+async def escalation_check(registry: Registry, user: User, kind: Kind, namespace: str, name: str = "") -> Check | None:
     """The check of a write of this kind; None, as almost always, if there is none."""
-    if kind.resource == NODES.resource and node_restriction.applies(user):
+    if kind.resource == NODES.resource and node_restriction.is_restricted(user):
         return node_restriction.check
     if kind.resource not in _ROLES | _BINDINGS or MASTERS in user.groups:
         return None
@@ -42,7 +42,7 @@ async def check_of(registry: Registry, user: User, kind: Kind, namespace: str, n
     return None if grantor.may(escalate) else grantor.check_role
 
 
-def checked(check: Check | None, change: Edit) -> Edit:
+def with_check(check: Check | None, change: Edit) -> Edit:
     """The same change, refused with 403 if it grants too much."""
     if check is None:
         return change
@@ -102,7 +102,7 @@ class _Grantor:
         return self._rights.rules(self._namespace)
 
     def _refusal(self, new: Object, old: Object | None, why: str) -> Exception:
-        return refused(self._kind.resource, (old or new).metadata.name, why)
+        return forbidden_error(self._kind.resource, (old or new).metadata.name, why)
 
 
 def _aggregates(role: Role | ClusterRole | None) -> bool:

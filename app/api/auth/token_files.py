@@ -29,9 +29,9 @@ logger = Logger(__name__)
 
 
 async def keep_files(registry: Registry, settings: Settings, agent_overlap: timedelta | None = None) -> None:
-    """Let in the tokens of the files that are there, and end those that these files held before.
+    """Accept the tokens of the existing files, and revoke those that these files held before.
 
-    agent_overlap: how long the agent's old one is good after that; None: it ends at once.
+    agent_overlap: how long the agent's old token stays valid; None: it ends at once.
     """
     folder, nodes = settings.data_dir, settings.own_nodes
     await _keep(registry, folder / ADMIN, User(name="admin", groups=(MASTERS,)), None)
@@ -41,7 +41,7 @@ async def keep_files(registry: Registry, settings: Settings, agent_overlap: time
 
 
 async def _keep(registry: Registry, path: Path, user: User, overlap: timedelta | None) -> bool:
-    """Whether there is such a token."""
+    """Accept the token of one file; return whether the file has one."""
     token = path.read_text().strip() if path.exists() else ""
     if not token:
         return False
@@ -55,7 +55,7 @@ async def _keep(registry: Registry, path: Path, user: User, overlap: timedelta |
 
 
 def folder_id(folder: Path) -> str:
-    """Tells a data folder from all others; made once. Several processes may ask at once."""
+    """Return the unique id of a data folder, made once; safe for concurrent processes."""
     path = folder / ID
     if not path.exists():
         with tempfile.NamedTemporaryFile(dir=folder, prefix=f".{ID}.") as made:
@@ -67,7 +67,7 @@ def folder_id(folder: Path) -> str:
 
 
 def write_kubeconfig(settings: Settings, authority: Path) -> bool:
-    """For kubectl on this machine, readable by its owner only; False without an admin.token."""
+    """Write the kubeconfig of admin.token, readable by its owner only; return False without an admin.token."""
     token = settings.data_dir / ADMIN
     if not token.exists():
         return False

@@ -1,4 +1,4 @@
-"""POST serviceaccounts/NAME/token: a token for a service account, that ends with it."""
+"""TokenRequest: POST serviceaccounts/NAME/token issues a token that ends with its service account and its bound object."""
 
 import dataclasses
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from app.api.auth.tokens import issue
 from app.api.http import content
 from app.api.http.query import create_options
 from app.api.resources.reviews import review_response
-from app.api.resources.routes import Target
+from app.api.resources.routes import RequestInfo
 from app.kinds.auth import authentication
 from app.kinds.auth.authentication import BoundObjectReference, TokenRequest, TokenRequestStatus, faults_in_request
 from app.kinds.core.node import KIND as NODE_KIND
@@ -24,7 +24,7 @@ from app.kinds.core.serviceaccount import KIND as ACCOUNTS
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Kind, Object
-from app.machinery.errors import bad_request, conflict, refused, unprocessable
+from app.machinery.errors import bad_request, conflict, forbidden_error, unprocessable
 from app.registry import Need
 from app.registry.codec import decode, key_of
 from app.registry.objects import Registry, find, get
@@ -34,8 +34,8 @@ _CLAIM = "authentication.kubernetes.io/"
 _BINDABLE = {("v1", kind.name): kind for kind in (PODS, SECRETS, NODE_KIND)}
 
 
-async def answer(registry: Registry, request: Request, found: Target) -> Response:
-    """The request with its token filled in."""
+async def answer(registry: Registry, request: Request, found: RequestInfo) -> Response:
+    """Issue the token and return the TokenRequest with it. 400, 403, 404, 409 or 422 if it cannot be issued."""
     options = create_options(request.query_params.multi_items())
     decoded = await content.read_struct(
         request, TokenRequest, f"{authentication.GROUP}/v1", content.validation_of(options)
@@ -59,7 +59,7 @@ async def answer(registry: Registry, request: Request, found: Target) -> Respons
 
 
 def _apply_defaults(asked: TokenRequest, namespace: str, name: str, now: datetime) -> TokenRequest:
-    """The request with its defaults; 400 or 422 if it cannot be met."""
+    """Return the request with its defaults; 400 or 422 if it is invalid."""
     causes = faults_in_request(asked)
     if causes:
         raise unprocessable("TokenRequest", authentication.GROUP, "", causes)
@@ -76,9 +76,9 @@ def _apply_defaults(asked: TokenRequest, namespace: str, name: str, now: datetim
 
 
 async def _find_bound_object(
-    registry: Registry, reference: BoundObjectReference, found: Target
+    registry: Registry, reference: BoundObjectReference, found: RequestInfo
 ) -> tuple[Kind[Any], Object]:
-    """The object with which the token ends."""
+    """Return the object with which the token ends; 400, 404 or 409 if it cannot be bound."""
     kind = _BINDABLE.get((reference.api_version, reference.kind))
     if kind is None:
         group, _, version = reference.api_version.rpartition("/")
@@ -98,8 +98,8 @@ async def _find_bound_object(
     return kind, obj
 
 
-async def _check_node(registry: Registry, user: User, asked: TokenRequest, found: Target) -> None:
-    """An agent gets tokens for pods of its own node only, and such as they ask for. 403, as Kubernetes words it."""
+async def _check_node(registry: Registry, user: User, asked: TokenRequest, found: RequestInfo) -> None:
+    """Raise 403, as NodeRestriction, unless an agent asks for a token that a pod of its own node mounts."""
     if NODES not in user.groups or MASTERS in user.groups:
         return
     reference = asked.spec.bound_object_ref
@@ -116,7 +116,7 @@ async def _check_node(registry: Registry, user: User, asked: TokenRequest, found
             why = f'audience "{min(foreign)}" not found in pod spec volume'
         else:
             return
-    raise refused("serviceaccounts", found.name, why)
+    raise forbidden_error("serviceaccounts", found.name, why)
 
 
 def _audiences(pod: Pod) -> set[str]:
@@ -125,7 +125,7 @@ def _audiences(pod: Pod) -> set[str]:
 
 
 async def _claims(registry: Registry, kind: Kind[Any], obj: Object) -> AsyncIterator[tuple[str, tuple[str, ...]]]:
-    """Claims about the object that the token is bound to."""
+    """Yield the token's claims about its bound object."""
     if kind is SECRETS:
         return
     name = kind.singular

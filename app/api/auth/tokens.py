@@ -1,4 +1,4 @@
-"""Bearer tokens as the store keeps them: made here, looked up here. Only digests are stored."""
+"""Bearer tokens: issues them and looks them up in the store, which holds only their digests."""
 
 import secrets
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from app.registry.objects import Registry, find
 
 
 class StoredTokens(Tokens):
-    """Looks tokens up in the database."""
+    """Looks up tokens in the database, for the authenticator."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -32,7 +32,7 @@ class StoredTokens(Tokens):
 
 
 async def issue(registry: Registry, user: User, expires_at: datetime | None = None, needs: Sequence[Need] = ()) -> str:
-    """A new token for a user, good while what it needs lives. It is shown once: the database holds its digest only."""
+    """Issue a token for a user, valid while the objects in `needs` exist. The text is not stored, only its digest."""
     token = secrets.token_urlsafe(32)
     await registry.tokens.forget_expired(registry.now())
     await keep(registry, token, user, Limits(expires_at, needs))
@@ -40,7 +40,7 @@ async def issue(registry: Registry, user: User, expires_at: datetime | None = No
 
 
 async def issue_named(registry: Registry, name: str, user: User, limits: Limits) -> str:
-    """A new token that begins with a name that is no secret, by which it is listed and revoked."""
+    """Issue a token with a public name as its first part, by which it is listed and revoked."""
     token = f"{name}.{secrets.token_urlsafe(24)}"
     await registry.tokens.forget_expired(registry.now())
     await keep(registry, token, user, limits)
@@ -57,7 +57,7 @@ def holder_of(user: User) -> Holder:
 
 
 async def issue_for_account(registry: Registry, namespace: str, name: str, expires_at: datetime | None) -> str:
-    """A new token for a service account, that ends with it; 404 if there is no such account."""
+    """Issue a token for a service account, valid while the account exists; 404 if there is no such account."""
     account = await find(registry, ACCOUNTS, namespace, name)
     user = replace(account_user(namespace, name), uid=account.uid)
     return await issue(registry, user, expires_at, [Need(account.key, account.uid)])

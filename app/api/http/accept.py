@@ -1,7 +1,7 @@
-"""Content negotiation: what a client can read (Accept) and what it sends (Content-Type).
+"""Content negotiation: the form of a response by Accept, and of a request body by Content-Type.
 
-The routes ask this module once a request. Clients give media-type parameters in any order, so headers are parsed, never
-compared. Protobuf is never written: every client that prefers it also reads JSON.
+Routes call this once a request. Clients give media-type parameters in any order, so headers are parsed, never compared.
+Responses are never protobuf: every client that prefers it also reads JSON.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -10,22 +10,22 @@ from typing import Literal, NamedTuple
 
 from app.machinery.errors import ApiError
 
-LONGEST = 8 << 10  # characters of an Accept header; those that were read are remembered
+LONGEST = 8 << 10  # characters of an Accept header; results are cached, so that memory stays bounded
 Form = Literal["json", "table", "partial", "partial-list", "discovery", "openapi-v2"]
-Body = Literal[
+BodyFormat = Literal[
     "json", "yaml", "protobuf", "json-patch", "merge-patch", "strategic-merge-patch", "apply-patch"
 ]  # fmt: skip
 
 
-class Wanted(NamedTuple):
-    """The form of answer that fits a client best, and the version of that form ("" where forms have none)."""
+class ResponseFormat(NamedTuple):
+    """The negotiated form of a response, and its version ("" for forms without versions)."""
 
     form: Form
     version: str = ""
 
     @property
     def content_type(self) -> str:
-        """The media type to put on the answer; aggregated discovery is recognised by nothing else."""
+        """The Content-Type of the response; clients recognise aggregated discovery by nothing else."""
         if self.form == "discovery":
             return f"application/json;g=apidiscovery.k8s.io;v={self.version};as=APIGroupDiscoveryList"
         if self.form == "openapi-v2":
@@ -45,7 +45,7 @@ class _Clause(NamedTuple):
             return 0.0
 
 
-JSON = Wanted("json")
+JSON = ResponseFormat("json")
 # The `@` of the request's form may not be repeated: as a response it is no valid media type.
 OPENAPI_V2 = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 _OPENAPI_V2_ASKED = {"application/com.github.proto-openapi.spec.v2@v1.0+protobuf", OPENAPI_V2}
@@ -63,23 +63,23 @@ OPENAPI: frozenset[Form] = frozenset({"json", "openapi-v2"})
 
 
 @lru_cache(maxsize=512)
-def wanted(accept: str | None, offered: frozenset[Form] = OBJECT) -> Wanted:
-    """The best of `offered` forms that `accept` allows; a missing or empty header takes JSON. 406 if none fits."""
+def negotiate_media_type(accept: str | None, offered: frozenset[Form] = OBJECT) -> ResponseFormat:
+    """Return the best of the `offered` forms that `accept` allows; JSON for a missing or empty header. 406 if none fits."""
     if not accept or not accept.strip():
         return JSON
     if len(accept) > LONGEST:
         raise ApiError(406, "NotAcceptable", f"an Accept header may have at most {LONGEST} characters")
-    clauses = [clause for clause in _clauses(accept) if clause.quality > 0]
+    clauses = [clause for clause in _parse_accept(accept) if clause.quality > 0]
     for clause in sorted(clauses, key=lambda each: -each.quality):
-        form = _form(clause)
+        form = _match_clause(clause)
         if form is not None and form.form in offered:
             return form
     raise ApiError(406, "NotAcceptable", "only the following media types are accepted: application/json")
 
 
-def _form(clause: _Clause) -> Wanted | None:
+def _match_clause(clause: _Clause) -> ResponseFormat | None:
     if clause.media in _OPENAPI_V2_ASKED:
-        return Wanted("openapi-v2")
+        return ResponseFormat("openapi-v2")
     if clause.media not in _JSON_MEDIA:
         return None
     if "as" not in clause.parameters:
@@ -87,10 +87,10 @@ def _form(clause: _Clause) -> Wanted | None:
     asked = (clause.parameters.get("g", ""), clause.parameters["as"])
     form, versions = _CONVERTED.get(asked, ("json", ()))
     version = clause.parameters.get("v", "")
-    return Wanted(form, version) if version in versions else None
+    return ResponseFormat(form, version) if version in versions else None
 
 
-def _clauses(header: str) -> Iterator[_Clause]:
+def _parse_accept(header: str) -> Iterator[_Clause]:
     for text in header.split(","):
         media, *parameters = text.split(";")
         pairs = (parameter.partition("=") for parameter in parameters)
@@ -99,12 +99,12 @@ def _clauses(header: str) -> Iterator[_Clause]:
 
 
 PROTOBUF = "application/vnd.kubernetes.protobuf"
-OBJECT_BODIES: Mapping[str, Body] = {
+OBJECT_BODIES: Mapping[str, BodyFormat] = {
     "application/json": "json",
     "application/yaml": "yaml",
     PROTOBUF: "protobuf",
 }
-PATCH_BODIES: Mapping[str, Body] = {
+PATCH_BODIES: Mapping[str, BodyFormat] = {
     "application/json-patch+json": "json-patch",
     "application/merge-patch+json": "merge-patch",
     "application/strategic-merge-patch+json": "strategic-merge-patch",
@@ -112,17 +112,17 @@ PATCH_BODIES: Mapping[str, Body] = {
 }
 
 
-def object_body(content_type: str | None) -> Body:
-    """How the object in a POST, PUT or DELETE is written. Without a header it is JSON: several clients send none."""
-    return _body(content_type or "application/json", OBJECT_BODIES)
+def parse_object_content_type(content_type: str | None) -> BodyFormat:
+    """Return the format of the object in a POST, PUT or DELETE. JSON without a header, as several clients send none. Else 415."""
+    return _match_content_type(content_type or "application/json", OBJECT_BODIES)
 
 
-def patch_body(content_type: str | None) -> Body:
-    """Which of the four patches a PATCH carries."""
-    return _body(content_type or "", PATCH_BODIES)
+def parse_patch_content_type(content_type: str | None) -> BodyFormat:
+    """Return the patch type of a PATCH; 415 for any other Content-Type."""
+    return _match_content_type(content_type or "", PATCH_BODIES)
 
 
-def _body(content_type: str, known: Mapping[str, Body]) -> Body:
+def _match_content_type(content_type: str, known: Mapping[str, BodyFormat]) -> BodyFormat:
     media = content_type.partition(";")[0].strip().lower()
     if media in known:
         return known[media]

@@ -1,7 +1,7 @@
-"""gzip, for answers that are large enough to be worth it, as Kubernetes does: from 128 KiB on, at its quickest level.
+"""gzip compression of responses over 128 KiB at the fastest level, as in apiserver.
 
-`Body` is the response of every route that may answer with much; streams of lists use `Gzip` themselves. Watches never do.
-Compression runs in a thread: it lets go of the interpreter, so others are served meanwhile.
+`Body` is the response class of every route whose answer may be large; streamed lists use `Gzip` directly. Watches are never
+compressed. Compression runs in a thread and releases the GIL, so other requests are served meanwhile.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ HEADERS = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 
 
 def is_accepted(headers: Iterable[tuple[bytes, bytes]]) -> bool:
-    """Whether the client reads gzip, by the headers of its request."""
+    """Return whether the client reads gzip, by the headers of its request."""
     given = b",".join(value for name, value in headers if name == b"accept-encoding").decode("latin-1")
     for text in given.split(","):
         coding, _, parameters = text.partition(";")
@@ -36,7 +36,7 @@ class Gzip:
         self._compressor = zlib.compressobj(_LEVEL, zlib.DEFLATED, _GZIP_FORMAT)
 
     async def piece(self, data: bytes) -> bytes:
-        """What is ready of all that was given so far; perhaps nothing."""
+        """Compress more data; return the bytes that are ready, perhaps none."""
         return await asyncio.to_thread(self._compressor.compress, data)
 
     async def end(self) -> bytes:
@@ -44,7 +44,7 @@ class Gzip:
 
 
 class Body(Response):
-    """A whole answer, compressed on the way out if it is large and the client reads that."""
+    """A complete response, compressed if it is large and the client accepts gzip."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if len(self.body) > FROM_BYTES and is_accepted(scope["headers"]):

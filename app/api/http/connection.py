@@ -1,7 +1,7 @@
-"""HTTP connections that can be upgraded on the same port: uvicorn's protocol, with hand-over to WebSocket and SPDY.
+"""HTTP connections with upgrades on the same port: uvicorn's protocol, with hand-over to WebSocket and SPDY.
 
-uvicorn is started with `Connection`. A request with an Upgrade header runs through the application like any other, and may
-be answered like any other; its scope offers `upgrade`, which answers 101 and gives the bare bytes away as a `Wire`.
+uvicorn is started with `Connection`. A request with an Upgrade header reaches the application like any other, and may be
+answered like any other; its scope offers `upgrade`, which answers 101 and returns the bare bytes as an `UpgradedConnection`.
 """
 
 import asyncio
@@ -18,18 +18,18 @@ from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 from app.api.http.connection_limits import BoundedConnection
 from app.api.http.write_coalescing import CoalescingTransport
 
-CLOSE_SECONDS = 10.0  # for what is written to leave, once a connection is to close
+CLOSE_SECONDS = 10.0  # to flush written bytes before a connection is aborted
 
 Headers = list[tuple[str, str]]
 
 
 class Connection(BoundedConnection):
-    """Requests without an Upgrade header take the same path as in uvicorn."""
+    """uvicorn's protocol with upgrades. Requests without an Upgrade header take the same path as in uvicorn."""
 
-    # A request with an Upgrade header ends for the parser with its head, wherever what follows belongs. Meanwhile:
-    _diverted: Callable[[bytes], None] | None = None
+    # After a head with an Upgrade header the parser stops; `_receiver` takes the bytes that follow until the answer.
+    _receiver: Callable[[bytes], None] | None = None
     _body_left = 0
-    _held = b""  # what came before the request had its answer
+    _held = b""  # bytes that came before the request was answered
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._coalescing = CoalescingTransport(cast("asyncio.Transport", transport))
@@ -37,19 +37,19 @@ class Connection(BoundedConnection):
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
-            self._read_over(len(data))
+            self._discard(len(data))
             return
-        if self._diverted is not None:
-            self._diverted(data)
+        if self._receiver is not None:
+            self._receiver(data)
             return
         try:
             self._feed(data)
         except httptools.HttpParserUpgrade as end:
-            self._offer(data[end.args[0] :])
+            self._offer_upgrade(data[end.args[0] :])
 
-    def _offer(self, rest: bytes) -> None:
+    def _offer_upgrade(self, rest: bytes) -> None:
         if self.scope["method"] == "CONNECT":
-            return  # nothing that follows is HTTP
+            return  # the bytes that follow are not HTTP
         headers = dict(self.headers)
         self._body_left = int(headers.get(b"content-length", 0))
         if b"transfer-encoding" in headers:
@@ -59,13 +59,13 @@ class Connection(BoundedConnection):
         elif self._body_left:
             self.cycle.more_body = True
             self._expect_body()
-            self._diverted = self._take_body
+            self._receiver = self._take_body
             self._take_body(rest)
         else:
             if self.scope["http_version"] == "1.1":
                 self.scope["extensions"] = {"upgrade": {"take_over": partial(self._take_over, self.cycle)}}
-            self._diverted = self._hold
-            self._hold(rest)
+            self._receiver = self._hold_back
+            self._hold_back(rest)
 
     def _take_body(self, data: bytes) -> None:
         body, rest = data[: self._body_left], data[self._body_left :]
@@ -74,28 +74,28 @@ class Connection(BoundedConnection):
         if self._body_left:
             return
         self.on_message_complete()
-        self._diverted = self._hold
-        self._hold(rest)
+        self._receiver = self._hold_back
+        self._hold_back(rest)
         if self.cycle.response_complete:
-            self._go_on()
+            self._resume_http()
 
-    def _hold(self, data: bytes) -> None:
+    def _hold_back(self, data: bytes) -> None:
         self._held += data
         if len(self._held) > HIGH_WATER_LIMIT:
             self.flow.pause_reading()
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self._diverted is not None and not self._body_left and self.cycle.response_complete:
-            self._go_on()
+        if self._receiver is not None and not self._body_left and self.cycle.response_complete:
+            self._resume_http()
 
-    def _go_on(self) -> None:
-        """The answer was an ordinary one: what was held is the next request."""
-        held, self._held, self._diverted = self._held, b"", None
+    def _resume_http(self) -> None:
+        """Continue after an ordinary answer: the held bytes are the next request."""
+        held, self._held, self._receiver = self._held, b"", None
         if held and not self.transport.is_closing():
             self.data_received(held)
 
-    def _take_over(self, cycle: RequestResponseCycle, headers: Headers) -> "Wire":
+    def _take_over(self, cycle: RequestResponseCycle, headers: Headers) -> "UpgradedConnection":
         if cycle.disconnected or self.transport.is_closing():
             raise ConnectionResetError("the client went away before its upgrade")
         cycle.response_started = cycle.response_complete = True
@@ -105,32 +105,32 @@ class Connection(BoundedConnection):
         )
         transport = self._coalescing.open()
         self._end_limits()
-        wire = Wire(transport, self.flow, self._held)
+        wire = UpgradedConnection(transport, self.flow, self._held)
         self.connections.discard(self)
-        self.connections.add(wire)  # type: ignore[arg-type] # all that uvicorn wants of one is `shutdown`
-        wire.when_lost = partial(self.connections.discard, wire)
+        self.connections.add(wire)  # type: ignore[arg-type] # uvicorn calls only `shutdown` of it
+        wire.on_lost = partial(self.connections.discard, wire)
         transport.set_protocol(wire)
         return wire
 
 
-class Wire(asyncio.Protocol):
-    """A connection that is no longer HTTP. One task reads from it; several may write, each call whole."""
+class UpgradedConnection(asyncio.Protocol):
+    """The raw bytes of a connection after a 101. One task reads; several may write, each call is atomic."""
 
     def __init__(self, transport: asyncio.Transport, flow: FlowControl, first: bytes) -> None:
-        self.when_lost: Callable[[], None] = lambda: None
+        self.on_lost: Callable[[], None] = lambda: None
         self._transport = transport
         self._flow = flow
         self._arrived = asyncio.Event()
         self._buffer = bytearray()
         self._ended = False
         self._abort: asyncio.TimerHandle | None = None
-        self.patience: float | None = None  # seconds that a write may wait for the client; None: as long as it takes
+        self.write_timeout: float | None = None  # seconds that a write may wait for the client; None: without limit
         flow.resume_reading()
         if first:
             self.data_received(first)
 
     async def read(self) -> bytes:
-        """What has come; nothing once the client has ended the connection and all is read."""
+        """Return received bytes, waiting for some; empty at the end of the connection."""
         while not self._buffer and not self._ended:
             self._arrived.clear()
             await self._arrived.wait()
@@ -141,20 +141,20 @@ class Wire(asyncio.Protocol):
         return data
 
     async def write(self, data: bytes) -> None:
-        """Returns when there is room for more. ConnectionResetError once the connection is gone."""
+        """Write, and wait until there is room for more. ConnectionResetError once the connection is gone."""
         if self._ended or self._transport.is_closing():
             raise ConnectionResetError("the client is gone")
         self._transport.write(data)
         if self._flow.write_paused:
             try:
-                async with asyncio.timeout(self.patience):
+                async with asyncio.timeout(self.write_timeout):
                     await self._flow.drain()
             except TimeoutError:
                 self._transport.abort()
                 raise ConnectionResetError("the client does not read") from None
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Let what is written leave, for a while, then end the connection."""
+        """Flush written bytes for at most `seconds`, then close the connection."""
         if self._abort is None and not self._ended:
             self._transport.close()
             self._abort = asyncio.get_running_loop().call_later(seconds, self._transport.abort)
@@ -174,7 +174,7 @@ class Wire(asyncio.Protocol):
         self._flow.resume_writing()
         if self._abort is not None:
             self._abort.cancel()
-        self.when_lost()
+        self.on_lost()
 
     def pause_writing(self) -> None:
         self._flow.pause_writing()
@@ -183,17 +183,17 @@ class Wire(asyncio.Protocol):
         self._flow.resume_writing()
 
     def shutdown(self) -> None:
-        """Called by a stopping server, which has cancelled the streams before: each closes its own wire."""
+        """uvicorn calls this when it stops. Does nothing: streams are cancelled before, and each closes its connection."""
 
 
-def take_over(scope: Scope, headers: Headers) -> Wire:
-    """Answer a request 101 with these headers, and have its wire; once. ConnectionResetError if the client has left."""
-    wire: Wire = scope["extensions"]["upgrade"]["take_over"](headers)
+def take_over(scope: Scope, headers: Headers) -> UpgradedConnection:
+    """Answer a request 101 with these headers, once, and return its connection. ConnectionResetError if the client is gone."""
+    wire: UpgradedConnection = scope["extensions"]["upgrade"]["take_over"](headers)
     return wire
 
 
-def wanted_protocol(request: Request) -> str:
-    """What a request that may have its connection asks for, in small letters; nothing if it may not, or does not ask."""
+def requested_protocol(request: Request) -> str:
+    """Return the protocol of the Upgrade header in lower case; empty if the request asks for none or cannot be upgraded."""
     if "upgrade" not in request.scope.get("extensions", ()):
         return ""
     connection = (

@@ -1,4 +1,7 @@
-"""Bodies in and out: reading at most so much, decoding into a kind, and showing stored bytes in the form asked for."""
+"""Request and response bodies: reads bounded bodies, decodes them into kinds, and encodes stored bytes in the negotiated form.
+
+The routes of `app.api.resources` and `app.api.streams` call this. Errors are 400, 406, 413, 415 or 422.
+"""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,10 +13,10 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.http.accept import Body as Form
-from app.api.http.accept import Wanted, object_body, wanted
+from app.api.http.accept import BodyFormat as Form
+from app.api.http.accept import ResponseFormat, negotiate_media_type, parse_object_content_type
 from app.api.http.compression import Body
-from app.api.http.query import WriteOptions, first
+from app.api.http.query import WriteOptions, first_value
 from app.api.resources import protobuf, tables
 from app.kinds import KINDS
 from app.machinery import json_document as document
@@ -28,7 +31,7 @@ MAX_BODY = 3 << 20  # Kubernetes' own limit
 
 
 async def read_body(request: Request, most: int = MAX_BODY) -> bytes:
-    """The whole body; 413 as soon as it is too large."""
+    """Return the whole body; 413 as soon as it exceeds `most` bytes."""
     declared = request.headers.get("content-length", "0")
     chunks: list[bytes] = []
     size = 0
@@ -44,7 +47,7 @@ async def read_body(request: Request, most: int = MAX_BODY) -> bytes:
 
 
 def body_size(request: Request) -> int:
-    """Bytes of the body that was read."""
+    """Return the size in bytes of the body that was read."""
     size: int = getattr(request.state, "body_size", 0)
     return size
 
@@ -54,40 +57,40 @@ def _too_large(most: int) -> ApiError:
 
 
 async def read_document(request: Request) -> Any:
-    """The body as plain JSON, such as a patch or options; None if there is none."""
+    """Parse the body as plain JSON, such as a patch; None for an empty body."""
     body = await read_body(request)
     return await offload.run(len(body), document.parse, body) if body else None
 
 
 async def read_options(request: Request, type_: type[Struct]) -> Any:
-    """Options in a body, such as those of a DELETE; newer kubectl sends them as protobuf."""
+    """Parse options in a body, such as DeleteOptions; newer kubectl sends them as protobuf. None for an empty body."""
     body = await read_body(request)
-    if body and object_body(request.headers.get("content-type")) == "protobuf":
+    if body and parse_object_content_type(request.headers.get("content-type")) == "protobuf":
         return await offload.run(len(body), protobuf.decode, body, type_)
     return await offload.run(len(body), document.parse, body) if body else None
 
 
 def validation_of(options: WriteOptions) -> Validation:
-    """What to do about unknown fields; a client that says nothing is warned."""
+    """Return fieldValidation; Warn by default."""
     return cast("Validation", options.field_validation or "Warn")
 
 
 async def read_object(request: Request, kind: Kind, validation: Validation) -> Decoded[Any]:
-    """The object in the body, of the kind that the path names."""
+    """Decode the object in the body into the kind of the path."""
     return await read_struct(request, kind.type, kind.api_version, validation)
 
 
 async def read_struct(request: Request, type_: type[S], api_version: str, validation: Validation) -> Decoded[S]:
-    """The same for what is no kind: reviews, and what is posted to subresources."""
+    """Decode a body that is no stored kind: reviews, and objects posted to subresources."""
     body = await read_body(request)
-    form = object_body(request.headers.get("content-type"))
+    form = parse_object_content_type(request.headers.get("content-type"))
     if not body:
         raise bad_request("the body of the request is empty: an object is expected")
     weight = len(body) * offload.YAML_WEIGHT if form == "yaml" else len(body)
-    return await offload.run(weight, _decoded, body, form, type_, api_version, validation)
+    return await offload.run(weight, _decode_body, body, form, type_, api_version, validation)
 
 
-def _decoded(body: bytes, form: Form, type_: type[S], api_version: str, validation: Validation) -> Decoded[S]:
+def _decode_body(body: bytes, form: Form, type_: type[S], api_version: str, validation: Validation) -> Decoded[S]:
     if form == "protobuf":
         return convert(protobuf.decode(body, type_), type_, api_version=api_version, validation=validation)
     content_type: Literal["yaml", "json"] = "yaml" if form == "yaml" else "json"
@@ -95,7 +98,7 @@ def _decoded(body: bytes, form: Form, type_: type[S], api_version: str, validati
 
 
 def stored_kind(kind: Kind) -> Kind:
-    """The kind that is stored: another one for a second version of the same thing, but under that version's rules."""
+    """Return the storage kind: of a second version, the first version's kind with the second's validation."""
     if kind.stored_as is None or kind.outward is None:
         return kind
     group, plural = kind.stored_as
@@ -110,13 +113,13 @@ def stored_kind(kind: Kind) -> Kind:
     )
 
 
-def inward(kind: Kind, obj: Object) -> Object:
+def convert_to_stored(kind: Kind, obj: Object) -> Object:
     return kind.inward(obj) if kind.inward else obj
 
 
-def outward(kind: Kind, wire: bytes) -> bytes:
-    """Stored bytes as this kind's. Almost always they are that already, and nothing is parsed."""
-    return msgspec.json.encode(shown(kind, wire)) if kind.outward else wire
+def convert_from_stored(kind: Kind, wire: bytes) -> bytes:
+    """Convert stored bytes to this version. Nearly every kind is stored as served: then nothing is parsed."""
+    return msgspec.json.encode(decode_as_kind(kind, wire)) if kind.outward else wire
 
 
 @cache
@@ -124,8 +127,8 @@ def _decoder(type_: type[Object]) -> msgspec.json.Decoder[Object]:
     return msgspec.json.Decoder(type_)
 
 
-def shown(kind: Kind, wire: bytes) -> Object:
-    """Stored bytes as this kind's object."""
+def decode_as_kind(kind: Kind, wire: bytes) -> Object:
+    """Decode stored bytes into an object of this version."""
     stored = stored_kind(kind)
     obj: Object = _decoder(type_of(stored)).decode(wire)
     if kind.outward:
@@ -134,22 +137,22 @@ def shown(kind: Kind, wire: bytes) -> Object:
     return obj
 
 
-class _Bare(msgspec.Struct):
-    """An object of which nothing but the metadata is looked at."""
+class _MetadataOnly(msgspec.Struct):
+    """An object of which only the metadata is decoded, as raw bytes."""
 
     metadata: msgspec.Raw
 
 
-_BARE = msgspec.json.Decoder(_Bare)
+_METADATA_DECODER = msgspec.json.Decoder(_MetadataOnly)
 
 
 @dataclass(frozen=True)
-class Shape:
-    """The form that a client asked for: how objects look in it, alone and in lists."""
+class ResponseShape:
+    """The negotiated form of a response: encodes single objects, lists and watch events."""
 
     kind: Kind
-    form: Wanted
-    include: str | None = None  # what of the object goes into a Table
+    form: ResponseFormat
+    include: str | None = None  # includeObject of a Table
 
     @property
     def is_table(self) -> bool:
@@ -164,51 +167,53 @@ class Shape:
         return self.form.content_type
 
     @property
-    def sharing(self) -> tuple[str, Wanted, str | None]:
-        """A key that shapes share in which an object has the same bytes."""
+    def cache_key(self) -> tuple[str, ResponseFormat, str | None]:
+        """Equal for shapes in which an object has the same bytes."""
         return self.kind.resource, self.form, self.include
 
-    def one(self, wire: bytes, now: datetime, *, columns: bool = True) -> bytes:
-        """One object. A Table can do without its columns, where the client has them already."""
+    def encode_object(self, wire: bytes, now: datetime, *, columns: bool = True) -> bytes:
+        """Encode one object; without `columns`, a Table omits its columnDefinitions, which the client has already."""
         if self.is_partial:
             return self._partial(wire)
         if not self.is_table:
-            return outward(self.kind, wire)
-        meta = {"resourceVersion": shown(self.kind, wire).metadata.resource_version}
-        return self._table(meta, columns) + self.items([wire], now) + b"]}"
+            return convert_from_stored(self.kind, wire)
+        meta = {"resourceVersion": decode_as_kind(self.kind, wire).metadata.resource_version}
+        return self._table(meta, columns) + self.encode_items([wire], now) + b"]}"
 
-    def opening(self, meta: Mapping[str, Any] | None) -> bytes:
-        """What comes before the items of a list; without `meta` if that is to come after them."""
+    def encode_list_start(self, meta: Mapping[str, Any] | None) -> bytes:
+        """Encode the start of a list up to its items; without `meta` if the metadata follow the items."""
         if self.is_table:
             return self._table(meta)
         if self.is_partial:
-            names: dict[str, Any] = _named("PartialObjectMetadataList", f"meta.k8s.io/{self.form.version}")
+            names: dict[str, Any] = _type_meta("PartialObjectMetadataList", f"meta.k8s.io/{self.form.version}")
         else:
-            names = _named(f"{self.kind.name}List", self.kind.api_version)
-        return _open({**names, **_with_meta(meta)}) + b',"items":['
+            names = _type_meta(f"{self.kind.name}List", self.kind.api_version)
+        return _encode_open({**names, **_with_meta(meta)}) + b',"items":['
 
-    def items(self, wires: Sequence[bytes], now: datetime) -> bytes:
-        """The items, with commas between them. Plain ones are joined bytes: nothing is parsed."""
+    def encode_items(self, wires: Sequence[bytes], now: datetime) -> bytes:
+        """Encode items separated by commas. Plain objects are joined stored bytes: nothing is parsed."""
         if self.is_table:
-            objects = [shown(self.kind, wire) for wire in wires]
+            objects = [decode_as_kind(self.kind, wire) for wire in wires]
             version = self.form.version
             return msgspec.json.encode(tables.rows(self.kind, objects, now, include=self.include, version=version))[
                 1:-1
             ]
         if self.is_partial:
             return b",".join(map(self._partial, wires))
-        return b",".join(outward(self.kind, wire) for wire in wires) if self.kind.outward else b",".join(wires)
+        return (
+            b",".join(convert_from_stored(self.kind, wire) for wire in wires) if self.kind.outward else b",".join(wires)
+        )
 
-    def closing(self, meta: Mapping[str, Any] | None = None) -> bytes:
-        """What comes after the items."""
+    def encode_list_end(self, meta: Mapping[str, Any] | None = None) -> bytes:
+        """Encode the end of a list after its items."""
         return b"]}" if meta is None else b'],"metadata":%b}' % msgspec.json.encode(meta)
 
-    def bookmark(self, metadata: Mapping[str, Any]) -> bytes:
-        """The object of a BOOKMARK, which has nothing but metadata."""
+    def encode_bookmark(self, metadata: Mapping[str, Any]) -> bytes:
+        """Encode the object of a BOOKMARK, which has metadata only."""
         if self.is_partial or self.is_table:
-            names = _named("PartialObjectMetadata", f"meta.k8s.io/{self.form.version}")
+            names = _type_meta("PartialObjectMetadata", f"meta.k8s.io/{self.form.version}")
         else:
-            names = _named(self.kind.name, self.kind.api_version)
+            names = _type_meta(self.kind.name, self.kind.api_version)
         bare = msgspec.json.encode({**names, "metadata": metadata})
         if not self.is_table:
             return bare
@@ -217,16 +222,18 @@ class Shape:
         return self._table({"resourceVersion": metadata["resourceVersion"]}, columns=False) + row + b"]}"
 
     def _table(self, meta: Mapping[str, Any] | None, columns: bool = True) -> bytes:
-        names: dict[str, Any] = {**_named("Table", f"meta.k8s.io/{self.form.version}"), **_with_meta(meta)}
-        return _open({**names, "columnDefinitions": tables.columns(self.kind) if columns else None}) + b',"rows":['
+        names: dict[str, Any] = {**_type_meta("Table", f"meta.k8s.io/{self.form.version}"), **_with_meta(meta)}
+        return (
+            _encode_open({**names, "columnDefinitions": tables.columns(self.kind) if columns else None}) + b',"rows":['
+        )
 
     def _partial(self, wire: bytes) -> bytes:
-        """The stored metadata as it is."""
-        names = _named("PartialObjectMetadata", f"meta.k8s.io/{self.form.version}")
-        return _open(names) + b',"metadata":%b}' % bytes(_BARE.decode(wire).metadata)
+        """Encode PartialObjectMetadata from the raw stored metadata."""
+        names = _type_meta("PartialObjectMetadata", f"meta.k8s.io/{self.form.version}")
+        return _encode_open(names) + b',"metadata":%b}' % bytes(_METADATA_DECODER.decode(wire).metadata)
 
 
-def _named(kind: str, api_version: str) -> dict[str, str]:
+def _type_meta(kind: str, api_version: str) -> dict[str, str]:
     return {"kind": kind, "apiVersion": api_version}
 
 
@@ -234,28 +241,30 @@ def _with_meta(meta: Mapping[str, Any] | None) -> dict[str, Any]:
     return {} if meta is None else {"metadata": meta}
 
 
-def _open(document: Mapping[str, Any]) -> bytes:
+def _encode_open(document: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode(document)[:-1]
 
 
-def shape_of(request: Request, kind: Kind) -> Shape:
-    """The form that the request's headers and parameters ask for; 400 or 406 if there is no such form."""
-    form = wanted(request.headers.get("accept"))
+def shape_of(request: Request, kind: Kind) -> ResponseShape:
+    """Return the form that the request's Accept header and includeObject ask for; 400 or 406 if there is no such form."""
+    form = negotiate_media_type(request.headers.get("accept"))
     if form.form != "table":
-        return Shape(kind, form)
-    return Shape(kind, form, tables.included(first(request.query_params.multi_items(), "includeObject")))
+        return ResponseShape(kind, form)
+    return ResponseShape(
+        kind, form, tables.parse_include_object(first_value(request.query_params.multi_items(), "includeObject"))
+    )
 
 
-def one(
+def object_response(
     request: Request, kind: Kind, wire: bytes, now: datetime, code: int = 200, warnings: Iterable[str] = ()
 ) -> Response:
-    """The answer that carries one object, in the form that the client wants."""
+    """Return the response with one object in the negotiated form."""
     shape = shape_of(request, kind)
-    return Body(shape.one(wire, now), code, warning_headers(warnings), shape.content_type)
+    return Body(shape.encode_object(wire, now), code, warning_headers(warnings), shape.content_type)
 
 
 def warning_headers(warnings: Iterable[str]) -> dict[str, str]:
-    """One header for all warnings, as RFC 9110 lists them; quotes and backslashes escaped, nothing that breaks a header."""
+    """Return one Warning header for all texts (RFC 9110), quotes and backslashes escaped, other unsafe characters as `?`."""
     texts = [text.replace("\\", "\\\\").replace('"', '\\"') for text in warnings]
     safe = ["".join(c if c.isprintable() and ord(c) < 256 else "?" for c in text) for text in texts]
     return {"Warning": ", ".join(f'299 - "{text}"' for text in safe)} if safe else {}

@@ -1,4 +1,4 @@
-"""Listening sockets of the API, opened before it waits for anything else. Called by the command line."""
+"""Listening sockets of the API, bound before it waits for anything else. The command line calls `bind_sockets`."""
 
 import asyncio
 import errno
@@ -20,7 +20,7 @@ class ListenError(Exception):
 
 
 async def bind_sockets(host: str, port: int) -> list[socket.socket]:
-    """One socket for each address of the host. Waits `PATIENCE` for a port that is in use. Raises ListenError."""
+    """Bind one socket for each address of the host. Retries a used port for `PATIENCE` seconds. Raises ListenError."""
     loop = asyncio.get_running_loop()
     ends = loop.time() + PATIENCE
     while True:
@@ -28,13 +28,13 @@ async def bind_sockets(host: str, port: int) -> list[socket.socket]:
             return await _bind_addresses(host, port)
         except OSError as error:
             if error.errno != errno.EADDRINUSE or loop.time() >= ends:
-                raise ListenError(refusal(error, host, port)) from error
+                raise ListenError(explain_listen_error(error, host, port)) from error
         logger.warning("port is in use; trying again for a while", address=f"{host}:{port}", seconds=PATIENCE)
         await asyncio.sleep(PAUSE)
 
 
 async def _bind_addresses(host: str, port: int) -> list[socket.socket]:
-    """Bind every address that this machine has; the others are left out."""
+    """Bind every address that this machine has; skip the others."""
     found = await asyncio.get_running_loop().getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=PASSIVE)
     made: list[socket.socket] = []
     absent: OSError | None = None
@@ -57,7 +57,7 @@ def _open_socket(family: int, address: Any) -> socket.socket:
     try:
         opened.setsockopt(
             socket.IPPROTO_TCP, socket.TCP_NODELAY, 1
-        )  # inherited by connections: answers are not held back
+        )  # inherited by connections: no Nagle delay of answers
         opened.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             opened.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
@@ -69,8 +69,8 @@ def _open_socket(family: int, address: Any) -> socket.socket:
     return opened
 
 
-def refusal(error: OSError, host: str, port: int) -> str:
-    """The line for a user: the reason why the API cannot listen there, and what to do."""
+def explain_listen_error(error: OSError, host: str, port: int) -> str:
+    """Return the error message: why the API cannot listen there, and what to do."""
     place = f"{host}:{port}"
     match error.errno:
         case errno.EADDRINUSE:

@@ -1,4 +1,4 @@
-"""Options of a request: what the query (or the body of a DELETE) asks for, checked and typed.
+"""Request options (ListOptions, CreateOptions, DeleteOptions ...) from the query, or a DELETE's body: typed and checked.
 
 Routes call `create_options`, `update_options`, `patch_options` and `delete_options` with the pairs that Starlette parsed;
 `app.api.resources.selection` reads list options once for a request. Of a parameter that is repeated the first value counts, as in
@@ -18,10 +18,10 @@ from app.machinery.errors import (
     Cause,
     bad_request,
     forbidden,
+    format_value,
     invalid,
     not_supported,
     required,
-    shown,
     unprocessable,
 )
 from app.machinery.metadata_validation import NEGATIVE, validate_manager
@@ -48,12 +48,12 @@ class ListOptions(Struct):
 
     @property
     def revision(self) -> int | None:
-        """`resource_version` as a number; None if the client named none."""
+        """`resource_version` as a number; None if it is unset."""
         return int(self.resource_version) if self.resource_version else None
 
     @property
     def exact_revision(self) -> int | None:
-        """The revision that a list must show, and no other; None if a newer one will do. A page of one is that, too."""
+        """The revision that a list must show (Exact, or any paged list); None if a newer one is valid, too."""
         is_exact = self.resource_version_match == "Exact" or (not self.resource_version_match and self.limit > 0)
         return self.revision or None if is_exact else None
 
@@ -99,42 +99,42 @@ class DeleteOptions(Struct):
 
     @property
     def policy(self) -> str:
-        """Orphan, Background or Foreground; empty if the kind's own default holds."""
+        """The propagation policy: Orphan, Background or Foreground; empty for the kind's default."""
         if self.orphan_dependents is not None:
             return "Orphan" if self.orphan_dependents else "Background"
         return self.propagation_policy or ""
 
 
 def read_list_options(query: Query) -> ListOptions:
-    """For GET and DELETE of a collection: typed, but not checked. 400 for what is no number."""
+    """Read the options of GET or DELETE of a collection, unchecked. 400 for a malformed number."""
     return read(query, ListOptions)
 
 
 def check_list_options(options: ListOptions) -> None:
-    """400 or 422 for options that cannot be executed."""
+    """Raise 400 or 422 for options that are invalid together."""
     _check_revision(options)
-    causes = [*_not_negative(options), *(_watch_causes(options) if options.watch else _list_causes(options))]
-    _refuse("ListOptions", causes)
+    causes = [*_negative_causes(options), *(_watch_causes(options) if options.watch else _list_causes(options))]
+    _raise_invalid("ListOptions", causes)
 
 
 def create_options(query: Query) -> WriteOptions:
-    """For POST."""
+    """Read CreateOptions, for POST. 422 for invalid ones."""
     return _write_options(query, "CreateOptions")
 
 
 def update_options(query: Query) -> WriteOptions:
-    """For PUT."""
+    """Read UpdateOptions, for PUT. 422 for invalid ones."""
     return _write_options(query, "UpdateOptions")
 
 
 def patch_options(query: Query, *, apply: bool) -> WriteOptions:
-    """For PATCH; `apply` if the patch is a server-side apply, which must say who applies."""
+    """Read PatchOptions, for PATCH; `apply` for server-side apply, which requires fieldManager. 422 for invalid ones."""
     return _write_options(query, "PatchOptions", apply)
 
 
 def delete_options(query: Query, body: Mapping[str, Any] | None = None) -> DeleteOptions:
-    """For DELETE. A body, even an empty object, hides the query, as in Kubernetes."""
-    options = read(query, DeleteOptions) if body is None else _converted(body)
+    """Read DeleteOptions, for DELETE. A body, even an empty object, hides the query, as in Kubernetes."""
+    options = read(query, DeleteOptions) if body is None else _convert_body(body)
     causes = _dry_run_causes(options.dry_run)
     policy = options.propagation_policy
     if policy is not None and options.orphan_dependents is not None:
@@ -143,41 +143,41 @@ def delete_options(query: Query, body: Mapping[str, Any] | None = None) -> Delet
         )
     if policy not in (None, "Foreground", "Background", "Orphan"):
         causes.append(not_supported("propagationPolicy", policy, ("Foreground", "Background", "Orphan", "nil")))
-    _refuse("DeleteOptions", causes)
+    _raise_invalid("DeleteOptions", causes)
     if (options.grace_period_seconds or 0) < 0:
         return msgspec.structs.replace(options, grace_period_seconds=1)  # Kubernetes: below zero is one second
     return options
 
 
-def boolean(value: str) -> bool:
-    """Only `false` and `0` are false; an empty value is true, as are Python's `True` and JavaScript's `true`."""
+def parse_boolean(value: str) -> bool:
+    """Parse a boolean as Kubernetes' conversion of queries: only `false` and `0` are false, an empty value is true."""
     return value != "0" and value.lower() != "false"
 
 
-def flag(query: Query, name: str) -> bool:
-    """A boolean parameter that no options record has, such as `follow`."""
-    value = first(query, name)
-    return value is not None and boolean(value)
+def parse_flag(query: Query, name: str) -> bool:
+    """Return a boolean parameter outside of the options structs, such as `follow`."""
+    value = first_value(query, name)
+    return value is not None and parse_boolean(value)
 
 
-def number(query: Query, name: str) -> int | None:
-    """An integer parameter that no options record has, such as `tailLines`."""
-    value = first(query, name)
-    return None if value is None else integer(value)
+def parse_number(query: Query, name: str) -> int | None:
+    """Return an integer parameter outside of the options structs, such as `tailLines`."""
+    value = first_value(query, name)
+    return None if value is None else parse_integer(value)
 
 
-def first(query: Query, name: str) -> str | None:
-    """The first of the values that a parameter was given."""
+def first_value(query: Query, name: str) -> str | None:
+    """Return the first value of a parameter; None if it is absent."""
     return next((value for key, value in query if key == name), None)
 
 
-def integer(value: str) -> int:
-    """A 64-bit number, or the 400 that Go's parser gives."""
+def parse_integer(value: str) -> int:
+    """Parse a 64-bit integer; 400 with Go's ParseInt message."""
     digits = value[1:] if value[:1] in ("-", "+") else value
     if not (digits.isascii() and digits.isdigit()):
-        raise bad_request(f"strconv.ParseInt: parsing {shown(value)}: invalid syntax")
+        raise bad_request(f"strconv.ParseInt: parsing {format_value(value)}: invalid syntax")
     if len(digits) > 30 or not -INT64_MAX - 1 <= int(value) <= INT64_MAX:
-        raise bad_request(f"strconv.ParseInt: parsing {shown(value)}: value out of range")
+        raise bad_request(f"strconv.ParseInt: parsing {format_value(value)}: value out of range")
     return int(value)
 
 
@@ -185,46 +185,48 @@ S = TypeVar("S", bound=Struct)
 
 
 def read(query: Query, options: type[S]) -> S:
-    """Fill a record from the pairs that it knows; the first of several values counts, except in lists."""
+    """Fill an options struct from the pairs that it declares; the first of several values counts, except for lists."""
     given: dict[str, list[str]] = {}
     for name, value in query:
         given.setdefault(name, []).append(value)
-    readers = _readers(options)
+    readers = _parsers_of(options)
     return options(**{readers[name][0]: readers[name][1](values) for name, values in given.items() if name in readers})
 
 
-def _reader(kind: inspect.Type) -> Any:
+def _parser_of(kind: inspect.Type) -> Any:
     while isinstance(kind, inspect.Metadata):
         kind = kind.type
     if isinstance(kind, inspect.UnionType):
         kind = next(each for each in kind.types if not isinstance(each, inspect.NoneType))
-        return _reader(kind)
+        return _parser_of(kind)
     if isinstance(kind, inspect.BoolType):
-        return lambda values: boolean(values[0])
+        return lambda values: parse_boolean(values[0])
     if isinstance(kind, inspect.IntType):
-        return lambda values: integer(values[0])
+        return lambda values: parse_integer(values[0])
     if isinstance(kind, inspect.VarTupleType):
         return tuple
     return lambda values: values[0]
 
 
 @cache
-def _readers(options: type[Struct]) -> dict[str, tuple[str, Any]]:
+def _parsers_of(options: type[Struct]) -> dict[str, tuple[str, Any]]:
     shape = cast("inspect.StructType", inspect.type_info(options))
-    return {each.encode_name: (each.name, _reader(each.type)) for each in shape.fields if each.name not in _BODY_ONLY}
+    return {
+        each.encode_name: (each.name, _parser_of(each.type)) for each in shape.fields if each.name not in _BODY_ONLY
+    }
 
 
 _BODY_ONLY = {"api_version", "kind", "preconditions"}
 
 
-def _converted(body: Mapping[str, Any]) -> DeleteOptions:
+def _convert_body(body: Mapping[str, Any]) -> DeleteOptions:
     try:
         return msgspec.convert({name: value for name, value in body.items() if value is not None}, DeleteOptions)
     except msgspec.ValidationError as error:
         raise bad_request(f"invalid DeleteOptions: {error}") from error
 
 
-def _refuse(kind: str, causes: list[Cause]) -> None:
+def _raise_invalid(kind: str, causes: list[Cause]) -> None:
     if causes:
         raise unprocessable(kind, "meta.k8s.io", "", causes)
 
@@ -239,14 +241,14 @@ def _check_revision(options: ListOptions) -> None:
     elif len(value) > 30 or int(value) > INT64_MAX:
         problem = "value out of range"
     if problem:
-        detail = f"strconv.ParseUint: parsing {shown(value)}: {problem}"
+        detail = f"strconv.ParseUint: parsing {format_value(value)}: {problem}"
         cause = invalid("resourceVersion", value, detail)
         raise bad_request(f"invalid resource version: {cause.field}: {cause.message}")
     if options.continue_ and value != "0" and not options.watch:
         raise bad_request("specifying resource version is not allowed when using continue")
 
 
-def _not_negative(options: ListOptions) -> list[Cause]:
+def _negative_causes(options: ListOptions) -> list[Cause]:
     given = {"limit": options.limit, "timeoutSeconds": options.timeout_seconds or 0}
     return [invalid(name, value, NEGATIVE) for name, value in given.items() if value < 0]
 
@@ -295,7 +297,7 @@ def _write_options(query: Query, kind: str, apply: bool | None = None) -> WriteO
     if options.field_validation not in ("", "Ignore", "Strict", "Warn"):
         supported = ("", "Ignore", "Strict", "Warn")
         causes.append(not_supported("fieldValidation", options.field_validation, supported))
-    _refuse(kind, causes)
+    _raise_invalid(kind, causes)
     return options
 
 

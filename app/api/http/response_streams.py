@@ -1,4 +1,4 @@
-"""Answers that take their time, as raw ASGI: they end when the client goes away, and with one that reads nothing any more.
+"""Streamed responses as raw ASGI, which end when the client disconnects or stops reading.
 
 Watches and long lists are sent through here. An idle stream never notices by itself that its client has gone.
 """
@@ -9,24 +9,24 @@ from typing import Any
 
 from starlette.types import Receive, Send
 
-from app.api.streams.revocation import Refused
+from app.api.streams.revocation import Revoked
 from app.machinery.errors import ApiError
 
-SEND_SECONDS = 30.0  # in which a client must have taken what is on its way to it
-PART_BYTES = 256 << 10  # that are on their way to a client at a time
+SEND_SECONDS = 30.0  # in which a client must have taken a sent part
+PART_BYTES = 256 << 10  # sent to a client at a time
 
 
-class Stuck(Exception):
+class SlowClientError(Exception):
     """The client has stopped reading."""
 
 
 class Sender:
-    """Sends the parts of a body, and knows since when one is on its way: a timer for each would cost more than it."""
+    """Sends the parts of a body, and records since when one is waiting: a timer for each part would cost more."""
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self._since: float | None = None
-        self.is_whole = True  # all parts of what was sent last are sent
+        self.is_whole = True  # whether the last call has sent all of its parts
 
     async def __call__(self, data: bytes, *, more: bool = True) -> None:
         for at in range(0, len(data) or 1, PART_BYTES):
@@ -50,10 +50,11 @@ async def send_stream(
     receive: Receive,
     send: Send,
     running: "set[asyncio.Task[None]] | None" = None,
-    refused: "Refused | None" = None,
+    refused: "Revoked | None" = None,
     last_words: Callable[[ApiError], bytes] | None = None,
 ) -> None:
-    """Send what `work` sends, and the end of the body, while the client is connected. Raises Stuck, or what the work raises.
+    """Send what `work` sends, and the end of the body, while the client is connected. Raises SlowClientError, or what
+    the work raises.
 
     The task is in `running` meanwhile: who stops the server cancels it, which is an end like any other. So is `refused`,
     after which the client is sent `last_words`.
@@ -70,12 +71,12 @@ async def send_stream(
         elif refused is not None and refused.done():
             task.cancel()
             await asyncio.wait((task,))
-            if last_words is not None and sender.is_whole:  # else they would be taken for the rest of an event
+            if last_words is not None and sender.is_whole:  # else they would continue a partly sent event
                 await asyncio.wait_for(sender(last_words(refused.result())), SEND_SECONDS)
         if not gone.done():
             await asyncio.wait_for(sender(b"", more=False), SEND_SECONDS)
     except TimeoutError as error:
-        raise Stuck(f"the client has read nothing for {SEND_SECONDS:.0f} seconds") from error
+        raise SlowClientError(f"the client has read nothing for {SEND_SECONDS:.0f} seconds") from error
     finally:
         running.discard(task)
         task.cancel()

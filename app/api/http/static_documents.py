@@ -1,4 +1,4 @@
-"""Documents that are made once and served often: discovery and OpenAPI, with their entity tags.
+"""Static documents with entity tags, encoded once and served often: discovery and OpenAPI.
 
 `app.api.resources.discovery`, `app.api.openapi.v3` and `app.api.openapi.v2` make them; `app.api.documents` answers with them.
 """
@@ -20,7 +20,7 @@ _YEAR = timedelta(days=365)
 
 
 class Document(NamedTuple):
-    """A ready answer."""
+    """An encoded document, ready to serve."""
 
     body: bytes
     content_type: str
@@ -31,26 +31,26 @@ class Document(NamedTuple):
         return self.etag.strip('"')
 
 
-def encoded(content: Any, content_type: str = JSON) -> Document:
-    """`content` as JSON."""
-    return of(msgspec.json.encode(content), content_type)
+def encode_document(content: Any, content_type: str = JSON) -> Document:
+    """Encode `content` as a JSON document."""
+    return make_document(msgspec.json.encode(content), content_type)
 
 
-def of(body: bytes, content_type: str) -> Document:
+def make_document(body: bytes, content_type: str) -> Document:
     return Document(body, content_type, f'"{sha512(body).hexdigest().upper()}"')
 
 
 def immutable_headers(now: datetime) -> dict[str, str]:
-    """Headers of a document whose address holds its hash, so that it never changes."""
+    """Return caching headers for a document whose URL contains its hash, so that it never changes."""
     return {"Cache-Control": "public, immutable", "Expires": format_datetime(now + _YEAR, usegmt=True)}
 
 
 def answer(request: Request, document: Document, headers: Mapping[str, str]) -> Response:
-    """The document, or 304 for a client that has it."""
-    said = {"ETag": document.etag, "Vary": "Accept", **headers}
+    """Return the response with the document, or 304 if If-None-Match has its tag."""
+    all_headers = {"ETag": document.etag, "Vary": "Accept", **headers}
     if _matches(request.headers.get("if-none-match", ""), document.etag):
-        return Response(status_code=304, headers=said)
-    return Body(document.body, headers=said, media_type=document.content_type)
+        return Response(status_code=304, headers=all_headers)
+    return Body(document.body, headers=all_headers, media_type=document.content_type)
 
 
 def _matches(given: str, etag: str) -> bool:

@@ -1,4 +1,4 @@
-"""WebSockets (RFC 6455) on a `Wire`: requests for one, subprotocols, and whole messages both ways.
+"""WebSockets (RFC 6455) on an `UpgradedConnection`: requests for one, subprotocols, and whole messages both ways.
 
 The framing is the client's, too. Browsers can set no header, so they carry their token as a subprotocol.
 """
@@ -13,7 +13,7 @@ from hashlib import sha1
 from starlette.requests import Request
 from websockets.protocol import Side
 
-from app.api.http.connection import Headers, Wire, wanted_protocol
+from app.api.http.connection import Headers, UpgradedConnection, requested_protocol
 from app.client.websocket_framing import Framing
 from app.machinery.errors import ApiError, bad_request
 
@@ -23,15 +23,15 @@ _BEARER = "base64url.bearer.authorization.k8s.io."
 _GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
-def is_asked(request: Request) -> bool:
-    """Whether `request` wants to become a WebSocket."""
-    return wanted_protocol(request) == "websocket"
+def is_requested(request: Request) -> bool:
+    """Return whether the request asks for a WebSocket."""
+    return requested_protocol(request) == "websocket"
 
 
 def authorization(request: Request) -> str | None:
-    """The Authorization header, or what stands for it in the subprotocols of a WebSocket. 401 if that is no token."""
+    """Return the Authorization header, or the token among the subprotocols of a WebSocket as one. 401 if it is malformed."""
     header = request.headers.get("authorization")
-    if header or not is_asked(request):
+    if header or not is_requested(request):
         return header
     tokens = [each for each in _subprotocols(request) if each.startswith(_BEARER)]
     if not tokens:
@@ -39,10 +39,10 @@ def authorization(request: Request) -> str | None:
     # One other is needed: the token may not be the one that is agreed on, for the answer would repeat it.
     if len(tokens) > 1 or not protocols(request):
         raise ApiError(401, "Unauthorized", "Unauthorized")
-    return f"Bearer {_decoded(tokens[0].removeprefix(_BEARER))}"
+    return f"Bearer {_decode_token(tokens[0].removeprefix(_BEARER))}"
 
 
-def _decoded(text: str) -> str:
+def _decode_token(text: str) -> str:
     try:
         return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True).decode()
     except (binascii.Error, UnicodeError):
@@ -50,7 +50,7 @@ def _decoded(text: str) -> str:
 
 
 def protocols(request: Request) -> list[str]:
-    """The subprotocols that the client offers, without its token."""
+    """Return the subprotocols that the client offers, without its token."""
     return [each for each in _subprotocols(request) if not each.startswith(_BEARER)]
 
 
@@ -59,8 +59,8 @@ def _subprotocols(request: Request) -> list[str]:
     return [each for each in offered if each]
 
 
-def accepting(request: Request, protocol: str) -> Headers:
-    """The headers of a 101 that agrees on `protocol`, if any. 400 if the request is not how a WebSocket is asked for."""
+def handshake_headers(request: Request, protocol: str) -> Headers:
+    """Return the headers of a 101 with this subprotocol, empty for none. 400 for a malformed handshake."""
     if request.method != "GET" or request.headers.get("sec-websocket-version") != "13":
         raise bad_request("a WebSocket is opened with GET and Sec-WebSocket-Version: 13")
     key = request.headers.get("sec-websocket-key", "")
@@ -75,28 +75,28 @@ def accepting(request: Request, protocol: str) -> Headers:
 
 
 class WebSocket:
-    """The server's end of one that is open. One task receives; any may send."""
+    """Server side of an open WebSocket. One task receives; any may send."""
 
-    def __init__(self, wire: Wire, most: int = MOST) -> None:
+    def __init__(self, wire: UpgradedConnection, most: int = MOST) -> None:
         self._wire = wire
         self._framing = Framing(Side.SERVER, most)
         self.answered = asyncio.Event()
         """The client has sent a message or the answer to a ping, or is gone. Set only while `messages` are taken."""
 
     async def messages(self) -> AsyncIterator[bytes]:
-        """Every whole message, until either end has closed. Pings are answered; what breaks the protocol closes it."""
+        """Yield whole messages until either side closes. Answers pings; a protocol error closes the connection."""
         while not self._framing.is_over and (data := await self._wire.read()):
             whole = self._framing.received(data)
             if self._framing.is_answered:
                 self.answered.set()
-            with suppress(ConnectionError):  # an answer that nobody waits for must not lose what came before
+            with suppress(ConnectionError):  # a failed answer must not lose messages that came before
                 await self._flush()
             for message in whole:
                 yield message
         self.answered.set()
 
     async def send(self, data: bytes, *, text: bool = False) -> None:
-        """Send one message, when there is room for it. ConnectionResetError if the other end is gone."""
+        """Send one message, waiting for room. ConnectionResetError if the client is gone."""
         self._framing.send(data, text=text)
         await self._flush()
 
@@ -105,7 +105,7 @@ class WebSocket:
         await self._flush()
 
     async def close(self, code: int = NORMAL) -> None:
-        """Say that no more will come. The client answers that, which ends `messages`."""
+        """Send a close frame. The client's answer ends `messages`."""
         self._framing.close(code)
         await self._flush()
 

@@ -1,6 +1,6 @@
-"""A transport that sends the head of an answer together with what follows it.
+"""Write coalescing: a transport that sends the head of an answer in one system call with the first bytes of its body.
 
-uvicorn writes these one after the other, which costs as many system calls, and as many wake-ups of the client.
+`app.api.http.connection` puts it below uvicorn, which writes them separately: two system calls, two wake-ups of the client.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""OpenAPI operations: bodies, answers, refusals and parameters that they are made of.
+"""OpenAPI operations: request bodies, responses, errors and parameters.
 
-`app.api.openapi.paths` and `app.api.openapi.roots` put them together.
+`app.api.openapi.paths` and `app.api.openapi.v3` compose them.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,10 +9,10 @@ from typing import Any
 import msgspec
 
 from app.api.openapi.meta import Status
-from app.api.openapi.schemas import Named, Schema, Schemas, ref
+from app.api.openapi.schemas import GroupVersionKind, Schema, Schemas, ref
 from app.machinery.shape import shape_of
 
-REFUSALS: Mapping[int, tuple[str, str]] = {
+ERRORS: Mapping[int, tuple[str, str]] = {
     400: ("BadRequest", "The request cannot be read, or contradicts itself."),
     401: ("Unauthorized", "Nobody is known by these credentials."),
     403: ("Forbidden", "The user may not do this, or a rule forbids it."),
@@ -35,58 +35,58 @@ WRITING = (*READING, 409, 413, 415)
 DELETING = (*WRITING, 410)
 _BODY_ONLY = {"apiVersion", "kind", "preconditions"}
 _QUERY_TYPES = {"bool": {"type": "boolean"}, "integer": {"type": "integer"}}
-_WORDS = {200: "OK", 201: "Created", 202: "Accepted"}
+_REASON_PHRASES = {200: "OK", 201: "Created", 202: "Accepted"}
 _PATH_PARAMETERS = {"name": "Name of the object.", "namespace": "Namespace of the object."}
 
 
-def operation(named: Named, action: str, operation_id: str, description: str) -> Schema:
-    """What every operation has: a name, a sentence, and which kind it is about."""
+def operation(named: GroupVersionKind, action: str, operation_id: str, description: str) -> Schema:
+    """Return the part that every operation has: id, tag, description and kind."""
     tag = group_words(named.group)
     return {
         "operationId": operation_id,
         "tags": [f"{tag}_{named.version}"],
         "description": description,
         "x-kubernetes-action": action,
-        "x-kubernetes-group-version-kind": named.mark,
+        "x-kubernetes-group-version-kind": named.extension,
     }
 
 
 def group_words(group: str) -> str:
-    """A group as operations and tags spell it: core, batch, rbacAuthorization."""
+    """Return a group as operation ids and tags spell it: core, batch, rbacAuthorization."""
     first, *rest = group.removesuffix(".k8s.io").split(".")
     return (first + "".join(map(str.capitalize, rest))) or "core"
 
 
-def operation_id(verb: str, named: Named, *, namespaced: bool = False, suffix: str = "") -> str:
-    """As Kubernetes names operations: readCoreV1NamespacedPodStatus."""
+def operation_id(verb: str, named: GroupVersionKind, *, namespaced: bool = False, suffix: str = "") -> str:
+    """Return the operationId as Kubernetes builds it, such as readCoreV1NamespacedPodStatus."""
     verb, collection = ("delete", "Collection") if verb == "deleteCollection" else (verb, "")
     group = group_words(named.group)
     scope = "Namespaced" if namespaced else ""
     return f"{verb}{group[0].upper()}{group[1:]}{named.version.capitalize()}{collection}{scope}{named.name}{suffix}"
 
 
-def takes(media: Mapping[str, Schema], *, required: bool = True) -> Schema:
-    """A body, in each of several media types."""
+def request_body(media: Mapping[str, Schema], *, required: bool = True) -> Schema:
+    """Return the requestBody with these schemas by media type."""
     body = {"content": {each: {"schema": schema} for each, schema in media.items()}}
     return {"requestBody": body | ({"required": True} if required else {})}
 
 
-def gives(schema: Schema, codes: Iterable[int], refused: Iterable[int], media: str = "application/json") -> Schema:
-    """Answers, good and bad."""
+def responses(schema: Schema, codes: Iterable[int], refused: Iterable[int], media: str = "application/json") -> Schema:
+    """Return the responses of an operation: the success `codes` with this schema, and errors by reference."""
     content = {media: {"schema": schema}}
-    good = {str(code): {"description": _WORDS[code], "content": content} for code in codes}
-    bad = {str(code): {"$ref": f"#/components/responses/{REFUSALS[code][0]}"} for code in sorted(refused)}
+    good = {str(code): {"description": _REASON_PHRASES[code], "content": content} for code in codes}
+    bad = {str(code): {"$ref": f"#/components/responses/{ERRORS[code][0]}"} for code in sorted(refused)}
     return {"responses": good | bad}
 
 
-def refusals(schemas: Schemas) -> Schema:
-    """The refusals that operations refer to."""
-    status = {"application/json": {"schema": ref(schemas.of(Status))}}
-    return {reason: {"description": text, "content": status} for reason, text in REFUSALS.values()}
+def error_responses(schemas: Schemas) -> Schema:
+    """Return the error responses that operations refer to, by reason."""
+    status = {"application/json": {"schema": ref(schemas.add(Status))}}
+    return {reason: {"description": text, "content": status} for reason, text in ERRORS.values()}
 
 
 def parameters(options: type[msgspec.Struct], but: str = "") -> list[Schema]:
-    """Query parameters, one for each field of a record of options."""
+    """Return query parameters, one for each field of an options struct."""
     return [
         {
             "name": field.name,
@@ -100,7 +100,7 @@ def parameters(options: type[msgspec.Struct], but: str = "") -> list[Schema]:
 
 
 def path_parameters(path: str) -> list[Schema]:
-    """Those that stand in braces in a path. A name is one segment of it."""
+    """Return the parameters for the placeholders in a path; each matches one segment."""
     segment = {"type": "string", "uniqueItems": True, "minLength": 1, "pattern": "^[^/%]+$"}
     return [
         {"name": name, "in": "path", "description": text, "required": True, "schema": segment}
@@ -109,5 +109,5 @@ def path_parameters(path: str) -> list[Schema]:
     ]
 
 
-def either(*schemas: Any) -> Schema:
+def any_of(*schemas: Any) -> Schema:
     return {"anyOf": list(schemas)}

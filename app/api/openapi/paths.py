@@ -1,32 +1,42 @@
-"""Paths and operations of the OpenAPI documents: what `app.api.resources.kubernetes` serves for a kind, and for what is like one.
+"""OpenAPI paths: the operations that `app.api.resources.kubernetes` serves for a kind or an ephemeral resource,
+and those of discovery and the version.
 
-kubectl reads here which kind a path is about (`explain`), whether a PATCH knows `fieldValidation` (if not, it refuses
-to validate), and whether it takes strategic merges.
+`app.api.openapi.v3` collects them. kubectl reads which kind a path belongs to (`explain`), whether a PATCH has
+`fieldValidation` (if not, it refuses to validate), and whether it accepts strategic merge patches.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
 from app.api.http.accept import OBJECT_BODIES, PATCH_BODIES
 from app.api.http.query import DeleteOptions, ListOptions, WriteOptions
-from app.api.openapi.meta import PodLogOptions, Status, WatchEvent
+from app.api.openapi.meta import (
+    APIGroup,
+    APIGroupList,
+    APIResourceList,
+    APIVersions,
+    PodLogOptions,
+    Status,
+    WatchEvent,
+)
 from app.api.openapi.operations import (
     DELETING,
     LISTING,
     READING,
     WRITING,
-    either,
-    gives,
+    any_of,
+    group_words,
     operation,
     operation_id,
     parameters,
     path_parameters,
-    takes,
+    request_body,
+    responses,
 )
-from app.api.openapi.schemas import META, Named, Schema, Schemas, named, ref
-from app.api.resources.discovery import Subresource, Virtual, subresources, verbs
+from app.api.openapi.schemas import META, GroupVersionKind, Info, Schema, Schemas, group_version_kind, ref
+from app.api.resources.discovery import EphemeralResource, Subresource, subresources, verbs
 from app.machinery.base import Kind
 
 _PATCH, _JSON_PATCH = f"{META}.Patch", f"{META}.JSONPatch"
@@ -35,19 +45,25 @@ _STREAMING = "application/json;stream=watch"
 _ANSWERED_BY_STATUS = {"Binding", "Eviction"}  # are posted and kept nowhere
 
 
-def of_kind(kind: Kind[Any], schemas: Schemas) -> dict[str, Schema]:
-    """Every path of a kind with its operations; adds to `schemas` what they mention."""
+def paths_of_kind(kind: Kind[Any], schemas: Schemas) -> dict[str, Schema]:
+    """Return every path of a kind with its operations; adds the referenced schemas to `schemas`."""
     here = _Paths(
-        named(kind), kind.plural, kind.type, schemas, namespaced=kind.namespaced, can=verbs(kind), stored_as=kind
+        group_version_kind(kind),
+        kind.plural,
+        kind.type,
+        schemas,
+        namespaced=kind.namespaced,
+        can=verbs(kind),
+        stored_as=kind,
     )
     return here.all(subresources(kind))
 
 
-def of_virtual(virtual: Virtual, schemas: Schemas) -> dict[str, Schema]:
-    """The same of what is answered on the spot."""
+def paths_of_ephemeral(virtual: EphemeralResource, schemas: Schemas) -> dict[str, Schema]:
+    """Return the paths of an ephemeral resource; adds the referenced schemas to `schemas`."""
     if virtual.type is None:
         return {}
-    about = Named(virtual.group, virtual.version, virtual.kind)
+    about = GroupVersionKind(virtual.group, virtual.version, virtual.kind)
     return _Paths(about, virtual.plural, virtual.type, schemas, namespaced=virtual.namespaced, can=virtual.verbs).all(
         ()
     )
@@ -56,7 +72,7 @@ def of_virtual(virtual: Virtual, schemas: Schemas) -> dict[str, Schema]:
 class _Paths:
     def __init__(
         self,
-        about: Named,
+        about: GroupVersionKind,
         plural: str,
         struct: type[msgspec.Struct],
         schemas: Schemas,
@@ -68,122 +84,122 @@ class _Paths:
         self._about, self._plural, self._namespaced, self._can = about, plural, namespaced, can
         self._stored, self._schemas = stored_as is not None, schemas
         self._returns_deleted = stored_as is not None and stored_as.returns_deleted
-        self._object = ref(schemas.of_resource(about, struct, listed="list" in can))
+        self._object = ref(schemas.add_resource(about, struct, listed="list" in can))
         self._list = {"$ref": f"{self._object['$ref']}List"}
-        self._status = ref(schemas.of(Status))
+        self._status = ref(schemas.add(Status))
 
     def all(self, parts: tuple[Subresource, ...]) -> dict[str, Schema]:
         about = self._about
         root = f"/apis/{about.group}/{about.version}" if about.group else f"/api/{about.version}"
         base = f"{root}/namespaces/{{namespace}}" if self._namespaced else root
         collection, single = f"{base}/{self._plural}", f"{base}/{self._plural}/{{name}}"
-        found = {collection: self._collection(), single: self._single()}
+        found = {collection: self._collection_operations(), single: self._object_operations()}
         if self._namespaced and "list" in self._can:
-            found[f"{root}/{self._plural}"] = {"get": self._listing("ForAllNamespaces")}
+            found[f"{root}/{self._plural}"] = {"get": self._list_operation("ForAllNamespaces")}
         for part in parts:
-            found[f"{single}/{part.name}"] = self._part(part)
+            found[f"{single}/{part.name}"] = self._subresource_operations(part)
         return {
             path: operations | ({"parameters": given} if (given := path_parameters(path)) else {})
             for path, operations in found.items()
             if operations
         }
 
-    def _collection(self) -> Schema:
-        return _those(
+    def _collection_operations(self) -> Schema:
+        return _supported_operations(
             self._can,
-            ("get", "list", self._listing),
-            ("post", "create", self._creation),
-            ("delete", "deletecollection", self._emptying),
+            ("get", "list", self._list_operation),
+            ("post", "create", self._create_operation),
+            ("delete", "deletecollection", self._delete_collection_operation),
         )
 
-    def _single(self) -> Schema:
-        return _those(
+    def _object_operations(self) -> Schema:
+        return _supported_operations(
             self._can,
-            ("get", "get", self._reading),
-            ("put", "update", self._replacing),
-            ("patch", "patch", self._patching),
-            ("delete", "delete", self._deletion),
+            ("get", "get", self._get_operation),
+            ("put", "update", self._put_operation),
+            ("patch", "patch", self._patch_operation),
+            ("delete", "delete", self._delete_operation),
         )
 
-    def _part(self, part: Subresource) -> Schema:
-        """A subresource: another view of the object, or something to post or to read."""
+    def _subresource_operations(self, part: Subresource) -> Schema:
+        """Return the operations of a subresource."""
         name = part.name.capitalize()
         if part.name == "log":
-            return {"get": self._log()}
+            return {"get": self._log_operation()}
         if part.kind is not None and part.kind[2].endswith("Options"):
-            return _those(
+            return _supported_operations(
                 part.verbs,
-                ("get", "get", lambda: self._stream(part, "Get")),
-                ("post", "create", lambda: self._stream(part, "Post")),
+                ("get", "get", lambda: self._connect_operation(part, "Get")),
+                ("post", "create", lambda: self._connect_operation(part, "Post")),
             )
-        return _those(
+        return _supported_operations(
             part.verbs,
-            ("get", "get", lambda: self._reading(name)),
-            ("put", "update", lambda: self._replacing(name)),
-            ("patch", "patch", lambda: self._patching(name)),
-            ("post", "create", lambda: self._posting(part)),
+            ("get", "get", lambda: self._get_operation(name)),
+            ("put", "update", lambda: self._put_operation(name)),
+            ("patch", "patch", lambda: self._patch_operation(name)),
+            ("post", "create", lambda: self._post_operation(part)),
         )
 
-    def _listing(self, suffix: str = "") -> Schema:
-        answers = gives(self._list, (200,), LISTING)
+    def _list_operation(self, suffix: str = "") -> Schema:
+        answers = responses(self._list, (200,), LISTING)
         options = parameters(ListOptions)
         if self._stored:
-            answers["responses"]["200"]["content"][_STREAMING] = {"schema": ref(self._schemas.of(WatchEvent))}
+            answers["responses"]["200"]["content"][_STREAMING] = {"schema": ref(self._schemas.add(WatchEvent))}
         else:
             options = [each for each in options if each["name"].endswith("Selector")]
         sentence = "List or watch objects of kind %s." if self._stored else "List objects of kind %s."
         return self._operation("list", "list", sentence, suffix) | {"parameters": options} | answers
 
-    def _creation(self) -> Schema:
+    def _create_operation(self) -> Schema:
         return (
             self._operation("post", "create", "Create one %s." if self._stored else "Ask for one %s.")
-            | takes(dict.fromkeys(OBJECT_BODIES, self._object))
+            | request_body(dict.fromkeys(OBJECT_BODIES, self._object))
             | {"parameters": parameters(WriteOptions, "force")}
-            | gives(self._object, (200, 201, 202), WRITING)
+            | responses(self._object, (200, 201, 202), WRITING)
         )
 
-    def _emptying(self) -> Schema:
+    def _delete_collection_operation(self) -> Schema:
         options = parameters(DeleteOptions) + [each for each in parameters(ListOptions) if each["name"] != "watch"]
         return (
             self._operation("deletecollection", "deleteCollection", "Delete every %s that is selected.")
-            | takes(dict.fromkeys(OBJECT_BODIES, ref(self._schemas.of(DeleteOptions))), required=False)
+            | request_body(dict.fromkeys(OBJECT_BODIES, ref(self._schemas.add(DeleteOptions))), required=False)
             | {"parameters": options}
-            | gives(either(self._status, self._list), (200,), DELETING)
+            | responses(any_of(self._status, self._list), (200,), DELETING)
         )
 
-    def _reading(self, part: str = "") -> Schema:
-        return self._operation("get", "read", "Read one %s.", part) | gives(self._object, (200,), READING)
+    def _get_operation(self, part: str = "") -> Schema:
+        return self._operation("get", "read", "Read one %s.", part) | responses(self._object, (200,), READING)
 
-    def _replacing(self, part: str = "") -> Schema:
+    def _put_operation(self, part: str = "") -> Schema:
         return (
             self._operation("put", "replace", "Replace one %s.", part)
-            | takes(dict.fromkeys(OBJECT_BODIES, self._object))
+            | request_body(dict.fromkeys(OBJECT_BODIES, self._object))
             | {"parameters": parameters(WriteOptions, "force")}
-            | gives(self._object, (200, 201), WRITING)
+            | responses(self._object, (200, 201), WRITING)
         )
 
-    def _patching(self, part: str = "") -> Schema:
+    def _patch_operation(self, part: str = "") -> Schema:
         self._schemas.schemas.setdefault(_PATCH, {"type": "object", "description": "The parts that change."})
-        self._schemas.schemas.setdefault(_JSON_PATCH, _STEPS)
+        self._schemas.schemas.setdefault(_JSON_PATCH, _JSON_PATCH_SCHEMA)
         media = {each: ref(_JSON_PATCH if form == "json-patch" else _PATCH) for each, form in PATCH_BODIES.items()}
         return (
             self._operation("patch", "patch", "Change parts of one %s.", part)
-            | takes(media)
+            | request_body(media)
             | {"parameters": parameters(WriteOptions)}
-            | gives(self._object, (200, 201), WRITING)
+            | responses(self._object, (200, 201), WRITING)
         )
 
-    def _deletion(self) -> Schema:
-        answer = self._object if self._returns_deleted else either(self._status, self._object)
+    def _delete_operation(self) -> Schema:
+        answer = self._object if self._returns_deleted else any_of(self._status, self._object)
         return (
             self._operation("delete", "delete", "Delete one %s.")
-            | takes(dict.fromkeys(OBJECT_BODIES, ref(self._schemas.of(DeleteOptions))), required=False)
+            | request_body(dict.fromkeys(OBJECT_BODIES, ref(self._schemas.add(DeleteOptions))), required=False)
             | {"parameters": parameters(DeleteOptions)}
-            | gives(answer, (200, 202), WRITING)
+            | responses(answer, (200, 202), WRITING)
         )
 
-    def _log(self) -> Schema:
-        answers = gives(_TEXT, (200,), READING, "text/plain")
+    def _log_operation(self) -> Schema:
+        answers = responses(_TEXT, (200,), READING, "text/plain")
         answers["responses"]["204"] = {"description": "Nothing yet: it is on no node."}
         return (
             self._operation("get", "read", "Read the log of one %s.", "Log")
@@ -191,28 +207,31 @@ class _Paths:
             | answers
         )
 
-    def _stream(self, part: Subresource, method: str) -> Schema:
-        """Something that takes over the connection."""
-        about = Named(*part.kind) if part.kind else self._about
+    def _connect_operation(self, part: Subresource, method: str) -> Schema:
+        """Return the operation of a subresource that upgrades the connection: exec, attach, portforward."""
+        about = GroupVersionKind(*part.kind) if part.kind else self._about
         name = f"connect{method}"
         return (
             self._operation("connect", name, "Open a stream to one %s.", part.name.capitalize())
-            | {"x-kubernetes-group-version-kind": about.mark, "parameters": parameters(part.type) if part.type else []}
-            | gives(_TEXT, (200,), READING, "*/*")
+            | {
+                "x-kubernetes-group-version-kind": about.extension,
+                "parameters": parameters(part.type) if part.type else [],
+            }
+            | responses(_TEXT, (200,), READING, "*/*")
         )
 
-    def _posting(self, part: Subresource) -> Schema:
-        """Something that is posted to an object: a binding, an eviction, the request for a token."""
-        about = Named(*part.kind) if part.kind else self._about
+    def _post_operation(self, part: Subresource) -> Schema:
+        """Return the operation that posts to a subresource: Binding, Eviction, TokenRequest."""
+        about = GroupVersionKind(*part.kind) if part.kind else self._about
         sent: Schema = {"type": "object"}
         if part.type is not None:
-            sent = ref(self._schemas.of_resource(about, part.type, listed=False))
+            sent = ref(self._schemas.add_resource(about, part.type, listed=False))
         return (
             self._operation("post", "create", f"Post a {about.name} to one %s.", part.name.capitalize())
-            | {"x-kubernetes-group-version-kind": about.mark}
-            | takes(dict.fromkeys(OBJECT_BODIES, sent))
+            | {"x-kubernetes-group-version-kind": about.extension}
+            | request_body(dict.fromkeys(OBJECT_BODIES, sent))
             | {"parameters": parameters(WriteOptions, "force")}
-            | gives(self._status if about.name in _ANSWERED_BY_STATUS else sent, (200, 201, 202), WRITING)
+            | responses(self._status if about.name in _ANSWERED_BY_STATUS else sent, (200, 201, 202), WRITING)
         )
 
     def _operation(self, action: str, verb: str, sentence: str, suffix: str = "") -> Schema:
@@ -221,12 +240,12 @@ class _Paths:
         return operation(self._about, action, name, sentence % self._about.name)
 
 
-def _those(can: Iterable[str], *operations: tuple[str, str, Callable[[], Schema]]) -> Schema:
-    """The operations, by HTTP method, whose verbs can be done."""
+def _supported_operations(can: Iterable[str], *operations: tuple[str, str, Callable[[], Schema]]) -> Schema:
+    """Return the operations whose verbs are supported, by HTTP method."""
     return {method: make() for method, verb, make in operations if verb in can}
 
 
-_STEPS: Schema = {
+_JSON_PATCH_SCHEMA: Schema = {
     "type": "array",
     "description": "Steps that change an object, as RFC 6902 has them.",
     "items": {
@@ -241,3 +260,48 @@ _STEPS: Schema = {
         },
     },
 }
+
+
+# --- discovery and the version
+
+ROOT_NAMES = ("api", "apis", "version")
+"""OpenAPI documents that belong to no group."""
+
+
+def root_paths(name: str, groups: Sequence[tuple[str, str]], schemas: Schemas) -> dict[str, Schema]:
+    """Return the paths of one of `ROOT_NAMES`."""
+    if name == "version":
+        return {
+            "/version/": _discovery_operation(
+                "getCodeVersion", "version", "Read the version of the server.", Info, schemas
+            )
+        }
+    if name == "api":
+        return {
+            "/api/": _discovery_operation(
+                "getCoreAPIVersions", "core", "List the versions of the core group.", APIVersions, schemas
+            )
+        }
+    found = {"/apis/": _discovery_operation("getAPIVersions", "apis", "List the groups.", APIGroupList, schemas)}
+    for group in sorted({group for group, _ in groups if group}):
+        word = group_words(group)
+        name = f"get{word[0].upper()}{word[1:]}APIGroup"
+        found[f"/apis/{group}/"] = _discovery_operation(
+            name, word, f"Read the versions of the group {group}.", APIGroup, schemas
+        )
+    return found
+
+
+def resource_list_path(group: str, version: str, schemas: Schemas) -> dict[str, Schema]:
+    """Return the path that lists the resources of one group and version."""
+    word = group_words(group)
+    path = f"/apis/{group}/{version}/" if group else f"/api/{version}/"
+    name = f"get{word[0].upper()}{word[1:]}{version.capitalize()}APIResources"
+    return {path: _discovery_operation(name, f"{word}_{version}", "List the resources.", APIResourceList, schemas)}
+
+
+def _discovery_operation(
+    name: str, tag: str, text: str, type_: type[msgspec.Struct], schemas: Schemas
+) -> dict[str, Any]:
+    answers = responses(ref(schemas.add(type_)), (200,), READING)
+    return {"get": {"operationId": name, "tags": [tag], "description": text, **answers}}

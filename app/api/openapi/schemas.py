@@ -1,7 +1,7 @@
-"""Component schemas of the OpenAPI documents, generated from the structs that requests are decoded into.
+"""OpenAPI component schemas, generated from the structs that requests are decoded into.
 
-`app.api.openapi.v3` collects with `Schemas` whatever the kinds of one group and version reach. Names, formats and
-`x-kubernetes-` marks follow Kubernetes' documents, because `kubectl explain` and strategic merges in kubectl read them.
+`app.api.openapi.v3` collects in `Schemas` every struct that the kinds of one group and version refer to. Names, formats and
+`x-kubernetes-` extensions follow Kubernetes' documents, because `kubectl explain` and strategic merges in kubectl read them.
 """
 
 from collections.abc import Mapping
@@ -73,21 +73,21 @@ class Info(Struct):
     platform: Annotated[str, at(0, "Operating system and processor.", required=True)] = ""
 
 
-class Named(NamedTuple):
-    """A kind, or what is answered like one."""
+class GroupVersionKind(NamedTuple):
+    """Group, version and kind of a resource, stored or ephemeral."""
 
     group: str
     version: str
     name: str
 
     @property
-    def mark(self) -> dict[str, str]:
-        """What ties a schema or an operation to it."""
+    def extension(self) -> dict[str, str]:
+        """The value of x-kubernetes-group-version-kind."""
         return {"group": self.group, "kind": self.name, "version": self.version}
 
     @property
     def package(self) -> str:
-        """The Go package that schema names begin with."""
+        """The Go package that prefixes schema names."""
         word = self.group.partition(".")[0] or "core"
         return f"io.k8s.{_ELSEWHERE.get(word, f'api.{word}')}.{self.version}"
 
@@ -95,40 +95,40 @@ class Named(NamedTuple):
 _ELSEWHERE = {"metrics": "metrics.pkg.apis.metrics"}
 
 
-def named(kind: Kind[Any]) -> Named:
-    return Named(kind.group, kind.version, kind.name)
+def group_version_kind(kind: Kind[Any]) -> GroupVersionKind:
+    return GroupVersionKind(kind.group, kind.version, kind.name)
 
 
 class Schemas:
-    """The schemas reached so far from the kinds of one group and version; `kinds` are all there are."""
+    """Schemas collected for the kinds of one group and version; `kinds` are all kinds of the API."""
 
     def __init__(self, kinds: tuple[Kind[Any], ...]) -> None:
         self.schemas: dict[str, Schema] = {}
-        self._core = {found.__module__ for kind in kinds if not kind.group for found in _reached(_type(kind))}
-        self._collecting: Named | None = None
-        self._named: dict[type[msgspec.Struct], Named] = {
-            struct: Named("", "v1", struct.__name__) for struct in (DeleteOptions, *NAMED_ALONE)
+        self._core = {found.__module__ for kind in kinds if not kind.group for found in _reachable_structs(_type(kind))}
+        self._collecting: GroupVersionKind | None = None
+        self._named: dict[type[msgspec.Struct], GroupVersionKind] = {
+            struct: GroupVersionKind("", "v1", struct.__name__) for struct in (DeleteOptions, *NAMED_ALONE)
         }
 
-    def of_resource(self, resource: Named, struct: type[msgspec.Struct], *, listed: bool = True) -> str:
-        """Add what a path takes and gives, and its list if it has one; the name of its schema."""
+    def add_resource(self, resource: GroupVersionKind, struct: type[msgspec.Struct], *, listed: bool = True) -> str:
+        """Add the struct of a resource, and its list; return the name of its schema."""
         self._collecting = resource
         self._named[struct] = resource
-        name = self.of(struct)
+        name = self.add(struct)
         if listed:
             self.schemas[f"{name}List"] = self._list(resource, name)
         return name
 
-    def of(self, struct: type[msgspec.Struct]) -> str:
-        """Add a struct and all that it reaches; its schema's name."""
+    def add(self, struct: type[msgspec.Struct]) -> str:
+        """Add a struct and all structs in its fields; return the name of its schema."""
         name = self._name(struct)
         if name not in self.schemas:
-            self.schemas[name] = {}  # claims the name, so that each is written once
+            self.schemas[name] = {}  # reserves the name: a recursive struct is added once
             self.schemas[name] = self._struct(struct)
         return name
 
     def _name(self, struct: type[msgspec.Struct]) -> str:
-        """What Kubernetes calls it: what several groups use is core's or meta's, the rest the collecting kind's own."""
+        """Return Kubernetes' name of a schema: shared structs are in core or meta, others in the package of the resource."""
         name, owner = struct.__name__, self._collecting
         if name in _IN_META:
             return f"{META}.{name}"
@@ -143,7 +143,7 @@ class Schemas:
         return f"{META}.{name}" if struct.__module__ in _SHARED or owner is None else f"{owner.package}.{name}"
 
     def _struct(self, struct: type[msgspec.Struct]) -> Schema:
-        table = [each for each in shape_of(struct).fields.values() if self._is_told(each)]
+        table = [each for each in shape_of(struct).fields.values() if self._is_served(each)]
         schema: Schema = {
             "description": (struct.__doc__ or "").strip(),
             "type": "object",
@@ -152,18 +152,18 @@ class Schemas:
         if required := [field.name for field in table if field.extra.get("required")]:
             schema["required"] = required
         if struct in self._named:
-            schema["x-kubernetes-group-version-kind"] = [self._named[struct].mark]
+            schema["x-kubernetes-group-version-kind"] = [self._named[struct].extension]
         if struct.__name__ in ATOMIC:
             schema["x-kubernetes-map-type"] = "atomic"
         return schema
 
-    def _is_told(self, field: Field) -> bool:
-        """Kubernetes has a struct of conditions for each kind, and they differ."""
+    def _is_served(self, field: Field) -> bool:
+        """Return whether the current kind has the field: Kubernetes has a condition struct for each kind, and they differ."""
         kinds = field.extra.get("kinds")
         return kinds is None or (self._collecting is not None and self._collecting.name in kinds)
 
     def _property(self, field: Field) -> Schema:
-        value = self._wrapped(field.shape)
+        value = self._wrap_reference(field.shape)
         if field.extra.get("nullable"):  # which stands beside a type, never beside a reference
             value = _LEAVES[field.shape.sort][1] | {"nullable": True}
         if "default" in field.extra:
@@ -173,11 +173,11 @@ class Schemas:
         if values := field.extra.get("enum"):
             (value["items"] if field.shape.sort == "list" else value)["enum"] = list(values)
         described = {"description": field.description} if field.description else {}
-        return value | described | _marks(field)
+        return value | described | _extensions(field)
 
     def _value(self, shape: Shape) -> Schema:
         if shape.struct is not None:
-            return ref(self.of(shape.struct))
+            return ref(self.add(shape.struct))
         if shape.item is not None:
             word, around = ("items", "array") if shape.sort == "list" else ("additionalProperties", "object")
             return {"type": around, word: self._item(shape.item)}
@@ -190,14 +190,14 @@ class Schemas:
         return dict(_SCALARS[shape.sort])
 
     def _item(self, shape: Shape) -> Schema:
-        return self._wrapped(shape) | _default(shape)
+        return self._wrap_reference(shape) | _default(shape)
 
-    def _wrapped(self, shape: Shape) -> Schema:
-        """A reference may have nothing beside it, so that it is wrapped."""
+    def _wrap_reference(self, shape: Shape) -> Schema:
+        """Wrap a reference in allOf, because $ref allows no sibling keys."""
         value = self._value(shape)
         return {"allOf": [value]} if "$ref" in value else value
 
-    def _list(self, resource: Named, name: str) -> Schema:
+    def _list(self, resource: GroupVersionKind, name: str) -> Schema:
         properties = {
             "apiVersion": {"type": "string", "description": "Group and version of this representation."},
             "items": {
@@ -206,14 +206,14 @@ class Schemas:
                 "items": {"allOf": [ref(name)]},
             },
             "kind": {"type": "string", "description": f"{resource.name}List."},
-            "metadata": {"allOf": [ref(self.of(ListMeta))], "default": {}, "description": "The list's own metadata."},
+            "metadata": {"allOf": [ref(self.add(ListMeta))], "default": {}, "description": "The list's own metadata."},
         }
         return {
             "description": f"A list of objects of kind {resource.name}.",
             "type": "object",
             "required": ["items"],
             "properties": properties,
-            "x-kubernetes-group-version-kind": [resource.mark | {"kind": f"{resource.name}List"}],
+            "x-kubernetes-group-version-kind": [resource.extension | {"kind": f"{resource.name}List"}],
         }
 
 
@@ -226,11 +226,11 @@ def _type(kind: Kind[Any]) -> type[msgspec.Struct]:
 
 
 @cache
-def _reached(struct: type[msgspec.Struct]) -> frozenset[type[msgspec.Struct]]:
-    """A struct and every struct in its fields, however deep."""
+def _reachable_structs(struct: type[msgspec.Struct]) -> frozenset[type[msgspec.Struct]]:
+    """Return a struct and every struct in its fields, recursively."""
     fields = shape_of(struct).fields.values()
     inner = {found for field in fields if (found := _struct_in(field.shape)) is not None}
-    return frozenset({struct}).union(*map(_reached, inner))
+    return frozenset({struct}).union(*map(_reachable_structs, inner))
 
 
 def _struct_in(shape: Shape) -> type[msgspec.Struct] | None:
@@ -241,8 +241,8 @@ def ref(name: str) -> Schema:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _marks(field: Field) -> Schema:
-    """How patches and applies merge a list: by keys as a map, as a set, or whole."""
+def _extensions(field: Field) -> Schema:
+    """Return the x-kubernetes- extensions of a field: list type, map keys, map type, patch strategy and merge key."""
     key, strategy = field.key, field.extra.get("patch")
     marks: Schema = {}
     if field.shape.sort == "list" or "list_type" in field.extra:
@@ -259,7 +259,7 @@ def _marks(field: Field) -> Schema:
 
 
 def _default(shape: Shape) -> Schema:
-    """What stands for nothing, where that is valid."""
+    """Return the default of a shape, if its zero value is valid."""
     if shape.struct is not None and not _may_be_empty(shape.struct):
         return {}
     return {"default": _DEFAULTS[shape.sort]} if shape.sort in _DEFAULTS else {}

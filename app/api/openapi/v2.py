@@ -1,37 +1,37 @@
-"""GET /openapi/v2: all documents of version 3 in one, as Swagger 2.0, for clients that ask for JSON.
+"""OpenAPI version 2: GET /openapi/v2, all documents of version 3 merged into one Swagger 2.0 document, as JSON.
 
-kubectl 1.27 and 1.28 ask for a form of protobuf before they read version 3, and fail on a 404 or on JSON; nothing reads
-what is in it, so that it is empty.
+kubectl 1.27 and 1.28 ask for a protobuf form before they read version 3, and fail on a 404 or on JSON. They do not read its
+content, so it is empty.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from app.api.http import static_documents
-from app.api.http.accept import OPENAPI_V2, Wanted
+from app.api.http.accept import OPENAPI_V2, ResponseFormat
 from app.api.http.static_documents import Document
 from app.api.openapi.v3 import OpenApi
 
-EMPTY = static_documents.of(b"", OPENAPI_V2)
+EMPTY = static_documents.make_document(b"", OPENAPI_V2)
 _METHODS = ("get", "put", "post", "patch", "delete")
 
 
 class OpenApiV2:
-    """The document, made when it is first asked for."""
+    """The document, encoded on first request."""
 
     def __init__(self, newest: OpenApi) -> None:
         self._newest = newest
         self._made: Document | None = None
 
-    def document(self, wanted: Wanted) -> Document:
+    def document(self, wanted: ResponseFormat) -> Document:
         if wanted.form == "openapi-v2":
             return EMPTY
         if self._made is None:
-            self._made = static_documents.encoded(self.content())
+            self._made = static_documents.encode_document(self.content())
         return self._made
 
     def content(self) -> dict[str, Any]:
-        """The document before it is encoded."""
+        """Return the document before encoding."""
         whole: dict[str, Any] = {"paths": {}, "definitions": {}, "responses": {}}
         info = {}
         for _, content in self._newest.contents():
@@ -73,7 +73,7 @@ def _operation(operation: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _parameter(parameter: Mapping[str, Any]) -> dict[str, Any]:
-    """A path or query parameter, whose type is its own in this version."""
+    """Convert a path or query parameter: version 2 has its type inline."""
     return {**{name: each for name, each in parameter.items() if name != "schema"}, **parameter["schema"]}
 
 
@@ -86,7 +86,7 @@ def _response(response: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _schema(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """References go elsewhere and stand alone; where several types fit, this version says string, or nothing."""
+    """Convert a schema: other reference paths, and no unions, which become string or the first alternative."""
     if "$ref" in schema:
         return {"$ref": schema["$ref"].replace("#/components/schemas/", "#/definitions/")}
     kept = {name: each for name, each in schema.items() if name not in ("allOf", "anyOf", "oneOf", "nullable")}

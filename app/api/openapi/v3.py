@@ -1,7 +1,7 @@
 """OpenAPI version 3: an index, and one document for each group and version, generated from the kinds.
 
 `app.api.documents` builds one `OpenApi` at start and answers GET /openapi/v3... from it; a document is made when it is first
-asked for. `python -m app.api.openapi.v3 DIRECTORY` writes them all as files, the ones under `openapi/` that reviews read.
+requested. `python -m app.api.openapi.v3 DIRECTORY` writes them as files, which are kept under `openapi/` for reviews.
 """
 
 import sys
@@ -14,10 +14,9 @@ import msgspec
 from app.api.http import static_documents
 from app.api.http.static_documents import Document
 from app.api.openapi import paths as openapi_paths
-from app.api.openapi import roots
-from app.api.openapi.operations import refusals
+from app.api.openapi.operations import error_responses
 from app.api.openapi.schemas import Schema, Schemas
-from app.api.resources.discovery import Virtual
+from app.api.resources.discovery import EphemeralResource
 from app.api.resources.version import MAJOR, MINOR
 from app.machinery.base import Kind
 
@@ -25,9 +24,9 @@ ROOT = "/openapi/v3"
 
 
 class OpenApi:
-    """The documents, ready as bytes once they were asked for."""
+    """The documents, each encoded on first request."""
 
-    def __init__(self, kinds: tuple[Kind[Any], ...], virtual: Sequence[Virtual] = ()) -> None:
+    def __init__(self, kinds: tuple[Kind[Any], ...], virtual: Sequence[EphemeralResource] = ()) -> None:
         self._kinds = kinds
         self._virtual = tuple(virtual)
         stored = {(kind.group, kind.version) for kind in kinds}
@@ -36,44 +35,44 @@ class OpenApi:
         self._made: dict[str, Document] = {}
 
     def document(self, path: str) -> Document | None:
-        """The answer to GET `path`, without its query; None if there is no such document."""
+        """Return the document of `path`, without its query; None if there is no such document."""
         path = path.rstrip("/")
         if path not in self._made:
             content = self.content(path)
             if content is None:
                 return None
-            self._made[path] = static_documents.encoded(content)
+            self._made[path] = static_documents.encode_document(content)
         return self._made[path]
 
     def content(self, path: str) -> dict[str, Any] | None:
-        """The same before it is encoded."""
+        """Return the content of `path` before encoding; None if there is no such document."""
         if path == ROOT:
             return {"paths": {each: self._link(each) for each in self.names}}
         name = path.removeprefix(f"{ROOT}/")
         return self._content(name) if name in self.names else None
 
     def contents(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Each document, under a name fit for a file."""
+        """Yield each document with a file name."""
         for name in self.names:
             yield name.replace("/", "_"), self._content(name)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the index lists."""
-        return (*roots.NAMES, *self._paths)
+        """Names of all documents, as the index lists them."""
+        return (*openapi_paths.ROOT_NAMES, *self._paths)
 
     def _content(self, name: str) -> dict[str, Any]:
         schemas = Schemas(self._kinds)
         if name not in self._paths:
-            return _document(roots.paths(name, self._groups, schemas), schemas)
+            return _document(openapi_paths.root_paths(name, self._groups, schemas), schemas)
         here = self._paths[name]
-        described = roots.of_version(*here, schemas)
+        described = openapi_paths.resource_list_path(*here, schemas)
         for kind in self._kinds:
             if (kind.group, kind.version) == here:
-                described |= openapi_paths.of_kind(kind, schemas)
+                described |= openapi_paths.paths_of_kind(kind, schemas)
         for virtual in self._virtual:
             if virtual[:2] == here:
-                described |= openapi_paths.of_virtual(virtual, schemas)
+                described |= openapi_paths.paths_of_ephemeral(virtual, schemas)
         return _document(described, schemas)
 
     def _link(self, name: str) -> dict[str, str]:
@@ -86,7 +85,7 @@ def _path(group: str, version: str) -> str:
 
 
 def _document(paths: dict[str, Schema], schemas: Schemas) -> dict[str, Any]:
-    responses = refusals(schemas)
+    responses = error_responses(schemas)
     return {
         "openapi": "3.0.0",
         "info": {"title": "Jobplane", "version": f"v{MAJOR}.{MINOR}.0"},
@@ -103,7 +102,7 @@ def _document(paths: dict[str, Schema], schemas: Schemas) -> dict[str, Any]:
 
 
 def write(directory: Path, specification: OpenApi) -> None:
-    """Write every document as `directory`/NAME.json, and remove those of groups that are no more."""
+    """Write every document as `directory`/NAME.json, and remove files of groups that no longer exist."""
     written = set()
     for name, content in specification.contents():
         path = directory / f"{name}.json"
@@ -114,11 +113,11 @@ def write(directory: Path, specification: OpenApi) -> None:
 
 
 def main() -> None:
-    from app.api.resources.ephemeral_resources import VIRTUAL
-    from app.api.resources.unsupported_kinds import ABSENT
+    from app.api.resources.ephemeral_resources import EPHEMERAL
+    from app.api.resources.unsupported_kinds import UNSUPPORTED
     from app.kinds import KINDS
 
-    write(Path(sys.argv[1]), OpenApi((*KINDS, *ABSENT), VIRTUAL))
+    write(Path(sys.argv[1]), OpenApi((*KINDS, *UNSUPPORTED), EPHEMERAL))
 
 
 if __name__ == "__main__":

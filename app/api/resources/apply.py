@@ -1,4 +1,7 @@
-"""PATCH with a server-side apply: the body is what the client wants, and from then on owns. Called by `single_object`."""
+"""Server-side apply over HTTP: PATCH with application/apply-patch+yaml. Called by `patch`.
+
+`app.machinery.server_side_apply` merges; this reads the configuration and checks rights and the name.
+"""
 
 from typing import Any
 
@@ -10,10 +13,10 @@ from app.api.auth.authenticator import Action, check
 from app.api.http import content
 from app.api.http.query import WriteOptions
 from app.api.resources.field_manager import edit_options, writer
-from app.api.resources.routes import Target
+from app.api.resources.routes import RequestInfo
 from app.machinery import json_document, server_side_apply
 from app.machinery.base import Kind, Object
-from app.machinery.conversion import Fit, MisfitError
+from app.machinery.conversion import ConversionError, Converter
 from app.machinery.decode import convert
 from app.machinery.errors import ApiError, bad_request, conflict
 from app.machinery.managed_fields import with_entries
@@ -22,20 +25,20 @@ from app.registry import apply_or_create, offload
 from app.registry.objects import Registry
 
 
-async def answer(registry: Registry, request: Request, found: Target, options: WriteOptions) -> Response:
-    """The object as it is after the apply; 201 if there was none."""
+async def answer(registry: Registry, request: Request, found: RequestInfo, options: WriteOptions) -> Response:
+    """Apply the body and return the object; 201 if the apply created it."""
     body = await content.read_body(request)
-    configuration, warnings = await offload.run(_weight(body), _read, found.kind, body, options)
+    configuration, warnings = await offload.run(_weight(body), _read_configuration, found.kind, body, options)
     by = writer(registry, request, options, found.subresource)._replace(applies=True)
     stored, namespace = content.stored_kind(found.kind), found.namespace or ""
-    grants = await rbac_escalation.check_of(registry, request.state.user, stored, namespace, found.name)
+    grants = await rbac_escalation.escalation_check(registry, request.state.user, stored, namespace, found.name)
 
     def change(old: Object | None) -> Object:
         seen = found.kind.outward(old) if old is not None and found.kind.outward else old
-        result = server_side_apply.applied(found.kind, seen, configuration, by, force=bool(options.force))
+        result = server_side_apply.apply(found.kind, seen, configuration, by, force=bool(options.force))
         if old is None:
-            _check_new(found, result.document)
-        made = _object(found.kind, result)
+            _check_create(found, result.document)
+        made = _decode_result(found.kind, result)
         if grants:
             grants(made, old)
         return made
@@ -49,14 +52,14 @@ async def answer(registry: Registry, request: Request, found: Target, options: W
         registry, stored, key, change, edit_options(request, by, options), may_create
     )
     code = 201 if is_new else 200
-    return content.one(request, found.kind, made.body, registry.now(), code, (*warnings, *made.warnings))
+    return content.object_response(request, found.kind, made.body, registry.now(), code, (*warnings, *made.warnings))
 
 
-def _read(kind: Kind, body: bytes, options: WriteOptions) -> tuple[Any, list[str]]:
-    """The configuration, and what to warn of."""
-    configuration = _parsed(body)
-    server_side_apply.check(kind, configuration)
-    return configuration, _repeated(kind, configuration, options)
+def _read_configuration(kind: Kind, body: bytes, options: WriteOptions) -> tuple[Any, list[str]]:
+    """Parse and validate the configuration; return it with warnings."""
+    configuration = _parse(body)
+    server_side_apply.validate_configuration(kind, configuration)
+    return configuration, _find_duplicates(kind, configuration, options)
 
 
 def _is_json(body: bytes) -> bool:
@@ -67,34 +70,34 @@ def _weight(body: bytes) -> int:
     return len(body) if _is_json(body) else len(body) * offload.YAML_WEIGHT
 
 
-def _parsed(body: bytes) -> Any:
-    """JSON is YAML, too, and much faster to read."""
+def _parse(body: bytes) -> Any:
+    """Parse the body, JSON first: it is YAML, too, and much faster to read."""
     if _is_json(body):
         try:
-            return json_document.value_with_duplicates(json_document.json_of(body, "json"))
+            return json_document.decode_with_duplicates(json_document.to_json(body, "json"))
         except ApiError as error:
             if error.code != 400:
                 raise
-    return json_document.value_with_duplicates(json_document.json_of(body, "yaml"))
+    return json_document.decode_with_duplicates(json_document.to_json(body, "yaml"))
 
 
-def _repeated(kind: Kind, configuration: dict[str, Any], options: WriteOptions) -> list[str]:
-    """Fields that are there twice: refused, warned of or ignored. Unknown ones never come this far."""
+def _find_duplicates(kind: Kind, configuration: dict[str, Any], options: WriteOptions) -> list[str]:
+    """Return warnings of duplicate fields; 400 if they are refused. Unknown fields were refused before."""
     validation = content.validation_of(options)
     if validation == "Ignore":
         return []
-    fit = Fit()
+    fit = Converter()
     type_: type = kind.type
     try:
-        fit.document(configuration, shape_of(type_))
-    except MisfitError:
-        return []  # the object that it is merged into will not fit either, and that tells it better
+        fit.convert_document(configuration, shape_of(type_))
+    except ConversionError:
+        return []  # decoding the merged object fails, too, with a better message
     if fit.faults and validation == "Strict":
         raise bad_request(f"error strict decoding YAML: {', '.join(fit.faults)}")
     return fit.faults
 
 
-def _check_new(found: Target, made: dict[str, Any]) -> None:
+def _check_create(found: RequestInfo, made: dict[str, Any]) -> None:
     metadata = made.get("metadata") or {}
     if not metadata.get("name"):
         why = "name must be provided"
@@ -108,7 +111,7 @@ def _check_new(found: Target, made: dict[str, Any]) -> None:
         raise conflict(found.kind.resource, found.name, why)
 
 
-def _object(kind: Kind, result: server_side_apply.Applied) -> Object:
+def _decode_result(kind: Kind, result: server_side_apply.ApplyResult) -> Object:
     decoded = convert(result.document, kind.type, api_version=kind.api_version)
     made: Object = decoded.object
-    return content.inward(kind, with_entries(made, result.entries))
+    return content.convert_to_stored(kind, with_entries(made, result.entries))

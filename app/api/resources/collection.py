@@ -1,4 +1,4 @@
-"""Collections: list, create, delete all that is selected."""
+"""Verbs of collections: list, create, deletecollection. Called by `kubernetes`."""
 
 import asyncio
 from contextlib import aclosing
@@ -13,20 +13,20 @@ from app.api.http import content
 from app.api.http.query import create_options
 from app.api.resources import lists
 from app.api.resources.field_manager import writer
-from app.api.resources.routes import Target
+from app.api.resources.routes import RequestInfo
 from app.api.resources.selection import Selection
-from app.api.resources.single_object import delete_demand
+from app.api.resources.single_object import read_delete_options
 from app.machinery.base import Kind
 from app.machinery.errors import ApiError, bad_request
 from app.registry import Page, StoredObject, objects, offload
 from app.registry.deletion import Demand
 from app.registry.objects import Preconditions, Registry
 
-AT_ONCE = 50  # deletions that share a few commits
-MOST_TOLD = 4 << 20  # bytes of deleted objects that the answer lists; of more it is a Status
+AT_ONCE = 50  # concurrent deletions, which share a few commits
+MOST_LISTED = 4 << 20  # bytes of deleted objects that the answer lists; of more it is a Status
 
 
-async def answer(registry: Registry, request: Request, found: Target, verb: str, selection: Selection) -> Response:
+async def answer(registry: Registry, request: Request, found: RequestInfo, verb: str, selection: Selection) -> Response:
     if verb == "list":
         return await lists.answer(registry, request, found, selection)
     if verb == "create":
@@ -34,7 +34,7 @@ async def answer(registry: Registry, request: Request, found: Target, verb: str,
     return await _delete_all(registry, request, found, selection)
 
 
-async def _create(registry: Registry, request: Request, found: Target) -> Response:
+async def _create(registry: Registry, request: Request, found: RequestInfo) -> Response:
     if found.kind.namespaced and found.namespace is None:
         raise bad_request("an empty namespace may not be set during creation")
     options = create_options(request.query_params.multi_items())
@@ -44,8 +44,8 @@ async def _create(registry: Registry, request: Request, found: Target) -> Respon
     action = Action("create", found.kind.group, found.kind.plural, "", found.namespace or "", name)
     await check(registry, user, action)
     stored = content.stored_kind(found.kind)
-    obj = content.inward(found.kind, decoded.object)
-    grants = await rbac_escalation.check_of(registry, user, stored, found.namespace or "")
+    obj = content.convert_to_stored(found.kind, decoded.object)
+    grants = await rbac_escalation.escalation_check(registry, user, stored, found.namespace or "")
     size = content.body_size(request)
     if grants:
         await offload.run(size, grants, obj, None)
@@ -54,15 +54,15 @@ async def _create(registry: Registry, request: Request, found: Target) -> Respon
         registry, stored, found.namespace or "", obj, by=by, dry_run=options.is_dry_run, size=size
     )
     warnings = (*decoded.warnings, *made.warnings)
-    return content.one(request, found.kind, made.body, registry.now(), 201, warnings)
+    return content.object_response(request, found.kind, made.body, registry.now(), 201, warnings)
 
 
-async def _delete_all(registry: Registry, request: Request, found: Target, selection: Selection) -> Response:
-    """Delete what is selected, some at a time; objects that go meanwhile are skipped."""
-    asked = await delete_demand(request)
+async def _delete_all(registry: Registry, request: Request, found: RequestInfo, selection: Selection) -> Response:
+    """Delete the selected objects, `AT_ONCE` at a time; skip those that are gone meanwhile."""
+    asked = await read_delete_options(request)
     listing = await lists.listing(registry, request, found, selection)
     stored = content.stored_kind(found.kind)
-    told: list[StoredObject] = []
+    listed: list[StoredObject] = []
     last, size = None, 0
     async with aclosing(listing.parts()) as parts:
         async for heads in parts:
@@ -71,13 +71,13 @@ async def _delete_all(registry: Registry, request: Request, found: Target, selec
                 await asyncio.gather(*(_delete(registry, stored, head, *asked) for head in some))
             size += sum(len(head.body) for head in heads)
             last = heads[-1] if heads else last
-            told += heads if size <= MOST_TOLD else ()
+            listed += heads if size <= MOST_LISTED else ()
             heads.clear()
-    if size > MOST_TOLD:
+    if size > MOST_LISTED:
         done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
         return Response(msgspec.json.encode(done), media_type="application/json")
     end = await listing.end(last)
-    page = Page(told, end.revision, end.more, end.remaining)
+    page = Page(listed, end.revision, end.more, end.remaining)
     return await lists.whole_page(listing.shape, page, found.namespace, selection.options, registry.now())
 
 

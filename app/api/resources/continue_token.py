@@ -11,7 +11,7 @@ import msgspec
 from app.machinery.errors import ApiError, bad_request
 from app.registry.lists import Place
 
-NEWEST = -1  # as a token's revision: wherever the store is
+NEWEST = -1  # as a token's revision: continue at the newest one (an inconsistent list)
 _ENCODING = "meta.k8s.io/v1"
 
 
@@ -31,7 +31,7 @@ def encode(revision: int, after: Place, namespace: str | None) -> str:
 def decode(token: str, namespace: str | None) -> tuple[int | None, Place]:
     """Return the revision, None for the newest, and the place after which the list goes on. 400 for anything else."""
     try:
-        read = msgspec.json.decode(_unwrapped(token), type=_Token)
+        read = msgspec.json.decode(_decode_base64(token), type=_Token)
     except (ValueError, msgspec.MsgspecError, RecursionError) as error:
         raise _invalid("continue key is not valid") from error
     if read.v != _ENCODING:
@@ -47,7 +47,7 @@ def decode(token: str, namespace: str | None) -> tuple[int | None, Place]:
     return (None if read.rv == NEWEST else read.rv), after
 
 
-def _unwrapped(token: str) -> bytes:
+def _decode_base64(token: str) -> bytes:
     return base64.b64decode(token + "=" * (-len(token) % 4), altchars=b"-_", validate=True)
 
 

@@ -1,4 +1,4 @@
-"""Discovery: which groups, versions and resources there are, plain and aggregated, built once from the kinds.
+"""API discovery: groups, versions and resources, unaggregated and aggregated, built once from the kinds.
 
 `app.api.documents` builds one `Discovery` at start and answers GET /api, /apis, /apis/G, /api/v1 and /apis/G/V from it.
 kubectl and every client library read these before anything else.
@@ -11,24 +11,24 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from app.api.http import static_documents
-from app.api.http.accept import Wanted
+from app.api.http.accept import ResponseFormat
 from app.api.http.static_documents import Document
 from app.api.resources import unsupported_kinds
-from app.api.resources.eviction_schema import Eviction
-from app.api.resources.unsupported_kinds import ABSENT
+from app.api.resources.eviction import Eviction
+from app.api.resources.unsupported_kinds import UNSUPPORTED
 from app.api.streams.stream_options import PodAttachOptions, PodExecOptions, PodPortForwardOptions
 from app.kinds.auth.authentication import TokenRequest
 from app.kinds.pod.pod_schema import Binding
 from app.machinery.base import Kind, Struct
 
-_NOT: Mapping[str, tuple[str, ...]] = {"namespaces": ("deletecollection",)}
+_UNSUPPORTED_VERBS: Mapping[str, tuple[str, ...]] = {"namespaces": ("deletecollection",)}
 VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
 
 class Subresource(NamedTuple):
-    """A part of a resource with a path of its own. `kind` is (group, version, name) if it differs from the parent's.
+    """A subresource. `kind` is (group, version, name) if it differs from the parent's.
 
-    `type` is what is posted to it, or the options that its query holds, for the published interface.
+    `type` is the struct of its body, or of the options in its query, for OpenAPI.
     """
 
     name: str
@@ -37,10 +37,10 @@ class Subresource(NamedTuple):
     type: "type[Struct] | None" = None
 
 
-class Virtual(NamedTuple):
-    """A resource that is answered on the spot and never stored: reviews, metrics. No `plural`: an empty group.
+class EphemeralResource(NamedTuple):
+    """A resource that is computed for each request and never stored: reviews, metrics. No `plural`: an empty group.
 
-    `type` is what is taken and given, for the published interface.
+    `type` is the struct of its bodies, for OpenAPI.
     """
 
     group: str
@@ -75,20 +75,20 @@ SUBRESOURCES: Mapping[str, tuple[Subresource, ...]] = {
 
 
 def verbs(kind: Kind[Any]) -> tuple[str, ...]:
-    """What can be done with a kind."""
-    if kind in ABSENT:
+    """Return the verbs of a kind."""
+    if kind in UNSUPPORTED:
         return unsupported_kinds.VERBS
-    return tuple(each for each in VERBS if each not in _NOT.get(kind.resource, ()))
+    return tuple(each for each in VERBS if each not in _UNSUPPORTED_VERBS.get(kind.resource, ()))
 
 
 def subresources(kind: Kind[Any]) -> tuple[Subresource, ...]:
-    """The subresources of a kind, by name."""
+    """Return the subresources of a kind, sorted by name."""
     own = () if kind.group else SUBRESOURCES.get(kind.plural, ())
     return tuple(sorted((*own, STATUS) if kind.has_status else own))
 
 
 class _Resource(NamedTuple):
-    """A kind or a virtual resource, as both sorts of document need it."""
+    """A kind or an ephemeral resource, with what both forms of discovery need."""
 
     group: str
     version: str
@@ -102,7 +102,7 @@ class _Resource(NamedTuple):
     hash: str = ""
 
 
-def _resources(kinds: Iterable[Kind[Any]], virtual: Iterable[Virtual]) -> list[_Resource]:
+def _resources(kinds: Iterable[Kind[Any]], virtual: Iterable[EphemeralResource]) -> list[_Resource]:
     stored = [
         _Resource(
             kind.group,
@@ -125,7 +125,7 @@ def _resources(kinds: Iterable[Kind[Any]], virtual: Iterable[Virtual]) -> list[_
         for each in virtual
         if each[:3] not in taken and (each.plural or each[:2] not in known)
     ]
-    return sorted(stored + answered, key=_place)
+    return sorted(stored + answered, key=_sort_key)
 
 
 # As Kubernetes ranks groups: where a short name means several resources, the first group has it. Others come after these.
@@ -152,8 +152,8 @@ _RANKS = (
 _VERSION = re.compile(r"v(\d+)(?:(alpha|beta)(\d+))?")
 
 
-def _place(each: _Resource) -> tuple[Any, ...]:
-    """Where a resource stands: by the rank of its group, stable and new versions first, then by name."""
+def _sort_key(each: _Resource) -> tuple[Any, ...]:
+    """Return the sort key: rank of the group, stable and newer versions first, then name."""
     rank = _RANKS.index(each.group) if each.group in _RANKS else len(_RANKS)
     match = _VERSION.fullmatch(each.version)
     number, stage, trial = match.groups() if match else ("0", "alpha", "0")
@@ -162,7 +162,7 @@ def _place(each: _Resource) -> tuple[Any, ...]:
 
 
 def _storage_hash(kind: Kind[Any]) -> str:
-    """Made as Kubernetes makes it: the same while objects are stored as the same version."""
+    """Return the storageVersionHash as Kubernetes computes it: constant while the storage version is."""
     digest = sha256(f"{kind.group}/{kind.version}/{kind.name}".encode()).digest()
     return b64encode(digest[:8]).decode()
 
@@ -170,23 +170,23 @@ def _storage_hash(kind: Kind[Any]) -> str:
 class Discovery:
     """All discovery documents, ready as bytes."""
 
-    def __init__(self, kinds: Sequence[Kind[Any]], virtual: Sequence[Virtual] = ()) -> None:
+    def __init__(self, kinds: Sequence[Kind[Any]], virtual: Sequence[EphemeralResource] = ()) -> None:
         groups: dict[str, dict[str, list[_Resource]]] = {}
         for each in _resources(kinds, virtual):
             groups.setdefault(each.group, {}).setdefault(each.version, []).append(each)
-        self._plain = {path: static_documents.encoded(body) for path, body in _plain_documents(groups).items()}
+        self._plain = {path: static_documents.encode_document(body) for path, body in _plain_documents(groups).items()}
         core = {name: versions for name, versions in groups.items() if name == ""}
         named = {name: versions for name, versions in groups.items() if name != ""}
         self._aggregated = {
-            (path, version): static_documents.encoded(
-                _aggregated(part, version), Wanted("discovery", version).content_type
+            (path, version): static_documents.encode_document(
+                _aggregated_document(part, version), ResponseFormat("discovery", version).content_type
             )
             for path, part in (("/api", core), ("/apis", named))
             for version in ("v2", "v2beta1")
         }
 
-    def document(self, path: str, wanted: Wanted) -> Document | None:
-        """The answer to GET `path`, with or without a slash at its end; None if there is no such path."""
+    def document(self, path: str, wanted: ResponseFormat) -> Document | None:
+        """Return the document of `path`, with or without a trailing slash; None if there is none."""
         path = path.rstrip("/")
         if wanted.form == "discovery" and (path, wanted.version) in self._aggregated:
             return self._aggregated[path, wanted.version]
@@ -194,7 +194,7 @@ class Discovery:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """Every path that has a document, without the slash at the end."""
+        """Every path with a document, without a trailing slash."""
         return tuple(self._plain)
 
 
@@ -269,7 +269,7 @@ def _plain_part(resource: _Resource, part: Subresource) -> dict[str, Any]:
     }
 
 
-def _aggregated(groups: _Groups, version: str) -> dict[str, Any]:
+def _aggregated_document(groups: _Groups, version: str) -> dict[str, Any]:
     return {
         "kind": "APIGroupDiscoveryList",
         "apiVersion": f"apidiscovery.k8s.io/{version}",

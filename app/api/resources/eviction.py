@@ -1,6 +1,6 @@
-"""POST pods/NAME/eviction, and the subresources of pods that are refused."""
+"""Eviction API: POST pods/NAME/eviction, and the refusal of ephemeral containers. Called by `kubernetes`."""
 
-from typing import Any, cast
+from typing import Annotated, Any, cast
 
 import msgspec
 from starlette.requests import Request
@@ -8,25 +8,32 @@ from starlette.responses import Response
 
 from app.api.http import content
 from app.api.http.query import DeleteOptions, WriteOptions, create_options, delete_options
-from app.api.resources.eviction_schema import Eviction
-from app.api.resources.routes import Target
+from app.api.resources.routes import RequestInfo
+from app.machinery.base import Object, at
 from app.machinery.errors import ApiError, bad_request
 from app.registry import eviction
 from app.registry.deletion import Demand
 from app.registry.objects import Preconditions, Registry
 
+
+class Eviction(Object):
+    """Deletes a pod, unless that would take more than a PodDisruptionBudget allows."""
+
+    delete_options: Annotated[DeleteOptions | None, at(2, "How to delete it.")] = None
+
+
 VERSIONS = ("policy/v1", "policy/v1beta1")
 
 
-async def answer(registry: Registry, request: Request, found: Target) -> Response:
-    """Evict the pod; 201 and a Status. Both versions of an Eviction are the same thing."""
+async def answer(registry: Registry, request: Request, found: RequestInfo) -> Response:
+    """Evict the pod; 201 and a Status, or 429 if a PodDisruptionBudget forbids it. Both versions of Eviction are equal."""
     query = create_options(request.query_params.multi_items())
-    sent = await _read(request, query)
+    sent = await _read_eviction(request, query)
     if sent.metadata.name != found.name:
         raise bad_request("name in URL does not match name in Eviction object")
     if sent.metadata.namespace not in ("", found.namespace):
         raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
-    options = _options(sent.delete_options, query)
+    options = _merge_options(sent.delete_options, query)
     wanted = options.preconditions
     await eviction.evict(
         registry,
@@ -40,8 +47,8 @@ async def answer(registry: Registry, request: Request, found: Target) -> Respons
     return Response(msgspec.json.encode(done), 201, media_type="application/json")
 
 
-async def _read(request: Request, query: WriteOptions) -> Eviction:
-    """The Eviction in the body, of either version."""
+async def _read_eviction(request: Request, query: WriteOptions) -> Eviction:
+    """Decode the Eviction in the body, of either version."""
     decoded = await content.read_struct(request, Eviction, "", content.validation_of(query))
     sent = decoded.object
     if sent.kind not in ("", "Eviction"):
@@ -53,15 +60,15 @@ async def _read(request: Request, query: WriteOptions) -> Eviction:
     return sent
 
 
-def _options(given: DeleteOptions | None, query: WriteOptions) -> DeleteOptions:
-    """Those in the Eviction, checked; a dry run may be asked for in either place."""
+def _merge_options(given: DeleteOptions | None, query: WriteOptions) -> DeleteOptions:
+    """Return the checked DeleteOptions of the Eviction; dryRun counts from the body or the query."""
     options = delete_options((), msgspec.to_builtins(given)) if given else DeleteOptions()
     if options.dry_run and query.dry_run and options.dry_run != query.dry_run:
         raise bad_request("Non-matching dry-run options in request and content")
     return msgspec.structs.replace(options, dry_run=options.dry_run or query.dry_run)
 
 
-async def no_ephemeral_containers(*_: object) -> Response:
-    """What `kubectl debug` asks for. It reads `details` without looking whether there are any."""
+async def refuse_ephemeral_containers(*_: object) -> Response:
+    """Refuse `kubectl debug` with 404. It needs `details` in the Status, and crashes without."""
     why = "ephemeral containers are not served by Jobplane: a pod's containers are those that it was created with"
     raise ApiError(404, "NotFound", why, kind="pods")

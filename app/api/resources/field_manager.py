@@ -1,28 +1,28 @@
-"""Field manager of a write: the fieldManager that the client names, or the program of its User-Agent."""
+"""Field manager of a write: the parameter fieldManager, or the program in the User-Agent. Called by all write verbs."""
 
 from starlette.requests import Request
 
 from app.api.http.content import body_size
 from app.api.http.query import WriteOptions
-from app.machinery.managed_fields import Writer
+from app.machinery.managed_fields import FieldManager
 from app.machinery.metadata_validation import MANAGER_LIMIT
 from app.registry.objects import Registry
 from app.registry.versions import UpdateOptions
 
 
-def writer(registry: Registry, request: Request, options: WriteOptions, subresource: str = "") -> Writer:
-    """The writer of a create, update or patch."""
+def writer(registry: Registry, request: Request, options: WriteOptions, subresource: str = "") -> FieldManager:
+    """Return the field manager of a create, update or patch."""
     name = options.field_manager or _program(request.headers.get("user-agent", ""))
-    return Writer(name, registry.now(), subresource)
+    return FieldManager(name, registry.now(), subresource)
 
 
-def edit_options(request: Request, writer: Writer, options: WriteOptions, uid: str = "") -> UpdateOptions:
+def edit_options(request: Request, writer: FieldManager, options: WriteOptions, uid: str = "") -> UpdateOptions:
     """The options of an update or patch; `uid` is of the object that an update means."""
     is_status = writer.subresource == "status"
     return UpdateOptions(status=is_status, by=writer, uid=uid, dry_run=options.is_dry_run, size=body_size(request))
 
 
 def _program(user_agent: str) -> str:
-    """`kubectl` of `kubectl/v1.33.1 (linux/amd64)`, as far as it is printable and short enough."""
+    """Return `kubectl` for `kubectl/v1.33.1 (linux/amd64)`: its printable characters, at most MANAGER_LIMIT bytes."""
     name = "".join(filter(str.isprintable, user_agent.partition("/")[0]))
     return name.encode()[:MANAGER_LIMIT].decode(errors="ignore")

@@ -1,4 +1,4 @@
-"""PUT namespaces/NAME/finalize: the only way by which spec.finalizers of a namespace change."""
+"""Namespace finalization: PUT namespaces/NAME/finalize, the only way to change spec.finalizers. Called by `kubernetes`."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ from starlette.responses import Response
 from app.api.http import content
 from app.api.http.query import update_options
 from app.api.resources.field_manager import edit_options, writer
-from app.api.resources.routes import Target
+from app.api.resources.routes import RequestInfo
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.core.namespace import on_finalize
 from app.registry import objects
@@ -17,10 +17,12 @@ from app.registry.objects import Registry
 _FINALIZED = replace(NAMESPACES, on_update=on_finalize)
 
 
-async def answer(registry: Registry, request: Request, found: Target) -> Response:
-    """Store the finalizers as sent. With the last of them, a namespace that is being deleted goes."""
+async def answer(registry: Registry, request: Request, found: RequestInfo) -> Response:
+    """Store the finalizers. Without any left, a terminating namespace is removed."""
     options = update_options(request.query_params.multi_items())
     decoded = await content.read_object(request, found.kind, content.validation_of(options))
     by = edit_options(request, writer(registry, request, options, found.subresource), options)
     made = await objects.edit(registry, _FINALIZED, "", found.name, lambda _: decoded.object, by)
-    return content.one(request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings))
+    return content.object_response(
+        request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings)
+    )

@@ -1,6 +1,6 @@
 """Kubernetes' paths as one ASGI application: authenticate, resolve, authorize, dispatch, and answer with bytes.
 
-A dict and a few string splits stand in for hundreds of routes, which would cost more than the work behind them.
+A dict and a few string splits replace hundreds of routes, whose matching would cost more than the requests themselves.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,10 +15,10 @@ from app.api.auth.authenticator import NODES, Action, Authenticator, User, check
 from app.api.http import errors, websocket
 from app.api.resources import collection, ephemeral_resources, eviction, finalize, single_object, unsupported_kinds
 from app.api.resources.discovery import verbs
-from app.api.resources.routes import Target, target
+from app.api.resources.routes import RequestInfo, parse_request_info
 from app.api.resources.selection import EVERY_OBJECT, Selection, read_selection
 from app.api.streams import logs, pod_streams, watch, watch_websocket
-from app.api.streams.revocation import Claim
+from app.api.streams.revocation import StreamAccess
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.machinery.selectors import FieldSelector
 from app.registry.node_authorizer import is_referenced
@@ -46,92 +46,92 @@ class Kubernetes:
         await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
-        user = await self._asking(request)
-        found = target(request.scope["path"])
-        if found is None or _is_no_part(found):
-            return await self._virtual(request, user)
-        selection = _selection(request, found)
-        verb = _verb(request, found, selection)
-        action = _action(verb, found, selection.fields)
+        user = await self._authenticate(request)
+        found = parse_request_info(request.scope["path"])
+        if found is None or _has_unknown_subresource(found):
+            return await self._answer_ephemeral(request, user)
+        selection = _selection_of(request, found)
+        verb = _verb_of(request, found, selection)
+        action = _action_of(verb, found, selection.fields)
         await _authorize(self.registry, user, action, found, request)
         if selection is not EVERY_OBJECT:
             selection.check()
         if verb == "watch" or found.subresource not in _SUBRESOURCES:
-            request.state.claim = self._claim(request, user, action, found)
+            request.state.stream_access = self._stream_access(request, user, action, found)
         if found.subresource not in _SUBRESOURCES:
-            return await self._subresource(request, found)
+            return await self._answer_subresource(request, found)
         if found.subresource == "status" and not found.kind.has_status:
             raise errors.no_such_path()
         if verb == "watch":
-            stream = await watch.stream(self.registry, request, found, selection)
-            return watch_websocket.over(request, stream) if websocket.is_asked(request) else stream
+            stream = await watch.open_watch(self.registry, request, found, selection)
+            return watch_websocket.upgrade_to_websocket(request, stream) if websocket.is_requested(request) else stream
         if found.name:
             return await single_object.answer(self.registry, request, found, verb)
         return await collection.answer(self.registry, request, found, verb, selection)
 
-    async def _asking(self, request: Request) -> User:
+    async def _authenticate(self, request: Request) -> User:
         return await impersonation.user_of(self.registry, self.authenticator, request)
 
-    def _claim(self, request: Request, user: User, action: Action, found: Target) -> Claim:
-        """The claim by which a stream goes on. Fixed rights of agents and administrators are not checked again."""
+    def _stream_access(self, request: Request, user: User, action: Action, found: RequestInfo) -> StreamAccess:
+        """Return what revocation checks for a stream. Fixed rights of agents and administrators are not checked again."""
         credential: impersonation.Credential = request.state.credential
         if user is credential.holder and may(user, action):
-            return Claim(credential.digest)
+            return StreamAccess(credential.digest)
 
-        async def judge() -> None:
+        async def authorize() -> None:
             acting_user = await impersonation.impersonate(self.registry, credential.holder, request.headers)
             await _authorize(self.registry, acting_user, action, found, request)
 
-        return Claim(credential.digest, judge)
+        return StreamAccess(credential.digest, authorize)
 
-    async def _virtual(self, request: Request, user: User) -> Response:
+    async def _answer_ephemeral(self, request: Request, user: User) -> Response:
         """Answer for an ephemeral resource."""
-        place = ephemeral_resources.place(request.scope["path"])
+        place = ephemeral_resources.parse_path(request.scope["path"])
         if place is None:
             raise errors.no_such_path()
-        verb = ephemeral_resources.verb(request.method, place)
-        each = place.virtual
+        verb = ephemeral_resources.verb_of(request.method, place)
+        each = place.resource
         request.state.user = user
         action = Action(verb, each.group, each.plural, "", place.namespace or "", place.name)
         await check(self.registry, user, action)
         return await ephemeral_resources.ANSWERS[each](self.registry, request, place.namespace, place.name)
 
-    async def _subresource(self, request: Request, found: Target) -> ASGIApp:
+    async def _answer_subresource(self, request: Request, found: RequestInfo) -> ASGIApp:
         answer = _SPECIAL.get((found.kind.resource, found.subresource, request.method))
         if answer is None:
             raise errors.no_such_path()
         return await answer(self.registry, request, found)
 
 
-_SPECIAL: dict[tuple[str, str, str], Callable[[Registry, Request, Target], Awaitable[ASGIApp]]] = {
+_SPECIAL: dict[tuple[str, str, str], Callable[[Registry, Request, RequestInfo], Awaitable[ASGIApp]]] = {
     ("pods", "log", "GET"): logs.answer,
     ("pods", "binding", "POST"): single_object.bind,
     ("pods", "eviction", "POST"): eviction.answer,
     **pod_streams.SPECIAL,
-    **{("pods", "ephemeralcontainers", each): eviction.no_ephemeral_containers for each in ("GET", "PATCH", "PUT")},
+    **{("pods", "ephemeralcontainers", each): eviction.refuse_ephemeral_containers for each in ("GET", "PATCH", "PUT")},
     ("namespaces", "finalize", "PUT"): finalize.answer,
     ("serviceaccounts", "token", "POST"): token_requests.answer,
 }
 
 
-def _is_no_part(found: Target) -> bool:
+def _has_unknown_subresource(found: RequestInfo) -> bool:
     """Whether a namespace's path goes on with an unknown kind."""
     return found.kind is NAMESPACES and found.subresource not in {*_SUBRESOURCES, "finalize"}
 
 
-def _selection(request: Request, found: Target) -> Selection:
-    """The objects of a collection to list, watch or delete. These parameters are read nowhere else."""
+def _selection_of(request: Request, found: RequestInfo) -> Selection:
+    """Read list options and selectors of a list, watch or deletecollection. The verbs do not read them again."""
     if found.name or request.method not in {"GET", "DELETE"}:
         return EVERY_OBJECT
     return read_selection(request.query_params.multi_items())
 
 
-def _verb(request: Request, found: Target, selection: Selection) -> str:
-    """The verb as authorization knows it. One object is not watched by its path, only by a selector."""
+def _verb_of(request: Request, found: RequestInfo, selection: Selection) -> str:
+    """Return the verb for authorization; 405 if the kind does not have it. A single object is watched by a selector only."""
     if request.method == "POST" and (not found.name or found.subresource):
         verb = "create"
-        if found.kind in unsupported_kinds.ABSENT:
-            raise unsupported_kinds.refusal(found.kind, verb)
+        if found.kind in unsupported_kinds.UNSUPPORTED:
+            raise unsupported_kinds.not_supported_error(found.kind, verb)
         return verb
     if request.method == "GET":
         return "get" if found.name else "watch" if selection.options.watch else "list"
@@ -140,29 +140,29 @@ def _verb(request: Request, found: Target, selection: Selection) -> str:
         verb = {"delete": "deletecollection"}.get(verb, "")
     if verb not in verbs(found.kind):
         raise (
-            unsupported_kinds.refusal(found.kind, verb)
-            if found.kind in unsupported_kinds.ABSENT and verb
+            unsupported_kinds.not_supported_error(found.kind, verb)
+            if found.kind in unsupported_kinds.UNSUPPORTED and verb
             else errors.no_such_method()
         )
     return verb
 
 
-async def _authorize(registry: Registry, user: User, action: Action, found: Target, request: Request) -> None:
+async def _authorize(registry: Registry, user: User, action: Action, found: RequestInfo, request: Request) -> None:
     request.state.user = user
     if NODES in user.groups:
         verb = action.verb
         if verb == "create" and not found.name:
-            return  # what an agent may create depends on the name in the body: `collection` checks it
+            return  # authorization needs the name in the body: `collection` checks it
         if verb == "get" and found.name and found.kind.resource in {"configmaps", "secrets"}:
             wanted = (found.kind.resource, found.name)
             if await is_referenced(registry, found.namespace or "", wanted, user.is_node):
                 return
         if verb == "create" and (found.kind.resource, found.subresource) == ("serviceaccounts", "token"):
-            return  # whose token an agent may ask for depends on the pod in the body: `token_requests` checks it
+            return  # authorization needs the pod in the body: `token_requests` checks it
     await check(registry, user, action)
 
 
-def _action(verb: str, found: Target, fields: FieldSelector) -> Action:
+def _action_of(verb: str, found: RequestInfo, fields: FieldSelector) -> Action:
     """The action to authorize. A namespace lies within itself; a list by a name needs the right to that object only."""
     kind, name, namespace = found.kind, found.name, found.namespace or ""
     if kind is NAMESPACES:

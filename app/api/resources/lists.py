@@ -20,11 +20,11 @@ from starlette.types import Scope as Connection
 
 from app.api.http import compression, content, errors
 from app.api.http.compression import Body
-from app.api.http.content import Shape
+from app.api.http.content import ResponseShape
 from app.api.http.query import ListOptions
-from app.api.http.response_streams import Sender, Stuck, send_stream
+from app.api.http.response_streams import Sender, SlowClientError, send_stream
 from app.api.resources import continue_token
-from app.api.resources.routes import Target
+from app.api.resources.routes import RequestInfo
 from app.api.resources.selection import Selection, scope_of
 from app.machinery.errors import ApiError, gone
 from app.registry import Compacted, Page, StoredObject, Unavailable
@@ -33,8 +33,8 @@ from app.registry.objects import Registry
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
-ONE_PIECE = 500  # limits up to this are one page of the store, and one send
-ROWS_AT_ONCE, BYTES_AT_ONCE = 100, 256 << 10  # of a page, that are made into items in one turn of the loop
+ONE_PIECE = 500  # a limit up to this is read as one page, and sent at once
+ROWS_AT_ONCE, BYTES_AT_ONCE = 100, 256 << 10  # encoded in one turn of the event loop
 CATCH_UP_SECONDS = 3.0  # to wait for a revision that this process has not seen yet
 EXPIRED = "The resourceVersion for the provided list is too old."
 INCONSISTENT = (
@@ -45,7 +45,7 @@ INCONSISTENT = (
 )
 
 
-async def answer(registry: Registry, request: Request, target: Target, selection: Selection) -> Response:
+async def answer(registry: Registry, request: Request, target: RequestInfo, selection: Selection) -> Response:
     """The answer to a list: one page, or a stream of pages."""
     options = selection.options
     shape, now = content.shape_of(request, target.kind), registry.now()
@@ -65,8 +65,8 @@ async def answer(registry: Registry, request: Request, target: Target, selection
     return LongAnswer(listing.pieces(), shape.content_type, about=target.kind.resource)
 
 
-async def listing(registry: Registry, request: Request, target: Target, selection: Selection) -> "Listing":
-    """The objects that a list would answer, for a caller that does something to each of them. 410 as `answer`."""
+async def listing(registry: Registry, request: Request, target: RequestInfo, selection: Selection) -> "Listing":
+    """Return the objects of a list for deletecollection. 410 as `answer`."""
     options = selection.options
     shape, now = content.shape_of(request, target.kind), registry.now()
     wanted = await _resolve(registry, target, selection)
@@ -77,15 +77,21 @@ async def listing(registry: Registry, request: Request, target: Target, selectio
     return Listing(registry, wanted.scope, first, shape, options.limit or None, target.namespace, now)
 
 
-async def whole_page(shape: Shape, page: Page, namespace: str | None, options: ListOptions, now: datetime) -> Body:
-    """The page in one piece."""
+async def whole_page(
+    shape: ResponseShape, page: Page, namespace: str | None, options: ListOptions, now: datetime
+) -> Body:
+    """Return the response with a complete page."""
     meta = _meta(page, namespace, counted=not (options.label_selector or options.field_selector))
     items = [items async for items in _make_items(shape, page.heads, now)]
-    return Body(shape.opening(meta) + b",".join(items) + shape.closing(), media_type=shape.content_type)
+    return Body(
+        shape.encode_list_start(meta) + b",".join(items) + shape.encode_list_end(), media_type=shape.content_type
+    )
 
 
-async def _make_items(shape: Shape, heads: Sequence[StoredObject], now: datetime) -> AsyncGenerator[bytes, None]:
-    """The items, some at a time: tables are made of decoded objects, and others are served between them."""
+async def _make_items(
+    shape: ResponseShape, heads: Sequence[StoredObject], now: datetime
+) -> AsyncGenerator[bytes, None]:
+    """Yield encoded items in batches, with a turn of the event loop between them: tables decode every object."""
     if not heads:
         yield b""
     start = size = 0
@@ -94,7 +100,7 @@ async def _make_items(shape: Shape, heads: Sequence[StoredObject], now: datetime
         if end == len(heads) or end - start >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
             if start:
                 await asyncio.sleep(0)
-            yield shape.items([each.wire for each in heads[start:end]], now)
+            yield shape.encode_items([each.wire for each in heads[start:end]], now)
             start, size = end, 0
 
 
@@ -115,7 +121,7 @@ async def wait_for_revision(registry: Registry, revision: int) -> None:
 
 @dataclass(frozen=True)
 class _ListQuery:
-    """Which objects, after which one, as of which revision (None: now)."""
+    """Scope, key after which to start, and revision (None: newest) of a list."""
 
     scope: Scope
     after: Place | None
@@ -125,7 +131,7 @@ class _ListQuery:
         return await list_page(registry, self.scope, self.after, limit, self.at, PAGE_BYTES)
 
 
-async def _resolve(registry: Registry, target: Target, selection: Selection) -> _ListQuery:
+async def _resolve(registry: Registry, target: RequestInfo, selection: Selection) -> _ListQuery:
     kind, options = content.stored_kind(target.kind), selection.options
     scope = scope_of(kind, target.namespace, selection)
     if options.continue_:
@@ -152,7 +158,7 @@ def _meta(page: Page, namespace: str | None, *, counted: bool = True) -> dict[st
 
 
 class _Inconsistent(ApiError):
-    """410 with a token by which the list goes on nevertheless, at another revision."""
+    """410 with a token that continues the list at the newest revision: Kubernetes' inconsistent continue."""
 
     def __init__(self, token: str) -> None:
         super().__init__(410, "Expired", INCONSISTENT)
@@ -173,36 +179,36 @@ def _expired(options: ListOptions, after: Place | None, namespace: str | None) -
 
 @dataclass
 class Listing:
-    """A list of more than one page, in pieces that are made while it is read."""
+    """A list of several pages, encoded while it is read from the store."""
 
     registry: Registry
     scope: Scope
     first: Page
-    shape: Shape
+    shape: ResponseShape
     limit: int | None
     namespace: str | None
     now: datetime
-    _is_cut: bool = field(default=False, init=False)  # whether there was more than the limit
+    _is_cut: bool = field(default=False, init=False)  # whether the limit was reached
 
     async def pieces(self) -> AsyncGenerator[bytes, None]:
-        """With a limit, only the end of the list knows how it goes on: then its metadata come last."""
+        """Yield the encoded list. With a limit the metadata come last, because the continue token is only known then."""
         meta = None if self.limit else _meta(Page([], self.first.revision, more=False), self.namespace)
-        before, last = self.shape.opening(meta), None
+        before, last = self.shape.encode_list_start(meta), None
         async with aclosing(self.parts()) as parts:
             async for heads in parts:
                 if not heads:
                     continue
                 piece = before + b",".join([items async for items in _make_items(self.shape, heads, self.now)])
                 before, last = b",", StoredObject(heads[-1].key, heads[-1].uid, heads[-1].revision, b"", None)
-                heads.clear()  # the client may take its time to read
+                heads.clear()  # frees memory while the client reads
                 yield piece
                 del piece
         if last is None:
             yield before
-        yield self.shape.closing(_meta(await self.end(last), self.namespace) if self.limit else None)
+        yield self.shape.encode_list_end(_meta(await self.end(last), self.namespace) if self.limit else None)
 
     async def parts(self) -> AsyncGenerator[list[StoredObject], None]:
-        """The objects, up to the limit."""
+        """Yield the objects page by page, up to the limit."""
         left = self.limit
         async with aclosing(pages(self.registry, self.scope, self.first)) as read:
             async for page in read:
@@ -238,7 +244,7 @@ class LongAnswer(StreamingResponse):
         await send({"type": "http.response.start", "status": self.status_code, "headers": headers})
         try:
             await send_stream(partial(self._send, gzip), receive, send)
-        except (Stuck, Unavailable, Compacted) as error:
+        except (SlowClientError, Unavailable, Compacted) as error:
             logger.warning("list ended early; its client has to list again", resource=self._about, error=error)
 
     async def _send(self, gzip: compression.Gzip | None, send: Sender) -> None:

@@ -1,4 +1,4 @@
-"""metrics.k8s.io: what nodes and pods use at the moment, as `kubectl top` asks for it.
+"""Resource metrics API (metrics.k8s.io): current CPU and memory usage of nodes and pods, for `kubectl top`.
 
 Made from agents' reports of the last minute; a node or pod without one is left out.
 """
@@ -12,8 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.http import errors
-from app.api.http.accept import wanted
-from app.api.resources.discovery import Virtual
+from app.api.http.accept import negotiate_media_type
+from app.api.resources.discovery import EphemeralResource
 from app.api.resources.selection import read_selection
 from app.client.protocol import ResourceUsage
 from app.kinds.core.metrics import ContainerMetrics, NodeMetrics, PodMetrics
@@ -29,8 +29,8 @@ from app.registry.objects import Registry, find
 
 GROUP, VERSION = "metrics.k8s.io", "v1beta1"
 _API_VERSION = f"{GROUP}/{VERSION}"
-NODES = Virtual(GROUP, VERSION, "nodes", "NodeMetrics", ("get", "list"), namespaced=False, type=NodeMetrics)
-PODS = Virtual(GROUP, VERSION, "pods", "PodMetrics", ("get", "list"), namespaced=True, type=PodMetrics)
+NODES = EphemeralResource(GROUP, VERSION, "nodes", "NodeMetrics", ("get", "list"), namespaced=False, type=NodeMetrics)
+PODS = EphemeralResource(GROUP, VERSION, "pods", "PodMetrics", ("get", "list"), namespaced=True, type=PodMetrics)
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -49,7 +49,7 @@ class _Metadata(msgspec.Struct):
 
 
 class _Summary(msgspec.Struct):
-    """As much of a pod or node as is needed here."""
+    """The part of a pod or node that is decoded here."""
 
     metadata: _Metadata
     spec: _Spec = msgspec.field(default_factory=_Spec)
@@ -60,7 +60,7 @@ _decode_summary = msgspec.json.Decoder(_Summary).decode
 
 
 async def nodes(registry: Registry, request: Request, _: str | None, name: str) -> Response:
-    """GET nodes, or nodes/NAME."""
+    """Answer GET nodes, or nodes/NAME."""
     if name:
         found = await _node_metrics(registry, [_decode_summary((await find(registry, NODE_KIND, "", name)).body)])
         return _single(request, found, "nodemetrics", name)
@@ -68,7 +68,7 @@ async def nodes(registry: Registry, request: Request, _: str | None, name: str) 
 
 
 async def pods(registry: Registry, request: Request, namespace: str | None, name: str) -> Response:
-    """GET pods, of one namespace or of all, or namespaces/NAMESPACE/pods/NAME."""
+    """Answer GET pods, of one namespace or of all, or namespaces/NAMESPACE/pods/NAME."""
     if name:
         if namespace is None:
             raise errors.no_such_path()
@@ -102,9 +102,9 @@ async def _node_metrics(registry: Registry, seen: list[_Summary]) -> list[NodeMe
     known = await usage.known(registry, [each.metadata.name for each in seen])
     now = registry.now()
     return [
-        NodeMetrics(metadata=_metadata(each, now), usage=_quantities(told.usage.used), **_span(told))
+        NodeMetrics(metadata=_metadata(each, now), usage=_quantities(report.usage.used), **_span(report))
         for each in seen
-        if (told := known.get(each.metadata.name))
+        if (report := known.get(each.metadata.name))
     ]
 
 
@@ -114,9 +114,9 @@ async def _pod_metrics(registry: Registry, seen: list[_Summary]) -> list[PodMetr
     known = await usage.known(registry, {each.spec.node_name for each in running})
     now = registry.now()
     return [
-        PodMetrics(metadata=_metadata(each, now), containers=_containers(used), **_span(told))
+        PodMetrics(metadata=_metadata(each, now), containers=_containers(used), **_span(report))
         for each in running
-        if (told := known.get(each.spec.node_name)) and (used := told.usage.pods.get(each.metadata.uid))
+        if (report := known.get(each.spec.node_name)) and (used := report.usage.pods.get(each.metadata.uid))
     ]
 
 
@@ -147,11 +147,11 @@ def _named(obj: Object) -> Object:
     return msgspec.structs.replace(obj, api_version=_API_VERSION, kind=type(obj).__name__)
 
 
-def _list(request: Request, virtual: Virtual, items: list[Any]) -> Response:
+def _list(request: Request, virtual: EphemeralResource, items: list[Any]) -> Response:
     body = {"kind": f"{virtual.kind}List", "apiVersion": _API_VERSION, "metadata": {}, "items": items}
     return _answer(request, body)
 
 
 def _answer(request: Request, body: Any) -> Response:
-    wanted(request.headers.get("accept"))
+    negotiate_media_type(request.headers.get("accept"))
     return Response(msgspec.json.encode(body), media_type="application/json")

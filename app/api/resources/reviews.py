@@ -1,4 +1,7 @@
-"""Reviews (SelfSubjectReview, TokenReview, SubjectAccessReview and more): answered on the spot, never stored."""
+"""Reviews (SelfSubjectReview, TokenReview, SubjectAccessReview and others): computed for each request, never stored.
+
+`ephemeral_resources` serves `ANSWERS`; `token_requests` uses `review_response`.
+"""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import suppress
@@ -12,9 +15,9 @@ from starlette.responses import Response
 from app.api.auth.authenticator import AUDIENCE, MASTERS, NODES, Action, User, digest_of, may, may_path
 from app.api.auth.tokens import StoredTokens
 from app.api.http import content
-from app.api.http.accept import wanted
+from app.api.http.accept import negotiate_media_type
 from app.api.http.query import create_options
-from app.api.resources.discovery import Virtual
+from app.api.resources.discovery import EphemeralResource
 from app.kinds.auth import authentication, authorization
 from app.kinds.auth.authentication import (
     SelfSubjectReview,
@@ -49,23 +52,23 @@ Reviewing = Callable[[Registry, User, Any, str | None], Awaitable[Object]]
 # --- access reviews
 
 
-async def _self_access(registry: Registry, user: User, review: SelfSubjectAccessReview, _: str | None) -> Object:
-    _refuse(review)
+async def _review_own_access(registry: Registry, user: User, review: SelfSubjectAccessReview, _: str | None) -> Object:
+    _check_valid(review)
     spec = review.spec
     return replace(
         review, status=await _decide(registry, user, spec.resource_attributes or spec.non_resource_attributes)
     )
 
 
-async def _access(
+async def _review_access(
     registry: Registry, _: User, review: SubjectAccessReview | LocalSubjectAccessReview, namespace: str | None
 ) -> Object:
     if namespace is not None:
         review = _with_namespace(review, namespace)
-    _refuse(review)
+    _check_valid(review)
     spec = review.spec
-    somebody = User(name=spec.user, groups=spec.groups, uid=spec.uid, extra=spec.extra)
-    status = await _decide(registry, somebody, spec.resource_attributes or spec.non_resource_attributes)
+    subject = User(name=spec.user, groups=spec.groups, uid=spec.uid, extra=spec.extra)
+    status = await _decide(registry, subject, spec.resource_attributes or spec.non_resource_attributes)
     return replace(review, status=status)
 
 
@@ -77,7 +80,7 @@ def _with_namespace(
     return replace(review, metadata=replace(review.metadata, namespace=namespace))
 
 
-def _refuse(review: authorization.AccessReview) -> None:
+def _check_valid(review: authorization.AccessReview) -> None:
     causes = authorization.faults_in_review(review)
     if causes:
         raise unprocessable(type(review).__name__, authorization.GROUP, "", causes)
@@ -90,7 +93,7 @@ async def _decide(
         return SubjectAccessReviewStatus(allowed=True)
     rights = await registry.policy.rights.of(user.name, user.groups)
     if isinstance(asked, ResourceAttributes):
-        action = _action(asked)
+        action = _action_of(asked)
         grant, fixed, complaint = rights.allowing(action), may(user, action), rights.complaint(action.namespace)
     elif asked is not None:
         grant = rights.allowing_path(asked.verb, asked.path)
@@ -102,7 +105,7 @@ async def _decide(
     return SubjectAccessReviewStatus(allowed=fixed, reason="" if fixed else complaint)
 
 
-def _action(asked: ResourceAttributes) -> Action:
+def _action_of(asked: ResourceAttributes) -> Action:
     return Action(
         asked.verb,
         asked.group,
@@ -110,14 +113,13 @@ def _action(asked: ResourceAttributes) -> Action:
         asked.subresource,
         asked.namespace,
         asked.name,
-        _fields(asked.field_selector) if asked.field_selector else EVERY_FIELD,
+        _field_selector_of(asked.field_selector) if asked.field_selector else EVERY_FIELD,
     )
 
 
-def _fields(selector: FieldSelectorAttributes) -> FieldSelector:
-    """The selector that is asked about. What cannot be parsed limits nothing, as in Kubernetes.
-
-    What is left out makes the selector wider, and so the answer no kinder.
+def _field_selector_of(selector: FieldSelectorAttributes) -> FieldSelector:
+    """Return the field selector of a review. Requirements that cannot be parsed are dropped, as in Kubernetes:
+    that makes the selector wider, and so never grants more.
     """
     if selector.raw_selector:
         with suppress(ApiError):
@@ -129,7 +131,7 @@ def _fields(selector: FieldSelectorAttributes) -> FieldSelector:
 # --- rules reviews
 
 
-async def _rules(registry: Registry, user: User, review: SelfSubjectRulesReview, _: str | None) -> Object:
+async def _review_rules(registry: Registry, user: User, review: SelfSubjectRulesReview, _: str | None) -> Object:
     namespace = review.spec.namespace
     if not namespace:
         raise bad_request("no namespace on request")
@@ -166,15 +168,15 @@ def _list_rules(rights: Access, namespace: str) -> SubjectRulesReviewStatus:
 # --- self and token reviews
 
 
-async def _self(_: Registry, user: User, review: SelfSubjectReview, __: str | None) -> Object:
-    return replace(review, status=SelfSubjectReviewStatus(user_info=_info(user)))
+async def _review_self(_: Registry, user: User, review: SelfSubjectReview, __: str | None) -> Object:
+    return replace(review, status=SelfSubjectReviewStatus(user_info=_user_info(user)))
 
 
-def _info(user: User) -> UserInfo:
+def _user_info(user: User) -> UserInfo:
     return UserInfo(username=user.name, uid=user.uid, groups=user.groups, extra=dict(user.extra))
 
 
-async def _token(registry: Registry, _: User, review: TokenReview, __: str | None) -> Object:
+async def _review_token(registry: Registry, _: User, review: TokenReview, __: str | None) -> Object:
     if not review.spec.token:
         raise bad_request("token is required for TokenReview in authentication")
     known = await StoredTokens(registry).lookup(digest_of(review.spec.token))
@@ -191,23 +193,23 @@ def _token_status(known: User | None, audiences: tuple[str, ...]) -> TokenReview
         shown = [msgspec.json.encode(each).decode().replace(",", " ") for each in (meant, asked)]
         why = f"token audiences {shown[0]} is invalid for the target audiences {shown[1]}"
         return TokenReviewStatus(error=f"[invalid bearer token, {why}]")
-    return TokenReviewStatus(authenticated=True, user=_info(known), audiences=both)
+    return TokenReviewStatus(authenticated=True, user=_user_info(known), audiences=both)
 
 
 # --- answers
 
 
 def review_response(request: Request, obj: Object, warnings: Iterable[str]) -> Response:
-    """The answer to a POST of what is not stored: the object as JSON, if the client takes it."""
-    wanted(request.headers.get("accept"))
+    """Return 201 with the posted object as JSON; 406 if the client does not accept it."""
+    negotiate_media_type(request.headers.get("accept"))
     return Response(msgspec.json.encode(obj), 201, content.warning_headers(warnings), "application/json")
 
 
 def _reviewer(
     type_: type[O], reviewing: Reviewing, group: str, *, version: str = "v1", namespaced: bool = False
-) -> tuple[Virtual, Callable[[Registry, Request, str | None, str], Awaitable[Response]]]:
+) -> tuple[EphemeralResource, Callable[[Registry, Request, str | None, str], Awaitable[Response]]]:
     plural = f"{type_.__name__.lower()}s"
-    virtual = Virtual(group, version, plural, type_.__name__, namespaced=namespaced, type=type_)
+    virtual = EphemeralResource(group, version, plural, type_.__name__, namespaced=namespaced, type=type_)
 
     async def answer(registry: Registry, request: Request, namespace: str | None, _: str) -> Response:
         options = create_options(request.query_params.multi_items())
@@ -218,15 +220,15 @@ def _reviewer(
     return virtual, answer
 
 
-ANSWERS: Mapping[Virtual, Callable[[Registry, Request, str | None, str], Awaitable[Response]]] = dict(
+ANSWERS: Mapping[EphemeralResource, Callable[[Registry, Request, str | None, str], Awaitable[Response]]] = dict(
     [
-        _reviewer(SelfSubjectReview, _self, authentication.GROUP),
-        _reviewer(SelfSubjectReview, _self, authentication.GROUP, version="v1beta1"),
-        _reviewer(SelfSubjectReview, _self, authentication.GROUP, version="v1alpha1"),
-        _reviewer(TokenReview, _token, authentication.GROUP),
-        _reviewer(SelfSubjectAccessReview, _self_access, authorization.GROUP),
-        _reviewer(SelfSubjectRulesReview, _rules, authorization.GROUP),
-        _reviewer(SubjectAccessReview, _access, authorization.GROUP),
-        _reviewer(LocalSubjectAccessReview, _access, authorization.GROUP, namespaced=True),
+        _reviewer(SelfSubjectReview, _review_self, authentication.GROUP),
+        _reviewer(SelfSubjectReview, _review_self, authentication.GROUP, version="v1beta1"),
+        _reviewer(SelfSubjectReview, _review_self, authentication.GROUP, version="v1alpha1"),
+        _reviewer(TokenReview, _review_token, authentication.GROUP),
+        _reviewer(SelfSubjectAccessReview, _review_own_access, authorization.GROUP),
+        _reviewer(SelfSubjectRulesReview, _review_rules, authorization.GROUP),
+        _reviewer(SubjectAccessReview, _review_access, authorization.GROUP),
+        _reviewer(LocalSubjectAccessReview, _review_access, authorization.GROUP, namespaced=True),
     ]
 )

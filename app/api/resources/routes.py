@@ -1,4 +1,7 @@
-"""Routes: kind, object and subresource of a Kubernetes path. Pure; `kubernetes` dispatches on what comes out."""
+"""Request paths: kind, namespace, name and subresource of a Kubernetes path, as apiserver's RequestInfo.
+
+Pure. `kubernetes` parses every path once and dispatches on the result.
+"""
 
 from dataclasses import dataclass
 
@@ -8,8 +11,8 @@ from app.machinery.base import Kind
 
 
 @dataclass(frozen=True)
-class Target:
-    """What a request is about. `namespace` None: all of them, or a cluster-wide kind. `name` empty: the collection."""
+class RequestInfo:
+    """The resource of a request. `namespace` None: all namespaces, or a cluster-scoped kind. `name` empty: the collection."""
 
     kind: Kind
     namespace: str | None
@@ -18,12 +21,12 @@ class Target:
 
 
 def by_resource(group: str, version: str, plural: str) -> Kind | None:
-    """The kind behind a path, be there such objects or never any."""
+    """Return the kind of a path, stored or unsupported; None if it is unknown."""
     return kinds.by_resource(group, version, plural) or unsupported_kinds.by_resource(group, version, plural)
 
 
-def target(path: str) -> Target | None:
-    """`/api/v1/namespaces/NS/pods/NAME/log` and the like, with or without a trailing slash; None if it means nothing."""
+def parse_request_info(path: str) -> RequestInfo | None:
+    """Parse `/api/v1/namespaces/NS/pods/NAME/log` and the like, with or without a trailing slash; None for an unknown path."""
     parts = [part for part in path.split("/") if part]
     if parts[:1] == ["api"] and len(parts) > 2:
         group, version, rest = "", parts[1], parts[2:]
@@ -40,4 +43,4 @@ def target(path: str) -> Target | None:
     if (kind.namespaced and namespace is None and len(rest) > 1) or (namespace is not None and not kind.namespaced):
         return None
     name, subresource, *_ = [*rest[1:], "", ""]
-    return Target(kind, namespace, name, subresource)
+    return RequestInfo(kind, namespace, name, subresource)

@@ -1,11 +1,11 @@
-"""List options and selectors of a request, parsed once: authorization judges what is executed.
+"""List options and selectors of a request, parsed once, so that exactly what was authorized is executed.
 
 `kubernetes` reads a `Selection` before it authorizes, and hands it to the verb, which reads no query of its own.
 """
 
 from dataclasses import dataclass
 
-from app.api.http.query import ListOptions, Query, check_list_options, flag, read_list_options
+from app.api.http.query import ListOptions, Query, check_list_options, parse_flag, read_list_options
 from app.machinery.base import Kind
 from app.machinery.errors import ApiError
 from app.machinery.selectors import EVERY_FIELD, EVERYTHING, FieldSelector, Selector, parse_fields, parse_labels
@@ -15,7 +15,7 @@ from app.registry.lists import Scope
 
 @dataclass(frozen=True)
 class Selection:
-    """Objects of a collection, as a request selects them. `fault`: the 400 for options that could not be parsed."""
+    """Options and selectors of a collection request. `fault`: the 400 for options that could not be parsed."""
 
     options: ListOptions = ListOptions()  # noqa: RUF009 - frozen
     labels: Selector = EVERYTHING
@@ -23,7 +23,7 @@ class Selection:
     fault: ApiError | None = None
 
     def check(self) -> None:
-        """Call it after authorization and before execution. 400 or 422 for options that cannot be executed."""
+        """Raise 400 or 422 for invalid options. Call after authorization, before execution."""
         if self.fault is not None:
             raise self.fault
         check_list_options(self.options)
@@ -33,19 +33,19 @@ EVERY_OBJECT = Selection()
 
 
 def read_selection(query: Query) -> Selection:
-    """The selection in a query. If it cannot be parsed, it selects by nothing, and only `watch` is kept.
+    """Read the selection in a query. If it cannot be parsed, it has no selectors, and only `watch` is kept.
 
-    So does Kubernetes' RequestInfo, by which it authorizes: whoever lacks the right to list gets 403 instead of 400.
+    As apiserver's RequestInfo, which is authorized first: a user without the right to list gets 403 instead of 400.
     """
     try:
         options = read_list_options(query)
         return Selection(options, parse_labels(options.label_selector), parse_fields(options.field_selector))
     except ApiError as fault:
-        return Selection(ListOptions(watch=flag(query, "watch")), fault=fault)
+        return Selection(ListOptions(watch=parse_flag(query, "watch")), fault=fault)
 
 
 def scope_of(kind: Kind, namespace: str | None, selection: Selection) -> Scope:
-    """The scope that the selectors describe; 400 for a field that the kind cannot select on."""
+    """Return the registry's scope of a selection; 400 for a field that the kind cannot select on."""
     labels, fields = selection.labels, selection.fields
     if labels is EVERYTHING and fields is EVERY_FIELD:
         return Scope(kind=kind, namespace=namespace)

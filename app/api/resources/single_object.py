@@ -1,4 +1,4 @@
-"""Single objects: get, update, patch, delete, and binding a pod."""
+"""Verbs of single objects: get, update, patch, delete; and the binding of pods. Called by `kubernetes`."""
 
 from typing import Any, cast
 
@@ -7,11 +7,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.http import content, errors
-from app.api.http.accept import object_body
+from app.api.http.accept import parse_object_content_type
 from app.api.http.query import DeleteOptions, delete_options, update_options
 from app.api.resources import patch
 from app.api.resources.field_manager import edit_options, writer
-from app.api.resources.routes import Target
+from app.api.resources.routes import RequestInfo
 from app.kinds.pod.pod import Pod
 from app.machinery import name_validation
 from app.machinery.base import Object
@@ -21,12 +21,12 @@ from app.registry.deletion import Demand
 from app.registry.objects import Preconditions, Registry
 
 
-async def answer(registry: Registry, request: Request, found: Target, verb: str) -> Response:
-    """One object: what `verb` says."""
+async def answer(registry: Registry, request: Request, found: RequestInfo, verb: str) -> Response:
+    """Execute `verb` on one object."""
     if verb == "get":
         stored = content.stored_kind(found.kind)
         head = await objects.find(registry, stored, found.namespace or "", found.name)
-        return content.one(request, found.kind, head.wire, registry.now())
+        return content.object_response(request, found.kind, head.wire, registry.now())
     if verb == "update":
         return await _update(registry, request, found)
     if verb == "patch":
@@ -36,23 +36,25 @@ async def answer(registry: Registry, request: Request, found: Target, verb: str)
     raise errors.no_such_method()
 
 
-async def _update(registry: Registry, request: Request, found: Target) -> Response:
+async def _update(registry: Registry, request: Request, found: RequestInfo) -> Response:
     options = update_options(request.query_params.multi_items())
     decoded = await content.read_object(request, found.kind, content.validation_of(options))
-    sent = content.inward(found.kind, decoded.object)
+    sent = content.convert_to_stored(found.kind, decoded.object)
     made = await objects.edit(
         registry,
         content.stored_kind(found.kind),
         found.namespace or "",
         found.name,
-        await patch.checked(registry, request, found, lambda _: sent),
+        await patch.with_escalation_check(registry, request, found, lambda _: sent),
         edit_options(request, writer(registry, request, options, found.subresource), options, sent.metadata.uid),
     )
-    return content.one(request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings))
+    return content.object_response(
+        request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings)
+    )
 
 
-async def delete_demand(request: Request) -> tuple[Demand, Preconditions, bool]:
-    """What a DELETE asks for, from its body or its query."""
+async def read_delete_options(request: Request) -> tuple[Demand, Preconditions, bool]:
+    """Read DeleteOptions from body or query: (demand, preconditions, dry run). 400 or 422 for invalid ones."""
     given = await content.read_options(request, DeleteOptions)
     if given is not None and not isinstance(given, dict):
         raise bad_request("the body of a DELETE must be DeleteOptions")
@@ -65,29 +67,29 @@ async def delete_demand(request: Request) -> tuple[Demand, Preconditions, bool]:
     return demand, preconditions, options.is_dry_run
 
 
-ORPHANED = (
+ORPHAN_WARNING = (
     "child pods are preserved by default when jobs are deleted; set propagationPolicy=Background to remove them "
     "or set propagationPolicy=Orphan to suppress this warning"
 )
 
 
-async def _delete(registry: Registry, request: Request, found: Target) -> Response:
+async def _delete(registry: Registry, request: Request, found: RequestInfo) -> Response:
     kind = content.stored_kind(found.kind)
-    demand, preconditions, dry_run = await delete_demand(request)
+    demand, preconditions, dry_run = await read_delete_options(request)
     deleted = await objects.delete(
         registry, kind, found.namespace or "", found.name, demand, preconditions, dry_run=dry_run
     )
-    warnings = [ORPHANED] if kind.garbage_collection == "OrphanDependents" and demand.propagation is None else []
+    warnings = [ORPHAN_WARNING] if kind.garbage_collection == "OrphanDependents" and demand.propagation is None else []
     if kind.returns_deleted or not deleted.is_over:
-        return content.one(request, found.kind, deleted.body, registry.now(), warnings=warnings)
+        return content.object_response(request, found.kind, deleted.body, registry.now(), warnings=warnings)
     details = {"name": found.name, "group": kind.group, "kind": kind.plural, "uid": deleted.uid}
     done = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details}
     return Response(msgspec.json.encode(done), 200, content.warning_headers(warnings), "application/json")
 
 
-async def bind(registry: Registry, request: Request, found: Target) -> Response:
-    """POST pods/NAME/binding: put a pod on a node, once."""
-    object_body(request.headers.get("content-type"))
+async def bind(registry: Registry, request: Request, found: RequestInfo) -> Response:
+    """Bind a pod to a node (POST pods/NAME/binding); 409 if it is bound already."""
+    parse_object_content_type(request.headers.get("content-type"))
     given = await content.read_document(request)
     target = given.get("target") if isinstance(given, dict) else None
     node = target.get("name") if isinstance(target, dict) else None
@@ -98,7 +100,7 @@ async def bind(registry: Registry, request: Request, found: Target) -> Response:
 
     def change(old: Object) -> Object:
         pod = cast("Pod", old)
-        if why := _why_not_bound(pod):
+        if why := _find_binding_fault(pod):
             raise conflict("pods/binding", found.name, why)
         return binding.bound(pod, node, registry.now())
 
@@ -107,8 +109,8 @@ async def bind(registry: Registry, request: Request, found: Target) -> Response:
     return Response(msgspec.json.encode(done), 201, media_type="application/json")
 
 
-def _why_not_bound(pod: Pod) -> str:
-    """What keeps a pod from being put on a node; nothing if it may be."""
+def _find_binding_fault(pod: Pod) -> str:
+    """Return why the pod cannot be bound; empty if it can."""
     name = pod.metadata.name
     if pod.metadata.deletion_timestamp is not None:
         return f"pod {name} is being deleted, cannot be assigned to a host"

@@ -1,4 +1,4 @@
-"""Tables and bare metadata: the forms of an answer that `kubectl get` and metadata clients ask for.
+"""Tables and PartialObjectMetadata: the response forms that `kubectl get` and metadata clients ask for.
 
 Routes call these with decoded objects whose `metadata.resource_version` is set, for lists, single objects and watch
 events alike; the cells come from the kind's own `row`.
@@ -21,8 +21,8 @@ NAME = Column(name="Name", format="name", description="Name of the object, uniqu
 CREATED_AT = Column(name="Created At", type="date", description="When the object was created.")
 
 
-def included(value: str | None) -> Include:
-    """What `includeObject` asks for; 400 if it is no such thing."""
+def parse_include_object(value: str | None) -> Include:
+    """Parse the parameter includeObject; 400 for any other value."""
     if not value:
         return "Metadata"
     if value in _INCLUDES:
@@ -40,7 +40,7 @@ def table(
     version: str = "v1",
     list_meta: Mapping[str, Any] | None = None,
 ) -> bytes:
-    """`objects` as a meta.k8s.io Table; `list_meta` has resourceVersion, continue, remainingItemCount of the list."""
+    """Encode objects as a meta.k8s.io Table; `list_meta` has resourceVersion, continue and remainingItemCount."""
     head = {"kind": "Table", "apiVersion": f"meta.k8s.io/{version}", "metadata": list_meta or {}}
     return msgspec.json.encode(
         {**head, "columnDefinitions": columns(kind), "rows": rows(kind, objects, now, include=include, version=version)}
@@ -50,24 +50,24 @@ def table(
 def rows(
     kind: Kind[Any], objects: Iterable[Object], now: datetime, *, include: str | None, version: str
 ) -> list[dict[str, Any]]:
-    """The rows of a Table."""
-    beside = _beside(kind, included(include), version)
+    """Return the rows of a Table."""
+    beside = _row_object(kind, parse_include_object(include), version)
     return [{"cells": _cells(kind, each, now), **beside(each)} for each in objects]
 
 
-def partial(obj: Object, version: str = "v1") -> dict[str, Any]:
-    """An object's metadata alone, as a PartialObjectMetadata."""
+def partial_metadata(obj: Object, version: str = "v1") -> dict[str, Any]:
+    """Return an object's metadata as PartialObjectMetadata."""
     return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": obj.metadata}
 
 
-def _beside(kind: Kind[Any], include: Include, version: str) -> Callable[[Object], dict[str, Any]]:
-    """What a row carries beside its cells."""
+def _row_object(kind: Kind[Any], include: Include, version: str) -> Callable[[Object], dict[str, Any]]:
+    """Return the function that adds the `object` of a row, by includeObject."""
     if include == "None":
         return lambda _: {}
     if include == "Object":
         named = {"api_version": kind.api_version, "kind": kind.name}  # kubectl reads no object without them
         return lambda obj: {"object": msgspec.structs.replace(obj, **named)}
-    return lambda obj: {"object": partial(obj, version)}
+    return lambda obj: {"object": partial_metadata(obj, version)}
 
 
 def _cells(kind: Kind[Any], obj: Object, now: datetime) -> list[Any]:
@@ -75,7 +75,7 @@ def _cells(kind: Kind[Any], obj: Object, now: datetime) -> list[Any]:
 
 
 def columns(kind: Kind[Any]) -> list[dict[str, Any]]:
-    """The columnDefinitions of a Table."""
+    """Return the columnDefinitions of a Table."""
     return [
         {wire_name(name): getattr(column, name) for name in column.__struct_fields__}
         for column in kind.columns or (NAME, CREATED_AT)

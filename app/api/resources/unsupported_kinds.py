@@ -1,7 +1,7 @@
-"""Kinds that Jobplane never has, and that clients ask for unasked: `kubectl apply --prune` gives up where discovery does not
-name them, and `kubectl cluster-info dump` where they cannot be listed. Their lists are empty and their watches silent.
+"""Unsupported kinds that clients expect nevertheless: `kubectl apply --prune` fails unless discovery names them, and `kubectl
+cluster-info dump` unless they can be listed. Their lists are empty and their watches never send an event.
 
-Nothing but `app.api.resources.routes`, discovery and OpenAPI knows them: they are not among `KINDS`, and so are never stored.
+Only `app.api.resources.routes`, discovery and OpenAPI use them: they are not among `KINDS`, and so are never stored.
 """
 
 from typing import Any
@@ -46,33 +46,33 @@ class Ingress(Object):
     """Jobplane has none of these: their list is empty, and none can be created."""
 
 
-def _absent(type_: type[Object], group: str, plural: str, *short_names: str, namespaced: bool = True) -> Kind[Any]:
+def _unsupported(type_: type[Object], group: str, plural: str, *short_names: str, namespaced: bool = True) -> Kind[Any]:
     return Kind(type=type_, group=group, version="v1", plural=plural, short_names=short_names, namespaced=namespaced)
 
 
-ABSENT: tuple[Kind[Any], ...] = (
-    _absent(Endpoints, "", "endpoints", "ep"),
-    _absent(PersistentVolume, "", "persistentvolumes", "pv", namespaced=False),
-    _absent(PersistentVolumeClaim, "", "persistentvolumeclaims", "pvc"),
-    _absent(ReplicationController, "", "replicationcontrollers", "rc"),
-    _absent(DaemonSet, "apps", "daemonsets", "ds"),
-    _absent(Deployment, "apps", "deployments", "deploy"),
-    _absent(ReplicaSet, "apps", "replicasets", "rs"),
-    _absent(StatefulSet, "apps", "statefulsets", "sts"),
-    _absent(Ingress, "networking.k8s.io", "ingresses", "ing"),
+UNSUPPORTED: tuple[Kind[Any], ...] = (
+    _unsupported(Endpoints, "", "endpoints", "ep"),
+    _unsupported(PersistentVolume, "", "persistentvolumes", "pv", namespaced=False),
+    _unsupported(PersistentVolumeClaim, "", "persistentvolumeclaims", "pvc"),
+    _unsupported(ReplicationController, "", "replicationcontrollers", "rc"),
+    _unsupported(DaemonSet, "apps", "daemonsets", "ds"),
+    _unsupported(Deployment, "apps", "deployments", "deploy"),
+    _unsupported(ReplicaSet, "apps", "replicasets", "rs"),
+    _unsupported(StatefulSet, "apps", "statefulsets", "sts"),
+    _unsupported(Ingress, "networking.k8s.io", "ingresses", "ing"),
 )
 VERBS = ("delete", "get", "list", "watch")
-"""What can be done with them: all that finds none."""
-_BY_RESOURCE = {(kind.group, kind.version, kind.plural): kind for kind in ABSENT}
+"""Verbs that are valid when there is no such object."""
+_BY_RESOURCE = {(kind.group, kind.version, kind.plural): kind for kind in UNSUPPORTED}
 
 
 def by_resource(group: str, version: str, plural: str) -> Kind[Any] | None:
-    """The kind behind a path, if it is one of these."""
+    """Return the unsupported kind of a path; None if it is no such kind."""
     return _BY_RESOURCE.get((group, version, plural))
 
 
-def refusal(kind: Kind[Any], verb: str) -> ApiError:
-    """405 for a verb that would need one, in Kubernetes' sentence and with what is here instead."""
+def not_supported_error(kind: Kind[Any], verb: str) -> ApiError:
+    """Return the 405 for a verb that would need an object, in Kubernetes' words, with what Jobplane has instead."""
     why = "Jobplane runs Jobs, CronJobs and pods, and has none of these"
     message = f'{verb} is not supported on resources of kind "{kind.resource}": {why}'
     return ApiError(405, "MethodNotAllowed", message)

@@ -1,4 +1,4 @@
-"""GET /version: the Kubernetes release that we speak like, and the release of Jobplane.
+"""GET /version: the Kubernetes release whose API is served, and the release of Jobplane.
 
 `kubectl` warns about skew by the minor and some dispatchers pick their binary by it, so it names the release whose
 behaviour `app.kinds` follows.
@@ -14,8 +14,8 @@ MAJOR, MINOR = "1", "33"
 
 
 @cache
-def jobplane() -> str:
-    """Our own version, or `0` in a tree that was never installed."""
+def jobplane_version() -> str:
+    """Return Jobplane's version; `0` if the package is not installed."""
     try:
         return metadata.version("jobplane")
     except metadata.PackageNotFoundError:
@@ -23,13 +23,13 @@ def jobplane() -> str:
 
 
 @cache
-def document() -> bytes:
-    """Every field is there, because the Python client's model insists on each."""
+def version_document() -> bytes:
+    """Return version.Info as JSON, with every field: the Python client's model requires each."""
     return msgspec.json.encode(
         {
             "major": MAJOR,
             "minor": MINOR,
-            "gitVersion": f"v{MAJOR}.{MINOR}.0+jobplane-{jobplane()}",
+            "gitVersion": f"v{MAJOR}.{MINOR}.0+jobplane-{jobplane_version()}",
             "gitCommit": "",
             "gitTreeState": "",
             "buildDate": "1970-01-01T00:00:00Z",

@@ -46,7 +46,7 @@ async def read_openapi() -> Response:
 def document() -> dict[str, Any]:
     """The OpenAPI document."""
     routes = [route for each in DOCUMENTED for route in each.routes]
-    found = get_openapi(title=TITLE, version=version.jobplane(), description=_SUMMARY, routes=routes)
+    found = get_openapi(title=TITLE, version=version.jobplane_version(), description=_SUMMARY, routes=routes)
     structs = {struct for each in DOCUMENTED for struct in structs_of(each)}
     token = {"type": "http", "scheme": "bearer", "description": "A token, as `jobplane token` makes them."}
     found["components"] = {"schemas": components(structs), "securitySchemes": {"token": token}}

@@ -17,10 +17,10 @@ from starlette.responses import Response
 from app.api.auth.authenticator import Action, check
 from app.api.dependencies import CurrentUser, RegistryDep, current_user
 from app.api.http import errors
-from app.api.http.query import first
+from app.api.http.query import first_value
 from app.api.middleware import LOGS
 from app.api.openapi.meta import ListMeta
-from app.api.streams.logs import options_of, shown
+from app.api.streams.logs import log_response, parse_log_options
 from app.api.struct_route import EVERY_METHOD, FromQuery, StructRoute
 from app.machinery.base import Int32, Int64, Struct, at, wire_name
 from app.machinery.errors import bad_request, not_found
@@ -87,7 +87,7 @@ class KeptLogList(msgspec.Struct, tag_field="kind", tag="KeptLogList", kw_only=T
 
 async def require_pod_logs(request: Request, registry: RegistryDep, user: CurrentUser, namespace: str) -> None:
     """403 unless the user may read logs of the pod that the path or query names, or of all pods of the namespace."""
-    named = request.path_params.get("pod") or first(request.query_params.multi_items(), "pod") or ""
+    named = request.path_params.get("pod") or first_value(request.query_params.multi_items(), "pod") or ""
     await check(registry, user, Action("get", "", "pods", "log", namespace, named))
 
 
@@ -119,14 +119,14 @@ async def read_kept_log(
     options: Annotated[LogQuery, Depends(FromQuery(LogQuery))],
 ) -> Response:
     """The text of one run, whether its pod is there or not."""
-    log_options = options_of(request.query_params.multi_items(), pod, registry.now())
+    log_options = parse_log_options(request.query_params.multi_items(), pod, registry.now())
     logs = await registry.kept_logs.of(namespace, pod, limit=_ALL)
     uid = options.uid or (max(logs, key=lambda log: log.started_at).pod_uid if logs else "")
     mine = [log for log in logs if log.pod_uid == uid]
     if not mine:
         raise not_found("logs.logs.jobplane.dev", pod)
     run = _run(_of_container(mine, options.container, pod), options, pod)
-    return shown(registry, request, run.stream, log_options)
+    return log_response(registry, request, run.stream, log_options)
 
 
 @router.api_route(_LIST, methods=EVERY_METHOD, include_in_schema=False, dependencies=_RIGHTS)

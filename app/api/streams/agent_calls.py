@@ -16,12 +16,12 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.http import websocket
-from app.api.http.connection import Wire
+from app.api.http.connection import UpgradedConnection
 from app.api.http.response_streams import Sender, send_stream
 from app.api.http.websocket import WebSocket
 from app.api.streams.channels import Upgrade
 from app.api.streams.relay import RELAYED, Relay
-from app.api.streams.revocation import refusal
+from app.api.streams.revocation import watch_revocation
 from app.api.streams.websocket_channels import CODECS, ChannelSocket
 from app.client.protocol import CONTROL, RESIZE, STDERR, STDOUT, CallNotice, CallReply, CallRequest
 from app.machinery.errors import ApiError
@@ -102,7 +102,7 @@ class _Call:
     answered: asyncio.Future[Line] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     over: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def start(self, wire: Wire) -> tuple[ChannelSocket, Any]:
+    def start(self, wire: UpgradedConnection) -> tuple[ChannelSocket, Any]:
         link = ChannelSocket(WebSocket(wire), _CODEC, RESIZE + 1, {STDOUT, STDERR, CONTROL})
         return link, self._work(link)
 
@@ -169,7 +169,7 @@ class Calls:
         async def answer(scope: Scope, receive: Receive, send: Send) -> None:
             headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            with refusal(scope) as refused:
+            with watch_revocation(scope) as refused:
                 running = scope["app"].state.streams
                 await send_stream(lambda sender: self._ring(speaks_for, sender), receive, send, running, refused)
 
@@ -194,7 +194,7 @@ class Calls:
         """The answer to an agent that dials back for `node`. 404 unless there is such a call, and it is for that node."""
         call, notice = self._calls.get(id_), self._elsewhere.get(id_)
         if call is not None and call.node == node and not call.answered.done():
-            return Upgrade(_handshake(request), call.start, alone=0, closing=CLOSE_SECONDS)
+            return Upgrade(_handshake(request), call.start, drain_seconds=0, close_seconds=CLOSE_SECONDS)
         if call is None and notice is not None and notice.node == node and RELAYED not in request.headers:
             _handshake(request)
             return Relay(request, notice.url, notice.certificate)
@@ -215,6 +215,6 @@ class Calls:
 
 
 def _handshake(request: Request) -> list[tuple[str, str]]:
-    if not websocket.is_asked(request):
+    if not websocket.is_requested(request):
         raise ApiError(400, "BadRequest", "a call is answered with a WebSocket")
-    return websocket.accepting(request, "")
+    return websocket.handshake_headers(request, "")

@@ -1,8 +1,8 @@
-"""Exec, attach and port-forward of pods: checks what is asked, calls the agent of the pod's node, and joins the two.
+"""Exec, attach and port-forward of pods: validates the request, calls the agent of the pod's node, and connects the two.
 
-The agent is called before the client's connection is upgraded. Where Kubernetes would answer an SPDY client with the
-kubelet's refusal, so does this; a WebSocket is accepted all the same, and told on its error channel: kubectl takes any other
-answer for a server that has no WebSockets.
+`kubernetes` dispatches to `SPECIAL`. The agent is called before the client's connection is upgraded. An SPDY client gets the
+agent's refusal as the response, as in Kubernetes; a WebSocket is accepted first and gets the refusal on its error channel,
+because kubectl takes any other answer for a server without WebSockets.
 """
 
 import asyncio
@@ -17,13 +17,20 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.http import errors, websocket
-from app.api.http.query import first
-from app.api.resources.containers import chosen
-from app.api.resources.routes import Target
+from app.api.http.query import first_value
+from app.api.resources.routes import RequestInfo
 from app.api.streams.agent_calls import Calls, DialError, Line, RefusedError
 from app.api.streams.channels import Channel, Upgrade
-from app.api.streams.exec_attach import Command, Status, exited, streaming, succeeded, wanted
-from app.api.streams.port_forward import Forward, forwarding
+from app.api.streams.exec_attach import (
+    CommandStreams,
+    Status,
+    exit_code_status,
+    parse_requested_streams,
+    success_status,
+    upgrade_to_command,
+)
+from app.api.streams.port_forward import Forward, upgrade_to_port_forward
+from app.api.streams.stream_options import resolve_container
 from app.client.protocol import RESIZE, STDERR, STDIN, STDOUT, CallRequest
 from app.kinds.pod.pod import Pod
 from app.machinery.errors import ApiError, bad_request
@@ -33,37 +40,37 @@ from app.registry.objects import Registry, find
 ALONE_SECONDS = 1.0  # for a command to end by itself, once its client is gone
 
 
-async def execute(registry: Registry, request: Request, found: Target) -> ASGIApp:
-    pod = await _pod(registry, found)
+async def execute(registry: Registry, request: Request, found: RequestInfo) -> ASGIApp:
+    pod = await _find_scheduled_pod(registry, found)
     command = request.query_params.getlist("command")
     if not command:
         raise bad_request("you must specify at least one command for the container")
     return await _run_command(request, pod, "exec", command)
 
 
-async def attach(registry: Registry, request: Request, found: Target) -> ASGIApp:
-    return await _run_command(request, await _pod(registry, found), "attach", ())
+async def attach(registry: Registry, request: Request, found: RequestInfo) -> ASGIApp:
+    return await _run_command(request, await _find_scheduled_pod(registry, found), "attach", ())
 
 
-async def forward(registry: Registry, request: Request, found: Target) -> ASGIApp:
-    """Every connection is a call of its own, so that a slow one holds up no other. A first one asks for the pod."""
-    pod = await _pod(registry, found)
+async def forward(registry: Registry, request: Request, found: RequestInfo) -> ASGIApp:
+    """Port-forward. Every connection is its own call, so that a slow one blocks no other; a first call checks the pod."""
+    pod = await _find_scheduled_pod(registry, found)
     calls, whole = _calls(request), _wanted(pod, "forward")
 
     async def connect(forward: Forward) -> None:
         await _connect(calls, pod.spec.node_name, msgspec.structs.replace(whole, port=forward.port), forward)
 
-    upgrade = forwarding(request, connect)
+    upgrade = upgrade_to_port_forward(request, connect)
     try:
         line = await calls.dial(pod.spec.node_name, whole)
     except (DialError, RefusedError) as error:
-        return _refusal(error)
+        return _error_response(error)
     line.hang_up()
     return upgrade
 
 
-async def _pod(registry: Registry, found: Target) -> Pod:
-    """400 if it is on no node yet."""
+async def _find_scheduled_pod(registry: Registry, found: RequestInfo) -> Pod:
+    """Return the pod; 400 if it is not scheduled yet."""
     pod = cast("Pod", decode(found.kind, await find(registry, found.kind, found.namespace or "", found.name)))
     if not pod.spec.node_name:
         raise bad_request(f"pod {found.name} does not have a host assigned")
@@ -89,26 +96,26 @@ def _calls(request: Request) -> Calls:
 
 async def _run_command(request: Request, pod: Pod, kind: str, argv: Sequence[str]) -> ASGIApp:
     pairs = request.query_params.multi_items()
-    asked = wanted(pairs)
+    asked = parse_requested_streams(pairs)
     whole = msgspec.structs.replace(
-        _wanted(pod, kind, chosen(pod, first(pairs, "container") or ""), argv),
+        _wanted(pod, kind, resolve_container(pod, first_value(pairs, "container") or ""), argv),
         stdin=asked.stdin,
         stdout=asked.stdout,
         stderr=asked.stderr,
         tty=asked.tty,
     )
     conversation = _Conversation(_calls(request), pod.spec.node_name, whole)
-    upgrade = replace(streaming(request, asked, conversation.run), alone=ALONE_SECONDS)
+    upgrade = replace(upgrade_to_command(request, asked, conversation.run), drain_seconds=ALONE_SECONDS)
     try:
         conversation.line = await conversation.calls.dial(conversation.node, whole)
     except (DialError, RefusedError) as error:
-        if not websocket.is_asked(request):
-            return _refusal(error)
+        if not websocket.is_requested(request):
+            return _error_response(error)
         conversation.failure = error
     return _HangUpAfter(upgrade, conversation)
 
 
-def _refusal(error: DialError | RefusedError) -> ASGIApp:
+def _error_response(error: DialError | RefusedError) -> ASGIApp:
     """A failed dial is a Status of the API's; an agent's refusal is passed on as text, as a kubelet's is."""
     if isinstance(error, RefusedError):
         return PlainTextResponse(f"{error}\n", 500)
@@ -125,8 +132,8 @@ class _Conversation:
     line: Line | None = None
     failure: Exception | None = None
 
-    async def run(self, command: Command) -> Status:
-        """Carry the bytes until the command has ended; its outcome. What a client that is gone leaves behind is ended."""
+    async def run(self, command: CommandStreams) -> Status:
+        """Copy bytes both ways until the command has ended, and return its Status. Cancels all copying at the end."""
         if self.line is None:
             raise _internal_error(_failure_text(self.failure))
         sending = _start_tasks(_copy_inputs(self.line, command))
@@ -146,7 +153,7 @@ class _Conversation:
             raise _internal_error(f'the connection to the agent of node "{self.node}" was lost')
         if word.failed:
             raise _internal_error(word.failed)
-        return exited(self.wanted.command, word.exit_code) if word.exit_code else succeeded()
+        return exit_code_status(self.wanted.command, word.exit_code) if word.exit_code else success_status()
 
     def hang_up(self) -> None:
         if self.line is not None:
@@ -186,7 +193,7 @@ async def _cancel_tasks(*tasks: "asyncio.Task[None]") -> None:
     await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _copy_inputs(line: Line, command: Command) -> Iterable[Coroutine[Any, Any, None]]:
+def _copy_inputs(line: Line, command: CommandStreams) -> Iterable[Coroutine[Any, Any, None]]:
     """Copy the client's input and sizes of its terminal to the agent."""
     for number, channel in ((STDIN, command.stdin), (RESIZE, command.resize)):
         if channel is not None:
@@ -207,7 +214,7 @@ async def _copy_to_client(line: Line, number: int, channel: Channel | None) -> N
 
 
 async def _connect(calls: Calls, node: str, whole: CallRequest, forward: Forward) -> None:
-    """One connection. What is raised reaches the client as text."""
+    """Serve one forwarded connection. Errors reach the client as text."""
     where = f"error forwarding port {forward.port} to pod {whole.name}, uid {whole.uid}"
     try:
         line = await calls.dial(node, whole)
@@ -231,7 +238,7 @@ async def _connect(calls: Calls, node: str, whole: CallRequest, forward: Forward
         line.hang_up()
 
 
-Answering = Callable[[Registry, Request, Target], Awaitable[ASGIApp]]
+Answering = Callable[[Registry, Request, RequestInfo], Awaitable[ASGIApp]]
 SPECIAL: dict[tuple[str, str, str], Answering] = {
     ("pods", name, method): answer
     for name, answer in (("exec", execute), ("attach", attach), ("portforward", forward))

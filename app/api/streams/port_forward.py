@@ -1,7 +1,7 @@
-"""Port-forward as clients open it: any number of connections to ports of a pod, over SPDY, SPDY in a WebSocket, or channels.
+"""Port-forward, the client's side: any number of connections to ports of a pod, over SPDY, SPDY in a WebSocket, or channels.
 
-A route authorizes, finds its pod, and returns `forwarding(request, application)`. The application is called with a
-`Forward` for every connection, and returns when it is over; what it raises goes to the client as text.
+`pod_streams` authorizes, finds the pod, and returns `upgrade_to_port_forward(request, application)`. The application is called
+with a `Forward` for every connection and returns at its end; its errors reach the client as text.
 """
 
 import asyncio
@@ -14,11 +14,17 @@ from typing import Any
 from starlette.requests import Request
 
 from app.api.http import errors, websocket
-from app.api.http.connection import Wire
+from app.api.http.connection import UpgradedConnection
 from app.api.http.websocket import WebSocket
 from app.api.streams import spdy_connection, websocket_channels
 from app.api.streams.channels import Channel, Link, Upgrade
-from app.api.streams.spdy_connection import Pipe, Refused, SpdyConnection, Stream, Tunnel
+from app.api.streams.spdy_connection import (
+    SpdyConnection,
+    SpdyStream,
+    SpdyTransport,
+    StreamRejectedError,
+    WebSocketTransport,
+)
 from app.api.streams.websocket_channels import CODECS, ChannelSocket, Codec
 from app.machinery.errors import bad_request
 from app.structured_logging import Logger
@@ -33,7 +39,7 @@ logger = Logger(__name__)
 
 @dataclass(frozen=True)
 class Forward:
-    """One connection to a port. `data` is what flows; text on `error` tells the client why it ends."""
+    """One connection to a port. `data` carries its bytes; text on `error` is the reason of a failure."""
 
     port: int
     data: Channel
@@ -44,40 +50,40 @@ Application = Callable[[Forward], Awaitable[None]]
 Started = tuple[Link, Coroutine[Any, Any, None]]
 
 
-def forwarding(request: Request, application: Application) -> Upgrade:
-    """The answer that runs `application` for every connection; 400 or 403 if the request is for nothing of the kind."""
-    if websocket.is_asked(request):
-        protocol = websocket_channels.chosen(request, (_TUNNEL, *_CHANNELS))
-        headers = websocket.accepting(request, protocol)
+def upgrade_to_port_forward(request: Request, application: Application) -> Upgrade:
+    """Return the answer that runs `application` for every connection; 400 or 403 if no protocol fits."""
+    if websocket.is_requested(request):
+        protocol = websocket_channels.negotiate_protocol(request, (_TUNNEL, *_CHANNELS))
+        headers = websocket.handshake_headers(request, protocol)
         if protocol == _TUNNEL:
-            return Upgrade(headers, lambda wire: _over_spdy(application, Tunnel(WebSocket(wire))))
-        return Upgrade(headers, partial(_over_channels, application, CODECS[protocol], _ports(request)))
-    if spdy_connection.is_asked(request):
-        protocol = spdy_connection.chosen(request, [_PROTOCOL])
-        return Upgrade(spdy_connection.accepting(protocol), partial(_over_spdy, application))
+            return Upgrade(headers, lambda wire: _start_spdy(application, WebSocketTransport(WebSocket(wire))))
+        return Upgrade(headers, partial(_start_channels, application, CODECS[protocol], _parse_ports(request)))
+    if spdy_connection.is_requested(request):
+        protocol = spdy_connection.negotiate_protocol(request, [_PROTOCOL])
+        return Upgrade(spdy_connection.handshake_headers(protocol), partial(_start_spdy, application))
     raise bad_request("Upgrade request required")
 
 
-def _ports(request: Request) -> list[int]:
-    """The ports in the query: channels have no other place for them."""
+def _parse_ports(request: Request) -> list[int]:
+    """Parse the ports in the query, which WebSocket channels require; 400 for invalid ones."""
     values = request.query_params.getlist("ports")
     if not values:
         raise bad_request('query parameter "ports" is required')
     if "" in values:
         raise bad_request('query parameter "ports" cannot be empty')
-    ports = [_port(each) for value in values for each in value.split(",")]
+    ports = [_parse_port(each) for value in values for each in value.split(",")]
     if None in ports or len(ports) > 100:
         raise bad_request(f'unable to parse "{values[0]}" as a port')
     return [port for port in ports if port]
 
 
-def _port(text: str) -> int | None:
+def _parse_port(text: str) -> int | None:
     port = int(text) if text.isascii() and text.isdigit() and len(text) < 6 else 0
     return port if 0 < port < 1 << 16 else None
 
 
-def _over_channels(application: Application, codec: Codec, ports: list[int], wire: Wire) -> Started:
-    """Two channels for each port, in the order of the query; each starts with the port's number, for the client to check."""
+def _start_channels(application: Application, codec: Codec, ports: list[int], wire: UpgradedConnection) -> Started:
+    """Open two channels for each port, in the query's order; each starts with the port's number, which the client checks."""
     link = ChannelSocket(WebSocket(wire), codec, 2 * len(ports), range(0, 2 * len(ports), 2))
 
     async def work() -> None:
@@ -92,33 +98,33 @@ def _over_channels(application: Application, codec: Codec, ports: list[int], wir
     return link, work()
 
 
-def _over_spdy(application: Application, pipe: Pipe) -> Started:
-    pairs = _Pairs(application)
-    pairs.link = SpdyConnection(pipe, pairs.opened)
+def _start_spdy(application: Application, pipe: SpdyTransport) -> Started:
+    pairs = _StreamPairs(application)
+    pairs.link = SpdyConnection(pipe, pairs.on_stream)
     return pairs.link, pairs.work()
 
 
 @dataclass
-class _Pairs:
-    """Two streams for each connection, data and error, which name the same request. Lasts as long as the client."""
+class _StreamPairs:
+    """Pairs the data and error streams of each connection, by request id, for the life of the link."""
 
     application: Application
     link: SpdyConnection = field(init=False)
-    waiting: dict[str, tuple[Stream, asyncio.TimerHandle]] = field(default_factory=dict)
-    complete: asyncio.Queue[tuple[Forward, Stream, Stream]] = field(default_factory=asyncio.Queue)
+    waiting: dict[str, tuple[SpdyStream, asyncio.TimerHandle]] = field(default_factory=dict)
+    complete: asyncio.Queue[tuple[Forward, SpdyStream, SpdyStream]] = field(default_factory=asyncio.Queue)
 
-    def opened(self, stream: Stream) -> None:
-        port = _port(stream.headers.get("port", ""))
+    def on_stream(self, stream: SpdyStream) -> None:
+        port = _parse_port(stream.headers.get("port", ""))
         if port is None or stream.kind not in {"data", "error"}:
-            raise Refused
-        request = _request_of(stream)
+            raise StreamRejectedError
+        request = _request_id(stream)
         if request not in self.waiting:
             timer = asyncio.get_running_loop().call_later(PAIR_SECONDS, self._expire, request)
             self.waiting[request] = stream, timer
             return
         other, timer = self.waiting[request]
         if other.kind == stream.kind:
-            raise Refused
+            raise StreamRejectedError
         del self.waiting[request]
         timer.cancel()
         data, error = (stream, other) if stream.kind == "data" else (other, stream)
@@ -136,7 +142,7 @@ class _Pairs:
             for _, timer in self.waiting.values():
                 timer.cancel()
 
-    async def _forward(self, forward: Forward, *streams: Stream) -> None:
+    async def _forward(self, forward: Forward, *streams: SpdyStream) -> None:
         try:
             await _run(self.application, forward)
         finally:
@@ -145,8 +151,8 @@ class _Pairs:
                 self.link.forget(stream)
 
 
-def _request_of(stream: Stream) -> str:
-    """What both streams of a connection have in common: old clients only open them one after the other, error first."""
+def _request_id(stream: SpdyStream) -> str:
+    """Return the request id of a stream. Old clients send none, but open error and data in this order."""
     number = stream.number - 2 if stream.kind == "data" else stream.number
     return stream.headers.get("requestid") or f"#{number}"
 

@@ -1,7 +1,8 @@
-"""An agent has dialled one process of the API for a call that another one waits for: its bytes go there and back as they are.
+"""Relay of agents' calls between API replicas: an agent dialled this replica for a call that another one waits for.
 
-The other process sees the agent's own request, its token included, and judges it itself. It is known by its certificate,
-which every process tells the others through the database, so there is no authority that they must share.
+`agent_calls` returns a `Relay`, which copies bytes both ways unchanged. The other replica authenticates the agent's own
+request, with its token. Replicas identify each other by certificate, announced through the database, so they need no common
+authority.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from app.api.http import errors
-from app.api.http.connection import Wire, take_over
+from app.api.http.connection import UpgradedConnection, take_over
 from app.machinery.errors import ApiError
 from app.structured_logging import Logger
 
@@ -30,7 +31,7 @@ logger = Logger(__name__)
 
 @dataclass(frozen=True)
 class Relay:
-    """An ASGI application: to the process at `url` and back, until either side ends. 502 if it cannot be reached."""
+    """ASGI application that copies bytes to the replica at `url` and back until either side ends. 502 if it is unreachable."""
 
     request: Request
     url: str
@@ -51,12 +52,12 @@ class Relay:
     @asynccontextmanager
     async def _connect(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
         at = urlsplit(self.url)
-        secure = _unchecked() if at.scheme == "https" else None
+        secure = _unverified_context() if at.scheme == "https" else None
         async with asyncio.timeout(DIAL_SECONDS):
             reader, writer = await asyncio.open_connection(at.hostname or "", at.port, ssl=secure)
         try:
             if secure:
-                _check(writer, self.certificate)
+                _check_certificate(writer, self.certificate)
             yield reader, writer
         finally:
             writer.close()
@@ -64,9 +65,9 @@ class Relay:
     async def _read_handshake(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> list[tuple[str, str]]:
-        """The headers of a 101. ApiError if there is none."""
+        """Send the request and return the headers of the 101; 404 for any other answer."""
         headers = self.request.headers
-        path = quote(self.request.scope["path"])  # not `url.path`, into which the Host header has a say
+        path = quote(self.request.scope["path"])  # not `url.path`, which depends on the Host header
         lines = [f"GET {path} HTTP/1.1", f"Host: {urlsplit(self.url).netloc}", "Connection: Upgrade"]
         lines += [f"{name}: {headers[name]}" for name in _PASSED_ON if name in headers]
         writer.write("\r\n".join([*lines, f"{RELAYED}: 1", "", ""]).encode("latin-1"))
@@ -78,15 +79,15 @@ class Relay:
         return [(name, value) for name, value in named if name.lower() in {"upgrade", "sec-websocket-accept"}]
 
 
-def _unchecked() -> ssl.SSLContext:
-    """Takes any certificate: `_check` then wants a certain one."""
+def _unverified_context() -> ssl.SSLContext:
+    """Return a context that accepts any certificate; `_check_certificate` compares it with the announced one."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
 
 
-def _check(writer: asyncio.StreamWriter, digest: str) -> None:
+def _check_certificate(writer: asyncio.StreamWriter, digest: str) -> None:
     shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True) or b""
     if sha256(shown).hexdigest() != digest:
         raise ConnectionError("what answers there is not that process: it shows another certificate")
@@ -97,10 +98,13 @@ def _unreachable() -> ApiError:
 
 
 async def _pump(
-    wire: Wire, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, streams: "set[asyncio.Task[None]]"
+    wire: UpgradedConnection,
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    streams: "set[asyncio.Task[None]]",
 ) -> None:
-    """Both ways, until either side ends, or the server stops."""
-    tasks = {asyncio.create_task(_there(wire, writer)), asyncio.create_task(_back(wire, reader))}
+    """Copy both ways until either side ends, or the server stops."""
+    tasks = {asyncio.create_task(_copy_to_replica(wire, writer)), asyncio.create_task(_copy_from_replica(wire, reader))}
     streams |= tasks
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -112,14 +116,14 @@ async def _pump(
         wire.close()
 
 
-async def _there(wire: Wire, writer: asyncio.StreamWriter) -> None:
+async def _copy_to_replica(wire: UpgradedConnection, writer: asyncio.StreamWriter) -> None:
     with suppress(ConnectionError):
         while data := await wire.read():
             writer.write(data)
             await writer.drain()
 
 
-async def _back(wire: Wire, reader: asyncio.StreamReader) -> None:
+async def _copy_from_replica(wire: UpgradedConnection, reader: asyncio.StreamReader) -> None:
     with suppress(ConnectionError):
         while data := await reader.read(PIECE):
             await wire.write(data)

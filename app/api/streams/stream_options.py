@@ -1,10 +1,15 @@
-"""Query parameters of exec, attach and port-forward, for the OpenAPI documents. `pod_streams` reads the parameters themselves."""
+"""Options of exec, attach, port-forward and logs: PodExecOptions and others for OpenAPI, and the container that is meant.
+
+`pod_streams` and `logs` read the query themselves, and call `resolve_container`.
+"""
 
 from typing import Annotated
 
 from msgspec import Meta
 
+from app.kinds.pod.pod import Pod
 from app.machinery.base import Struct
+from app.machinery.errors import bad_request
 
 
 class PodAttachOptions(Struct):
@@ -27,3 +32,17 @@ class PodPortForwardOptions(Struct):
     """Ports to connect to. SPDY names them in its streams instead."""
 
     ports: Annotated[tuple[int, ...], Meta(description="Ports; needed with WebSockets.")] = ()
+
+
+def resolve_container(pod: Pod, asked: str) -> str:
+    """Return the requested container, or the only one of the pod. 400 with the text of Kubernetes' core/pod/strategy.go."""
+    names = [each.name for each in (*pod.spec.init_containers, *pod.spec.containers)]
+    if asked:
+        if asked not in names:
+            raise bad_request(f"container {asked} is not valid for pod {pod.metadata.name}")
+        return asked
+    if len(pod.spec.containers) == 1:
+        return pod.spec.containers[0].name
+    raise bad_request(
+        f"a container name must be specified for pod {pod.metadata.name}, choose one of: [{' '.join(names)}]"
+    )

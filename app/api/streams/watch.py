@@ -1,8 +1,7 @@
-"""Watches: events as ready bytes, and the HTTP answer that sends them, everything pending joined into one send.
+"""Watch over HTTP: encoded events, and the response that sends them, all pending ones in one send.
 
-`stream` opens one. `Stream.events` yields one JSON event after another, for whoever sends them in another way (WebSocket
-messages); `Stream.batches` yields those that are ready together. An event for two watchers in the same form is encoded
-once.
+`kubernetes` calls `open_watch`. `WatchStream.events` yields JSON events one by one, for `watch_websocket`;
+`WatchStream.batches` yields those that are ready together. An event for several watchers in the same form is encoded once.
 """
 
 import asyncio
@@ -17,13 +16,13 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from app.api.http import content, errors
-from app.api.http.content import Shape
+from app.api.http.content import ResponseShape
 from app.api.http.query import ListOptions
-from app.api.http.response_streams import Sender, Stuck, send_stream
+from app.api.http.response_streams import Sender, SlowClientError, send_stream
 from app.api.resources.lists import require_kept, wait_for_revision
-from app.api.resources.routes import Target
+from app.api.resources.routes import RequestInfo
 from app.api.resources.selection import Selection, scope_of
-from app.api.streams.revocation import refusal
+from app.api.streams.revocation import watch_revocation
 from app.machinery.errors import ApiError, gone
 from app.registry import Compacted, Page, Unavailable
 from app.registry.lists import first_page, pages
@@ -38,8 +37,8 @@ MOST_SECONDS = 86_400
 HEADERS = [(b"content-type", b"application/json"), (b"cache-control", b"no-cache, private")]
 
 
-async def stream(registry: Registry, request: Request, found: Target, selection: Selection) -> "Stream":
-    """Open a watch: what exists first if no revision was named or that was asked for, then every change."""
+async def open_watch(registry: Registry, request: Request, found: RequestInfo, selection: Selection) -> "WatchStream":
+    """Open a watch: existing objects first, without resourceVersion or with sendInitialEvents, then every change."""
     options = selection.options
     kind = content.stored_kind(found.kind)
     scope = scope_of(kind, found.namespace, selection)
@@ -53,17 +52,17 @@ async def stream(registry: Registry, request: Request, found: Target, selection:
         revision = first.revision
     elif not revision:
         revision = await registry.revision()
-    return Stream(Watch(registry, scope, revision), shape, options, first, registry.now)
+    return WatchStream(Watch(registry, scope, revision), shape, options, first, registry.now)
 
 
 @dataclass
-class Stream:
+class WatchStream:
     """One open watch, as an ASGI application."""
 
     watch: Watch
-    shape: Shape
+    shape: ResponseShape
     options: ListOptions
-    first: Page | None  # of what existed when the watch began
+    first: Page | None  # first page of the existing objects; None for changes only
     now: Callable[[], datetime]
     _has_begun: bool = False
 
@@ -71,36 +70,36 @@ class Stream:
         await send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         running: set[asyncio.Task[None]] = scope["app"].state.streams
         try:
-            with refusal(scope) as refused:
+            with watch_revocation(scope) as refused:
                 await send_stream(self._send, receive, send, running, refused, error_event)
-        except Stuck as error:
+        except SlowClientError as error:
             logger.warning("closing a watch whose client does not read", resource=self.shape.kind.resource, error=error)
 
     async def _send(self, send: Sender) -> None:
-        await send(b"")  # the headers must leave now
+        await send(b"")  # sends the headers at once: clients wait for them
         async with aclosing(self.batches()) as batches:
             async for lines in batches:
                 await send(b"".join(lines))
 
     async def events(self) -> AsyncGenerator[bytes, None]:
-        """One event after another, each a JSON document and a line feed; ends when the watch does."""
+        """Yield events, each a JSON document and a line feed, until the watch ends."""
         async with aclosing(self.batches()) as batches:
             async for lines in batches:
                 for line in lines:
                     yield line
 
     async def batches(self) -> AsyncGenerator[list[bytes], None]:
-        """The events that are ready at the same time, as `events` has them; never none.
+        """Yield non-empty batches of the events that are ready together.
 
-        Ends after the time of `seconds_of`; with an ERROR event if the watch came too late; and without a word
-        if the database is away: the client comes back with its last revision.
+        Ends after `timeout_of` seconds; with an ERROR event if the revision is compacted; and silently if the database is
+        unavailable: the client watches again from its last revision.
         """
-        ends = _clock() + seconds_of(self.options)
+        ends = _clock() + timeout_of(self.options)
         try:
-            async with aclosing(self._initial()) as initial:
+            async with aclosing(self._initial_batches()) as initial:
                 async for lines in initial:
                     yield lines
-            async with aclosing(self._following(ends)) as following:
+            async with aclosing(self._change_batches(ends)) as following:
                 async for lines in following:
                     yield lines
         except ApiError as error:
@@ -109,10 +108,10 @@ class Stream:
         except Unavailable:
             return
         if self.options.allow_watch_bookmarks:
-            yield [self._bookmark()]
+            yield [self._encode_bookmark()]
 
-    async def _initial(self) -> AsyncGenerator[list[bytes], None]:
-        """What existed, a page at a time, and the bookmark that says that this was all."""
+    async def _initial_batches(self) -> AsyncGenerator[list[bytes], None]:
+        """Yield ADDED events for existing objects, a page at a time, then the bookmark of the initial events' end."""
         first, self.first = self.first, None
         if first is None:
             return
@@ -120,65 +119,65 @@ class Stream:
             async with aclosing(pages(self.watch.registry, self.watch.scope, first)) as read:
                 async for page in read:
                     if page.heads:
-                        yield [self._event(Event("ADDED", head)) for head in page.heads]
+                        yield [self._encode_event(Event("ADDED", head)) for head in page.heads]
         except Compacted as error:
             raise gone(str(error)) from error
         if self.options.send_initial_events and self.options.allow_watch_bookmarks:
-            yield [self._bookmark({"k8s.io/initial-events-end": "true"})]
+            yield [self._encode_bookmark({"k8s.io/initial-events-end": "true"})]
 
-    async def _following(self, ends: float) -> AsyncGenerator[list[bytes], None]:
-        """What happens until the watch has to end, with a bookmark where there is nothing for long."""
+    async def _change_batches(self, ends: float) -> AsyncGenerator[list[bytes], None]:
+        """Yield changes until the watch ends, with a bookmark after BOOKMARK_SECONDS without any."""
         sent_at = _clock()
         while (left := ends - _clock()) > 0:
             events = await self.watch.next_events(min(left, BOOKMARK_SECONDS))
             if events:
-                yield [self._shared(event) for event in events]
+                yield [self._encode_shared(event) for event in events]
             elif self.options.allow_watch_bookmarks and _clock() - sent_at >= BOOKMARK_SECONDS:
-                yield [self._bookmark()]
+                yield [self._encode_bookmark()]
             else:
                 continue
             sent_at = _clock()
 
-    def _event(self, event: Event) -> bytes:
+    def _encode_event(self, event: Event) -> bytes:
         """One event. The columns of a Table are in the first only."""
         columns, self._has_begun = not self._has_begun, True
-        return _line(event.type, self.shape.one(event.object.wire, self.now(), columns=columns))
+        return _encode_line(event.type, self.shape.encode_object(event.object.wire, self.now(), columns=columns))
 
-    def _shared(self, event: Event) -> bytes:
+    def _encode_shared(self, event: Event) -> bytes:
         """One event, encoded once for all watchers in the same form."""
         if self.shape.is_table and not self._has_begun:
-            return self._event(event)
-        key = (event, self.shape.sharing, self.now() if self.shape.is_table else None)
-        line = _LINES.get(key)
-        return line if line is not None else _LINES.put(key, self._event(event))
+            return self._encode_event(event)
+        key = (event, self.shape.cache_key, self.now() if self.shape.is_table else None)
+        line = _EVENT_CACHE.get(key)
+        return line if line is not None else _EVENT_CACHE.put(key, self._encode_event(event))
 
-    def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
+    def _encode_bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
         metadata: dict[str, object] = {"resourceVersion": str(self.watch.revision), "creationTimestamp": None}
         if annotations:
             metadata["annotations"] = annotations
-        return _line("BOOKMARK", self.shape.bookmark(metadata))
+        return _encode_line("BOOKMARK", self.shape.encode_bookmark(metadata))
 
 
-def seconds_of(options: ListOptions) -> float:
-    """Seconds that a watch lasts: those that the client asks for, up to a day; else, as in Kubernetes, half an hour to one."""
+def timeout_of(options: ListOptions) -> float:
+    """Return the seconds that a watch lasts: timeoutSeconds, up to a day; by default, as in apiserver, random 30-60 minutes."""
     spread = random.uniform(*DEFAULT_SECONDS)  # noqa: S311 - spreads reconnects
     return min(options.timeout_seconds or spread, MOST_SECONDS)
 
 
 def error_event(error: ApiError) -> bytes:
-    """The event by which a watch ends that cannot go on."""
-    return _line("ERROR", errors.body(error))
+    """Encode the ERROR event that ends a watch."""
+    return _encode_line("ERROR", errors.body(error))
 
 
 def _clock() -> float:
     return asyncio.get_running_loop().time()
 
 
-def _line(type_: str, obj: bytes) -> bytes:
+def _encode_line(type_: str, obj: bytes) -> bytes:
     return b'{"type":"%b","object":%b}\n' % (type_.encode(), obj)
 
 
-class _Lines:
+class _EventCache:
     """Cache of the newest events as bytes: all watchers get a change at about the same time."""
 
     MOST, LARGEST = 256, 64 << 10
@@ -197,4 +196,4 @@ class _Lines:
         return line
 
 
-_LINES = _Lines()
+_EVENT_CACHE = _EventCache()

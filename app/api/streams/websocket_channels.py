@@ -1,7 +1,7 @@
-"""Channels in a WebSocket, as Kubernetes numbers them: each message starts with the number of its channel.
+"""WebSocket channels (channel.k8s.io): each message starts with the number of its channel.
 
-The subprotocol says how: `channel.k8s.io` and its versions with a byte and as it is, `base64.` ones as text: a digit, then
-base64. Version 5 adds a message by which the client ends one channel: 255 and the channel's number.
+`exec_attach`, `port_forward` and `agent_calls` use a `ChannelSocket`. Binary subprotocols start a message with a byte, then raw
+data; `base64.` ones with a digit, then base64. Version 5 adds a message that ends one channel: 255 and the channel's number.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class Codec:
 
     base64: bool = False
     ends: bool = False
-    status: bool = False  # whether the outcome of a command is a Status, where old ones have its message only
+    status: bool = False  # whether a command ends with a Status; older versions send its message only
 
 
 CODECS = {
@@ -41,8 +41,8 @@ CODECS = {
 }
 
 
-def chosen(request: Request, known: Collection[str]) -> str:
-    """The first subprotocol that the client offers and we know. 400 if there is none."""
+def negotiate_protocol(request: Request, known: Collection[str]) -> str:
+    """Return the client's first subprotocol that is in `known`; 400 if there is none."""
     offered = websocket.protocols(request) or [""]
     for each in offered:
         if each in known:
@@ -51,18 +51,18 @@ def chosen(request: Request, known: Collection[str]) -> str:
 
 
 class ChannelSocket:
-    """A `Link`: a fixed number of channels in one WebSocket. What clients send on those not in `reads` goes nowhere."""
+    """A fixed number of channels in one WebSocket, as a `Link`. Messages on channels not in `reads` are discarded."""
 
     def __init__(self, socket: WebSocket, codec: Codec, count: int, reads: Collection[int]) -> None:
         self._socket = socket
         self._codec = codec
         self._reads = reads
-        self.channels = [Channel(partial(self.send, number), _nothing) for number in range(count)]
+        self.channels = [Channel(partial(self.send, number), _ignore_end) for number in range(count)]
 
     async def receive(self) -> None:
         try:
             async for message in self._socket.messages():
-                await self._take(message)
+                await self._handle_message(message)
         finally:
             for channel in self.channels:
                 await channel.end(both_ways=True)
@@ -70,31 +70,31 @@ class ChannelSocket:
     async def ping(self) -> None:
         await self._socket.ping()
 
-    async def answered(self, seconds: float) -> None:
-        """Ping, and wait until something comes back, or as long as that: there are clients that answer no pings."""
+    async def wait_for_pong(self, seconds: float) -> None:
+        """Ping, and wait at most `seconds` for any message: some clients answer no pings."""
         with suppress(ConnectionError, TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.ping()
                 await self._socket.answered.wait()
 
-    async def goodbye(self, *, stopping: bool) -> None:
+    async def shut_down(self, *, stopping: bool) -> None:
         for channel in self.channels:
             await channel.ignore()
         await self._socket.close(websocket.GOING_AWAY if stopping else websocket.NORMAL)
 
     async def send(self, number: int, data: bytes) -> None:
-        """One message on one channel, even if it is empty."""
+        """Send one message on one channel, even an empty one."""
         if self._codec.base64:
             await self._socket.send(b"%d%b" % (number, base64.b64encode(data)), text=True)
         else:
             await self._socket.send(bytes((number,)) + data)
 
     async def end(self, number: int) -> None:
-        """Say that nothing more will come on one channel; only version 5 can."""
+        """End one channel towards the client; version 5 only."""
         await self._socket.send(bytes((_END, number)))
 
-    async def _take(self, message: bytes) -> None:
-        """What cannot be understood is passed over, as in Kubernetes."""
+    async def _handle_message(self, message: bytes) -> None:
+        """Deliver a message to its channel. Malformed ones are ignored, as in Kubernetes."""
         if not message:
             return
         number, data = message[0], message[1:]
@@ -104,10 +104,10 @@ class ChannelSocket:
             return
         if self._codec.base64:
             number -= ord("0")
-        if number in self._reads and (plain := self._plain(data)):
+        if number in self._reads and (plain := self._decode_payload(data)):
             await self.channels[number].deliver(plain)
 
-    def _plain(self, data: bytes) -> bytes:
+    def _decode_payload(self, data: bytes) -> bytes:
         if not self._codec.base64:
             return data
         try:
@@ -116,5 +116,5 @@ class ChannelSocket:
             return b""
 
 
-async def _nothing() -> None:
-    """A WebSocket has no way to end one channel towards the client."""
+async def _ignore_end() -> None:
+    """Do nothing: versions before 5 cannot end one channel towards the client."""

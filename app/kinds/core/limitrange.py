@@ -15,7 +15,7 @@ from app.machinery import name_validation
 from app.machinery.base import Column, Kind, Quantity
 from app.machinery.errors import Cause, duplicate, forbidden, invalid, required
 from app.machinery.quantity import canonical, fault, parse
-from app.machinery.resource_names import is_shared, validate_container_name, validate_name
+from app.machinery.resource_names import is_overcommit_allowed, validate_container_name, validate_name
 
 __all__ = [
     "CLAIM",
@@ -123,7 +123,7 @@ def _order(name: str, known: Amounts, path: str) -> Iterator[Cause]:
         if low in known and high in known and parse(known[low]) > parse(known[high]):
             text = f"{low_text} {known[low]} is greater than {high_text} {known[high]}"
             yield invalid(f"{path}.{blamed}[{name}]", known[value], text)
-    if "default" in known and "defaultRequest" in known and not is_shared(name):
+    if "default" in known and "defaultRequest" in known and not is_overcommit_allowed(name):
         limit, request = known["default"], known["defaultRequest"]
         if parse(limit) != parse(request):
             text = f"default value {limit} must equal to defaultRequest value {request} in {name}"

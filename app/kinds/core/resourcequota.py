@@ -20,7 +20,14 @@ from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid, required
 from app.machinery.metadata_validation import IMMUTABLE, NEGATIVE
 from app.machinery.quantity import canonical, compare, fault, parse
-from app.machinery.resource_names import COMPUTE, LIMITS, REQUESTS, is_of_quotas, is_whole, validate_quota_name
+from app.machinery.resource_names import (
+    COMPUTE,
+    LIMITS,
+    REQUESTS,
+    is_integer_resource,
+    is_standard_quota_resource,
+    validate_quota_name,
+)
 
 __all__ = [
     "BEST_EFFORT",
@@ -95,7 +102,7 @@ def _amounts(amounts: Hard, path: str) -> Iterator[Cause]:
             yield invalid(at_name, amount, text)
         elif compare(amount, 0) < 0:
             yield invalid(at_name, canonical(amount), NEGATIVE)
-        elif is_whole(name) and parse(amount).denominator != 1:
+        elif is_integer_resource(name) and parse(amount).denominator != 1:
             yield invalid(at_name, canonical(amount), "must be an integer")
 
 
@@ -127,7 +134,7 @@ def _scopes(spec: ResourceQuotaSpec) -> Iterator[Cause]:
 def _beyond(scope: str, hard: Hard) -> list[str]:
     """The limits that a scope cannot be about."""
     valid = _VALID.get(scope)
-    return [] if valid is None else [name for name in hard if is_of_quotas(name) and name not in valid]
+    return [] if valid is None else [name for name in hard if is_standard_quota_resource(name) and name not in valid]
 
 
 def _conflicts(spec: ResourceQuotaSpec, scopes: Iterable[str]) -> Iterator[Cause]:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from app.kinds.pod.container import Container, ResourceRequirements
 from app.kinds.pod.pod_schema import Pod, PodSpec
 from app.machinery.base import Quantity
-from app.machinery.quantity import milli, whole
+from app.machinery.quantity import milli_value, value
 
 Amounts = dict[str, int]
 
@@ -61,7 +61,7 @@ def _amounts(quantities: Mapping[str, Quantity]) -> Amounts:
 def amount(resource: str, quantity: Quantity) -> int:
     """One amount as it is counted."""
     try:
-        return milli(quantity) if resource == "cpu" else whole(quantity)
+        return milli_value(quantity) if resource == "cpu" else value(quantity)
     except ValueError:
         return 0
 

@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterator, Mapping
 
 from app.kinds.pod.container import ContainerResizePolicy, ResourceRequirements
 from app.machinery.base import Quantity
-from app.machinery.errors import Cause, duplicate, forbidden, invalid, one_of, required, shown
+from app.machinery.errors import Cause, duplicate, forbidden, format_value, invalid, one_of, required
 from app.machinery.metadata_validation import NEGATIVE
 from app.machinery.quantity import canonical, compare, fault, parse
-from app.machinery.resource_names import is_huge, is_native, is_shared, validate_container_name
+from app.machinery.resource_names import is_hugepages, is_native, is_overcommit_allowed, validate_container_name
 
 
 def validate_resources(resources: ResourceRequirements, claims: Collection[str], path: str) -> Iterator[Cause]:
@@ -16,7 +16,7 @@ def validate_resources(resources: ResourceRequirements, claims: Collection[str],
     for name, quantity in resources.requests.items():
         yield from _within(name, quantity, resources.limits, path)
     asked = resources.limits.keys() | resources.requests.keys()
-    if any(map(is_huge, asked)) and not asked & {"cpu", "memory"}:
+    if any(map(is_hugepages, asked)) and not asked & {"cpu", "memory"}:
         yield forbidden(path, "HugePages require cpu or memory")
     yield from _claims(resources, claims, f"{path}.claims")
 
@@ -52,7 +52,7 @@ def _quantity(name: str, quantity: Quantity, path: str) -> Iterator[Cause]:
 
 def _within(name: str, quantity: Quantity, limits: Mapping[str, Quantity], path: str) -> Iterator[Cause]:
     """Requests are at most the limit; exactly the limit for what cannot be shared."""
-    shared = is_shared(name)
+    shared = is_overcommit_allowed(name)
     if name not in limits:
         if not shared:
             yield required(f"{path}.limits", "Limit must be set for non overcommitable resources")
@@ -78,5 +78,5 @@ def _claims(resources: ResourceRequirements, known: Collection[str], path: str) 
             yield duplicate(f"{path}[{index}]", claim.name)
         elif claim.name not in known:
             text = "must be one of the names in pod.spec.resourceClaims" + ("" if known else " which is empty")
-            yield Cause("FieldValueNotFound", f"Not found: {shown(claim.name)}: {text}", f"{path}[{index}]")
+            yield Cause("FieldValueNotFound", f"Not found: {format_value(claim.name)}: {text}", f"{path}[{index}]")
         seen.add(key)

@@ -25,7 +25,7 @@ from app.kinds.pod.volume import (
     VolumeProjection,
 )
 from app.machinery import name_validation
-from app.machinery.errors import Cause, duplicate, forbidden, invalid, not_supported, required, shown
+from app.machinery.errors import Cause, duplicate, forbidden, format_value, invalid, not_supported, required
 from app.machinery.quantity import compare, fault
 
 MODE_TEXT = "must be a number between 0 and 0777 (octal), both inclusive"
@@ -46,7 +46,7 @@ _HOST_PATH_TYPES = (
 
 def absent(path: str, value: Any) -> Cause:
     """Something that is referred to, and is not there."""
-    return Cause("FieldValueNotFound", f"Not found: {shown(value)}", path)
+    return Cause("FieldValueNotFound", f"Not found: {format_value(value)}", path)
 
 
 def validate_volumes(volumes: tuple[Volume, ...], path: str) -> Iterator[Cause]:

@@ -17,7 +17,7 @@ from app.machinery.errors import Cause, invalid, one_of, required
 from app.machinery.meta_condition import Condition, condition, validate_conditions
 from app.machinery.metadata_validation import NEGATIVE
 from app.machinery.quantity import canonical, compare, fault, parse
-from app.machinery.resource_names import is_whole, validate_container_name
+from app.machinery.resource_names import is_integer_resource, validate_container_name
 
 ACTIVE = "Active"  # a condition: whether the queue is the one of its namespace
 NEVER, ANY = "Never", "Any"
@@ -132,7 +132,7 @@ def _amounts(amounts: Quota, path: str) -> Iterator[Cause]:
             yield invalid(here, amount, text)
         elif compare(amount, 0) < 0:
             yield invalid(here, canonical(amount), NEGATIVE)
-        elif is_whole(name) and parse(amount).denominator != 1:
+        elif is_integer_resource(name) and parse(amount).denominator != 1:
             yield invalid(here, canonical(amount), "must be an integer")
 
 

@@ -17,7 +17,7 @@ from app.kinds.pod.pod import Pod
 from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
 from app.kinds.scheduling.priorityclass import PriorityClass
 from app.machinery.base import Object
-from app.machinery.errors import ApiError, refused
+from app.machinery.errors import ApiError, forbidden_error
 from app.plans.admission import limit_ranger as limit_ranges
 from app.plans.admission import resource_quota as quotas
 from app.plans.admission import service_account_volume
@@ -50,7 +50,7 @@ def apply_defaults(pod: Pod, rules: Rules) -> Pod:
     pod = limit_ranges.apply_defaults(pod, rules.limit_ranges)
     pod = with_priority(_apply_service_account(pod, rules.accounts, name), rules.classes, name)
     if pod.spec.runtime_class_name:
-        raise refused("pods", name, f'pod rejected: RuntimeClass "{pod.spec.runtime_class_name}" not found')
+        raise forbidden_error("pods", name, f'pod rejected: RuntimeClass "{pod.spec.runtime_class_name}" not found')
     return pod
 
 
@@ -77,7 +77,7 @@ def _apply_service_account(pod: Pod, accounts: Mapping[str, ServiceAccount], nam
     account = accounts.get(wanted)
     if account is None and wanted != DEFAULT_ACCOUNT:
         why = f'error looking up service account {pod.metadata.namespace}/{wanted}: serviceaccount "{wanted}" not found'
-        raise refused("pods", name, why)
+        raise forbidden_error("pods", name, why)
     if account is not None and account.image_pull_secrets and not spec.image_pull_secrets:
         spec = replace(spec, image_pull_secrets=account.image_pull_secrets)
     if service_account_volume.is_wanted(spec, account):
@@ -96,7 +96,7 @@ def admit(resource: str, obj: Object, rules: Rules) -> tuple[Update, ...]:
 def check(resource: str, obj: Object, rules: Rules) -> None:
     """All rules but quotas. Raises the 403."""
     if isinstance(obj, Pod) and (violation := limit_ranges.find_violation(obj, rules.limit_ranges)):
-        raise refused(resource, obj.metadata.name, violation)
+        raise forbidden_error(resource, obj.metadata.name, violation)
     if isinstance(obj, PriorityClass) and (error := check_single_default(obj, rules.classes)):
         raise error
 
@@ -115,12 +115,12 @@ def with_priority(pod: Pod, classes: Classes, name: str) -> Pod:
     wanted = pod.spec.priority_class_name
     found = classes.get(wanted) if wanted else default_class(classes.values())
     if wanted and found is None:
-        raise refused("pods", name, f"no PriorityClass with name {wanted} was found")
+        raise forbidden_error("pods", name, f"no PriorityClass with name {wanted} was found")
     value, policy = (found.value or 0, found.preemption_policy) if found else (0, USUAL_POLICY)
     if pod.spec.priority not in (None, value):
-        raise refused("pods", name, _describe_difference("integer value of priority", pod.spec.priority, value))
+        raise forbidden_error("pods", name, _describe_difference("integer value of priority", pod.spec.priority, value))
     if policy and pod.spec.preemption_policy not in ("", policy):
-        raise refused(
+        raise forbidden_error(
             "pods", name, _describe_difference("string value of PreemptionPolicy", pod.spec.preemption_policy, policy)
         )
     name = found.metadata.name if found else ""
@@ -142,4 +142,4 @@ def check_single_default(made: PriorityClass, classes: Classes) -> ApiError | No
     if not made.global_default or known is None or known.metadata.name == name:
         return None
     why = f"PriorityClass {known.metadata.name} is already marked as default. Only one default can exist"
-    return refused(PRIORITY_CLASSES.resource, name, why)
+    return forbidden_error(PRIORITY_CLASSES.resource, name, why)

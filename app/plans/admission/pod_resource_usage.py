@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Mapping
 from app.kinds.pod.container import Container, ResourceRequirements
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Quantity
-from app.machinery.quantity import compare, plus
-from app.machinery.resource_names import is_huge
+from app.machinery.quantity import add, compare
+from app.machinery.resource_names import is_hugepages
 
 Amounts = dict[str, Quantity]
 _Part = Callable[[ResourceRequirements], Mapping[str, Quantity]]
@@ -48,7 +48,7 @@ def _total(pod: Pod, part: _Part) -> Amounts:
 
 
 def _is_pod_level(name: str) -> bool:
-    return name in ("cpu", "memory") or is_huge(name)
+    return name in ("cpu", "memory") or is_hugepages(name)
 
 
 def _init_usage(containers: Iterable[Container], part: _Part) -> tuple[Amounts, Amounts]:
@@ -73,7 +73,7 @@ def _sum(parts: Iterable[Mapping[str, Quantity]]) -> Amounts:
 def _plus(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:
     if not one or not other:
         return dict(one or other)
-    return {**one, **{name: plus(one.get(name, 0), each) for name, each in other.items()}}
+    return {**one, **{name: add(one.get(name, 0), each) for name, each in other.items()}}
 
 
 def _max(one: Mapping[str, Quantity], other: Mapping[str, Quantity]) -> Amounts:

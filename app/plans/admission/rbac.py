@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from app.kinds.auth.cluster_role import ClusterRole
 from app.kinds.auth.rbac import ALL, GROUP, SERVICE_ACCOUNT, USER, USER_GROUP, Binding, PolicyRule, RoleRef, Subject
 from app.kinds.auth.role import Role
-from app.machinery.errors import shown
+from app.machinery.errors import format_value
 from app.machinery.selectors import EVERY_FIELD, FieldSelector, from_label_selector
 
 ACCOUNT_PREFIX = "system:serviceaccount:"
@@ -180,7 +180,7 @@ def rules_of(role: ClusterRole, cluster_roles: Mapping[str, ClusterRole]) -> tup
 
 
 def _describe_missing_role(role_ref: RoleRef) -> str:
-    return f"{role_ref.kind.lower()}.{GROUP} {shown(role_ref.name)} not found"
+    return f"{role_ref.kind.lower()}.{GROUP} {format_value(role_ref.name)} not found"
 
 
 def _describe_binding(binding: Binding, subject: Subject) -> str:
@@ -257,7 +257,7 @@ def _merge_verbs(pieces: Iterable[PolicyRule]) -> list[PolicyRule]:
 def describe_escalation(user: str, groups: Sequence[str], missing: Sequence[PolicyRule]) -> str:
     """Why a grant of what the grantor does not have is refused."""
     listed = "\n".join(sorted({_text(rule) for rule in missing}))
-    who = f"user {shown(user)} (groups={quote(groups)})"
+    who = f"user {format_value(user)} (groups={quote(groups)})"
     return f"{who} is attempting to grant RBAC permissions not currently held:\n{listed}"
 
 
@@ -274,4 +274,4 @@ def _text(rule: PolicyRule) -> str:
 
 def quote(values: Iterable[str]) -> str:
     """A list as Go prints one of quoted strings."""
-    return f"[{' '.join(map(shown, values))}]"
+    return f"[{' '.join(map(format_value, values))}]"

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from app.machinery.base import Object
-from app.machinery.durations import duration_text
+from app.machinery.durations import human_duration
 from app.plans import annotation_state
 
 ANNOTATION = "jobplane.dev/refused"
@@ -61,7 +61,7 @@ def _next_try(refusal: Refusal, why: str) -> str:
     """
     if EXCEEDED in why:
         return "tried again as soon as the quota has room"
-    return f"tried again in {duration_text(refusal.pause)}, or as soon as the rules change"
+    return f"tried again in {human_duration(refusal.pause)}, or as soon as the rules change"
 
 
 def annotate(annotations: dict[str, str], refusal: Refusal) -> dict[str, str]:

@@ -24,9 +24,9 @@ from app.kinds.pod.affinity import PodAffinity, PodAffinityTerm, PodAntiAffinity
 from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod, is_terminal, qos_class
 from app.machinery.base import Object, Quantity
-from app.machinery.errors import ApiError, refused
-from app.machinery.quantity import compare, parse, plus
-from app.machinery.resource_names import COMPUTE, HUGE, LIMITS, REQUESTS, is_extended, is_huge, is_native
+from app.machinery.errors import ApiError, forbidden_error
+from app.machinery.quantity import add, compare, parse
+from app.machinery.resource_names import COMPUTE, HUGEPAGES, LIMITS, REQUESTS, is_extended, is_hugepages, is_native
 from app.plans.admission import pod_resource_usage
 from app.plans.admission.refusals import EXCEEDED
 
@@ -90,9 +90,9 @@ def _usage(requests: Amounts, limits: Amounts) -> dict[str, Quantity]:
         if name in limits:
             usage[LIMITS + name] = limits[name]
     for name, amount in requests.items():
-        if is_huge(name):
+        if is_hugepages(name):
             usage[name] = amount
-        if is_huge(name) or is_extended(name):
+        if is_hugepages(name) or is_extended(name):
             usage[REQUESTS + name] = amount
     return usage
 
@@ -151,7 +151,7 @@ def _matches(demand: ScopedResourceSelectorRequirement, each: Cost) -> bool:
 
 def is_pod_resource(name: str) -> bool:
     """Whether pods use this resource."""
-    if name in _POD_RESOURCES or name.startswith((HUGE, REQUESTS + HUGE)):
+    if name in _POD_RESOURCES or name.startswith((HUGEPAGES, REQUESTS + HUGEPAGES)):
         return True
     return not is_native(name) and name.startswith(REQUESTS)
 
@@ -194,7 +194,7 @@ def check_specified(quotas: Iterable[ResourceQuota], each: Cost, resource: str, 
     """Raises the 403 of a quota by which the object cannot be counted."""
     for quota in quotas:
         if fault := _find_fault(quota, each, obj):
-            raise refused(resource, obj.metadata.name, fault)
+            raise forbidden_error(resource, obj.metadata.name, fault)
 
 
 def _find_fault(quota: ResourceQuota, each: Cost, obj: Object) -> str:
@@ -227,11 +227,11 @@ def find_exceeded(quotas: Iterable[ResourceQuota], each: Cost, resource: str, na
     for quota in quotas:
         hard, used = quota.status.hard, quota.status.used
         wanted = _limited_usage(each.at(None), hard)
-        over = [key for key, amount in wanted.items() if compare(plus(used.get(key, 0), amount), hard[key]) > 0]
+        over = [key for key, amount in wanted.items() if compare(add(used.get(key, 0), amount), hard[key]) > 0]
         if over:
             requested, taken, limit = (_format_amounts(amounts, over) for amounts in (wanted, used, hard))
             why = f"{EXCEEDED}{quota.metadata.name}, requested: {requested}, used: {taken}, limited: {limit}"
-            return refused(resource, name, why)
+            return forbidden_error(resource, name, why)
     return None
 
 
@@ -251,7 +251,7 @@ def add_usage(quotas: Iterable[ResourceQuota], each: Cost, times: int = 1) -> li
         wanted = _limited_usage(each.at(None), quota.status.hard)
         if wanted and times:
             before = quota.status.used
-            used = {**before, **{key: plus(before.get(key, 0), amount, times) for key, amount in wanted.items()}}
+            used = {**before, **{key: add(before.get(key, 0), amount, times) for key, amount in wanted.items()}}
             pairs.append((quota, replace(quota, status=replace(quota.status, used=used))))
     return pairs
 
@@ -288,7 +288,7 @@ def recount(quota: ResourceQuota, pods: Mapping[Cost, int], counts: Mapping[str,
     for each, number in pods.items():
         if covers(quota, each):
             for name, amount in _limited_usage(each.at(now), hard).items():
-                used[name] = plus(used[name], amount, number)
+                used[name] = add(used[name], amount, number)
     if not any(True for _ in _scope_requirements(quota)):
         for resource, number in counts.items():
             used |= {name: str(number) for name in count_names(resource) if name in hard}

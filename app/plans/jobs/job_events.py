@@ -11,7 +11,7 @@ from datetime import datetime
 from app.kinds.batch.completion_indexes import Indexes
 from app.kinds.batch.job import Job
 from app.machinery.base import Condition
-from app.machinery.durations import duration_text
+from app.machinery.durations import human_duration
 from app.plans import annotation_state
 from app.plans.annotation_state import moment
 from app.plans.jobs import backoff
@@ -128,7 +128,7 @@ def _backoff_event(snapshot: JobSnapshot, decision: JobDecision, ends_at: dateti
         f"no pod is created until {moment(ends_at)}, after {count} {'failures in a row' if count > 1 else 'failure'}"
     )
     if not deadline or ends_at < deadline:
-        return Emit("Normal", "BackingOff", f"Back-off of {duration_text(ends_at - now)}: {delayed}", job)
+        return Emit("Normal", "BackingOff", f"Back-off of {human_duration(ends_at - now)}: {delayed}", job)
     unless = ", unless one succeeds" if decision.active else ""
     end = f"activeDeadlineSeconds ends the Job at {moment(deadline)}"
     return Emit("Warning", "NoMoreTries", f"No more tries{unless}: {delayed}, and {end}", job)
@@ -151,7 +151,7 @@ def _when(waits: Mapping[int, datetime], now: datetime) -> str:
 
 
 def _at(at: datetime, now: datetime) -> str:
-    return f"at {moment(at)} (in {duration_text(at - now)})"
+    return f"at {moment(at)} (in {human_duration(at - now)})"
 
 
 def _times(count: int) -> str:

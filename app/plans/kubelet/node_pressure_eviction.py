@@ -127,7 +127,7 @@ def find_exceeded_limit(measured: PodUsage) -> str:
 def _over_limits(measured: PodUsage) -> Iterator[str]:
     pod = measured.pod
     for volume in measured.volumes:
-        if volume.limit and volume.used > quantity.whole(volume.limit) > 0:
+        if volume.limit and volume.used > quantity.value(volume.limit) > 0:
             yield f'Usage of EmptyDir volume "{volume.name}" exceeds the limit "{volume.limit}". '
     whole = pod_resource_usage.limits(pod).get(STORAGE)
     if whole is not None and measured.used(STORAGE) > amount(STORAGE, whole):

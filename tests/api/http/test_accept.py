@@ -2,7 +2,15 @@
 
 import pytest
 
-from app.api.http.accept import DISCOVERY, JSON, OBJECT, Wanted, object_body, patch_body, wanted
+from app.api.http.accept import (
+    DISCOVERY,
+    JSON,
+    OBJECT,
+    ResponseFormat,
+    negotiate_media_type,
+    parse_object_content_type,
+    parse_patch_content_type,
+)
 from app.machinery.errors import ApiError
 
 KUBECTL_TABLE = (
@@ -22,34 +30,34 @@ KUBECTL_DISCOVERY = (
         pytest.param("*/*", JSON, id="anything is JSON"),
         pytest.param("application/*;q=0.8", JSON, id="any application type is JSON"),
         pytest.param("application/json;stream=watch", JSON, id="parameters that mean nothing here are ignored"),
-        pytest.param(KUBECTL_TABLE, Wanted("table", "v1"), id="kubectl get gets a table"),
+        pytest.param(KUBECTL_TABLE, ResponseFormat("table", "v1"), id="kubectl get gets a table"),
         pytest.param(
-            "application/json;g=meta.k8s.io;v=v1beta1;as=Table", Wanted("table", "v1beta1"), id="in any order"
+            "application/json;g=meta.k8s.io;v=v1beta1;as=Table", ResponseFormat("table", "v1beta1"), id="in any order"
         ),
         pytest.param(
             "application/json; as = Table ; V=v1;g=meta.k8s.io",
-            Wanted("table", "v1"),
+            ResponseFormat("table", "v1"),
             id="whatever the spaces and case",
         ),
         pytest.param(
             KUBECTL_TABLE.replace("application/json", "application/vnd.kubernetes.protobuf", 1),
-            Wanted("table", "v1beta1"),
+            ResponseFormat("table", "v1beta1"),
             id="a protobuf table falls through to the JSON table",
         ),
         pytest.param("application/vnd.kubernetes.protobuf,application/json", JSON, id="protobuf falls through to JSON"),
         pytest.param(
             "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1",
-            Wanted("partial-list", "v1"),
+            ResponseFormat("partial-list", "v1"),
             id="metadata clients get bare metadata",
         ),
         pytest.param("application/json;as=Table;v=v9;g=meta.k8s.io,*/*", JSON, id="unknown versions go"),
-        pytest.param("*/*;q=0.1,application/json;as=Table;v=v1;g=meta.k8s.io", Wanted("table", "v1"), id="q"),
+        pytest.param("*/*;q=0.1,application/json;as=Table;v=v1;g=meta.k8s.io", ResponseFormat("table", "v1"), id="q"),
         pytest.param("text/html;q=x,application/json", JSON, id="a broken q counts as never"),
         pytest.param(KUBECTL_DISCOVERY, JSON, id="discovery forms are not offered for objects"),
     ],
 )
-def test_the_best_form_of_an_object_is_chosen(header: str | None, expected: Wanted) -> None:
-    assert wanted(header, OBJECT) == expected
+def test_the_best_form_of_an_object_is_chosen(header: str | None, expected: ResponseFormat) -> None:
+    assert negotiate_media_type(header, OBJECT) == expected
 
 
 @pytest.mark.parametrize(
@@ -63,16 +71,16 @@ def test_the_best_form_of_an_object_is_chosen(header: str | None, expected: Want
     ],
 )
 def test_aggregated_discovery_names_itself_in_its_content_type(header: str, version: str) -> None:
-    found = wanted(header, DISCOVERY)
+    found = negotiate_media_type(header, DISCOVERY)
 
-    assert found == Wanted("discovery", version)
+    assert found == ResponseFormat("discovery", version)
     assert found.content_type == f"application/json;g=apidiscovery.k8s.io;v={version};as=APIGroupDiscoveryList"
 
 
 @pytest.mark.parametrize("header", ["application/vnd.kubernetes.protobuf", "text/html", "application/json;q=0"])
 def test_what_cannot_be_given_is_refused(header: str) -> None:
     with pytest.raises(ApiError) as refused:
-        wanted(header)
+        negotiate_media_type(header)
 
     assert (refused.value.code, refused.value.reason) == (406, "NotAcceptable")
     assert refused.value.message == "only the following media types are accepted: application/json"
@@ -88,18 +96,18 @@ def test_what_cannot_be_given_is_refused(header: str) -> None:
     ],
 )
 def test_object_bodies(content_type: str | None, form: str) -> None:
-    assert object_body(content_type) == form
+    assert parse_object_content_type(content_type) == form
 
 
 @pytest.mark.parametrize("name", ["json-patch", "merge-patch", "strategic-merge-patch"])
 def test_patch_bodies(name: str) -> None:
-    assert patch_body(f"application/{name}+json") == name
-    assert patch_body("application/apply-patch+yaml") == "apply-patch"
+    assert parse_patch_content_type(f"application/{name}+json") == name
+    assert parse_patch_content_type("application/apply-patch+yaml") == "apply-patch"
 
 
 def test_an_unknown_body_names_what_would_be_accepted() -> None:
     with pytest.raises(ApiError) as refused:
-        object_body("text/plain")
+        parse_object_content_type("text/plain")
 
     assert (refused.value.code, refused.value.reason) == (415, "UnsupportedMediaType")
     assert refused.value.message == (
@@ -111,12 +119,12 @@ def test_an_unknown_body_names_what_would_be_accepted() -> None:
 @pytest.mark.parametrize("content_type", [None, "application/json"])
 def test_a_patch_must_say_which_patch_it_is(content_type: str | None) -> None:
     with pytest.raises(ApiError, match=r"application/json-patch\+json") as refused:
-        patch_body(content_type)
+        parse_patch_content_type(content_type)
 
     assert refused.value.code == 415
 
 
 def test_a_long_header_is_refused() -> None:
     with pytest.raises(ApiError) as refused:
-        wanted("application/json," + "a," * 5_000)
+        negotiate_media_type("application/json," + "a," * 5_000)
     assert refused.value.code == 406

@@ -13,7 +13,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.frames import Frame, Opcode
 
 from app.api.streams import channels
-from app.api.streams.exec_attach import Command, succeeded
+from app.api.streams.exec_attach import CommandStreams, success_status
 from app.api.streams.port_forward import Forward
 from app.runtimes.spdy import Data, Encoder, GoAway, Reset
 from tests.api.servers import PATH, connected, listening, made, status
@@ -313,14 +313,14 @@ async def test_a_client_that_does_not_read_holds_up_the_command() -> None:
     written = 0
     blocked = asyncio.Event()
 
-    async def pour(arguments: list[str], command: Command) -> dict[str, Any]:
+    async def pour(arguments: list[str], command: CommandStreams) -> dict[str, Any]:
         nonlocal written
         assert command.stdout
         for _ in range(100):
             asyncio.get_running_loop().call_later(0.3, tell, written)
             await command.stdout.write(bytes(250_000))
             written += 250_000
-        return succeeded()
+        return success_status()
 
     def tell(before: int) -> None:
         if before == written:
@@ -342,14 +342,14 @@ async def test_a_command_that_does_not_read_holds_up_the_client() -> None:
     proceed = asyncio.Event()
     received = 0
 
-    async def wait(arguments: list[str], command: Command) -> dict[str, Any]:
+    async def wait(arguments: list[str], command: CommandStreams) -> dict[str, Any]:
         nonlocal received
         assert command.stdin
         await proceed.wait()
         while data := await command.stdin.read():
-            assert len(data) <= channels.HELD + 65536
+            assert len(data) <= channels.MOST_BUFFERED + 65536
             received += len(data)
-        return succeeded()
+        return success_status()
 
     async with listening(made(wait)) as port, connected(port, f"POST {PATH}/exec?stdin=1 HTTP/1.1\n{SPDY}\n{V4}") as at:
         _, client = at
@@ -366,7 +366,7 @@ async def test_a_command_that_does_not_read_holds_up_the_client() -> None:
 async def test_a_client_that_leaves_ends_the_command() -> None:
     ended: asyncio.Queue[str] = asyncio.Queue()
 
-    async def run(arguments: list[str], command: Command) -> dict[str, Any]:
+    async def run(arguments: list[str], command: CommandStreams) -> dict[str, Any]:
         assert command.stdin
         assert command.stdout
         assert await command.stdin.read() == b"last words"
@@ -376,7 +376,7 @@ async def test_a_client_that_leaves_ends_the_command() -> None:
             await command.stdout.write(b"hello?")
         except ConnectionError:
             ended.put_nowait("stdout")
-        return succeeded()
+        return success_status()
 
     async with listening(made(run)) as port:
         async with socket(port, f"{PATH}/exec?stdin=1&stdout=1", "v4.channel.k8s.io") as websocket:

@@ -6,7 +6,7 @@ import socket
 
 import pytest
 
-from app.api.http.listening_sockets import ListenError, bind_sockets, refusal
+from app.api.http.listening_sockets import ListenError, bind_sockets, explain_listen_error
 
 
 @pytest.mark.parametrize(
@@ -19,7 +19,7 @@ from app.api.http.listening_sockets import ListenError, bind_sockets, refusal
     ],
 )
 def test_a_refusal_says_what_to_do(number: int, expected: str) -> None:
-    assert expected in refusal(OSError(number, "why"), "h", 6443)
+    assert expected in explain_listen_error(OSError(number, "why"), "h", 6443)
 
 
 async def test_an_address_that_is_not_ours_is_refused() -> None:

@@ -10,12 +10,12 @@ from hypothesis import strategies as some
 from app.api.http.query import (
     ListOptions,
     Query,
-    boolean,
     check_list_options,
     create_options,
     delete_options,
-    flag,
-    number,
+    parse_boolean,
+    parse_flag,
+    parse_number,
     patch_options,
     read_list_options,
     update_options,
@@ -32,12 +32,12 @@ def list_options(query: Query) -> ListOptions:
 
 @pytest.mark.parametrize("value", ["true", "True", "1", "yes", ""])
 def test_true(value: str) -> None:
-    assert boolean(value)
+    assert parse_boolean(value)
 
 
 @pytest.mark.parametrize("value", ["false", "False", "0"])
 def test_false(value: str) -> None:
-    assert not boolean(value)
+    assert not parse_boolean(value)
 
 
 def test_a_list_as_kubectl_asks_for_it() -> None:
@@ -238,8 +238,12 @@ def test_a_deletion_is_refused_for(body: dict[str, Any], code: int, message: str
 def test_single_parameters() -> None:
     query = [("follow", "True"), ("tailLines", "-1"), ("verbose", "")]
 
-    assert (flag(query, "follow"), flag(query, "verbose"), flag(query, "previous")) == (True, True, False)
-    assert (number(query, "tailLines"), number(query, "limitBytes")) == (-1, None)
+    assert (parse_flag(query, "follow"), parse_flag(query, "verbose"), parse_flag(query, "previous")) == (
+        True,
+        True,
+        False,
+    )
+    assert (parse_number(query, "tailLines"), parse_number(query, "limitBytes")) == (-1, None)
 
 
 NAMES = some.sampled_from(["limit", "watch", "resourceVersion", "continue", "dryRun", "gracePeriodSeconds", "force"])

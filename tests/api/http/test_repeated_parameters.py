@@ -17,7 +17,7 @@ import pytest
 import pytest_asyncio
 
 from app.api.auth.authenticator import NODE_PREFIX, NODES
-from app.api.streams.exec_attach import wanted
+from app.api.streams.exec_attach import parse_requested_streams
 from app.store import Append, Stream
 from tests.api.people import bind, cluster_role, meeting, rule
 from tests.conftest import Lasting
@@ -245,7 +245,9 @@ async def test_of_every_other_verb_too_the_first_value_counts(
 async def test_of_the_streams_of_exec_and_attach_too(name: str) -> None:
     for first, second in permutations(("1", "0"), 2):
         rest = [(each, "1") for each in ("stdin", "stdout") if each != name]
-        assert wanted([(name, first), (name, second), *rest]) == wanted([(name, first), *rest])
+        assert parse_requested_streams([(name, first), (name, second), *rest]) == parse_requested_streams(
+            [(name, first), *rest]
+        )
 
 
 @pytest.mark.parametrize(

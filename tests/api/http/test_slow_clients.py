@@ -9,7 +9,7 @@ import pytest
 from websockets.frames import Frame, Opcode
 from websockets.protocol import Protocol, Side
 
-from app.api.streams.exec_attach import Command, succeeded
+from app.api.streams.exec_attach import CommandStreams, success_status
 from tests.api.servers import PATH, connected, listening, made
 
 ASKED = """Connection: Upgrade
@@ -71,9 +71,9 @@ async def test_a_client_that_answers_no_ping_is_told_all_the_same() -> None:
 async def test_a_client_that_leaves_before_it_answers_is_not_waited_for() -> None:
     begun = asyncio.Event()
 
-    async def run(arguments: list[str], command: Command) -> dict[str, Any]:
+    async def run(arguments: list[str], command: CommandStreams) -> dict[str, Any]:
         begun.set()
-        return succeeded()
+        return success_status()
 
     async with listening(made(run, answer_seconds=60)) as port:
         async with one_that_answers_nothing(port) as (received, _):

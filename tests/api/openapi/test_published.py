@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from app.api.openapi.v3 import OpenApi, write
-from app.api.resources.ephemeral_resources import VIRTUAL
-from app.api.resources.unsupported_kinds import ABSENT
+from app.api.resources.ephemeral_resources import EPHEMERAL
+from app.api.resources.unsupported_kinds import UNSUPPORTED
 from app.kinds import KINDS
 
-OPENAPI = OpenApi((*KINDS, *ABSENT), VIRTUAL)
+OPENAPI = OpenApi((*KINDS, *UNSUPPORTED), EPHEMERAL)
 COMMITTED = Path(__file__).parents[3] / "openapi"
 
 
@@ -29,7 +29,7 @@ def test_the_same_code_writes_the_same_bytes(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("one", "other")]
     for folder in folders:
         folder.mkdir()
-        write(folder, OpenApi((*KINDS, *ABSENT), VIRTUAL))
+        write(folder, OpenApi((*KINDS, *UNSUPPORTED), EPHEMERAL))
 
     one, other = ({path.name: path.read_bytes() for path in each.iterdir()} for each in folders)
     assert one == other

@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.api.http.accept import JSON, Wanted
+from app.api.http.accept import JSON, ResponseFormat
 from app.api.openapi.v2 import EMPTY, OpenApiV2
 from app.api.openapi.v3 import OpenApi
-from app.api.resources.discovery import Discovery, Virtual
-from app.api.resources.ephemeral_resources import VIRTUAL
+from app.api.resources.discovery import Discovery, EphemeralResource
+from app.api.resources.ephemeral_resources import EPHEMERAL
 from app.kinds import KINDS
 from app.machinery.base import Kind
 
-OPENAPI = OpenApi(KINDS, VIRTUAL)
+OPENAPI = OpenApi(KINDS, EPHEMERAL)
 CONTENTS = dict(OPENAPI.contents())
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)
 every_document = pytest.mark.parametrize("name", CONTENTS)
@@ -227,8 +227,8 @@ def test_each_kind_has_conditions_of_its_own(name: str, told: set[str]) -> None:
     assert condition.keys() & {"lastProbeTime", "observedGeneration"} == told
 
 
-@pytest.mark.parametrize("virtual", VIRTUAL, ids=lambda virtual: f"{virtual.plural}.{virtual.group}")
-def test_what_is_answered_on_the_spot_is_described(virtual: Virtual) -> None:
+@pytest.mark.parametrize("virtual", EPHEMERAL, ids=lambda virtual: f"{virtual.plural}.{virtual.group}")
+def test_what_is_answered_on_the_spot_is_described(virtual: EphemeralResource) -> None:
     document = CONTENTS[f"apis_{virtual.group}_{virtual.version}"]
     scope = "/namespaces/{namespace}" if virtual.namespaced else ""
     path = document["paths"][f"/apis/{virtual.group}/{virtual.version}{scope}/{virtual.plural}"]
@@ -253,7 +253,7 @@ def test_the_verbs_of_discovery_are_the_operations(kind: Kind[Any]) -> None:
 
 
 def test_version_two_is_empty_under_the_type_that_old_kubectl_parses() -> None:
-    document = OpenApiV2(OPENAPI).document(Wanted("openapi-v2"))
+    document = OpenApiV2(OPENAPI).document(ResponseFormat("openapi-v2"))
 
     assert document == EMPTY
     assert (document.body, document.content_type) == (b"", "application/com.github.proto-openapi.spec.v2.v1.0+protobuf")

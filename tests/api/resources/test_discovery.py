@@ -6,17 +6,17 @@ import httpx
 import msgspec
 import pytest
 
-from app.api.http.accept import JSON, Wanted
-from app.api.resources.discovery import Discovery, Virtual, verbs
-from app.api.resources.unsupported_kinds import ABSENT
+from app.api.http.accept import JSON, ResponseFormat
+from app.api.resources.discovery import Discovery, EphemeralResource, verbs
+from app.api.resources.unsupported_kinds import UNSUPPORTED
 from app.kinds import KINDS
 from app.machinery.base import Kind
 
-DISCOVERY = Discovery((*KINDS, *ABSENT))
-by_resource = pytest.mark.parametrize("kind", [*KINDS, *ABSENT], ids=lambda kind: kind.resource)
+DISCOVERY = Discovery((*KINDS, *UNSUPPORTED))
+by_resource = pytest.mark.parametrize("kind", [*KINDS, *UNSUPPORTED], ids=lambda kind: kind.resource)
 
 
-def read(path: str, wanted: Wanted = JSON) -> Any:
+def read(path: str, wanted: ResponseFormat = JSON) -> Any:
     document = DISCOVERY.document(path, wanted)
     assert document is not None
     return msgspec.json.decode(document.body)
@@ -28,7 +28,7 @@ def entries(kind: Kind[Any]) -> dict[str, Any]:
 
 
 def aggregated(kind: Kind[Any], version: str) -> dict[str, Any]:
-    groups = read("/apis" if kind.group else "/api", Wanted("discovery", version))["items"]
+    groups = read("/apis" if kind.group else "/api", ResponseFormat("discovery", version))["items"]
     versions = next(group["versions"] for group in groups if group["metadata"]["name"] == kind.group)
     resources = next(each["resources"] for each in versions if each["version"] == kind.version)
     found: dict[str, Any] = next(each for each in resources if each["resource"] == kind.plural)
@@ -91,7 +91,7 @@ def test_there_is_nothing_else(path: str) -> None:
 
 
 def test_an_aggregated_answer_says_so_in_its_content_type() -> None:
-    document = DISCOVERY.document("/apis", Wanted("discovery", "v2"))
+    document = DISCOVERY.document("/apis", ResponseFormat("discovery", "v2"))
 
     assert document is not None
     assert document.content_type == "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
@@ -115,12 +115,12 @@ def test_storage_versions_have_the_hashes_of_kubernetes(path: str, name: str, ex
 
 
 GROUPS = (
-    Virtual("z.example.com", "v1", "things", "Thing", ("get", "list")),
-    Virtual("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", ("get", "list"), namespaced=True),
-    Virtual("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
-    Virtual("z.example.com", "v1beta1", "things", "Thing", ("get", "list")),
-    Virtual("z.example.com", "v2", "things", "Thing", ("get", "list")),
-    Virtual("policy", "v1"),
+    EphemeralResource("z.example.com", "v1", "things", "Thing", ("get", "list")),
+    EphemeralResource("metrics.k8s.io", "v1beta1", "pods", "PodMetrics", ("get", "list"), namespaced=True),
+    EphemeralResource("authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview"),
+    EphemeralResource("z.example.com", "v1beta1", "things", "Thing", ("get", "list")),
+    EphemeralResource("z.example.com", "v2", "things", "Thing", ("get", "list")),
+    EphemeralResource("policy", "v1"),
 )
 
 

@@ -84,7 +84,7 @@ async def test_a_list_of_large_objects_is_sent_while_it_is_read(admin: httpx.Asy
 async def test_all_large_objects_are_deleted_but_not_listed(
     admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(collection, "MOST_TOLD", LENGTH)
+    monkeypatch.setattr(collection, "MOST_LISTED", LENGTH)
 
     answer = await admin.delete(MAPS, params={"labelSelector": "team=red"})
 

@@ -17,7 +17,7 @@ from starlette.types import Message
 from app.api.http import response_streams
 from app.api.resources import lists
 from app.api.resources.lists import LongAnswer
-from app.api.resources.routes import Target
+from app.api.resources.routes import RequestInfo
 from app.api.resources.selection import read_selection
 from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.kinds.core.configmap import ConfigMap
@@ -80,7 +80,7 @@ async def answered(registry: Registry, **query: Any) -> Any:
     scope = {"type": "http", "method": "GET", "path": MAPS, "headers": [], "query_string": b""}
     selection = read_selection([(name, str(value)) for name, value in query.items()])
     selection.check()
-    answer = await lists.answer(registry, Request(scope), Target(CONFIGMAPS, "default", "", ""), selection)
+    answer = await lists.answer(registry, Request(scope), RequestInfo(CONFIGMAPS, "default", "", ""), selection)
     return msgspec.json.decode(answer.body)
 
 

@@ -8,14 +8,14 @@ import pytest
 
 from app.api.auth.authenticator import User
 from app.api.auth.tokens import issue
-from app.api.resources.unsupported_kinds import ABSENT
+from app.api.resources.unsupported_kinds import UNSUPPORTED
 from app.kinds import KINDS
 from app.machinery.base import Kind
 from app.registry.objects import Registry
 from tests.conftest import NO_TLS
 
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}
-every_one = pytest.mark.parametrize("kind", ABSENT, ids=lambda kind: kind.resource)
+every_one = pytest.mark.parametrize("kind", UNSUPPORTED, ids=lambda kind: kind.resource)
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -106,4 +106,4 @@ async def test_who_may_not_list_them_is_told_so(registry: Registry, url: str) ->
 
 
 async def test_they_are_no_kinds() -> None:
-    assert not {(kind.group, kind.plural) for kind in ABSENT} & {(kind.group, kind.plural) for kind in KINDS}
+    assert not {(kind.group, kind.plural) for kind in UNSUPPORTED} & {(kind.group, kind.plural) for kind in KINDS}

@@ -3,7 +3,7 @@
 import pytest
 from starlette.requests import Request
 
-from app.api.resources.routes import Target
+from app.api.resources.routes import RequestInfo
 from app.api.streams import logs
 from app.api.streams.logs import answer
 from app.machinery.errors import ApiError
@@ -33,7 +33,7 @@ async def write(registry: Registry, stream: Stream, *pieces: bytes) -> None:
 
 async def read(registry: Registry, query: str = "") -> bytes:
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "query_string": query.encode()}
-    response = await answer(registry, Request(scope), Target(PODS, "default", "p", "log"))
+    response = await answer(registry, Request(scope), RequestInfo(PODS, "default", "p", "log"))
     return b"".join([part async for part in response.body_iterator])
 
 

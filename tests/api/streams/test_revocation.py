@@ -15,8 +15,8 @@ from app.api.auth.tokens import issue, issue_for_account
 from app.api.http.query import ListOptions
 from app.api.http.response_streams import PART_BYTES, Sender, send_stream
 from app.api.streams import revocation
-from app.api.streams.revocation import Claim, Revocations
-from app.api.streams.watch import MOST_SECONDS, seconds_of
+from app.api.streams.revocation import Revocations, StreamAccess
+from app.api.streams.watch import MOST_SECONDS, timeout_of
 from app.machinery.errors import ApiError
 from app.registry.objects import Registry
 from app.store import Append, Stream
@@ -185,7 +185,7 @@ async def test_the_database_away_ends_no_stream() -> None:
         raise ConnectionError
 
     revocations = Revocations(away, _no_policies)
-    with revocations.watching(Claim(b"")) as refused:
+    with revocations.watch(StreamAccess(b"")) as refused:
         with pytest.raises(ConnectionError):
             await revocations.check_streams()
         assert not refused.done()
@@ -205,9 +205,9 @@ async def test_a_stream_ends_whose_right_was_withdrawn_before_it_was_open(monkey
         raise ApiError(403, "Forbidden", "no longer")
 
     revocations = Revocations(none_has_ended, _no_policies)
-    with revocations.watching(Claim(b"")):
+    with revocations.watch(StreamAccess(b"")):
         await revocations.check_streams()
-        with revocations.watching(Claim(b"", forbidden)) as refused:
+        with revocations.watch(StreamAccess(b"", forbidden)) as refused:
             await revocations.check_streams()
             assert refused.result().code == 403
 
@@ -216,7 +216,7 @@ async def test_a_stream_ends_whose_right_was_withdrawn_before_it_was_open(monkey
 async def test_the_last_words_are_not_sent_in_the_middle_of_an_event(size: int, told: bool) -> None:
     """The client has taken one part when its right ends, and takes no other until then."""
     sent: list[bytes] = []
-    refused: revocation.Refused = asyncio.get_running_loop().create_future()
+    refused: revocation.Revoked = asyncio.get_running_loop().create_future()
 
     async def send(message: Any) -> None:
         if sent and not refused.done():
@@ -250,16 +250,16 @@ async def test_many_streams_cost_one_query_a_look_and_no_judgement_while_roles_s
     async def current() -> object:
         return policies[-1]
 
-    def of(number: int) -> Claim:
+    def of(number: int) -> StreamAccess:
         async def judge() -> None:
             judged.append(number)
             if number == 1 and len(policies) > 1:
                 raise ApiError(403, "Forbidden", "no longer")
 
-        return Claim(b"%d" % (number % 500), judge if number % 2 else None)
+        return StreamAccess(b"%d" % (number % 500), judge if number % 2 else None)
 
     revocations = Revocations(none_has_ended, current)
-    open_now = [revocations.watching(of(number)) for number in range(1_000)]
+    open_now = [revocations.watch(of(number)) for number in range(1_000)]
     futures = [each.__enter__() for each in open_now]
     for _ in range(5):
         await revocations.check_streams()
@@ -279,8 +279,8 @@ async def test_many_streams_cost_one_query_a_look_and_no_judgement_while_roles_s
 
 @pytest.mark.parametrize(("asked", "seconds"), [(5, 5), (2**63 - 1, MOST_SECONDS)])
 def test_a_watch_lasts_as_long_as_its_client_asks_up_to_a_day(asked: int, seconds: float) -> None:
-    assert seconds_of(ListOptions(timeout_seconds=asked)) == seconds
+    assert timeout_of(ListOptions(timeout_seconds=asked)) == seconds
 
 
 def test_a_watch_lasts_half_an_hour_to_one_if_its_client_says_nothing() -> None:
-    assert 1800 <= seconds_of(ListOptions()) <= 3600
+    assert 1800 <= timeout_of(ListOptions()) <= 3600

@@ -15,12 +15,12 @@ from starlette.requests import Request
 from starlette.types import Message
 
 from app.api.http import content, response_streams
-from app.api.http.accept import wanted
+from app.api.http.accept import negotiate_media_type
 from app.api.resources import lists
-from app.api.resources.routes import Target
+from app.api.resources.routes import RequestInfo
 from app.api.resources.selection import read_selection
 from app.api.streams import watch
-from app.api.streams.watch import Stream
+from app.api.streams.watch import WatchStream
 from app.kinds import KINDS
 from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.kinds.core.configmap import ConfigMap
@@ -62,7 +62,7 @@ async def remove(registry: Registry, name: str) -> None:
 
 async def opened(
     registry: Registry, accept: str = "application/json", namespace: str | None = "default", **query: Any
-) -> Stream:
+) -> WatchStream:
     """A watch without a server."""
     pairs = "&".join(f"{name}={value}" for name, value in {"watch": "1", **query}.items())
     headers = [(b"accept", accept.encode())]
@@ -70,10 +70,10 @@ async def opened(
     request = Request(scope)
     selection = read_selection(request.query_params.multi_items())
     selection.check()
-    return await watch.stream(registry, request, Target(CONFIGMAPS, namespace, "", ""), selection)
+    return await watch.open_watch(registry, request, RequestInfo(CONFIGMAPS, namespace, "", ""), selection)
 
 
-async def told(stream: Stream, count: int) -> list[dict[str, Any]]:
+async def told(stream: WatchStream, count: int) -> list[dict[str, Any]]:
     """Its next events."""
     events: list[dict[str, Any]] = []
     async with asyncio.timeout(PATIENCE):
@@ -266,8 +266,8 @@ async def test_bare_metadata(registry: Registry) -> None:
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)
 def test_a_bookmark_has_the_form_of_the_watch(kind: Kind[Any]) -> None:
     def bookmark(accept: str) -> Any:
-        shape = content.Shape(kind, wanted(accept))
-        return msgspec.json.decode(shape.bookmark({"resourceVersion": "7", "creationTimestamp": None}))
+        shape = content.ResponseShape(kind, negotiate_media_type(accept))
+        return msgspec.json.decode(shape.encode_bookmark({"resourceVersion": "7", "creationTimestamp": None}))
 
     plain, partial, table = (bookmark(accept) for accept in ("application/json", PARTIAL, TABLE))
 

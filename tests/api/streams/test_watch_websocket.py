@@ -19,7 +19,7 @@ from app.api.app import create_app
 from app.api.auth.authenticator import MASTERS, User
 from app.api.auth.tokens import issue
 from app.api.resources import kubernetes
-from app.api.resources.routes import Target
+from app.api.resources.routes import RequestInfo
 from app.api.streams import exec_attach, watch_websocket
 from app.api.streams.channels import Upgrade
 from app.registry.objects import Registry
@@ -190,7 +190,7 @@ class Endless:
 
 async def test_a_client_that_does_not_read_is_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(watch_websocket, "SEND_SECONDS", 0.2)
-    app = Starlette(routes=[Route("/", lambda request: watch_websocket.over(request, Endless()))])
+    app = Starlette(routes=[Route("/", lambda request: watch_websocket.upgrade_to_websocket(request, Endless()))])
     app.state.streams = set()
     request = "GET / HTTP/1.1\nConnection: Upgrade\nUpgrade: websocket\nSec-WebSocket-Version: 13\nSec-WebSocket-Key: "
 
@@ -215,9 +215,9 @@ async def test_a_stopping_server_ends_watches(registry: Registry) -> None:
 async def test_a_stream_is_for_those_who_may(
     running: Running, registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def answer(registry: Registry, request: Request, found: Target) -> Upgrade:
-        asked = exec_attach.wanted(request.query_params.multi_items())
-        return exec_attach.streaming(request, asked, lambda command: echo([found.name], command))
+    async def answer(registry: Registry, request: Request, found: RequestInfo) -> Upgrade:
+        asked = exec_attach.parse_requested_streams(request.query_params.multi_items())
+        return exec_attach.upgrade_to_command(request, asked, lambda command: echo([found.name], command))
 
     monkeypatch.setitem(kubernetes._SPECIAL, ("pods", "exec", "GET"), answer)
     path, nobody = f"{PODS_PATH}/p/exec?command=ls&stdout=true", await issue(registry, User(name="nobody"))

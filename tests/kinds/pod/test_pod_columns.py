@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 
 from app.kinds.pod.pod import KIND
-from app.machinery.durations import age, duration_text
+from app.machinery.durations import age, human_duration
 from tests.build import NOW
 from tests.kinds.pods import made
 
@@ -121,5 +121,5 @@ def test_wide_row():
     ],
 )
 def test_durations(seconds, text):
-    assert duration_text(timedelta(seconds=seconds)) == text
+    assert human_duration(timedelta(seconds=seconds)) == text
     assert age(None, NOW) == "<unknown>"

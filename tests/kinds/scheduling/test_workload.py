@@ -15,7 +15,7 @@ from app.kinds.scheduling.podgroup import PodGroup
 from app.kinds.scheduling.workload import KIND as WORKLOADS
 from app.kinds.scheduling.workload import Workload
 from app.machinery.errors import Cause
-from app.machinery.feature_gates import USUAL, WORKLOAD_WITH_JOB, parse
+from app.machinery.feature_gates import DEFAULTS, WORKLOAD_WITH_JOB, parse
 from tests.build import LONG_AGO, NOW
 from tests.kinds.jobs import created, written
 
@@ -315,7 +315,7 @@ def test_the_group_of_a_pod_must_have_a_name() -> None:
 @pytest.mark.parametrize(
     ("text", "on"),
     [
-        pytest.param("", USUAL, id="nothing is said"),
+        pytest.param("", DEFAULTS, id="nothing is said"),
         pytest.param("WorkloadWithJob=true", {WORKLOAD_WITH_JOB}, id="on"),
         pytest.param(" WorkloadWithJob = True ,", {WORKLOAD_WITH_JOB}, id="on, with spaces"),
         pytest.param("WorkloadWithJob=true,WorkloadWithJob=false", set(), id="the last word counts"),

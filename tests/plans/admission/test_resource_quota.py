@@ -14,7 +14,7 @@ from app.kinds.core.resourcequota import ResourceQuota, ResourceQuotaStatus
 from app.kinds.pod.pod import Pod, PodStatus
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
-from app.machinery.quantity import compare, plus
+from app.machinery.quantity import add, compare
 from app.plans.admission import resource_quota
 from tests.build import NOW
 
@@ -280,9 +280,9 @@ def test_a_change_may_help(before: Any, now: Any, helps: bool) -> None:
 
 
 def test_amounts_are_written_as_the_first_of_them() -> None:
-    assert plus("0", "64Mi", 3) == "192Mi"
-    assert plus("1500m", "500m") == "2"
-    assert plus("64Mi", "1") == "67108865"
+    assert add("0", "64Mi", 3) == "192Mi"
+    assert add("1500m", "500m") == "2"
+    assert add("64Mi", "1") == "67108865"
 
 
 def test_the_status_of_a_pod_is_not_looked_at_for_its_scopes() -> None:

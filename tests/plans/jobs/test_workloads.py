@@ -24,7 +24,7 @@ from app.kinds.scheduling.podgroup import PodGroup
 from app.kinds.scheduling.workload import KIND as WORKLOADS
 from app.kinds.scheduling.workload import Workload
 from app.machinery.base import Condition, ObjectMeta, OwnerReference
-from app.machinery.feature_gates import USUAL, WORKLOAD_WITH_JOB
+from app.machinery.feature_gates import DEFAULTS, WORKLOAD_WITH_JOB
 from app.machinery.name_validation import dns_label, dns_subdomain
 from app.plans.admission.pod_admission import NO_RULES, Rules
 from app.plans.admission.refusals import ANNOTATION
@@ -110,11 +110,11 @@ def test_jobs_qualify(spec: dict[str, Any], does: bool) -> None:
 @pytest.mark.parametrize(
     ("features", "namespace", "job", "on"),
     [
-        pytest.param(USUAL, "", "", False, id="off by default"),
+        pytest.param(DEFAULTS, "", "", False, id="off by default"),
         pytest.param({WORKLOAD_WITH_JOB}, "", "", True, id="on by the gate"),
-        pytest.param(USUAL, "true", "", True, id="on in a namespace"),
-        pytest.param(USUAL, "", "true", True, id="on for a Job"),
-        pytest.param(USUAL, "true", "false", False, id="off for a Job in a namespace where it is on"),
+        pytest.param(DEFAULTS, "true", "", True, id="on in a namespace"),
+        pytest.param(DEFAULTS, "", "true", True, id="on for a Job"),
+        pytest.param(DEFAULTS, "true", "false", False, id="off for a Job in a namespace where it is on"),
         pytest.param({WORKLOAD_WITH_JOB}, "false", "", False, id="off in a namespace"),
         pytest.param({WORKLOAD_WITH_JOB}, "maybe", "", True, id="another word says nothing"),
     ],
