@@ -73,10 +73,10 @@ class StructRoute(APIRoute):
             self.structs = (*self.structs, answer)
             options["responses"] = {code: _content(answer), **(options.get("responses") or {})}
             if not hasattr(endpoint, "__wrapped__"):  # an included route may be made anew of this one
-                endpoint = _encoded(endpoint, code)
+                endpoint = _encode_answer(endpoint, code)
         options["responses"] = {"default": _REFUSAL, **(options.get("responses") or {})}
         options["response_model"] = None
-        options["openapi_extra"] = _described(sources) | (options.get("openapi_extra") or {})
+        options["openapi_extra"] = _describe_parameters(sources) | (options.get("openapi_extra") or {})
         super().__init__(path, endpoint, **options)
 
 
@@ -85,7 +85,7 @@ def _source(parameter: inspect.Parameter) -> "FromQuery[Any] | FromBody[Any] | N
     return next((each for each in found if isinstance(each, FromQuery | FromBody)), None)
 
 
-def _encoded(endpoint: Callable[..., Awaitable[msgspec.Struct]], code: int) -> Callable[..., Awaitable[Response]]:
+def _encode_answer(endpoint: Callable[..., Awaitable[msgspec.Struct]], code: int) -> Callable[..., Awaitable[Response]]:
     @wraps(endpoint)
     async def answer(**parameters: Any) -> Response:
         return Response(msgspec.json.encode(await endpoint(**parameters)), code, media_type=_JSON)
@@ -108,7 +108,7 @@ def _content(struct: type[msgspec.Struct], description: str = "Done.") -> Schema
 _REFUSAL = _content(Status, "Refused, or failed: the Status says why.")
 
 
-def _described(sources: Iterable["FromQuery[Any] | FromBody[Any]"]) -> Schema:
+def _describe_parameters(sources: Iterable["FromQuery[Any] | FromBody[Any]"]) -> Schema:
     """What OpenAPI says of an operation's body and of its query parameters."""
     found: Schema = {}
     for source in sources:

@@ -124,7 +124,7 @@ class _Builder:
         return shape
 
     def _field(self, each: inspect.Field) -> Field:
-        extra, description = _declared(each.type)
+        extra, description = _read_declaration(each.type)
         strategies = frozenset(str(extra.get("patch", "")).split(",")) - {""}
         key = wire_name(extra.get("patch_key", ""))
         return Field(
@@ -146,7 +146,7 @@ class _Builder:
         return Shape("quantity", "resource.Quantity") if has_floats else Shape("either", "int32")
 
 
-def _declared(type_: inspect.Type) -> tuple[dict[str, Any], str]:
+def _read_declaration(type_: inspect.Type) -> tuple[dict[str, Any], str]:
     """What `at` said of a field, and its description."""
     extra: dict[str, Any] = {}
     description = ""
@@ -206,18 +206,18 @@ def settled(obj: Any, shape: Shape, settle: dict[Sort, Settle]) -> Any:
     changes = {}
     for attribute, inner in shape.moments:
         value = getattr(obj, attribute)
-        if value and (new := _settled(value, inner, settle)) is not value:
+        if value and (new := _map_value(value, inner, settle)) is not value:
             changes[attribute] = new
     return msgspec.structs.replace(obj, **changes) if changes else obj
 
 
-def _settled(value: Any, shape: Shape, settle: dict[Sort, Settle]) -> Any:
+def _map_value(value: Any, shape: Shape, settle: dict[Sort, Settle]) -> Any:
     if shape.sort == "struct":
         return settled(value, shape, settle)
     if shape.item is None:
         return settle[shape.sort](value)
     if shape.sort == "map":
-        items = {key: _settled(each, shape.item, settle) for key, each in value.items()}
+        items = {key: _map_value(each, shape.item, settle) for key, each in value.items()}
         return items if any(items[key] is not value[key] for key in items) else value
-    new = tuple([_settled(each, shape.item, settle) for each in value])
+    new = tuple([_map_value(each, shape.item, settle) for each in value])
     return new if any(a is not b for a, b in zip(new, value, strict=True)) else value

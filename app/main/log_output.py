@@ -112,7 +112,7 @@ class TextFormatter(_Formatter):
         if not record.name.startswith(_OWN):
             fields["logger"] = record.name
         head = f"{_time(record)} {record.levelname} {self._component}: {record.getMessage()}"
-        line = "  ".join([head, " ".join(f"{name}={_quoted(value)}" for name, value in fields.items())]).rstrip()
+        line = "  ".join([head, " ".join(f"{name}={_quote(value)}" for name, value in fields.items())]).rstrip()
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
@@ -148,7 +148,7 @@ def _plain(value: Any) -> str | int | float:
     return str(value) or type(value).__name__  # an error may have no text
 
 
-def _quoted(value: str | float) -> str:
+def _quote(value: str | float) -> str:
     """In quotes, as JSON has it, if there is a blank or another character in it that would make it unclear."""
     text = str(value)
     is_clear = text and text.isprintable() and not any(each in text for each in ' "=')

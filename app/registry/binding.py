@@ -16,12 +16,12 @@ def bound(pod: Pod, node: str, now: datetime) -> Pod:
     status = pod.status
     if status.nominated_node_name:
         status = msgspec.structs.replace(status, nominated_node_name="")
-    status = _with_condition(status, _scheduled(now))
+    status = _with_condition(status, _scheduled_condition(now))
     return msgspec.structs.replace(pod, spec=spec, status=status)
 
 
 @lru_cache(maxsize=2)
-def _scheduled(now: datetime) -> Condition:
+def _scheduled_condition(now: datetime) -> Condition:
     """Many pods are bound at one time."""
     return Condition(type="PodScheduled", status="True", last_transition_time=now)
 

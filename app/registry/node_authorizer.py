@@ -25,19 +25,19 @@ def references(pod: Pod) -> Iterator[Reference]:
         yield "secrets", secret.name
     for container in (*pod.spec.init_containers, *pod.spec.containers):
         for source in container.env_from:
-            yield from _named(source.config_map_ref, source.secret_ref)
+            yield from _references(source.config_map_ref, source.secret_ref)
         for variable in container.env:
             if variable.value_from is not None:
-                yield from _named(variable.value_from.config_map_key_ref, variable.value_from.secret_key_ref)
+                yield from _references(variable.value_from.config_map_key_ref, variable.value_from.secret_key_ref)
     for volume in pod.spec.volumes:
-        yield from _named(volume.config_map, None)
+        yield from _references(volume.config_map, None)
         if volume.secret is not None:
             yield "secrets", volume.secret.secret_name
         for part in volume.projected.sources if volume.projected else ():
-            yield from _named(part.config_map, part.secret)
+            yield from _references(part.config_map, part.secret)
 
 
-def _named(config_map: object, secret: object) -> Iterator[Reference]:
+def _references(config_map: object, secret: object) -> Iterator[Reference]:
     if config_map is not None:
         yield "configmaps", getattr(config_map, "name", "")
     if secret is not None:

@@ -91,7 +91,7 @@ class VolumeSources:
         if volume.downward_api is not None:
             return self._downward_api_files(pod, volume.downward_api.items, _mode(volume.downward_api.default_mode))
         if volume.projected is not None:
-            return await self._projected(pod, volume.name, volume.projected)
+            return await self._projected_files(pod, volume.name, volume.projected)
         raise ContainerConfigError("it holds no files")
 
     async def _config_map(
@@ -106,7 +106,7 @@ class VolumeSources:
         found = await self._lookup.secret(pod.metadata.namespace, source.name, optional=optional)
         return _select_keys("secret", found or {}, source.items, mode, optional=optional)
 
-    async def _projected(self, pod: Pod, name: str, volume: ProjectedVolumeSource) -> dict[str, File]:
+    async def _projected_files(self, pod: Pod, name: str, volume: ProjectedVolumeSource) -> dict[str, File]:
         files: dict[str, File] = {}
         for source in volume.sources:
             files.update(await self._projection(pod, name, source, _mode(volume.default_mode)))

@@ -57,7 +57,7 @@ async def page(registry: Registry, continue_: str = "") -> TokenList:
     shown, more = found[:MOST], found[MOST:]
     last = shown[-1] if more else None
     metadata = ListMeta(continue_=f"{last.created_at.isoformat()},{last.id}") if last else ListMeta()
-    return TokenList(metadata=metadata, items=[_shown(each, registry.now()) for each in shown])
+    return TokenList(metadata=metadata, items=[_describe(each, registry.now()) for each in shown])
 
 
 async def revoke(registry: Registry, id_: str) -> None:
@@ -66,7 +66,7 @@ async def revoke(registry: Registry, id_: str) -> None:
         raise not_found(f"tokens.{GROUP}", id_)
 
 
-def _shown(token: Listed, now: datetime) -> Token:
+def _describe(token: Listed, now: datetime) -> Token:
     return Token(
         metadata=TokenMeta(token.id, token.created_at.replace(microsecond=0)),
         type=type_of(token),

@@ -96,10 +96,10 @@ def as_api_error(error: Exception) -> ApiError:
     if isinstance(error, HTTPException):
         reason, message = _OTHER.get(error.status_code, ("", error.detail))
         return ApiError(error.status_code, reason, message)
-    return _unexpected(error)
+    return _unexpected_error(error)
 
 
-def _unexpected(error: Exception) -> ApiError:
+def _unexpected_error(error: Exception) -> ApiError:
     error_id = f"{_fingerprint(error):08x}"
     logger.error("unexpected error; answering 500", error_id=error_id, traceback_of=error)
     return ApiError(500, "InternalError", f"Internal error occurred: see {error_id} in the server's log")

@@ -57,7 +57,7 @@ async def answer(registry: Registry, request: Request, target: RequestInfo, sele
                 return await whole_page(shape, page, target.namespace, options, now)
         first = await first_page(registry, wanted.scope, wanted.after, wanted.at)
     except Compacted as error:
-        raise _expired(options, wanted.after, target.namespace) from error
+        raise _expired_error(options, wanted.after, target.namespace) from error
     if not first.more and (not options.limit or len(first.heads) <= options.limit):
         page = Page(wanted.scope.selected(first.heads), first.revision, more=False)
         return await whole_page(shape, page, target.namespace, options, now)
@@ -73,7 +73,7 @@ async def listing(registry: Registry, request: Request, target: RequestInfo, sel
     try:
         first = await first_page(registry, wanted.scope, wanted.after, wanted.at)
     except Compacted as error:
-        raise _expired(options, wanted.after, target.namespace) from error
+        raise _expired_error(options, wanted.after, target.namespace) from error
     return Listing(registry, wanted.scope, first, shape, options.limit or None, target.namespace, now)
 
 
@@ -168,7 +168,7 @@ class _Inconsistent(ApiError):
         return {**super().status(), "metadata": {"continue": self.token}}
 
 
-def _expired(options: ListOptions, after: Place | None, namespace: str | None) -> ApiError:
+def _expired_error(options: ListOptions, after: Place | None, namespace: str | None) -> ApiError:
     if not options.continue_ or after is None:
         return gone(EXPIRED)
     return _Inconsistent(continue_token.encode(continue_token.NEWEST, after, namespace))

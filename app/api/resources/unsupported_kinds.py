@@ -46,20 +46,20 @@ class Ingress(Object):
     """Jobplane has none of these: their list is empty, and none can be created."""
 
 
-def _unsupported(type_: type[Object], group: str, plural: str, *short_names: str, namespaced: bool = True) -> Kind[Any]:
+def _make_kind(type_: type[Object], group: str, plural: str, *short_names: str, namespaced: bool = True) -> Kind[Any]:
     return Kind(type=type_, group=group, version="v1", plural=plural, short_names=short_names, namespaced=namespaced)
 
 
 UNSUPPORTED: tuple[Kind[Any], ...] = (
-    _unsupported(Endpoints, "", "endpoints", "ep"),
-    _unsupported(PersistentVolume, "", "persistentvolumes", "pv", namespaced=False),
-    _unsupported(PersistentVolumeClaim, "", "persistentvolumeclaims", "pvc"),
-    _unsupported(ReplicationController, "", "replicationcontrollers", "rc"),
-    _unsupported(DaemonSet, "apps", "daemonsets", "ds"),
-    _unsupported(Deployment, "apps", "deployments", "deploy"),
-    _unsupported(ReplicaSet, "apps", "replicasets", "rs"),
-    _unsupported(StatefulSet, "apps", "statefulsets", "sts"),
-    _unsupported(Ingress, "networking.k8s.io", "ingresses", "ing"),
+    _make_kind(Endpoints, "", "endpoints", "ep"),
+    _make_kind(PersistentVolume, "", "persistentvolumes", "pv", namespaced=False),
+    _make_kind(PersistentVolumeClaim, "", "persistentvolumeclaims", "pvc"),
+    _make_kind(ReplicationController, "", "replicationcontrollers", "rc"),
+    _make_kind(DaemonSet, "apps", "daemonsets", "ds"),
+    _make_kind(Deployment, "apps", "deployments", "deploy"),
+    _make_kind(ReplicaSet, "apps", "replicasets", "rs"),
+    _make_kind(StatefulSet, "apps", "statefulsets", "sts"),
+    _make_kind(Ingress, "networking.k8s.io", "ingresses", "ing"),
 )
 VERBS = ("delete", "get", "list", "watch")
 """Verbs that are valid when there is no such object."""

@@ -129,13 +129,13 @@ async def create_join_token(registry: RegistryDep, asked: Annotated[Wanted, Depe
     name = "".join(secrets.choice(_ALPHABET) for _ in range(6))
     user = User(name=BOOTSTRAP_PREFIX + name, groups=(BOOTSTRAPPERS,))
     token = await issue_named(registry, name, user, Limits(expires_at, uses=asked.uses, node_life=node_life))
-    return _shown(name, now, expires_at, asked.uses, token)
+    return _describe(name, now, expires_at, asked.uses, token)
 
 
 @router.get("/jointokens", summary="List join tokens", dependencies=_may("list", "jointokens"))
 async def list_join_tokens(registry: RegistryDep) -> JoinTokenList:
     found = await registry.tokens.of_group(BOOTSTRAPPERS, registry.now())
-    items = [_shown(each.id, each.created_at, each.expires_at, each.uses) for each in found]
+    items = [_describe(each.id, each.created_at, each.expires_at, each.uses) for each in found]
     return JoinTokenList(metadata=ListMeta(), items=items)
 
 
@@ -180,7 +180,7 @@ async def join(
     digest = bytes.fromhex(asked.digest)
     match await registry.tokens.admit(digest, holder, by, registry.now(), exists=exists, alive=alive):
         case Admission.TAKEN:
-            raise _taken(asked.node)
+            raise _name_taken_error(asked.node)
         case Admission.USED_UP:
             raise _used_up(user.name.removeprefix(BOOTSTRAP_PREFIX))
     return Joined(asked.node)
@@ -217,12 +217,14 @@ async def _renews_lease(registry: Registry, node: str) -> bool:
     return renewed_at > registry.now() - timedelta(seconds=spec.lease_duration_seconds or 0)
 
 
-def _shown(name: str, made_at: datetime, expires_at: datetime | None, uses: int | None, token: str = "") -> JoinToken:
+def _describe(
+    name: str, made_at: datetime, expires_at: datetime | None, uses: int | None, token: str = ""
+) -> JoinToken:
     ends = expires_at.replace(microsecond=0) if expires_at else None
     return JoinToken(metadata=TokenMeta(name, made_at.replace(microsecond=0)), expires_at=ends, uses=uses, token=token)
 
 
-def _taken(node: str) -> ApiError:
+def _name_taken_error(node: str) -> ApiError:
     why = (
         f'node "{node}" has a credential already: an agent of that name is or was running elsewhere. Give this machine '
         f"another --node-name; or, if it takes that one's place, run `jobplane node reset {node}` first"

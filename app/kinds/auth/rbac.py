@@ -158,11 +158,11 @@ def binding_row(binding: Binding, now: datetime) -> list[Any]:
         meta.name,
         f"{role_ref.kind}/{role_ref.name}",
         age(meta.creation_timestamp, now),
-        _listed(binding, USER, lambda subject: subject.name),
-        _listed(binding, USER_GROUP, lambda subject: subject.name),
-        _listed(binding, SERVICE_ACCOUNT, lambda subject: f"{subject.namespace}/{subject.name}"),
+        _subject_names(binding, USER, lambda subject: subject.name),
+        _subject_names(binding, USER_GROUP, lambda subject: subject.name),
+        _subject_names(binding, SERVICE_ACCOUNT, lambda subject: f"{subject.namespace}/{subject.name}"),
     ]
 
 
-def _listed(binding: Binding, kind: str, shown: Callable[[Subject], str]) -> str:
+def _subject_names(binding: Binding, kind: str, shown: Callable[[Subject], str]) -> str:
     return ", ".join(shown(subject) for subject in binding.subjects if subject.kind == kind)

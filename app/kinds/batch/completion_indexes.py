@@ -27,13 +27,13 @@ class Indexes:
 
     @classmethod
     def of(cls, indexes: Iterable[int]) -> "Indexes":
-        return cls(_joined((each, each) for each in sorted(indexes)))
+        return cls(_merge_intervals((each, each) for each in sorted(indexes)))
 
     @classmethod
     def parse(cls, text: str, below: int | None = None) -> "Indexes":
         """The set that a list stands for. Raises IndexListError, also for an index that is not less than `below`."""
         if _PLAIN.fullmatch(text) and (plain := _plain(text, below)) is not None:
-            return cls(_joined(plain))
+            return cls(_merge_intervals(plain))
         intervals: list[Interval] = []
         previous: int | None = None
         for fragment in text.split(",") if text else ():
@@ -46,7 +46,7 @@ class Indexes:
             for part in parts:
                 previous = _next(part, previous, below)
             intervals.append((int(parts[0]), int(parts[-1])))
-        return cls(_joined(intervals))
+        return cls(_merge_intervals(intervals))
 
     def __contains__(self, index: int) -> bool:
         place = bisect_right(self.intervals, (index, _BEYOND)) - 1
@@ -59,7 +59,7 @@ class Indexes:
         return chain.from_iterable(range(first, last + 1) for first, last in self.intervals)
 
     def __str__(self) -> str:
-        return ",".join(map(_printed, self.intervals))
+        return ",".join(map(_format_interval, self.intervals))
 
     def add(self, indexes: Iterable[int]) -> "Indexes":
         return self.union(Indexes.of(indexes))
@@ -67,10 +67,10 @@ class Indexes:
     def union(self, other: "Indexes") -> "Indexes":
         if not (self.intervals and other.intervals):
             return self if self.intervals else other
-        return Indexes(_joined(sorted((*self.intervals, *other.intervals))))
+        return Indexes(_merge_intervals(sorted((*self.intervals, *other.intervals))))
 
     def intersection(self, other: "Indexes") -> "Indexes":
-        return Indexes(tuple(_shared(self.intervals, other.intervals)))
+        return Indexes(tuple(_intersect(self.intervals, other.intervals)))
 
     def clip(self, below: int) -> "Indexes":
         """Without the indexes that a Job of `below` completions does not have."""
@@ -122,14 +122,14 @@ def _number(text: str) -> int:
     return int(text)
 
 
-def _printed(interval: Interval) -> str:
+def _format_interval(interval: Interval) -> str:
     first, last = interval
     if first == last:
         return str(first)
     return f"{first},{last}" if first + 1 == last else f"{first}-{last}"
 
 
-def _joined(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
+def _merge_intervals(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     """Ascending intervals, with those that overlap or touch made one."""
     result: list[Interval] = []
     for first, last in intervals:
@@ -140,7 +140,7 @@ def _joined(intervals: Iterable[Interval]) -> tuple[Interval, ...]:
     return tuple(result)
 
 
-def _shared(ours: tuple[Interval, ...], theirs: tuple[Interval, ...]) -> Iterator[Interval]:
+def _intersect(ours: tuple[Interval, ...], theirs: tuple[Interval, ...]) -> Iterator[Interval]:
     """The common parts of two ascending sequences, walking along both once."""
     here = there = 0
     while here < len(ours) and there < len(theirs):

@@ -37,7 +37,7 @@ def parse(text: str) -> Schedule:
         raise ScheduleError(f"invalid schedule format: more than {_LONGEST} characters")
     zone, text = _zone_prefix(text)
     if text.startswith("@"):
-        return _described(text, zone)
+        return _parse_descriptor(text, zone)
     fields = text.split()
     if len(fields) != 5:
         raise ScheduleError(f"expected exactly 5 fields, found {len(fields)}: [{' '.join(fields)}]")
@@ -110,11 +110,11 @@ def _range(text: str, bounds: _Bounds) -> Field:
     if star:
         low, high = bounds.low, bounds.high
     else:
-        low = high = _named(first, bounds)
+        low = high = _parse_name(first, bounds)
         if len(last) > 1:
             raise ScheduleError(f"too many hyphens: {text}")
         if last:
-            high = _named(last[0], bounds)
+            high = _parse_name(last[0], bounds)
     if len(steps) > 1:
         raise ScheduleError(f"too many slashes: {text}")
     step = _number(steps[0]) if steps else 1
@@ -135,7 +135,7 @@ def _check_range(low: int, high: int, step: int, bounds: _Bounds, text: str) -> 
         raise ScheduleError(f"step of range should be a positive number: {text}")
 
 
-def _named(text: str, bounds: _Bounds) -> int:
+def _parse_name(text: str, bounds: _Bounds) -> int:
     name = text.lower()
     return bounds.names.index(name) + bounds.low if name in bounds.names else _number(text)
 
@@ -279,7 +279,7 @@ _MACROS = {
 _EVERY = "@every "
 
 
-def _described(text: str, zone: tzinfo | None) -> Schedule:
+def _parse_descriptor(text: str, zone: tzinfo | None) -> Schedule:
     if text in _MACROS:
         return _cron(_MACROS[text].split(), zone)
     if not text.startswith(_EVERY):

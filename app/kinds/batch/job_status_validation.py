@@ -19,11 +19,11 @@ CONDITIONS = "status.conditions"
 def validate_status(new: Job, old: Job) -> list[Cause]:
     return [
         *_counts(new.status),
-        *_uncounted(new.status.uncounted_terminated_pods or UncountedTerminatedPods()),
+        *_validate_uncounted(new.status.uncounted_terminated_pods or UncountedTerminatedPods()),
         *_ends(new, old),
         *_completion_time(new, old),
         *_announcements(new, old),
-        *_finished(new, old),
+        *_validate_finished(new, old),
         *_indexes(new, old),
         *_pods_left(new, old),
         *_success(new),
@@ -47,7 +47,7 @@ def _counts(status: JobStatus) -> Iterator[Cause]:
             yield invalid(f"status.{name}", count, NEGATIVE)
 
 
-def _uncounted(pods: UncountedTerminatedPods) -> Iterator[Cause]:
+def _validate_uncounted(pods: UncountedTerminatedPods) -> Iterator[Cause]:
     seen = set()
     for name, uids in (("succeeded", pods.succeeded), ("failed", pods.failed)):
         for place, uid in enumerate(uids):
@@ -61,15 +61,15 @@ def _uncounted(pods: UncountedTerminatedPods) -> Iterator[Cause]:
 
 def _ends(new: Job, old: Job) -> Iterator[Cause]:
     for other in ("Failed", "FailureTarget"):
-        if _turned(new, old, "Complete", other) and is_true(new, "Complete") and is_true(new, other):
+        if _differs(new, old, "Complete", other) and is_true(new, "Complete") and is_true(new, other):
             yield unshown(CONDITIONS, f"cannot set Complete=True and {other}=true conditions")
 
 
 def _announcements(new: Job, old: Job) -> Iterator[Cause]:
     recounted = new.status.failed_indexes != old.status.failed_indexes  # this, too, has Kubernetes look at failures
     for end, announced, asked in (
-        ("Failed", "FailureTarget", recounted or _turned(new, old, "Failed")),
-        ("Complete", "SuccessCriteriaMet", _turned(new, old, "Complete", "SuccessCriteriaMet")),
+        ("Failed", "FailureTarget", recounted or _differs(new, old, "Failed")),
+        ("Complete", "SuccessCriteriaMet", _differs(new, old, "Complete", "SuccessCriteriaMet")),
     ):
         if asked and is_true(new, end) and not is_true(new, announced):
             yield unshown(CONDITIONS, f"cannot set {end}=True condition without the {announced}=true condition")
@@ -83,7 +83,7 @@ def _success(new: Job) -> Iterator[Cause]:
         yield unshown(CONDITIONS, "cannot set Complete=True for Job with SuccessPolicy unless SuccessCriteriaMet=True")
 
 
-def _turned(new: Job, old: Job, *kinds: str) -> bool:
+def _differs(new: Job, old: Job, *kinds: str) -> bool:
     return any(is_true(new, kind) != is_true(old, kind) for kind in kinds)
 
 
@@ -103,7 +103,7 @@ def _kept_success(new: Job, old: Job) -> Iterator[Cause]:
 def _completion_time(new: Job, old: Job) -> Iterator[Cause]:
     path, ended, ended_before = "status.completionTime", new.status.completion_time, old.status.completion_time
     started = new.status.start_time
-    if _turned(new, old, "Complete") or ended != ended_before:
+    if _differs(new, old, "Complete") or ended != ended_before:
         if ended is not None and not is_true(new, "Complete"):
             yield invalid(path, ended, "cannot set completionTime when there is no Complete=True condition")
         if ended is None and is_true(new, "Complete"):
@@ -125,7 +125,7 @@ def _kept_times(new: Job, old: Job) -> Iterator[Cause]:
         yield required("status.startTime", detail)
 
 
-def _finished(new: Job, old: Job) -> Iterator[Cause]:
+def _validate_finished(new: Job, old: Job) -> Iterator[Cause]:
     now, before, ending = new.status, old.status, not is_finished(old)
     if not is_finished(new):
         return

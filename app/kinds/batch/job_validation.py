@@ -45,14 +45,14 @@ def own_selector(metadata: ObjectMeta) -> dict[str, str]:
 
 def validate(job: Job) -> list[Cause]:
     return [
-        *_generated(job),
+        *_validate_generated_selector(job),
         *validate_spec(job.spec),
         *_selector(job.spec),
         *_pod_names(job),
     ]
 
 
-def _generated(job: Job) -> Iterator[Cause]:
+def _validate_generated_selector(job: Job) -> Iterator[Cause]:
     """A selector that the server made must be this Job's own, not one copied from another."""
     if job.spec.manual_selector or job.spec.selector is None:
         return
@@ -150,7 +150,7 @@ def _managed_by(name: str | None, path: str) -> Iterator[Cause]:
 
 def _completion_mode(spec: JobSpec, path: str) -> Iterator[Cause]:
     if spec.completion_mode == "Indexed":
-        yield from _indexed(spec, path)
+        yield from _validate_indexed(spec, path)
     elif spec.completion_mode in ("", "NonIndexed"):
         for name, limit in (
             ("backoffLimitPerIndex", spec.backoff_limit_per_index),
@@ -162,7 +162,7 @@ def _completion_mode(spec: JobSpec, path: str) -> Iterator[Cause]:
         yield not_supported(f"{path}.completionMode", spec.completion_mode, ("NonIndexed", "Indexed"))
 
 
-def _indexed(spec: JobSpec, path: str) -> Iterator[Cause]:
+def _validate_indexed(spec: JobSpec, path: str) -> Iterator[Cause]:
     failed, completions = spec.max_failed_indexes, spec.completions
     if completions is None:
         yield required(f"{path}.completions", "when completion mode is Indexed")

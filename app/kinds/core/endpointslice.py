@@ -152,10 +152,16 @@ def row(piece: EndpointSlice, now: datetime) -> list[Any]:
     meta = piece.metadata
     ports = [str(port.port) if port.port is not None else port.name or "*" for port in piece.ports]
     addresses = [address for endpoint in piece.endpoints for address in endpoint.addresses]
-    return [meta.name, piece.address_type, _shown(ports), _shown(addresses), age(meta.creation_timestamp, now)]
+    return [
+        meta.name,
+        piece.address_type,
+        _format_list(ports),
+        _format_list(addresses),
+        age(meta.creation_timestamp, now),
+    ]
 
 
-def _shown(texts: list[str]) -> str:
+def _format_list(texts: list[str]) -> str:
     more = f" + {len(texts) - SHOWN} more..." if len(texts) > SHOWN else ""
     return (",".join(texts[:SHOWN]) or "<unset>") + more
 

@@ -38,10 +38,10 @@ Amounts = dict[str, Quantity]
 
 
 def prepare(limit_range: LimitRange) -> LimitRange:
-    return replace(limit_range, spec=LimitRangeSpec(limits=tuple(map(_prepared, limit_range.spec.limits))))
+    return replace(limit_range, spec=LimitRangeSpec(limits=tuple(map(_fill_defaults, limit_range.spec.limits))))
 
 
-def _prepared(item: LimitRangeItem) -> LimitRangeItem:
+def _fill_defaults(item: LimitRangeItem) -> LimitRangeItem:
     """For containers, what is missing follows from the rest: limits from the most, requests from limits or the least."""
     low, high = _canonical(item.min), _canonical(item.max)
     default, request = _canonical(item.default), _canonical(item.default_request)

@@ -31,13 +31,17 @@ def row(pod: Pod, now: datetime) -> list[Any]:
     sidecars = {each.name for each in pod.spec.init_containers if each.restart_policy == "Always"}
     initialising = _initialising(pod, sidecars)
     started = not initialising or is_true(status.conditions, "Initialized")
-    ready = sum(_is_ready_sidecar(each, sidecars) for each in _passed(status.init_container_statuses, sidecars))
+    ready = sum(
+        _is_ready_sidecar(each, sidecars) for each in _ended_init_containers(status.init_container_statuses, sidecars)
+    )
     if started:
-        counted = [each for each in _reached(status.init_container_statuses, sidecars) if each.name in sidecars]
+        counted = [
+            each for each in _reached_init_containers(status.init_container_statuses, sidecars) if each.name in sidecars
+        ]
         counted += status.container_statuses
         ready += sum(_is_up(each) for each in status.container_statuses)
     else:
-        counted = [*_reached(status.init_container_statuses, sidecars)]
+        counted = [*_reached_init_containers(status.init_container_statuses, sidecars)]
     ip = status.pod_ips[0].ip if status.pod_ips else ""
     return [
         pod.metadata.name,
@@ -57,7 +61,7 @@ def _word(pod: Pod, initialising: str, started: bool) -> str:
         return "Unknown"
     if pod.metadata.deletion_timestamp and not is_terminal(pod):
         return "Terminating"
-    word = initialising or _gated(pod) or pod.status.reason or pod.status.phase
+    word = initialising or _gated_reason(pod) or pod.status.reason or pod.status.phase
     if not started:
         return word
     for status in reversed(pod.status.container_statuses):
@@ -67,7 +71,7 @@ def _word(pod: Pod, initialising: str, started: bool) -> str:
     return word
 
 
-def _gated(pod: Pod) -> str:
+def _gated_reason(pod: Pod) -> str:
     found = condition(pod.status.conditions, "PodScheduled")
     return "SchedulingGated" if found and found.reason == "SchedulingGated" else ""
 
@@ -105,14 +109,14 @@ def _is_through(status: ContainerStatus, sidecars: set[str]) -> bool:
     return status.name in sidecars and bool(status.started)
 
 
-def _passed(statuses: tuple[ContainerStatus, ...], sidecars: set[str]) -> Iterable[ContainerStatus]:
+def _ended_init_containers(statuses: tuple[ContainerStatus, ...], sidecars: set[str]) -> Iterable[ContainerStatus]:
     for status in statuses:
         if not _is_through(status, sidecars):
             return
         yield status
 
 
-def _reached(statuses: tuple[ContainerStatus, ...], sidecars: set[str]) -> Iterable[ContainerStatus]:
+def _reached_init_containers(statuses: tuple[ContainerStatus, ...], sidecars: set[str]) -> Iterable[ContainerStatus]:
     """Those that had their turn: all that are through, and the one that is not."""
     for status in statuses:
         yield status

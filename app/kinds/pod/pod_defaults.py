@@ -50,12 +50,12 @@ _TAINTS = {
 
 def default_pod_spec(spec: PodSpec) -> PodSpec:
     account = spec.service_account_name or spec.service_account
-    return _changed(
+    return _replace_if_different(
         spec,
         restart_policy=spec.restart_policy or "Always",
         dns_policy=spec.dns_policy or "ClusterFirst",
         scheduler_name=spec.scheduler_name or "default-scheduler",
-        termination_grace_period_seconds=_given(spec.termination_grace_period_seconds, GRACE_SECONDS),
+        termination_grace_period_seconds=_or_default(spec.termination_grace_period_seconds, GRACE_SECONDS),
         security_context=spec.security_context or PodSecurityContext(),
         service_account_name=account,
         service_account=account,
@@ -73,7 +73,7 @@ def default_pod(pod: Pod) -> Pod:
     status = pod.status
     if not status.phase:
         status = replace(status, phase="Pending")
-    return _changed(pod, spec=spec, status=_without_generations(status))
+    return _replace_if_different(pod, spec=spec, status=_without_generations(status))
 
 
 def _without_generations(status: PodStatus) -> PodStatus:
@@ -87,13 +87,13 @@ def _without_generations(status: PodStatus) -> PodStatus:
 def _as_pod(spec: PodSpec) -> PodSpec:
     """What admission adds to a pod, and never to a template."""
     account = spec.service_account_name or "default"
-    containers = _containers(_requested, spec.containers)
-    return _changed(
+    containers = _containers(_default_requests, spec.containers)
+    return _replace_if_different(
         spec,
         containers=_each(_on_host, containers) if spec.host_network else containers,
-        init_containers=_containers(_requested, spec.init_containers),
-        enable_service_links=_given(spec.enable_service_links, True),
-        priority=_given(spec.priority, PRIORITIES.get(spec.priority_class_name, 0)),
+        init_containers=_containers(_default_requests, spec.init_containers),
+        enable_service_links=_or_default(spec.enable_service_links, True),
+        priority=_or_default(spec.priority, PRIORITIES.get(spec.priority_class_name, 0)),
         preemption_policy=spec.preemption_policy or "PreemptLowerPriority",
         service_account_name=account,
         service_account=account,
@@ -109,7 +109,7 @@ def as_sent(pod: Pod, sent: Pod) -> Pod:
     return replace(pod, spec=replace(pod.spec, **{name: getattr(sent.spec, name) for name in names}))
 
 
-def _changed(struct: S, **wanted: Any) -> S:
+def _replace_if_different(struct: S, **wanted: Any) -> S:
     changes = {name: value for name, value in wanted.items() if getattr(struct, name) is not value}
     return replace(struct, **changes) if changes else struct
 
@@ -125,7 +125,7 @@ def _containers(default: Callable[[S], S], containers: tuple[S, ...]) -> tuple[S
     return _each(default, containers) if len(containers) <= MOST_CONTAINERS else containers
 
 
-def _given(value: Any, default: Any) -> Any:
+def _or_default(value: Any, default: Any) -> Any:
     return default if value is None else value
 
 
@@ -143,11 +143,13 @@ def _quantity(quantity: Quantity) -> Quantity:
 
 
 def _resources(resources: ResourceRequirements) -> ResourceRequirements:
-    return _changed(resources, limits=_quantities(resources.limits), requests=_quantities(resources.requests))
+    return _replace_if_different(
+        resources, limits=_quantities(resources.limits), requests=_quantities(resources.requests)
+    )
 
 
 def _container(container: C) -> C:
-    return _changed(
+    return _replace_if_different(
         container,
         image_pull_policy=container.image_pull_policy or _pull_policy(container.image),
         termination_message_path=container.termination_message_path or "/dev/termination-log",
@@ -175,11 +177,11 @@ def _port(port: ContainerPort) -> ContainerPort:
 
 
 def _on_host(container: Container) -> Container:
-    return _changed(container, ports=_each(_host_port, container.ports))
+    return _replace_if_different(container, ports=_each(_host_port, container.ports))
 
 
 def _host_port(port: ContainerPort) -> ContainerPort:
-    return port if port.host_port else _changed(port, host_port=port.container_port)
+    return port if port.host_port else _replace_if_different(port, host_port=port.container_port)
 
 
 def _variable(variable: EnvVar) -> EnvVar:
@@ -194,7 +196,7 @@ def _field(selector: ObjectFieldSelector) -> ObjectFieldSelector:
 
 
 def _probe(probe: Probe) -> Probe:
-    return _changed(
+    return _replace_if_different(
         probe,
         http_get=probe.http_get and _http(probe.http_get),
         timeout_seconds=probe.timeout_seconds or 1,
@@ -205,11 +207,11 @@ def _probe(probe: Probe) -> Probe:
 
 
 def _http(action: HTTPGetAction) -> HTTPGetAction:
-    return _changed(action, path=action.path or "/", scheme=action.scheme or "HTTP")
+    return _replace_if_different(action, path=action.path or "/", scheme=action.scheme or "HTTP")
 
 
 def _lifecycle(lifecycle: Lifecycle) -> Lifecycle:
-    return _changed(
+    return _replace_if_different(
         lifecycle,
         post_start=lifecycle.post_start and _hook(lifecycle.post_start),
         pre_stop=lifecycle.pre_stop and _hook(lifecycle.pre_stop),
@@ -217,50 +219,53 @@ def _lifecycle(lifecycle: Lifecycle) -> Lifecycle:
 
 
 def _hook(hook: LifecycleHandler) -> LifecycleHandler:
-    return _changed(hook, http_get=hook.http_get and _http(hook.http_get))
+    return _replace_if_different(hook, http_get=hook.http_get and _http(hook.http_get))
 
 
 def _volume(volume: Volume) -> Volume:
     if volume.empty_dir:
-        return _changed(volume, empty_dir=_empty_dir(volume.empty_dir))
+        return _replace_if_different(volume, empty_dir=_empty_dir(volume.empty_dir))
     if volume == Volume(name=volume.name):
         return replace(volume, empty_dir=EmptyDirVolumeSource())
-    return _changed(
+    return _replace_if_different(
         volume,
-        secret=volume.secret and _moded(volume.secret),
-        config_map=volume.config_map and _moded(volume.config_map),
+        secret=volume.secret and _default_mode(volume.secret),
+        config_map=volume.config_map and _default_mode(volume.config_map),
         downward_api=volume.downward_api
-        and _changed(_moded(volume.downward_api), items=_each(_file, volume.downward_api.items)),
-        projected=volume.projected and _projected(volume.projected),
+        and _replace_if_different(_default_mode(volume.downward_api), items=_each(_file, volume.downward_api.items)),
+        projected=volume.projected and _default_projected(volume.projected),
     )
 
 
 def _empty_dir(source: EmptyDirVolumeSource) -> EmptyDirVolumeSource:
-    return source if source.size_limit is None else _changed(source, size_limit=_quantity(source.size_limit))
+    return (
+        source if source.size_limit is None else _replace_if_different(source, size_limit=_quantity(source.size_limit))
+    )
 
 
-def _moded(source: M) -> M:
-    return _changed(source, default_mode=_given(source.default_mode, FILE_MODE))
+def _default_mode(source: M) -> M:
+    return _replace_if_different(source, default_mode=_or_default(source.default_mode, FILE_MODE))
 
 
 def _file(file: DownwardAPIVolumeFile) -> DownwardAPIVolumeFile:
-    return _changed(file, field_ref=file.field_ref and _field(file.field_ref))
+    return _replace_if_different(file, field_ref=file.field_ref and _field(file.field_ref))
 
 
-def _projected(source: ProjectedVolumeSource) -> ProjectedVolumeSource:
-    return _changed(_moded(source), sources=_each(_projection, source.sources))
+def _default_projected(source: ProjectedVolumeSource) -> ProjectedVolumeSource:
+    return _replace_if_different(_default_mode(source), sources=_each(_projection, source.sources))
 
 
 def _projection(part: VolumeProjection) -> VolumeProjection:
     token, facts = part.service_account_token, part.downward_api
-    return _changed(
+    return _replace_if_different(
         part,
-        service_account_token=token and _changed(token, expiration_seconds=_given(token.expiration_seconds, 3600)),
-        downward_api=facts and _changed(facts, items=_each(_file, facts.items)),
+        service_account_token=token
+        and _replace_if_different(token, expiration_seconds=_or_default(token.expiration_seconds, 3600)),
+        downward_api=facts and _replace_if_different(facts, items=_each(_file, facts.items)),
     )
 
 
-def _requested(container: Container) -> Container:
+def _default_requests(container: Container) -> Container:
     """Requests are the limits where they are not given."""
     resources = container.resources
     if not resources or resources.requests.keys() >= resources.limits.keys():

@@ -72,7 +72,7 @@ def _pod(pod: Pod) -> Iterator[Cause]:
     yield from _known_spec(pod.spec, "spec")
     yield from _same_host_ports(pod.spec, "spec", unset_too=True)
     yield from validate_images(pod.spec, "spec")
-    yield from _gated(pod.spec, "spec")
+    yield from _validate_gated(pod.spec, "spec")
 
 
 class _Alike:
@@ -115,7 +115,7 @@ def is_int32(text: str) -> bool:
     return plain and -(2**31) <= int(text) <= MOST
 
 
-def _gated(spec: PodSpec, path: str) -> Iterator[Cause]:
+def _validate_gated(spec: PodSpec, path: str) -> Iterator[Cause]:
     if spec.node_name and spec.scheduling_gates:
         yield forbidden(f"{path}.nodeName", "cannot be set until all schedulingGates have been cleared")
 
@@ -267,7 +267,7 @@ def validate_pod_update(new: Pod, old: Pod) -> list[Cause]:
         *_gate_change(new.spec.scheduling_gates, old.spec.scheduling_gates),
         *_selector_change(new.spec, old.spec),
         *_quality_change(new, old),
-        *([] if _unchanged(new.spec, old.spec) == old.spec else [forbidden("spec", CHANGEABLE)]),
+        *([] if _undo_allowed_changes(new.spec, old.spec) == old.spec else [forbidden("spec", CHANGEABLE)]),
     ]
 
 
@@ -293,11 +293,11 @@ def _deadline_change(new: int | None, old: int | None) -> Iterator[Cause]:
 
 
 def _toleration_change(new: tuple[Toleration, ...], old: tuple[Toleration, ...]) -> Iterator[Cause]:
-    if not _untimed(new) >= _untimed(old):
+    if not _without_seconds(new) >= _without_seconds(old):
         yield forbidden("spec.tolerations", "existing toleration can not be modified except its tolerationSeconds")
 
 
-def _untimed(tolerations: tuple[Toleration, ...]) -> set[Toleration]:
+def _without_seconds(tolerations: tuple[Toleration, ...]) -> set[Toleration]:
     return {replace(each, toleration_seconds=None) for each in tolerations}
 
 
@@ -318,7 +318,7 @@ def _selector_change(new: PodSpec, old: PodSpec) -> Iterator[Cause]:
                 return
 
 
-def _unchanged(new: PodSpec, old: PodSpec) -> PodSpec:
+def _undo_allowed_changes(new: PodSpec, old: PodSpec) -> PodSpec:
     """The new spec with everything put back that may change, or whose change has a cause of its own."""
     grace = new.termination_grace_period_seconds
     if grace == 1 and (old.termination_grace_period_seconds or 0) < 0:

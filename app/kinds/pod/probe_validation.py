@@ -79,12 +79,12 @@ def _action(handler: Probe | LifecycleHandler, grace: int, path: str) -> Iterato
         yield required(path, "must specify a handler type")
         return
     wire, action = given[0]
-    yield from _checked(wire, action, grace, f"{path}.{wire}")
+    yield from _validate_action(wire, action, grace, f"{path}.{wire}")
     for wire, _ in given[1:]:
         yield forbidden(f"{path}.{wire}", "may not specify more than 1 handler type")
 
 
-def _checked(wire: str, action: Any, grace: int, path: str) -> Iterator[Cause]:
+def _validate_action(wire: str, action: Any, grace: int, path: str) -> Iterator[Cause]:
     if wire == "exec":
         if not action.command:
             yield required(f"{path}.command")

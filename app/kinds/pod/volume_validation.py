@@ -114,7 +114,7 @@ def _downward(source: DownwardAPIVolumeSource, path: str) -> Iterator[Cause]:
     yield from _files(source.items, path)
 
 
-def _projected(source: ProjectedVolumeSource, path: str) -> Iterator[Cause]:
+def _validate_projected(source: ProjectedVolumeSource, path: str) -> Iterator[Cause]:
     yield from _mode(source.default_mode, f"{path}.defaultMode")
     for index, part in enumerate(source.sources):
         here = f"{path}.sources[{index}]"
@@ -207,7 +207,7 @@ _CHECKS: Mapping[type, Callable[[Any, str], Iterator[Cause]]] = {
     ConfigMapVolumeSource: _config_map,
     PersistentVolumeClaimVolumeSource: _claim,
     DownwardAPIVolumeSource: _downward,
-    ProjectedVolumeSource: _projected,
+    ProjectedVolumeSource: _validate_projected,
     SecretProjection: _projected_keys,
     ConfigMapProjection: _projected_keys,
     DownwardAPIProjection: _projected_facts,

@@ -213,11 +213,13 @@ def _find_unspecified(pod: Pod, needed: Iterable[str]) -> str:
     if pod.spec.resources:
         return ""
     containers = (*pod.spec.containers, *pod.spec.init_containers)
-    lacking = {name: [each.name for each in containers if name not in _specified(each)] for name in sorted(needed)}
+    lacking = {
+        name: [each.name for each in containers if name not in _specified_amounts(each)] for name in sorted(needed)
+    }
     return "; ".join(f"{name} for: {','.join(sorted(names))}" for name, names in lacking.items() if names)
 
 
-def _specified(container: Container) -> Amounts:
+def _specified_amounts(container: Container) -> Amounts:
     resources = container.resources
     return _usage(pod_resource_usage.effective_requests(resources), resources.limits) if resources else {}
 

@@ -166,7 +166,7 @@ def admit_pods(snapshot: JobSnapshot, decision: JobDecision) -> JobDecision:
         return decision
     try:
         if not has_defaults(pods[0], rules):
-            apply_defaults(_unnamed(pods[0]), rules)
+            apply_defaults(_without_name(pods[0]), rules)
             pods = tuple(apply_defaults(pod, rules) for pod in pods)
             _validate(pods[0])
         check("pods", pods[0], rules)
@@ -182,7 +182,7 @@ def _validate(pod: Pod) -> None:
         raise unprocessable(PODS.name, PODS.group, pod.metadata.name, causes)
 
 
-def _unnamed(pod: Pod) -> Pod:
+def _without_name(pod: Pod) -> Pod:
     """The pod before it gets its name: Kubernetes' refusals of this stage call it by the prefix of its name."""
     return replace(pod, metadata=replace(pod.metadata, name=""))
 
