@@ -174,6 +174,8 @@ async def test_a_difference_becomes_a_migration_that_goes_up_down_and_up_again(
     whole = await schema(empty)
     await query(empty, change)
     changed = await schema(empty)
+    if changed == whole and "compression" in change:
+        pytest.skip("this Postgres has one way of compression only")
     migrations = Path(shutil.copytree(MIGRATIONS, tmp_path / "migrations"))
 
     await write_migration(empty, "what differs", migrations)
