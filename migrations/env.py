@@ -1,4 +1,4 @@
-"""Alembic's entry. `app.store.migrate` hands over a connection in the config's attributes; else the URL in alembic.ini."""
+"""Alembic's entry. `app.store.migrate` hands over a connection in the config's attributes; else `sqlalchemy.url` of the config counts."""
 
 from alembic import context
 from sqlalchemy import create_engine

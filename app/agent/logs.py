@@ -146,10 +146,13 @@ class LogShipper:
             body = await self._api.request("POST", logs_path(node), LogPieces(items=tuple(pieces)))
             outcomes = msgspec.json.decode(body, type=LogOutcomes).items
         except (ApiError, OSError, msgspec.MsgspecError) as error:
-            logger.warning("cannot send logs of containers; retrying", node=node, count=len(pieces), error=error)
             if isinstance(error, ApiError) and error.code in REFUSED:
+                logger.warning(
+                    "API refuses logs of containers; dropping them", node=node, count=len(pieces), error=error
+                )
                 self._end_all(keys)
                 return True
+            logger.warning("cannot send logs of containers; retrying", node=node, count=len(pieces), error=error)
             self._due.update(dict.fromkeys(key for key in keys if key in self._tails))
             return False
         for outcome in outcomes:

@@ -53,9 +53,10 @@ class KubernetesMiddleware:
 
 
 def route_path(path: str) -> str:
-    """A path as routes spell it: slashes at its end do not count, except in what agents call."""
+    """A path as routes spell it: slashes after /v1/ and at the end do not count, except in what agents call."""
     if path.startswith(_OWN) and not path.startswith(NODES):
         group, version, rest = path.partition("/v1/")
-        return group + version + rest.strip("/")
+        trimmed = group + version + rest.strip("/")
+        return path if trimmed.startswith(NODES) else trimmed
     trimmed = path.rstrip("/")
     return trimmed if trimmed in HEALTH else path

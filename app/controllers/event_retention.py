@@ -18,6 +18,7 @@ from app.registry.plan_writer import write_set
 from app.store import Conflict, Store, Write
 
 BATCH = 250  # events deleted in one write set
+MOST_CONFLICTS = 10  # in one run
 
 
 class EventRetention:
@@ -40,7 +41,7 @@ class EventRetention:
         self._after = 0  # no event lives at or before this revision
 
     async def run_once(self, now: datetime) -> dict[str, int]:
-        deleted = 0
+        deleted = conflicts = 0
         while heads := await self._store.unchanged(EVENTS.resource, self._after, self._ttl, self._batch):
             self._after = heads[0].revision - 1
             plan = Plan(tuple(_deletion(cast("Event", decode(EVENTS, head))) for head in heads))
@@ -49,6 +50,9 @@ class EventRetention:
             except (
                 Conflict
             ):  # one has happened again, and is young now; or the leader is another, and this is cancelled
+                conflicts += 1
+                if conflicts == MOST_CONFLICTS:  # the rest follows in the next run
+                    break
                 continue
             deleted += len(heads)
             if len(heads) < self._batch:

@@ -59,6 +59,14 @@ def convert(
     return decode(json_document.encode(doc), type_, api_version=api_version, validation=validation)
 
 
+def decode_older(wire: bytes, type_: type[T]) -> T:
+    """An object that was stored by an older version, which did not look into some of its fields: nulls are left out.
+
+    Slow; for what the decoder refuses. Raises ConversionError, msgspec.ValidationError.
+    """
+    return msgspec.convert(Converter().convert_document(msgspec.json.decode(wire), shape_of(type_)), type_)
+
+
 @cache
 def _decoder(type_: type[T]) -> msgspec.json.Decoder[T]:
     return msgspec.json.Decoder(type_)

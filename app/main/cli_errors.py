@@ -115,7 +115,7 @@ def _report(error: BaseException) -> int:
 def _print(text: str) -> None:
     """To stderr; where that is JSON, as a log line."""
     if log_output.is_json():
-        logging.getLogger(__name__).error("%s", text)
+        logging.getLogger(__name__).critical("%s", text)
     else:
         print(text, file=sys.stderr, flush=True)
 

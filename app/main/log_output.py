@@ -43,6 +43,8 @@ def is_json() -> bool:
 
 
 def _log_of_thread(failed: threading.ExceptHookArgs) -> None:
+    if failed.exc_type is SystemExit:
+        return
     name = failed.thread.name if failed.thread else ""
     logging.getLogger("threading").error("unexpected error in thread %s", name, exc_info=failed.exc_value)
 
@@ -67,8 +69,17 @@ class RateLimit(logging.Filter):
         self._lock = threading.RLock()  # finalizers may log while it is held
 
     def filter(self, record: logging.LogRecord) -> bool:
-        cause, now = cause_of(record), self._clock()
+        try:
+            cause = cause_of(record)
+        except Exception:
+            return True  # a library's message that does not fit its arguments: the handler reports it
+        return self._limit(record, cause)
+
+    def _limit(self, record: logging.LogRecord, cause: Hashable) -> bool:
+        now = self._clock()
         with self._lock:
+            if self._is_full_of_repeated_causes(cause, now):
+                cause = record.name, record.levelno, record.msg
             written_at, left_out = self._lines.pop(cause, (now - SECONDS, 0))
             if now - written_at < SECONDS:
                 self._lines[cause] = written_at, left_out + 1
@@ -79,6 +90,16 @@ class RateLimit(logging.Filter):
         if left_out:
             record.repeated = left_out
         return True
+
+    def _is_full_of_repeated_causes(self, cause: Hashable, now: float) -> bool:
+        """True: to remember one more cause, one would be forgotten that was written less than a minute ago.
+
+        More objects than that have the same trouble, as the nodes of a large fleet: one line stands for all of them.
+        """
+        if cause in self._lines or len(self._lines) < self._most:
+            return False
+        written_at, _ = next(iter(self._lines.values()))
+        return now - written_at < SECONDS
 
 
 def cause_of(record: logging.LogRecord) -> Hashable:

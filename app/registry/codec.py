@@ -9,6 +9,7 @@ from typing import Literal
 import msgspec
 
 from app.machinery.base import Kind, Object
+from app.machinery.decode import decode_older
 from app.machinery.errors import ApiError
 from app.machinery.owner_references import controller_uid
 from app.store import MUST_NOT_EXIST, Change, Key, SelectorIndex, StoredObject, Write
@@ -35,7 +36,10 @@ def _decoder(type_: type[Object]) -> msgspec.json.Decoder[Object]:
 
 def decode(kind: Kind, stored: StoredObject | Change) -> Object:
     """The object, with its resourceVersion."""
-    return _decoder(type_of(kind)).decode(stored.wire)
+    try:
+        return _decoder(type_of(kind)).decode(stored.wire)
+    except msgspec.ValidationError:
+        return decode_older(stored.wire, type_of(kind))
 
 
 def selector_index_of(kind: Kind, obj: Object) -> SelectorIndex:

@@ -43,6 +43,6 @@ async def run_periodically(
 
 
 def _log_counts(task: PeriodicTask, counts: Mapping[str, int]) -> None:
-    done = [f"{count} {what}" for what, count in counts.items() if count]
-    if done:
-        logger.info("periodic task finished", task=task.name, names=", ".join(done))
+    for what, count in counts.items():
+        if count:
+            logger.info("periodic task finished", task=task.name, names=what, count=count)

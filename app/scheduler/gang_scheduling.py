@@ -266,7 +266,7 @@ def schedule_gang(group: PodGroupInfo, cluster: Cluster) -> GangAttempt:
 
 
 def _schedule_nominated(group: PodGroupInfo, pods: Sequence[Pending], cluster: Cluster) -> GangAttempt | None:
-    """Each pod on its nominated node, the others anywhere; None if too few fit so."""
+    """Each pod on its nominated node, the others in the same placement; None if too few fit so."""
     placement = nominated_placement(group.topology_key, pods, group.bound.values(), cluster)
     if placement is False:
         return None

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import asyncpg
 
 from app.store import timeline
+from app.store.errors import call_database
 
 SLICE = 2_000
 
@@ -46,7 +47,7 @@ class HistoryCompaction:
         self._keep = keep
 
     async def run_once(self, _: datetime) -> dict[str, int]:
-        return {"deleted versions": await compact(self._pool, self._keep)}
+        return {"deleted versions": await call_database(compact(self._pool, self._keep))}
 
 
 class SecretsCompaction:
@@ -60,7 +61,7 @@ class SecretsCompaction:
         self._keep = keep
 
     async def run_once(self, _: datetime) -> dict[str, int]:
-        return {"deleted versions": await compact_secrets(self._pool, self._keep)}
+        return {"deleted versions": await call_database(compact_secrets(self._pool, self._keep))}
 
 
 async def compact(pool: asyncpg.Pool, keep: timedelta) -> int:

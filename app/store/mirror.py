@@ -10,6 +10,7 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 import msgspec
 
 from app.machinery.base import Object
+from app.machinery.decode import decode_older
 from app.machinery.owner_references import controller_uid
 from app.store.change_feed import Change
 from app.store.errors import Key
@@ -23,6 +24,15 @@ Shorten = Callable[[Object], Object | None]
 """What is to be kept of an object in its place; None for the whole of it."""
 Share = Callable[[Object], Object]
 """An object that was read, made of parts that it has in common with others."""
+
+
+def _log_bad_object(key: Key, revision: int, error: Exception) -> None:
+    logger.error(
+        "cannot decode an object; controllers ignore this version of it",
+        **object_fields(*key),
+        revision=revision,
+        traceback_of=error,
+    )
 
 
 class Mirror:
@@ -50,7 +60,10 @@ class Mirror:
     def load(self, heads: Iterable[StoredObject]) -> None:
         """Take in a part of what is stored."""
         for head in heads:
-            self._put(head.key, self._decode(head.key.kind, head.wire))
+            try:
+                self._put(head.key, self._decode(head.key.kind, head.wire))
+            except Exception as error:  # one bad object must not end the copy of all others
+                _log_bad_object(head.key, head.revision, error)
 
     def start_at(self, revision: int, kept: Container[Key]) -> None:
         """All is loaded: drop what is not among `kept`, and follow the feed from this revision."""
@@ -74,15 +87,14 @@ class Mirror:
         try:
             self._put(change.key, None if change.change == "D" else self._object_of(change))
         except Exception as error:  # one bad object must not end the copy of all others
-            logger.error(
-                "cannot decode an object; controllers ignore this version of it",
-                **object_fields(*change.key),
-                revision=change.revision,
-                traceback_of=error,
-            )
+            _log_bad_object(change.key, change.revision, error)
 
     def _decode(self, kind: str, wire: bytes) -> Object:
-        obj, share = self._decoders[kind].decode(wire), self._share.get(kind)
+        decoder, share = self._decoders[kind], self._share.get(kind)
+        try:
+            obj = decoder.decode(wire)
+        except msgspec.ValidationError:
+            obj = decode_older(wire, decoder.type)
         return obj if share is None else share(obj)
 
     def _object_of(self, change: Change) -> Object:

@@ -77,6 +77,11 @@ def test_agents_are_answered_before_fastapi_looks_for_a_route() -> None:
         pytest.param("/livez/", "/livez", id="a slash after a probe"),
         pytest.param("/logs/", "/logs/", id="a path of nobody's"),
         pytest.param("/apis/agents.jobplane.dev/v1/ca//", "/apis/agents.jobplane.dev/v1/ca", id="slashes after ours"),
+        pytest.param(
+            "/apis/agents.jobplane.dev/v1//nodes/n1/statuses/",
+            "/apis/agents.jobplane.dev/v1//nodes/n1/statuses/",
+            id="slashes before what agents call",
+        ),
         pytest.param("/apis/logs.jobplane.dev/v1//x/", "/apis/logs.jobplane.dev/v1/x", id="slashes around ours"),
         pytest.param(
             "/apis/agents.jobplane.dev/v1/nodes/n/logs/", "/apis/agents.jobplane.dev/v1/nodes/n/logs/", id="agents'"

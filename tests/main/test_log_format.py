@@ -51,7 +51,7 @@ def test_every_line_of_an_agent_is_json(tmp_path: Path, by_variable: bool) -> No
         "agent",
         "http://192.0.2.7:8080",
     )
-    assert last["level"] == "error"
+    assert last["level"] == "critical"
     assert last["msg"].startswith("--eviction-hard: ")
 
 

@@ -153,10 +153,26 @@ def test_tracebacks_of_one_type_of_error_are_one_cause() -> None:
 def test_the_oldest_causes_are_forgotten_so_that_memory_is_bounded() -> None:
     minutes = Minutes(most=10)
     for number in range(100):
+        minutes.now = 10.0 * number
         assert minutes.let_through(a_record(pod=f"a/{number}"))
     assert len(minutes.limit._lines) == 10
     assert not minutes.let_through(a_record(pod="a/99"))
     assert minutes.let_through(a_record(pod="a/0"))
+
+
+def test_one_line_stands_for_all_when_more_objects_have_the_same_trouble_than_can_be_remembered() -> None:
+    """Every node of a large fleet tries again every two seconds."""
+    minutes, written = Minutes(most=10), 0
+    for second in range(0, 60, 2):
+        minutes.now = float(second)
+        written += sum(minutes.let_through(a_record(node=f"n-{number}")) for number in range(100))
+    assert written == 10 + 1
+    assert len(minutes.limit._lines) == 10
+
+
+def test_a_line_of_a_library_that_does_not_fit_its_arguments_raises_nothing() -> None:
+    record = of_a_library("%d", "x")
+    assert Minutes().let_through(record)
 
 
 @pytest.mark.timeout(20)

@@ -81,7 +81,12 @@ class UsageReporter:
             for batch in batches(reports):
                 await self._api.request("POST", self._path, UsageReports(items=tuple(batch)))
         except (ApiError, OSError) as error:
-            logger.at(level_of(error), "cannot report the usage of nodes; retrying", count=len(reports), error=error)
+            logger.at(
+                level_of(error),
+                "cannot report the usage of nodes; dropping the report",
+                count=len(reports),
+                error=error,
+            )
 
 
 def rate(before: int, now: int, seconds: float) -> int:

@@ -47,7 +47,7 @@ class Host:
 
 
 async def container(pod: Pod, key: Key, host: Host, image_user: str = "") -> ContainerSpec:
-    """Raises ConfigError, VolumeError, CreateError, and what reading a ConfigMap or Secret raises."""
+    """Raises ContainerConfigError, VolumeError, CreateError, and what reading a ConfigMap or Secret raises."""
     spec = find_container(pod, key.name)
     given = host.devices.allocation_of(pod.metadata.uid, key.name)
     env = {"HOSTNAME": hostname(pod), **given.env, **await resolve(pod, spec, host.ip, host.lookup)}

@@ -1,6 +1,6 @@
 """Environment and command of a container, with all references resolved. Called before each start.
 
-What cannot be resolved raises `ConfigError`; the container then waits as CreateContainerConfigError and is tried again.
+What cannot be resolved raises `ContainerConfigError`; the container then waits as CreateContainerConfigError and is tried again.
 """
 
 import re

@@ -74,7 +74,7 @@ def _seccomp(profile: SeccompProfile | None, profiles: Path) -> str:
 
 
 def check(pod: Pod, container: Container, wanted: Security, info: RuntimeInfo, image_user: str) -> None:
-    """Raises ConfigError if the container may not run like this here."""
+    """Raises ContainerConfigError if the container may not run like this here."""
     if not info.runs_commands:
         return
     _check_root(pod, container, wanted, info, image_user)

@@ -75,12 +75,12 @@ class StatusReporter:
 
     def _requeue(self, batch: dict[str, StatusReport], error: Exception) -> None:
         """Drops only a single report that is refused as such: it must not hold up the others for ever."""
-        logger.warning("cannot report the status of pods; retrying", count=len(batch), error=error)
         if isinstance(error, ApiError) and error.code in (400, 413, 422):
             if len(batch) == 1:
                 logger.error("API refuses the status of a pod; dropping it", pod_uid=next(iter(batch)), error=error)
                 return
             self._most = max(len(batch) // 2, 1)
+        logger.warning("cannot report the status of pods; retrying", count=len(batch), error=error)
         self._put_back(batch)
 
     def _put_back(self, batch: dict[str, StatusReport]) -> None:

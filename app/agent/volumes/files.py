@@ -64,7 +64,7 @@ def open_folder(folder: Path, group: int | None = None, mode: int = _OPEN) -> No
 
 
 def relative(path: str) -> PurePosixPath:
-    """A path that stays inside its volume. Raises ConfigError."""
+    """A path that stays inside its volume. Raises ContainerConfigError."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts:
         raise ContainerConfigError(f"path {path} must stay inside its volume")

@@ -81,7 +81,7 @@ class VolumeSources:
         self._ip, self._lookup, self._tokens = ip, lookup, tokens
 
     async def files(self, pod: Pod, volume: Volume) -> dict[str, File]:
-        """Raises ConfigError, and what reading a ConfigMap or Secret and asking for a token raise."""
+        """Raises ContainerConfigError, and what reading a ConfigMap or Secret and asking for a token raise."""
         if volume.config_map is not None:
             return await self._config_map(pod, volume.config_map, _mode(volume.config_map.default_mode))
         if volume.secret is not None:

@@ -17,7 +17,7 @@ _STEP = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def open_sub_path(volume: Path, sub_path: str) -> int:
-    """A descriptor of the part; a missing one is made, as a folder like the volume. Raises ConfigError, OSError."""
+    """A descriptor of the part; a missing one is made, as a folder like the volume. Raises ContainerConfigError, OSError."""
     top = Path(os.path.realpath(volume))
     target = Path(os.path.realpath(top / relative(sub_path)))
     if not target.is_relative_to(top):

@@ -74,7 +74,7 @@ class Volumes:
         self._sources = VolumeSources(ip, lookup, self._tokens)
 
     async def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> tuple[Mount, ...]:
-        """Prepares what the pod mounts, and tells what this container does. Raises ConfigError, VolumeError for one."""
+        """Prepares what the pod mounts, and tells what this container does. Raises ContainerConfigError, VolumeError for one."""
         if not pod.spec.volumes:
             _check_names(container, {})
             return ()
@@ -223,7 +223,7 @@ def _mounted_volumes(pod: Pod) -> list[Volume]:
 
 
 def check_host_path(source: HostPathVolumeSource) -> Path:
-    """The path, if it is of the type that is asked for. Raises ConfigError, OSError."""
+    """The path, if it is of the type that is asked for. Raises ContainerConfigError, OSError."""
     path = Path(source.path)
     if not path.is_absolute() or ".." in path.parts:
         raise ContainerConfigError(f"hostPath {source.path} is not an absolute path")

@@ -21,7 +21,7 @@ from app.api.struct_route import components, structs_of
 
 TITLE = "Jobplane"
 DOCUMENTED = (agents.router, join.router, kept_logs.router, health.router)
-"""The routers of our own endpoints: the busiest first, as requests are compared with their routes in this order."""
+"""The routers of our own endpoints, in the order in which routes are tried: `agents` before what `join` catches."""
 _SUMMARY = "Endpoints beside Kubernetes' API, which /openapi/v3 describes: for agents, administrators and probes."
 _STYLE = "body{font:1em/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}pre{background:#eee;padding:.5em}"
 _POLICY = {"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"}

@@ -34,7 +34,7 @@ class JobSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     terminating_pods: list[Pod] = []  # deleted, and not ended yet
     succeeded_pods: list[Pod] = []
     failed_pods: list[Pod] = []  # and terminating pods, unless podReplacementPolicy is Failed
-    unindexed_pods: list[Pod] = []  # ended, without an index that the Job has: they count for nothing
+    unindexed_pods: list[Pod] = []  # as these, without an index that the Job has: they count for nothing
     ownership: dict[str, Update] = {}  # by UID: pods that this plan adopts or releases
 
     # Counts of everything that has ended, also of what is not in the Job's status yet.

@@ -150,7 +150,10 @@ class CriEngine:
             answer_text = (await self.ask(pb.StatusRequest(verbose=True), pb.StatusResponse)).info.get("config", "{}")
             found = json.loads(answer_text)
         except (EngineError, ValueError) as error:
-            logger.info("container engine does not report its configuration; assuming the usual one", error=error)
+            logger.info(
+                "container engine does not report its configuration; it keeps containers' output itself",
+                error=error,
+            )
             return {}
         return found if isinstance(found, dict) else {}
 

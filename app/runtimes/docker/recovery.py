@@ -15,7 +15,7 @@ import json
 import os
 import shutil
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -29,7 +29,8 @@ from app.runtimes.docker.status import exact_time, reason_of, unknown
 from app.runtimes.engine.errors import EngineError
 from app.runtimes.engine.files import Files
 from app.runtimes.engine.outputs import Outputs
-from app.runtimes.engine.recovery import StartRefusal, kill_processes
+from app.runtimes.engine.recovery import StartRefusal, kill_processes, shims
+from app.runtimes.linux import process_table
 from app.runtimes.logs.log_format import STREAMS
 from app.runtimes.process.logs import FILES
 
@@ -149,6 +150,9 @@ class DockerRecovery:
     ) -> None:
         self._engine, self._files, self._outputs, self._bundles, self._logs = engine, files, outputs, bundles, logs
         self._starting: set[ContainerKey] = set()
+        self._shims_of: tuple[str, str] | None = (
+            None  # containerd's address and namespace, as the engine's shims have them
+        )
         self._losses: deque[EngineLoss] = deque(maxlen=LOSSES)  # that this agent saw
 
     def is_void(self, key: ContainerKey) -> bool:
@@ -198,6 +202,25 @@ class DockerRecovery:
     async def clear(self, id_: str) -> None:
         await asyncio.to_thread(kill_processes, id_)
 
+    async def kill_lost(self) -> None:
+        """Kill what runs of containers that the engine does not know. Repeated: containerd may carry out late what the engine
+        asked for before it died, and the container may have been made anew meanwhile. Raises EngineError, OSError.
+        """
+        if started_at := self._bundles.engine_started_at():
+            listed = await self._engine.ask("containers/json", all=1)
+            await asyncio.to_thread(self._kill_unlisted, {str(one["Id"]) for one in listed}, started_at)
+
+    def _kill_unlisted(self, listed: Collection[str], engine_started_at: float) -> None:
+        """What is younger than the engine is left alone: it may be about to be listed."""
+        found = [*shims()]
+        self._shims_of = next(((each.address, each.namespace) for each in found if each.id in listed), self._shims_of)
+        for each in found:
+            if (each.address, each.namespace) != self._shims_of or each.id in listed:
+                continue
+            began_at = process_table.started_at(each.pid)
+            if began_at is not None and began_at < engine_started_at:
+                kill_processes(each.id)
+
     def note_loss(self) -> None:
         """The engine went away just now."""
         self._losses.append(EngineLoss(datetime.now(UTC)))
@@ -205,6 +228,7 @@ class DockerRecovery:
     async def correct(self, key: ContainerKey, status: ContainerStatus, found: Mapping[str, Any]) -> ContainerStatus:
         """Put right what a killed engine answers (`found`), and so `status` says, of a container that has ended."""
         if status.state == "created" and await self._may_have_run(key, found):
+            await self.clear(str(found["Id"]))
             status = unknown(replace(status, state="exited"))
         if status.state != "exited":
             return status

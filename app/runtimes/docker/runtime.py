@@ -19,6 +19,7 @@ from typing import Any
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
+    ContainerStatus,
     ContainerUsage,
     CreateError,
     Image,
@@ -129,6 +130,14 @@ class DockerRuntime(EngineRuntime):
         if sandbox := await self._sandboxes.of(key.pod_uid):
             await self._sandboxes.bundles.find(sandbox[0])
         self._diversion.divert(key, id_)
+
+    async def list(self) -> list[ContainerStatus]:
+        found = await super().list()
+        try:
+            await self._containers.recovery.kill_lost()
+        except (EngineError, OSError) as error:
+            logger.info("cannot look for containers that the engine has lost; retrying", error=error)
+        return found
 
     async def _end(self, known: TrackedContainer, grace: timedelta) -> None:
         seconds = max(0.0, grace.total_seconds())

@@ -81,7 +81,7 @@ class TrackedContainer:
 
 
 class Containers(ABC):
-    """Those of one node. `root`: as in engine_files; `whole`: pods of which no container is unknown here."""
+    """Those of one node. `root`: as in `engine.files`; `whole`: pods of which no container is unknown here."""
 
     def __init__(self, root: Path, whole: set[str]) -> None:
         self._whole = whole

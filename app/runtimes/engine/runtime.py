@@ -154,7 +154,10 @@ class EngineRuntime(ABC):
     async def _remake(self, key: ContainerKey, known: TrackedContainer) -> None:
         """Remove a void container: the next start makes it anew."""
         await self._recovery.clear(known.id)
-        await self._known.remove(key, known)
+        try:
+            await self._known.remove(key, known)
+        except EngineError as error:
+            raise ConnectionError(f"a container that never ran cannot be removed yet: {error.details}") from error
 
     async def stop_container(self, key: ContainerKey, grace: timedelta) -> None:
         known = await self._known.find(key)

@@ -3,6 +3,7 @@
 What belongs here: cgroups of containers and where an agent may make them, namespaces entered from outside, processes and the
 peers of Unix sockets, removal of folders that containers have written to.
 
-May import: nothing of Jobplane but its settings of limits. Imported by: the runtimes, `app.agent.volumes`.
+May import: logging, and the limits in `app.runtimes.base`; nothing else of Jobplane.
+Imported by: the runtimes, `app.agent.volumes`.
 Start reading: `cgroups`, `cgroup_roots`, `process_table`.
 """

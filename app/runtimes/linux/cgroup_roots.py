@@ -61,7 +61,7 @@ class _Hierarchy(NamedTuple):
 
 
 def find(state: Path, setting: str = AUTO, pids: int = 0, kernel: Kernel | None = None) -> FoundCgroups:
-    """`state` tells agents of one machine apart. `asked`: auto, none, or a folder of version 2 to make them in."""
+    """`state` tells agents of one machine apart. `setting`: auto, none, or a folder of version 2 to make them in."""
     if setting == NONE:
         return FoundCgroups(None, TURNED_OFF)
     kernel = kernel or Kernel.here()

@@ -9,7 +9,7 @@ Made by O_EXCL (mkdir) before anything runs, so that nothing runs twice. In it:
                   OOMKilled, if so: then the file's time is the end
     inside        bubblewrap's report of the command's pid, if there are mounts
     out, err      raw output, written by the container
-    log, position stamped output and how far it goes (process_logs.py)
+    log, position stamped output and how far it goes (`logs`)
     message       the termination message
     verdict.json  the agent's finding where there is no such end: start errors, and ends that were not seen
 

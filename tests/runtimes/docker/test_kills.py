@@ -3,6 +3,7 @@
 import asyncio
 import itertools
 import os
+import shutil
 import socket
 import stat
 import time
@@ -16,6 +17,8 @@ import pytest
 from app.runtimes.base import ContainerSpec, Mount
 from app.runtimes.docker import recovery as docker_recovery
 from app.runtimes.docker.runtime import DockerRuntime
+from app.runtimes.engine.recovery import belongs_to
+from app.runtimes.linux import process_table
 from tests.runtimes.conftest import FOREVER, PATIENCE, Behaviour, Lab, a_key, exits, raw, says, script
 from tests.runtimes.dockers import Dockerd
 from tests.runtimes.images import IMAGE
@@ -82,6 +85,25 @@ async def test_an_end_that_the_engine_told_and_did_not_note_down_is_known(
     found.append(await docker.ended(key))
     assert [(one.state, one.exit_code, one.reason, one.message) for one in found] == [("exited", 3, "Error", "")] * 2
     assert found[0].finished_at == found[1].finished_at
+
+
+async def test_what_runs_of_a_container_that_the_engine_lost_is_killed(docker: Lab, engine: Dockerd) -> None:
+    """Nobody else would end it: the container may have been made anew meanwhile."""
+    key = await docker.start(FOREVER)
+    known = await runtime_of(docker)._known.find(key)
+    assert known
+    assert runs(known.id)
+    engine.kill()
+    shutil.rmtree(engine.config(known.id).parent)
+    await back(docker, engine)
+
+    async with asyncio.timeout(PATIENCE):
+        while runs(known.id):
+            await runtime_of(docker).list()
+
+
+def runs(container_id: str) -> bool:
+    return any(belongs_to(pid, container_id) for pid in process_table.pids())
 
 
 async def hears(lab: Lab) -> None:
