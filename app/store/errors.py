@@ -1,5 +1,6 @@
 """Errors of the store, by what callers do about them, and the keys of objects."""
 
+import asyncio
 from collections.abc import Awaitable
 from typing import NamedTuple, TypeVar
 
@@ -55,8 +56,15 @@ class NewTimeline(Exception):
 
 
 async def call_database(call: Awaitable[T]) -> T:
-    """Await a read; a database that is away becomes `Unavailable`."""
+    """Await a call of the database; a database that is away becomes `Unavailable`.
+
+    A cancelled call ends as cancelled: asyncpg may replace the cancellation by an error of the connection that it closes,
+    and a task that catches `Unavailable` to try again would never stop.
+    """
     try:
         return await call
     except AWAY as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError from error
         raise Unavailable(f"the database cannot be reached: {error}") from error

@@ -3,11 +3,13 @@
 import asyncio
 import logging
 
+import asyncpg
 import pytest
 
 from app.registry.bootstrap import bootstrap
 from app.registry.objects import Registry
 from app.store import despite_outages, open_store, problem_of
+from app.store.errors import call_database
 from app.store.migrate import migrate
 from tests.conftest import Clock
 from tests.store.proxy import Proxy
@@ -43,3 +45,20 @@ async def test_what_is_wrong_with_a_database_is_told(empty: str) -> None:
     assert await problem_of(empty, migrated=False) == ""
     assert "does not exist" in await problem_of(empty.replace("empty_", "no_such_"))
     assert "Connect call failed" in await problem_of("postgresql://127.0.0.1:1/any")
+
+
+async def test_a_cancelled_call_ends_as_cancelled_even_if_its_connection_breaks_meanwhile() -> None:
+    async def call() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            raise asyncpg.InterfaceError("the connection was closed in the middle of an operation")
+
+    begun = asyncio.Event()
+    task = asyncio.create_task(call_database(call()))
+    await begun.wait()
+    task.cancel()
+
+    with pytest.raises(asyncio.CancelledError):
+        await task
