@@ -273,7 +273,7 @@ class Settings(BaseSettings):
         return (self.host, *(each.strip() for each in self.tls_san.split(",") if each.strip()))
 
     def url(self) -> str:
-        """Where this process's API is reached from this machine."""
+        """Return where this process's API is reached from this machine."""
         host = "127.0.0.1" if self.host in UNSPECIFIED else self.host
         return f"{'https' if self.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{self.port}"
 

@@ -65,7 +65,7 @@ class LogShipper:
         self._wake.set()
 
     def position(self, key: ContainerKey) -> int:
-        """How far the API has it, as far as is known."""
+        """Return how far the API has it, as far as is known."""
         return self._tails[key].offset if key in self._tails else 0
 
     async def finish(self, keys: Iterable[ContainerKey], owner: LogOwner) -> None:

@@ -155,7 +155,7 @@ class CallHandler:
     async def _choose_handler(
         self, answer: _OpenCall, node: str
     ) -> Callable[[_OpenCall, Any], Coroutine[Any, Any, None]]:
-        """What to do about it. Raises _CallRefusedError."""
+        """Return what to do about it. Raises _CallRefusedError."""
         wanted = answer.wanted
         running = await self._list_containers(wanted.uid) if self._node_of(wanted.uid) == node else []
         if wanted.kind == "forward":

@@ -25,7 +25,7 @@ logger = Logger(__name__)
 
 
 def _url(registry: Registry, settings: Settings) -> str:
-    """Where others reach this process, if it must be found out: at the address from which it reaches the database."""
+    """Return where others reach this process, if it must be found out: at the address from which it reaches the database."""
     if settings.advertise_url or settings.host not in UNSPECIFIED:
         return settings.advertise_url or settings.url()
     return settings.model_copy(update={"host": address_towards(registry.database_url)}).url()

@@ -109,7 +109,7 @@ _REFUSAL = _content(Status, "Refused, or failed: the Status says why.")
 
 
 def _describe_parameters(sources: Iterable["FromQuery[Any] | FromBody[Any]"]) -> Schema:
-    """What OpenAPI says of an operation's body and of its query parameters."""
+    """Return what OpenAPI says of an operation's body and of its query parameters."""
     found: Schema = {}
     for source in sources:
         if isinstance(source, FromBody):

@@ -56,7 +56,7 @@ class GarbageCollector:
         return found
 
     def _keys_of(self, key: Key, obj: Object) -> list[Key]:
-        """What to look at because of an object that is there."""
+        """Return what to look at because of an object that is there."""
         found = [key] if self._is_due(key, obj) else []
         if garbage_collection.is_orphaning(obj) or garbage_collection.is_deleted_in_foreground(obj):
             found.append(_owner(obj.metadata.uid))
@@ -83,7 +83,7 @@ class GarbageCollector:
         return found
 
     def _is_due(self, key: Key, obj: Object) -> bool:
-        """Whether there is something to do about an object because of its owners. Nearly always they simply live."""
+        """Return whether there is something to do about an object because of its owners. Nearly always they simply live."""
         if obj.metadata.deletion_timestamp is not None and not is_tracked(obj):
             return False
         if self._graph.all_owners_live(obj):
@@ -113,7 +113,7 @@ class GarbageCollector:
         return works
 
     async def _plan_objects(self, keys: Iterable[Key], now: datetime) -> list[PlannedWrite]:
-        """What becomes of these objects. Nothing binds them together: one that changes meanwhile holds up few others."""
+        """Return what becomes of these objects. Nothing binds them together: one that changes meanwhile holds up few others."""
         due = (key for key in keys if (obj := self._mirror.get(key)) is not None and self._is_due(key, obj))
         chosen = list(islice(due, MOST))
         if await self._is_behind(chosen):
@@ -159,7 +159,7 @@ class GarbageCollector:
         return whole
 
     async def _is_behind(self, keys: Iterable[Key]) -> bool:
-        """Whether the database has an owner that the mirror lacks: while it fills, kinds are read one after another."""
+        """Return whether the database has an owner that the mirror lacks: while it fills, kinds are read one after another."""
         missing = {each for key in keys for each in self._absent_owners(key)} - self._known_absent
         if not missing:
             return False

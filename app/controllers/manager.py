@@ -161,7 +161,7 @@ def controllers(
 
 
 def periodic_tasks(registry: Registry, epoch: Epoch, retention: Retention) -> list[PeriodicTask]:
-    """What the leader does from time to time. Events are objects, and so deleted under the leader's epoch."""
+    """Return what the leader does from time to time. Events are objects, and so deleted under the leader's epoch."""
     store = registry.store
     return [
         EventRetention(store, partial(epoch.commit, store), retention.events),

@@ -67,7 +67,7 @@ class NamespaceController:
             pass
 
     async def _content(self, namespace: str) -> Content:
-        """What is to go next: what runs, first of all, so that it has all it needs to end as it should."""
+        """Return what is to go next: what runs, first of all, so that it has all it needs to end as it should."""
         left = await self._store.count(list(CONTENT), namespace)
         runs = "pods" in left
         kinds = [kind for name, kind in CONTENT.items() if name in left and (name in _FIRST or not runs)]
@@ -91,7 +91,7 @@ class NamespaceController:
         return living, failures
 
     def _finalizers(self, namespace: str, left: Iterable[str]) -> Mapping[str, int]:
-        """How many objects each finalizer holds."""
+        """Return how many objects each finalizer holds."""
         mirrored = [kind for kind in left if kind in self._mirror.kinds]
         content = (each.metadata for kind in mirrored for each in self._mirror.all(kind))
         return Counter(name for meta in content if meta.namespace == namespace for name in meta.finalizers)

@@ -67,7 +67,7 @@ class OwnerGraph:
             yield key, each
 
     def key(self, uid: str) -> Key | None:
-        """Which object has this UID."""
+        """Return which object has this UID."""
         return self._keys.get(uid)
 
     def object(self, uid: str) -> Object | None:
@@ -79,14 +79,14 @@ class OwnerGraph:
         return self._dependents.get(uid, {}).keys()
 
     def place(self, reference: OwnerReference, namespace: str) -> Key | None:
-        """Where an owner of something in `namespace` is to be found; None if its kind is not served."""
+        """Return where an owner of something in `namespace` is to be found; None if its kind is not served."""
         kind = self._served.get((reference.api_version, reference.kind))
         if kind is None:
             return None
         return Key(kind.resource, namespace if kind.namespaced else "", reference.name)
 
     def judge(self, reference: OwnerReference, namespace: str) -> Owner:
-        """What an owner of something in `namespace` has come to."""
+        """Return what an owner of something in `namespace` has come to."""
         kind = self._served.get((reference.api_version, reference.kind))
         if kind is None:
             return Owner.UNKNOWN
@@ -98,7 +98,7 @@ class OwnerGraph:
         return Owner.WAITS if is_deleted_in_foreground(owner) else Owner.EXISTS
 
     def all_owners_live(self, obj: Object) -> bool:
-        """Whether all its owners live, or it has none."""
+        """Return whether all its owners live, or it has none."""
         namespace = obj.metadata.namespace
         return all(self.judge(each, namespace) is Owner.EXISTS for each in obj.metadata.owner_references)
 
@@ -109,7 +109,7 @@ class OwnerGraph:
         return [each for each, key in found if key is not None and key.namespace and key.namespace != here]
 
     def is_blocked(self, uid: str) -> bool:
-        """Whether an owner must still wait. Not for what waits for the owner in turn: both would do so for ever."""
+        """Return whether an owner must still wait. Not for what waits for the owner in turn: both would do so for ever."""
         dependents = self._dependents.get(uid, {})
         return any(blocking and not self._waits_for(key, uid) for key, blocking in dependents.items())
 

@@ -69,7 +69,7 @@ def _is_report_due(pod: Pod, message: str, now: datetime, interval: timedelta) -
 
 
 def _next_report_at(pod: Pod, message: str, now: datetime, interval: timedelta = REPORT_INTERVAL) -> datetime | None:
-    """When the message may be reported, if that is not now. None also if it was reported."""
+    """Return when the message may be reported, if that is not now. None also if it was reported."""
     reported = condition(pod.status.conditions, "PodScheduled")
     if reported is None or reported.status != "False" or not message or reported.message == message:
         return None

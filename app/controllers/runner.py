@@ -186,7 +186,7 @@ class Runner:
             self.enqueue(key)
 
     async def _execute_all(self, key: Key, items: Sequence[PlannedWrite]) -> list[BaseException | None]:
-        """What became of each. The first are on their way to the database while the next are put into writing."""
+        """Return what became of each. The first are on their way to the database while the next are put into writing."""
         tasks: list[asyncio.Task[None]] = []
         try:
             for item in items:
@@ -294,7 +294,7 @@ def _has_more(planned: Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]
 
 
 def _worst_failure(results: Sequence[BaseException | None]) -> BaseException | None:
-    """What to say of several write sets: that nobody knows what became of one must not be lost behind a refusal."""
+    """Return what to say of several write sets: that nobody knows what became of one must not be lost behind a refusal."""
     failures = [each for each in results if each is not None]
     return next((each for each in failures if isinstance(each, OutcomeUnknown)), failures[0] if failures else None)
 

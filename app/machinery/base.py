@@ -163,7 +163,7 @@ class Kind(Generic[O]):
 
     @cached_property
     def is_graceful(self) -> bool:
-        """Whether objects of the kind can be given time to end."""
+        """Return whether objects of the kind can be given time to end."""
         return self.grace is not _no_grace
 
     @cached_property

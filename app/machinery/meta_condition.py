@@ -34,7 +34,7 @@ def with_condition(conditions: tuple[Condition, ...], new: Condition) -> tuple[C
 
 
 def validate_conditions(conditions: tuple[Condition, ...], path: str) -> Iterator[Cause]:
-    """When a client writes a status."""
+    """Yield the faults of the conditions in a status that a client writes."""
     for index, each in enumerate(conditions):
         yield from _condition(each, f"{path}[{index}]")
 

@@ -147,7 +147,7 @@ class _Builder:
 
 
 def _read_declaration(type_: inspect.Type) -> tuple[dict[str, Any], str]:
-    """What `at` said of a field, and its description."""
+    """Return what `at` said of a field, and its description."""
     extra: dict[str, Any] = {}
     description = ""
     while isinstance(type_, inspect.Metadata):
@@ -182,7 +182,7 @@ def _has_moments(shape: Shape) -> bool:
 
 
 def has_only(value: Any, shape: Shape) -> bool:
-    """Whether a plain value has none but the fields of its shape."""
+    """Return whether a plain value has none but the fields of its shape."""
     if shape.sort == "struct":
         fields = shape.fields
         if type(value) is not dict or not value.keys() <= fields.keys():

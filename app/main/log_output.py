@@ -38,7 +38,7 @@ def start(level: str, form: LogFormat, component: str, **fields: Unpack[Fields])
 
 
 def is_json() -> bool:
-    """Whether this process logs JSON, so that all else that it writes to stderr should be a log line, too."""
+    """Return whether this process logs JSON, so that all else that it writes to stderr should be a log line, too."""
     return any(isinstance(each.formatter, JsonFormatter) for each in logging.getLogger().handlers)
 
 
@@ -103,7 +103,7 @@ class RateLimit(logging.Filter):
 
 
 def cause_of(record: logging.LogRecord) -> Hashable:
-    """What two lines have in common if one of them is enough."""
+    """Return what two lines have in common if one of them is enough."""
     fields = _own_fields(record)
     if fields is None:
         return record.name, record.levelno, record.getMessage()

@@ -114,7 +114,7 @@ def _fail_sync(budget: PodDisruptionBudget, why: str, now: datetime) -> Plan:
 
 
 def _is_relative(budget: PodDisruptionBudget) -> bool:
-    """Whether the budget depends on the number of pods that there should be."""
+    """Return whether the budget depends on the number of pods that there should be."""
     return budget.spec.max_unavailable is not None or isinstance(budget.spec.min_available, str)
 
 
@@ -151,7 +151,7 @@ def _resolve_percentage(amount: IntOrString, whole: int) -> int:
 
 
 def _evicted_pods(budget: PodDisruptionBudget, pods: Sequence[Pod], now: datetime) -> dict[str, datetime]:
-    """When pods were evicted that are not deleted yet, but may still be."""
+    """Return when pods were evicted that are not deleted yet, but may still be."""
     disrupted = budget.status.disrupted_pods
     return {
         pod.metadata.name: disrupted[pod.metadata.name]

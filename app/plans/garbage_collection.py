@@ -34,7 +34,7 @@ _UNDECIDABLE = {Owner.UNKNOWN, Owner.MISPLACED}
 
 
 def plan(obj: Object, judge: Judge, *, owns: bool) -> tuple[Action, ...]:
-    """What to do with an object, by the state of its owners. `owns`: it has dependents itself."""
+    """Return what to do with an object, by the state of its owners. `owns`: it has dependents itself."""
     references = obj.metadata.owner_references
     found = {reference: judge(reference) for reference in references}
     ended = [reference for reference, owner in found.items() if owner in (Owner.GONE, Owner.WAITS)]

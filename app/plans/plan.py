@@ -76,5 +76,5 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def earliest(moments: Iterable[datetime | None]) -> datetime | None:
-    """When to look again, of several reasons to."""
+    """Return when to look again, of several reasons to."""
     return min((moment for moment in moments if moment), default=None)

@@ -21,7 +21,7 @@ async def apply(
     options: UpdateOptions,
     may_create: Callable[[Object], Awaitable[None]],
 ) -> tuple[Answer, bool]:
-    """What `change` makes of the object at (namespace, name), or of none; and whether it is new."""
+    """Return what `change` makes of the object at (namespace, name), or of none; and whether it is new."""
     namespace, name = key
     for _ in range(_TRIES):
         try:

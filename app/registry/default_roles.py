@@ -46,7 +46,7 @@ def _plain_roles() -> Iterable[ClusterRole]:
 
 
 def _collecting_roles() -> Iterable[ClusterRole]:
-    """Who edits may view, and who administers may edit."""
+    """Yield the roles that collect others: admin collects edit, and edit collects view."""
     yield _collecting("admin")
     yield _collecting("edit", to="admin")
     yield _collecting("view", to="edit")

@@ -132,7 +132,7 @@ async def _with_remaining(registry: Registry, scope: Scope, page: Page) -> Page:
 
 
 async def remaining(registry: Registry, scope: Scope, last: StoredObject, at: int) -> int:
-    """How many objects of a scope come after one of them, at a revision."""
+    """Return how many objects of a scope come after one of them, at a revision."""
     return await registry.store.remaining(scope.query(place_of(last), at=at))
 
 

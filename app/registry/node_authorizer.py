@@ -13,7 +13,7 @@ Reference = tuple[str, str]  # ("configmaps" or "secrets", name)
 
 
 async def is_referenced(registry: Registry, namespace: str, wanted: Reference, owns: Callable[[str], bool]) -> bool:
-    """Whether a pod that still runs on one of the nodes that `owns` accepts refers to the object."""
+    """Return whether a pod that still runs on one of the nodes that `owns` accepts refers to the object."""
     page = await registry.store.list(Query(kind=PODS.resource, namespace=namespace))
     mine = (head for head in page.heads if owns(head.selector_index.fields.get("spec.nodeName", "")))
     pods = (cast("Pod", decode(PODS, head)) for head in mine)

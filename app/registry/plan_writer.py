@@ -79,7 +79,7 @@ def _deletion_write(kind: Kind, action: Delete, now: datetime) -> Write:
 
 
 def _new_object(obj: Object, now: datetime) -> Object:
-    """What a controller creates has been checked as a part of what it was made from; identity and defaults are added."""
+    """Build an object that a controller creates: identity and defaults are added, its parts were validated with its owner."""
     kind = kind_of(type(obj))
     metadata = msgspec.structs.replace(obj.metadata, uid=obj.metadata.uid or str(uuid4()), creation_timestamp=now)
     made: Object = kind.on_create(kind.prepare(msgspec.structs.replace(obj, metadata=metadata)), now)

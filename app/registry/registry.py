@@ -63,11 +63,11 @@ class Registry:
         return self.store.feed.cursor
 
     async def is_lost(self, revision: int) -> bool:
-        """Whether the database has lost the revision, as when a backup was restored."""
+        """Return whether the database has lost the revision, as when a backup was restored."""
         return await self.store.is_lost(revision)
 
     async def reach(self, revision: int, seconds: float) -> bool:
-        """Whether a revision has been given out, as far as it is known here within a time."""
+        """Return whether a revision has been given out, as far as it is known here within a time."""
         if revision <= self.cursor or revision <= await self.revision():
             return True
         return await self.store.feed.reach_within(revision, seconds)
@@ -77,7 +77,7 @@ class Registry:
         await self.store.log_growth.wait(seconds)
 
     async def unready_reason(self) -> str:
-        """Why the database cannot be used now: it takes no writes, or the feed does not follow it. Empty if it can."""
+        """Return why the database cannot be used now: it takes no writes, or the feed does not follow it. Empty if it can."""
         broken = self.store.feed.broken
         if broken is not None:
             return f"the change feed waits for the database: {type(broken).__name__}"

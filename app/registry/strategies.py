@@ -35,7 +35,7 @@ class Strategy:
     """The default. Objects are of the strategy's own kind: hence Any."""
 
     async def drop_disabled_fields(self, _registry: Registry, _namespace: str, sent: Any, _old: Any = None) -> Any:
-        """What was sent, without fields that nothing acts on here, unless `old` has them."""
+        """Return what was sent, without fields that nothing acts on here, unless `old` has them."""
         return sent
 
     def admit(self, sent: Any, _namespace: str, _rules: Rules) -> Any:

@@ -47,7 +47,7 @@ USUAL_OPTIONS = UpdateOptions()
 
 
 def random_name(prefix: str) -> str:
-    """What generateName asks for: the prefix, cut to 58 characters, and five random ones."""
+    """Return what generateName asks for: the prefix, cut to 58 characters, and five random ones."""
     return prefix[:58] + "".join(choice(_ALPHABET) for _ in range(5))
 
 
@@ -124,7 +124,7 @@ def revise(kind: Kind, sent: Object, old: Object, options: UpdateOptions) -> Obj
 
 
 def _next_metadata(sent: ObjectMeta, old: ObjectMeta) -> ObjectMeta:
-    """What the server owns stays; what the client left out of its identity is filled in."""
+    """Restore what the server owns, and fill in the parts of the identity that the client left out."""
     return msgspec.structs.replace(
         sent,
         name=old.name,
@@ -148,7 +148,7 @@ def _next_status(sent: Object, old: Object) -> Object:
 
 
 def _without_status(kind: Kind, sent: Object, old: Object) -> Object:
-    """What was sent, but for a status that an update does not touch."""
+    """Return what was sent, but for a status that an update does not touch."""
     return msgspec.structs.replace(sent, status=cast("Any", old).status) if kind.has_status else sent
 
 

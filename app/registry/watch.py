@@ -40,7 +40,7 @@ class Watch:
         self._is_replayed = self.scope.kind.resource not in SHORT_HISTORY
 
     async def next_events(self, seconds: float) -> Sequence[Event]:
-        """What has happened since; waits for it at most `seconds`, then returns nothing. Raises a 410 if it is too late.
+        """Return the changes since; waits for them at most `seconds`, then returns nothing. Raises a 410 if it is too late.
 
         Of what is long it gives a part, so that a client that has fallen behind cannot have it all put into memory.
         """
@@ -83,7 +83,7 @@ class Watch:
             raise gone(str(error)) from error
 
     def _event_of(self, change: Change) -> Event | None:
-        """How the change looks through the selectors: an object may enter, stay or leave."""
+        """Return how the change looks through the selectors: an object may enter, stay or leave."""
         now = change.change != "D" and self.scope.selects(change.key, change.selector_index)
         before = change.change != "A" and self.scope.selects(
             change.key, change.old_selector_index or change.selector_index
@@ -104,14 +104,14 @@ class Watch:
         return [_with_last_state(each) if each.object in left else each for each in events]
 
     def _has_left(self, change: Change) -> bool:
-        """Whether the change, which ends the object for this watcher, is what took it out of the selection."""
+        """Return whether the change, which ends the object for this watcher, is what took it out of the selection."""
         if change.old_selector_index is None:
             return False
         return change.change != "D" or not self.scope.selects(change.key, change.selector_index)
 
 
 def _count_part(changes: Sequence[Change]) -> int:
-    """How many of the changes are handed out at once."""
+    """Return how many of the changes are handed out at once."""
     size = 0
     for count, change in enumerate(changes[:REPLAYED]):
         size += len(change.body)

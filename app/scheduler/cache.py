@@ -260,7 +260,7 @@ class Cluster:
         return frozenset(name for each in containers if (name := image_name(each.image)) in self._image_nodes)
 
     def filter_reasons(self, pod: Pod, info: PodInfo, node: str) -> tuple[str, ...]:
-        """Why a node is rejected for the pod now; empty if it passes the filters."""
+        """Return why a node is rejected for the pod now; empty if it passes the filters."""
         return self.ranking(pod, info).filter_reasons(node)
 
     def trim_rankings(self) -> None:

@@ -48,12 +48,12 @@ def filter_node(pod: Pod, node: Node) -> str:
 
 
 def is_pod_reason(reason: str) -> bool:
-    """Whether a reason is about the pod, not about nodes: kube-scheduler reports it without a count."""
+    """Return whether a reason is about the pod, not about nodes: kube-scheduler reports it without a count."""
     return reason == AFFINITY_TERMS_CONFLICT or reason.startswith(CLAIM_NOT_FOUND.partition("{")[0])
 
 
 def tolerates_taints(pod: Pod, node: Node) -> bool:
-    """Whether the pod tolerates all taints but those of PreferNoSchedule."""
+    """Return whether the pod tolerates all taints but those of PreferNoSchedule."""
     return all(
         taint.effect == "PreferNoSchedule" or is_tolerated(taint, pod.spec.tolerations) for taint in node.spec.taints
     )

@@ -249,7 +249,7 @@ class _DryRun:
             self._cluster.unplace(each.pod.metadata.uid)
 
     def _fits_free(self, unit: EvictionUnit) -> bool:
-        """Whether a unit fits beside the gang by the resources that the gang requests."""
+        """Return whether a unit fits beside the gang by the resources that the gang requests."""
         requests: Counter[tuple[str, str]] = Counter()
         for each in unit.given:
             for name in self._resources if each.node in self._assigned_nodes else ():
@@ -258,7 +258,7 @@ class _DryRun:
         return all(not count or node_infos[node].free.get(name, 0) >= count for (node, name), count in requests.items())
 
     def _is_gang_placeable(self) -> bool:
-        """Whether each pod of the gang passes the filters of its node, without itself there."""
+        """Return whether each pod of the gang passes the filters of its node, without itself there."""
         self._checks_left -= len(self.assignments)
         if self._checks_left < 0:
             return False

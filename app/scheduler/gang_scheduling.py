@@ -161,7 +161,7 @@ def _group_key(pod: Pod) -> PodGroupKey | None:
 
 
 def _scheduling_fields(group: PodGroupInfo) -> object:
-    """What of a PodGroup decides how its pods are scheduled."""
+    """Return what of a PodGroup decides how its pods are scheduled."""
     return group.object is None, group.min_count, group.topology_key, group.schedules_together
 
 

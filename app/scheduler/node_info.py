@@ -77,7 +77,7 @@ class NodeInfo:
 
 
 def has_port_conflict(ports: tuple[HostPort, ...], used: UsedPorts) -> bool:
-    """Whether a port is in use. An empty address is all addresses, so it conflicts with each."""
+    """Return whether a port is in use. An empty address is all addresses, so it conflicts with each."""
     for protocol, port, ip in ports:
         addresses = used.get((protocol, port))
         if addresses and (not ip or ip in addresses or "" in addresses):

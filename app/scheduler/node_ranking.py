@@ -124,7 +124,7 @@ class Ranking:
         return None
 
     def filter_reasons(self, name: str) -> tuple[str, ...]:
-        """Why a node is rejected, by the first filter that rejects it; empty if it passes."""
+        """Return why a node is rejected, by the first filter that rejects it; empty if it passes."""
         self._catch_up()
         return self._filter_reasons(name)
 

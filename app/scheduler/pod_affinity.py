@@ -193,7 +193,7 @@ class PodConstraints:
         return [each.global_state() for each in self._constraints]
 
     def filter(self, values: DomainValues) -> str:
-        """Why nodes with these values are rejected, by the first constraint that rejects them; empty if they pass."""
+        """Return why nodes with these values are rejected, by the first constraint that rejects them; empty if they pass."""
         for at, constraint in self._indexed:
             if reason := constraint.filter(values[at]):
                 return reason

@@ -105,7 +105,7 @@ class PodInfos:
 
 
 def _depends_on_labels(spec: PodSpec) -> bool:
-    """Whether pods of one owner may be of several classes, as their labels differ."""
+    """Return whether pods of one owner may be of several classes, as their labels differ."""
     has_terms = spec.affinity is not None and (spec.affinity.pod_affinity or spec.affinity.pod_anti_affinity)
     return bool(has_terms or spec.topology_spread_constraints)
 

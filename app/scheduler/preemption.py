@@ -170,7 +170,7 @@ def sum_requests(placed: Iterable[PlacedPod]) -> Amounts:
 
 
 def free_without(node_info: NodeInfo, placed: Iterable[PlacedPod]) -> Amounts:
-    """What would be free without these pods."""
+    """Return what would be free without these pods."""
     free = dict(node_info.free)
     for name, count in sum_requests(placed).items():
         free[name] = free.get(name, 0) + count

@@ -199,7 +199,7 @@ class QuotaAdmission:
         return PlacementResult(bound, unbound)
 
     def check(self, pod: Pod, info: PodInfo) -> Diagnosis | None:
-        """Why one pod has no quota; None if it has."""
+        """Return why one pod has no quota; None if it has."""
         if not self._fair.is_active:
             return None
         short = self._admit([_pod_entry(pod, info)], QuotaSnapshot(self._fair), _UnschedulableClasses(), [])[1]

@@ -246,7 +246,7 @@ class SchedulingQueue:
         return found
 
     def _blocks(self, bucket: Bucket, most: int, nominated: Iterable[Entry] | None) -> tuple[int, Iterator[_Block]]:
-        """How many pods of a bucket are to be tried, and these; with `nominated`, also unschedulable ones."""
+        """Return how many pods of a bucket are to be tried, and these; with `nominated`, also unschedulable ones."""
         if bucket.group is not None:
             uids = [uid for _, uid in sorted((*bucket.active, *bucket.unschedulable))]
             return len(uids), iter([(bucket.first, uids)])
@@ -313,7 +313,7 @@ class SchedulingQueue:
         return ends if ends > now else None
 
     def _retry_count(self, bucket: Bucket, most: int) -> int:
-        """How many unschedulable pods to try: as many as may fit, and one more for its diagnosis."""
+        """Return how many unschedulable pods to try: as many as may fit, and one more for its diagnosis."""
         start = bucket.seen_node_events - self._node_events_start
         names = set(self._node_events[start:]) if start >= 0 else {None}
         # With anti-affinity, a pod that is gone may make place in all of its domain.
@@ -379,7 +379,7 @@ class SchedulingQueue:
         return set(by_bucket)
 
     def next_pop_at(self, now: datetime) -> datetime | None:
-        """When to pop next if nothing happens before."""
+        """Return when to pop next if nothing happens before."""
         if self.has_more:
             return now
         return earliest(chain.from_iterable(self._next_tries(bucket, now) for bucket in self._buckets.values()))

@@ -95,7 +95,7 @@ class PodConstraint:
         self.domains = Domains()
 
     def counts_node(self, node: Node) -> bool:  # noqa: ARG002 - some constraints look
-        """Whether the pods of a node with the label count."""
+        """Return whether the pods of a node with the label count."""
         return True
 
     def add_node(self, node: Node) -> str | None:
@@ -111,7 +111,7 @@ class PodConstraint:
         return self.domains.update_node(name, self.pod_counts.by_node.get(name, 0))
 
     def filter(self, value: str | None) -> str:  # noqa: ARG002 - a preference rejects nothing
-        """Why nodes of a domain are rejected; empty if they pass. None: nodes without the label."""
+        """Return why nodes of a domain are rejected; empty if they pass. None: nodes without the label."""
         return ""
 
     def score(self, value: str | None) -> float:  # noqa: ARG002 - a requirement prefers nothing
@@ -119,7 +119,7 @@ class PodConstraint:
         return 0.0
 
     def global_state(self) -> object:
-        """What the results for all domains depend on; once it changes, all are computed again."""
+        """Return what the results for all domains depend on; once it changes, all are computed again."""
         return None
 
 

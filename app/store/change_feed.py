@@ -107,7 +107,7 @@ def versioned(body: bytes, revision: int) -> bytes:
 
 
 def topic_of(kind: str, node: str | None = None) -> str:
-    """What a watcher can wait for: all changes of a kind, or those of the pods of one node."""
+    """Return what a watcher can wait for: all changes of a kind, or those of the pods of one node."""
     return f"{kind}@{node}" if node else kind
 
 
@@ -406,7 +406,7 @@ class Feed:
             await self.changed_within(POLL_SECONDS)
 
     async def reach_within(self, revision: int, seconds: float) -> bool:
-        """Whether everything up to `revision` is delivered here within a time."""
+        """Return whether everything up to `revision` is delivered here within a time."""
         try:
             async with asyncio.timeout(seconds):
                 await self.reach(revision)

@@ -67,7 +67,7 @@ _URGENT = frozenset({NODE_NAMESPACE, "kube-system"})  # namespaces of the leases
 
 
 def is_urgent(writes: Sequence[Write]) -> bool:
-    """Whether the set only writes leases of nodes or of elections."""
+    """Return whether the set only writes leases of nodes or of elections."""
     found = False
     for write in writes:
         if write.change != "G":

@@ -23,7 +23,7 @@ class UrlError(ValueError):
 
 
 async def problem_of(dsn: str, *, migrated: bool = True) -> str:
-    """Why the database cannot be used: it does not answer, or, unless told otherwise, has no tables. Empty if it can.
+    """Return why the database cannot be used: it does not answer, or, unless told otherwise, has no tables. Empty if it can.
 
     Raises UrlError.
     """

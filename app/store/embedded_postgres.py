@@ -150,7 +150,7 @@ class Postgres:
             make_private(self._cluster.socket_folder(), self._account)
 
     async def _check(self) -> int:
-        """Whether the account may run the programs at all."""
+        """Return whether the account may run the programs at all."""
         process = await self._launch(self._cluster.root, "postgres", "--version")
         return await process.wait()
 

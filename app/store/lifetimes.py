@@ -39,7 +39,7 @@ class Lifetimes:
                     self._forgotten = self._ends.popitem(last=False)[1]
 
     def all_live_since(self, revision: int) -> bool:
-        """Whether memory is enough to say that nothing was deleted after a revision: each event of each watch asks."""
+        """Return whether memory is enough to say that nothing was deleted after a revision: each event of each watch asks."""
         return self._newest <= revision >= self._feed.unbroken_since
 
     async def ended_after(self, key: Key, revision: int) -> int:

@@ -76,7 +76,7 @@ async def run_alembic(dsn: str, command: Callable[["Config"], object], migration
 
 
 async def _is_current(dsn: str) -> bool:
-    """Whether there is nothing to do: then the half second that loading the tools takes is saved at every start."""
+    """Return whether there is nothing to do: then the half second that loading the tools takes is saved at every start."""
     connection = await asyncpg.connect(dsn)
     try:
         return await revision_of(connection) == newest()

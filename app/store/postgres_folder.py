@@ -148,7 +148,7 @@ class Cluster:
         return pid if {str(self.data), self.mark} & set(_command_line(pid)) else None
 
     def is_ready(self, pid: int) -> bool:
-        """Whether this postmaster accepts connections, as it writes into its file; as a standby, such that only read."""
+        """Return whether this postmaster accepts connections, as it writes into its file; as a standby, such that only read."""
         lines = self._pid_lines()
         return len(lines) >= 8 and lines[0] == str(pid) and lines[7].strip() in ("ready", "standby")
 

@@ -154,7 +154,7 @@ class Reader:
         return [_head(row) for row in rows]
 
     async def remaining(self, query: Query) -> int:
-        """How many objects came after a place at a revision: what comes now, but for those that have come or gone since.
+        """Return how many objects came after a place at a revision: what comes now, but for those that have come or gone since.
 
         Counted so, an index alone tells almost all of it.
         """
@@ -175,7 +175,7 @@ class Reader:
         return {row["revision"]: row["body"] for row in rows}
 
     async def count(self, kinds: Sequence[str], namespace: str) -> dict[str, int]:
-        """How many objects of these kinds are in a namespace; kinds without any are left out."""
+        """Return how many objects of these kinds are in a namespace; kinds without any are left out."""
         sql = "select kind, count(*) as many from heads where kind = any($1) and namespace = $2 group by kind"
         return {row["kind"]: row["many"] for row in await self._pool.fetch(sql, kinds, namespace)}
 
@@ -230,13 +230,13 @@ class _Values(list[object]):
     """The parameters of a statement."""
 
     def add(self, value: object) -> str:
-        """How the statement names it."""
+        """Return how the statement names it."""
         self.append(value)
         return f"${len(self)}"
 
 
 def _of_key(query: Query, values: _Values) -> str:
-    """What a query demands of kind, namespace and name, of a table to be filled in."""
+    """Return what a query demands of kind, namespace and name, of a table to be filled in."""
     where = [f"{{0}}.kind = {values.add(query.kind)}"]
     for column in ("namespace", "name"):
         value = getattr(query, column)
@@ -281,7 +281,7 @@ def _bytes_per_object(query: Query) -> int:
 
 
 def _page_at(query: Query) -> tuple[str, _Values]:
-    """What has not changed since, and of what has, the version that its first change replaced.
+    """Return what has not changed since, and of what has, the version that its first change replaced.
 
     Bodies come by a subquery that the planner cannot join in its own way: a hash of the whole history, say.
     """

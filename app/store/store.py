@@ -100,7 +100,7 @@ class Store:
         return await call_database(self.reader.unchanged(kind, after, age, limit))
 
     async def remaining(self, query: Query) -> int:
-        """How many objects come after a page that was read at a revision."""
+        """Return how many objects come after a page that was read at a revision."""
         return await call_database(self.reader.remaining(query))
 
     async def look_back(self, changes: Sequence[Change]) -> None:
@@ -117,7 +117,7 @@ class Store:
                 change.body_before = known.get(change.previous or 0, change.body)
 
     async def count(self, kinds: Sequence[str], namespace: str) -> dict[str, int]:
-        """How many objects of these kinds are in a namespace; kinds without any are left out."""
+        """Return how many objects of these kinds are in a namespace; kinds without any are left out."""
         return await call_database(self.reader.count(kinds, namespace))
 
     async def history_of(self, kind: str, after: int, up_to: int, limit: int | None = None) -> Sequence[Change]:
@@ -129,11 +129,11 @@ class Store:
         return await call_database(self.reader.revision())
 
     async def is_lost(self, revision: int) -> bool:
-        """Whether the database went back in time before the revision, or jumped over it."""
+        """Return whether the database went back in time before the revision, or jumped over it."""
         return 0 < revision < self.feed.timeline and await call_database(timeline.is_lost(self.pool, revision))
 
     async def is_read_only(self) -> bool:
-        """Whether the database takes no writes: also the cheapest way to learn that it answers."""
+        """Return whether the database takes no writes: also the cheapest way to learn that it answers."""
         return await call_database(is_read_only(self.pool))
 
     async def fill(self, mirror: Mirror) -> None:

@@ -73,7 +73,7 @@ async def check_timeline(connection: Connection, feed: Feed) -> None:
 
 
 async def is_lost(pool: asyncpg.Pool, revision: int) -> bool:
-    """Whether the revision was given out and lost, or never given out, before the newest timeline began."""
+    """Return whether the revision was given out and lost, or never given out, before the newest timeline began."""
     found: bool = await pool.fetchval(_IS_LOST, revision)
     return found
 

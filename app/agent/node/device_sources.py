@@ -100,7 +100,7 @@ def _check(found: Inventory) -> Inventory:
 
 
 def nvidia(proc: Path = Path("/proc/driver/nvidia"), dev: Path = Path("/dev")) -> Inventory:
-    """What the driver says; nothing where there is none."""
+    """Return what the driver says; nothing where there is none."""
     found = [_information(path) for path in sorted(proc.glob("gpus/*/information"))]
     found = [each for each in found if (dev / f"nvidia{each.get('Device Minor')}").exists()]
     if not found:

@@ -98,7 +98,7 @@ async def _authority(config: AgentConfig) -> Path | None:
 
 
 async def _is_accepted(config: AgentConfig, ca_file: Path | None, token: str) -> bool:
-    """Whether the API knows it, and as this node's. True if the API cannot be reached."""
+    """Return whether the API knows it, and as this node's. True if the API cannot be reached."""
     api = Api(config.server, token, ca_file, tls_name=config.tls_name)
     try:
         await api.request("GET", f"/api/v1/nodes/{config.node_names[0]}")
@@ -186,7 +186,7 @@ class CaRotation:
 
 
 def may_follow(kept: str, pem: str) -> bool:
-    """Whether these authorities, PEM, are others than those that are kept, with one in common."""
+    """Return whether these authorities, PEM, are others than those that are kept, with one in common."""
     try:
         before, after = certificates_in(kept), certificates_in(pem)
     except ValueError:

@@ -182,7 +182,7 @@ def _differs(new: NodeStatus, old: NodeStatus) -> bool:
 
 
 def _merge_patch(new: NodeStatus, old: NodeStatus) -> dict[str, Any]:
-    """What a merge patch says to make the new status of the old: what is no longer there has to be named."""
+    """Return what a merge patch says to make the new status of the old: what is no longer there has to be named."""
     body: dict[str, Any] = msgspec.to_builtins(new)
     for part in ("capacity", "allocatable"):
         body[part] = dict.fromkeys(getattr(old, part), None) | body.get(part, {})

@@ -122,7 +122,7 @@ async def resolve(pod: Pod, container: Container, ip: str, lookup: Lookup) -> di
 
 
 def _talks(pod: Pod) -> bool:
-    """Whether the pod has a token for the API: then its environment has the API's address, as in Kubernetes."""
+    """Return whether the pod has a token for the API: then its environment has the API's address, as in Kubernetes."""
     sources = (part for volume in pod.spec.volumes if volume.projected for part in volume.projected.sources)
     return any(part.service_account_token is not None for part in sources)
 

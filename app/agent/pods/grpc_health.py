@@ -10,7 +10,7 @@ _WORDS = {0: "UNKNOWN", 2: "NOT_SERVING", 3: "SERVICE_UNKNOWN"}
 
 
 async def ask(address: str, service: str, timeout: float) -> tuple[bool, str]:  # noqa: ASYNC109 - gRPC has its own
-    """Whether it serves, and its message if not."""
+    """Return whether it serves, and its message if not."""
     name = service.encode()
     async with grpc.aio.insecure_channel(address, options=[("grpc.enable_http_proxy", 0)]) as channel:
         check = channel.unary_unary("/grpc.health.v1.Health/Check")

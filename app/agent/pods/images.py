@@ -58,7 +58,7 @@ class ImageManager:
         self.used_at: dict[str, datetime] = {}
 
     async def is_ready(self, worker: PodWorker, key: Key) -> bool:
-        """Whether the run may start. If not, it is held, or a pull is under way after which the pod is looked at again."""
+        """Return whether the run may start. If not, it is held, or a pull is under way after which the pod is looked at again."""
         if key in worker.fetched:
             return True
         container = find_container(worker.pod, key.name)
@@ -90,7 +90,7 @@ class ImageManager:
         return tuple(ContainerImage(names=tuple(each.names[:MOST_NAMES]), size_bytes=each.size) for each in images)
 
     def user_of(self, image_id: str) -> str:
-        """Whom the image wants to run as; empty for root, and for an image that is not known."""
+        """Return whom the image wants to run as; empty for root, and for an image that is not known."""
         found = self._known.get(image_id)
         return found.user if found else ""
 

@@ -66,7 +66,7 @@ class LifecycleHooks:
         self._wake(worker)
 
     async def before_stop(self, worker: PodWorker, key: Key, grace: timedelta) -> timedelta:
-        """What is left of the grace after the hook, if there is one; it is run once, however often a stop is asked for."""
+        """Return what is left of the grace after the hook, if there is one; it is run once, however often a stop is asked for."""
         container = find_container(worker.pod, key.name)
         handler = container.lifecycle.pre_stop if container.lifecycle else None
         if handler is None or grace <= timedelta():

@@ -37,7 +37,7 @@ def sandbox(pod: Pod) -> SandboxSpec:
 
 
 def _ports(pod: Pod) -> Iterator[Port]:
-    """What its containers have published on the node, sidecars among them."""
+    """Yield the ports that its containers have published on the node, sidecars among them."""
     sidecars = (each for each in pod.spec.init_containers if each.restart_policy == "Always")
     for container in (*sidecars, *pod.spec.containers):
         for port in container.ports:

@@ -90,7 +90,7 @@ class Starts:
         self._record_event(worker, note)
 
     def _is_admitted(self, worker: PodWorker, keys: Iterable[Key]) -> bool:
-        """Whether the node has what the pod is to have for itself."""
+        """Return whether the node has what the pod is to have for itself."""
         if not worker.runs and self.is_closed:
             self._reject(worker, "NodeShutdown", "Pod was rejected as the node is shutting down.")
             return False

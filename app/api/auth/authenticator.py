@@ -44,7 +44,7 @@ class User:
     audiences: tuple[str, ...] = ()
 
     def is_node(self, name: str) -> bool:
-        """Whether the user speaks for the node `name`, as an agent for its own or a simulator for its fleet."""
+        """Return whether the user speaks for the node `name`, as an agent for its own or a simulator for its fleet."""
         if NODES not in self.groups or not name:
             return False
         own = self.nodes or ((self.name[len(NODE_PREFIX) :],) if self.name.startswith(NODE_PREFIX) else ())
@@ -126,7 +126,7 @@ class Authenticator:
 
 
 def digest_of(token: str) -> str:
-    """What is stored and looked up in place of a token."""
+    """Return what is stored and looked up in place of a token."""
     return sha256(token.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -164,7 +164,7 @@ async def check_path(registry: Registry, user: User, verb: str, path: str) -> No
 
 
 def may_path(user: User, verb: str, path: str) -> bool:
-    """Whether fixed rights allow it for a path that is no resource."""
+    """Return whether fixed rights allow it for a path that is no resource."""
     if MASTERS in user.groups:
         return True
     return AUTHENTICATED in user.groups and verb in ("get", "head") and (is_for_everyone(path) or path in HEALTH)
@@ -228,7 +228,7 @@ def path_refusal(user: User, verb: str, path: str) -> ApiError:
 
 
 def is_for_everyone(path: str) -> bool:
-    """Whether any known user may GET `path`: version, OpenAPI, and discovery down to one group's version."""
+    """Return whether any known user may GET `path`: version, OpenAPI, and discovery down to one group's version."""
     parts = path.strip("/").split("/")
     if parts[0] in ("api", "apis"):
         return len(parts) <= (2 if parts[0] == "api" else 3)

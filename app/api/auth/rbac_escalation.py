@@ -110,7 +110,7 @@ def _aggregates(role: Role | ClusterRole | None) -> bool:
 
 
 def _changes_only_owners(new: Object, old: Object | None) -> bool:
-    """Whether a write changes nothing but owners and finalizers, as a garbage collector does."""
+    """Return whether a write changes nothing but owners and finalizers, as a garbage collector does."""
     if old is None:
         return False
     fields = ("owner_references", "finalizers", "managed_fields")

@@ -48,7 +48,7 @@ def outcome_unknown() -> ApiError:
 
 
 def cut_short(method: str) -> ApiError:
-    """What a request by this method comes to that a server which stops could not wait for."""
+    """Return what a request by this method comes to that a server which stops could not wait for."""
     if method in {"GET", "HEAD"}:
         return unavailable("the server is stopping, try again")
     return ApiError(504, "Timeout", "the server stopped during the request: look before you try again")
@@ -79,7 +79,7 @@ def body(error: ApiError) -> bytes:
 
 
 def as_api_error(error: Exception) -> ApiError:
-    """What a client may know about `error`."""
+    """Return what a client may know about `error`."""
     if isinstance(error, ApiError):
         return error
     if isinstance(error, OutcomeUnknown):

@@ -37,7 +37,7 @@ class FileDescriptorWatch:
 
 
 def can_open(count: int) -> bool:
-    """Whether this process can open so many files more."""
+    """Return whether this process can open so many files more."""
     with ExitStack() as opened:
         try:
             for _ in range(count):

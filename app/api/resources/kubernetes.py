@@ -115,7 +115,7 @@ _SPECIAL: dict[tuple[str, str, str], Callable[[Registry, Request, RequestInfo], 
 
 
 def _has_unknown_subresource(found: RequestInfo) -> bool:
-    """Whether a namespace's path goes on with an unknown kind."""
+    """Return whether a namespace's path goes on with an unknown kind."""
     return found.kind is NAMESPACES and found.subresource not in {*_SUBRESOURCES, "finalize"}
 
 

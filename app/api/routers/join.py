@@ -207,7 +207,7 @@ async def refuse() -> NoReturn:
 
 
 async def _renews_lease(registry: Registry, node: str) -> bool:
-    """Whether an agent of that name is alive."""
+    """Return whether an agent of that name is alive."""
     head = await get(registry, LEASES, NODE_NAMESPACE, node)
     spec = cast("Lease", decode(LEASES, head)).spec if head else None
     if spec is None or not spec.renew_time:

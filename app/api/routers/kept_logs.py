@@ -99,7 +99,7 @@ _RIGHTS = [Depends(require_pod_logs)]
 async def list_kept_logs(
     registry: RegistryDep, namespace: str, options: Annotated[ListQuery, Depends(FromQuery(ListQuery))]
 ) -> KeptLogList:
-    """What there is, page by page: one item for each run of a container."""
+    """Return what there is, page by page: one item for each run of a container."""
     limit = options.limit or _PAGE
     if not 0 < limit <= _MOST:
         raise bad_request(f"limit must be between 1 and {_MOST}")

@@ -54,7 +54,7 @@ class Channel:
 
     @property
     def is_gone(self) -> bool:
-        """Whether the channel is closed both ways."""
+        """Return whether the channel is closed both ways."""
         return self._ended and self._closed
 
     async def write(self, data: bytes) -> None:

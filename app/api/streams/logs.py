@@ -111,7 +111,7 @@ def _find_status(pod: Pod, container: str) -> ContainerStatus | None:
 
 
 async def _find_run(registry: Registry, pod: Pod, status: ContainerStatus | None, options: LogOptions) -> Stream:
-    """Which run's log: the newest, or the one before it."""
+    """Return which run's log: the newest, or the one before it."""
     attempts = await registry.logs.attempts(pod.metadata.uid, options.container)
     newest = max([status.restart_count if status else 0, *attempts])
     where = f'container "{options.container}" in pod "{pod.metadata.name}"'
@@ -195,7 +195,7 @@ def parse_records(records: bytes) -> Iterator[LogLine]:
 async def _read_lines(
     registry: Registry, found: RequestInfo | None, stream: Stream, options: LogOptions, refused: Revoked
 ) -> AsyncIterator[Sequence[LogLine]]:
-    """What is there, and what comes, a chunk at a time: no more of a log is ever in memory."""
+    """Yield the log, and what is added to it, a chunk at a time: no more of a log is ever in memory."""
     offset = 0 if options.tail is None else await _find_tail(registry.logs, stream, options.tail)
     since, rest = options.since, b""
     while not refused.done():

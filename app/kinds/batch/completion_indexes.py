@@ -80,7 +80,7 @@ class Indexes:
         return Indexes(tuple(kept))
 
     def missing(self, below: int) -> "Indexes":
-        """What it lacks of 0 to `below` - 1."""
+        """Return what it lacks of 0 to `below` - 1."""
         starts = [0, *(last + 1 for _, last in self.intervals)]
         ends = [*(first - 1 for first, _ in self.intervals), below - 1]
         gaps = ((start, min(end, below - 1)) for start, end in zip(starts, ends, strict=True))

@@ -140,7 +140,7 @@ def warnings(new: Job, old: Job | None) -> list[str]:
 
 
 def status_word(job: Job) -> str:
-    """How a Job fares, in the word that `kubectl get` shows."""
+    """Return how a Job fares, in the word that `kubectl get` shows."""
     if is_true(job, "Complete"):
         return "Complete"
     if is_true(job, "Failed"):

@@ -63,7 +63,7 @@ def _policy(policy: WorkloadPodGroupSchedulingPolicy, parallelism: int, path: st
 def validate_scheduling_update(
     new: JobSchedulingConfiguration | None, old: JobSchedulingConfiguration | None, path: str
 ) -> Iterator[Cause]:
-    """Whether there is one, and all of it but gang.minCount, stays as it is."""
+    """Yield the changes of the scheduling configuration other than that of gang.minCount, which alone may change."""
     if new is None or old is None:
         yield from _presence(new, old, path)
         return

@@ -30,7 +30,7 @@ _PATH = r"[A-Za-z0-9/\-._~%!$&'()*+,;=:]+"
 
 
 def own_labels(metadata: ObjectMeta) -> dict[str, str]:
-    """What the pods of this Job, and of no other, are labelled with, in today's words and in the first ones."""
+    """Return what the pods of this Job, and of no other, are labelled with, in today's words and in the first ones."""
     return {
         "batch.kubernetes.io/controller-uid": metadata.uid,
         "batch.kubernetes.io/job-name": metadata.name,
@@ -207,7 +207,7 @@ def _restart_policy(spec: JobSpec, path: str) -> Iterator[Cause]:
 
 
 def validate_update(new: Job, old: Job) -> list[Cause]:
-    """What may not change any more, beyond `validate`."""
+    """Yield what may not change any more, beyond `validate`."""
     before, after = old.spec, new.spec
     kept = {
         "spec.selector": (after.selector, before.selector),

@@ -139,7 +139,7 @@ ROLE_PREFIX, ROLE_LABEL = "node-role.kubernetes.io/", "kubernetes.io/role"
 
 
 def roles(node: Node) -> list[str]:
-    """What the node's labels say that it is for."""
+    """Return what the node's labels say that it is for."""
     labels = node.metadata.labels
     named = {key.removeprefix(ROLE_PREFIX) for key in labels if key.startswith(ROLE_PREFIX)}
     return sorted((named | {labels.get(ROLE_LABEL, "")}) - {""})

@@ -42,7 +42,7 @@ def validate(secret: Secret) -> list[Cause]:
 
 
 def _faults_for_type(secret: Secret) -> list[Cause]:
-    """What each well-known type promises to those who use it."""
+    """Return what each well-known type promises to those who use it."""
     match secret.type:
         case "kubernetes.io/service-account-token":
             named = secret.metadata.annotations.get(ACCOUNT_NAME)

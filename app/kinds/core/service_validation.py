@@ -159,7 +159,7 @@ def _external_ips(ips: tuple[str, ...]) -> Iterator[Cause]:
 
 
 def special_ip(ip: str) -> Iterator[str]:
-    """Why an address cannot be that of an endpoint; it is valid otherwise."""
+    """Return why an address cannot be that of an endpoint; it is valid otherwise."""
     address = ipaddress.ip_address(ip)
     texts = {
         "may not be unspecified (0.0.0.0 or ::)": address.is_unspecified,

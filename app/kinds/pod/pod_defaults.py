@@ -85,7 +85,7 @@ def _without_generations(status: PodStatus) -> PodStatus:
 
 
 def _as_pod(spec: PodSpec) -> PodSpec:
-    """What admission adds to a pod, and never to a template."""
+    """Return what admission adds to a pod, and never to a template."""
     account = spec.service_account_name or "default"
     containers = _containers(_default_requests, spec.containers)
     return _replace_if_different(

@@ -18,7 +18,7 @@ _QUALITY = ("cpu", "memory")  # the resources that decide about quality of servi
 
 
 def requests(pod: Pod) -> Amounts:
-    """What the scheduler sets aside for a pod on its node, apart from the place for the pod itself."""
+    """Return what the scheduler sets aside for a pod on its node, apart from the place for the pod itself."""
     return spec_requests(pod.spec)
 
 

@@ -98,7 +98,7 @@ def warnings_of_terms(terms: PodGroupSpec | PodGroupTemplate, path: str) -> list
 
 
 def policy_word(terms: PodGroupSpec | PodGroupTemplate) -> str:
-    """How the pods find their places, in the word that `kubectl get` shows."""
+    """Return how the pods find their places, in the word that `kubectl get` shows."""
     policy = terms.scheduling_policy
     return f"Gang({policy.gang.min_count})" if policy.gang is not None else "Basic"
 

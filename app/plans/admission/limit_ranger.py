@@ -67,7 +67,7 @@ def _apply_to_container(
 
 
 def find_violation(pod: Pod, ranges: Iterable[LimitRange]) -> str:
-    """How the pod violates the first LimitRange that it violates; empty if it violates none."""
+    """Return how the pod violates the first LimitRange that it violates; empty if it violates none."""
     for each in ranges:
         faults = [text for item in each.spec.limits for text in _violations(pod, item)]
         unique = list(dict.fromkeys(faults))

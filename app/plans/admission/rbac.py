@@ -71,7 +71,7 @@ class Access:
         return next((grant for grant in self.everywhere if allows_path(grant.rule, verb, path)), None)
 
     def complaint(self, namespace: str) -> str:
-        """What a refusal adds if bindings of the user name roles that do not exist."""
+        """Return what a refusal adds if bindings of the user name roles that do not exist."""
         missing = [*self.dangling.get("", ()), *(self.dangling.get(namespace, ()) if namespace else ())]
         if not missing:
             return ""
@@ -211,7 +211,7 @@ def _lists(rule: PolicyRule) -> tuple[Sequence[str], ...]:
 
 
 def find_uncovered(held: Sequence[PolicyRule], wanted: Iterable[PolicyRule]) -> list[PolicyRule]:
-    """What of `wanted` is not covered by what is held, in pieces of one group and resource each."""
+    """Return what of `wanted` is not covered by what is held, in pieces of one group and resource each."""
     pieces = (piece for rule in wanted for piece in _split_rule(rule))
     return _merge_verbs(piece for piece in pieces if not any(_covers(rule, piece) for rule in held))
 
@@ -255,7 +255,7 @@ def _merge_verbs(pieces: Iterable[PolicyRule]) -> list[PolicyRule]:
 
 
 def describe_escalation(user: str, groups: Sequence[str], missing: Sequence[PolicyRule]) -> str:
-    """Why a grant of what the grantor does not have is refused."""
+    """Return why a grant of what the grantor does not have is refused."""
     listed = "\n".join(sorted({_text(rule) for rule in missing}))
     who = f"user {format_value(user)} (groups={quote(groups)})"
     return f"{who} is attempting to grant RBAC permissions not currently held:\n{listed}"

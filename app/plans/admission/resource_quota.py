@@ -53,7 +53,7 @@ class Cost(msgspec.Struct, frozen=True):
     until: datetime | None = None  # after this, only its existence counts
 
     def at(self, now: datetime | None) -> Amounts:
-        """What it costs now. None: it is created now."""
+        """Return what it costs now. None: it is created now."""
         if self.until is not None and now is not None and now > self.until:
             return {name: each for name, each in self.usage if name.startswith(COUNT)}
         return dict(self.usage)
@@ -106,7 +106,7 @@ def _scopes(pod: Pod) -> Iterator[str]:
 
 
 def _names_other_namespaces(pod: Pod) -> bool:
-    """Whether its affinity selects pods of other namespaces."""
+    """Return whether its affinity selects pods of other namespaces."""
     affinity = pod.spec.affinity
     if affinity is None:
         return False
@@ -127,7 +127,7 @@ def _terms(side: PodAffinity | PodAntiAffinity) -> Iterator[PodAffinityTerm]:
 
 
 def covers(quota: ResourceQuota, each: Cost) -> bool:
-    """Whether the object is in all scopes of the quota."""
+    """Return whether the object is in all scopes of the quota."""
     return all(_matches(demand, each) for demand in _scope_requirements(quota))
 
 
@@ -150,14 +150,14 @@ def _matches(demand: ScopedResourceSelectorRequirement, each: Cost) -> bool:
 
 
 def is_pod_resource(name: str) -> bool:
-    """Whether pods use this resource."""
+    """Return whether pods use this resource."""
     if name in _POD_RESOURCES or name.startswith((HUGEPAGES, REQUESTS + HUGEPAGES)):
         return True
     return not is_native(name) and name.startswith(REQUESTS)
 
 
 def is_known(name: str) -> bool:
-    """Whether this server can count the use of this resource: that of any other stays unknown."""
+    """Return whether this server can count the use of this resource: that of any other stays unknown."""
     return (
         is_pod_resource(name)
         or name in _OTHER_RESOURCES
@@ -198,7 +198,7 @@ def check_specified(quotas: Iterable[ResourceQuota], each: Cost, resource: str, 
 
 
 def _find_fault(quota: ResourceQuota, each: Cost, obj: Object) -> str:
-    """Why the object cannot be counted by a quota."""
+    """Return why the object cannot be counted by a quota."""
     limited, name = _limited_resources(quota, each), quota.metadata.name
     missing = _find_unspecified(obj, _MUST_BE_SPECIFIED.intersection(limited)) if isinstance(obj, Pod) else ""
     if missing:
@@ -238,7 +238,7 @@ def find_exceeded(quotas: Iterable[ResourceQuota], each: Cost, resource: str, na
 
 
 def count_fitting(quotas: Iterable[ResourceQuota], each: Cost, most: int) -> int:
-    """How many such objects fit, at most `most`."""
+    """Return how many such objects fit, at most `most`."""
     for quota in quotas:
         for name, amount in _limited_usage(each.at(None), quota.status.hard).items():
             left = parse(quota.status.hard[name]) - parse(quota.status.used.get(name, 0))
@@ -267,7 +267,7 @@ def _format_amounts(amounts: Amounts, names: Iterable[str]) -> str:
 
 
 def may_admit_more(before: Object | None, now: Object | None) -> bool:
-    """Whether refused objects may fit after this change of a rule. Not if a quota is only used more than before."""
+    """Return whether refused objects may fit after this change of a rule. Not if a quota is only used more than before."""
     if not isinstance(before, ResourceQuota) or not isinstance(now, ResourceQuota):
         return not isinstance(now, ResourceQuota)
     if before.status.hard != now.status.hard or before.spec != now.spec:
@@ -311,5 +311,5 @@ def counted_resources(quota: ResourceQuota) -> set[str]:
 
 
 def next_expiry(pods: Iterable[Cost], now: datetime) -> datetime | None:
-    """When the next deleted pod stops counting."""
+    """Return when the next deleted pod stops counting."""
     return min((each.until for each in pods if each.until is not None and each.until >= now), default=None)

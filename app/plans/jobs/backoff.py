@@ -62,7 +62,7 @@ def update(backoff: Backoff, succeeded: Sequence[Pod], failed: Sequence[Pod], no
 
 
 def ended_at(pod: Pod, now: datetime) -> datetime:
-    """When the pod ended, as far as its status says. Never after now: a node's clock may be ahead of ours."""
+    """Return when the pod ended, as far as its status says. Never after now: a node's clock may be ahead of ours."""
     return min(_containers_ended_at(pod) or _unready_at(pod) or _deleted_at(pod) or now, now)
 
 
@@ -79,7 +79,7 @@ def _unready_at(pod: Pod) -> datetime | None:
 
 
 def _deleted_at(pod: Pod) -> datetime | None:
-    """When deletion was requested; when it was created, for a pod that is not deleted."""
+    """Return when deletion was requested; when it was created, for a pod that is not deleted."""
     meta = pod.metadata
     if not meta.deletion_timestamp:
         return meta.creation_timestamp

@@ -29,7 +29,7 @@ def has_limit_per_index(job: Job) -> bool:
 
 
 def failures_before(pod: Pod) -> tuple[int, int]:
-    """How often the pod's index had failed before it: failures that counted, and failures that were ignored."""
+    """Return how often the pod's index had failed before it: failures that counted, and failures that were ignored."""
     return _parse_count(pod, FAILURES), _parse_count(pod, IGNORED)
 
 
@@ -63,7 +63,7 @@ def last_failed_pods(job: Job, failed: Sequence[Pod], now: datetime) -> dict[int
 
 
 def retry_at(pod: Pod, now: datetime) -> datetime:
-    """When a replacement of this failed pod may start."""
+    """Return when a replacement of this failed pod may start."""
     return ended_at(pod, now) + delay(sum(failures_before(pod)) + 1)
 
 
@@ -113,7 +113,7 @@ def backing_off(snapshot: JobSnapshot, decision: JobDecision) -> list[Pod]:
 
 
 def summarize_waiting(failed: Iterable[Pod]) -> tuple[int, datetime] | None:
-    """How many indexes wait, by their failed pods, and when the youngest of these was created.
+    """Return how many indexes wait, by their failed pods, and when the youngest of these was created.
 
     Not when they ended: a node whose clock is ahead reports an end that counts as now, whenever now is.
     """

@@ -37,7 +37,7 @@ def has_valid_index(job: Job, pod: Pod) -> bool:
 
 
 def have_distinct_indexes(job: Job, pods: Sequence[Pod]) -> bool:
-    """Whether each of these pods has a valid index of its own, as nearly always."""
+    """Return whether each of these pods has a valid index of its own, as nearly always."""
     indexes = indexes_of(pods)
     return len(indexes) == len(pods) and max(indexes, default=-1) < (job.spec.completions or 0)
 

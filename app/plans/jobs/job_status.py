@@ -95,7 +95,7 @@ _REASONS: tuple[Callable[[JobSnapshot], Condition | None], ...] = (
 
 
 def deadline_at(job: Job) -> datetime | None:
-    """When activeDeadlineSeconds ends the Job. Never, while it is suspended."""
+    """Return when activeDeadlineSeconds ends the Job. Never, while it is suspended."""
     seconds, start = job.spec.active_deadline_seconds, started_at(job)
     return None if seconds is None or start is None or job.spec.suspend else after(start, seconds)
 

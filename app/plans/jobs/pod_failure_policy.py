@@ -62,7 +62,7 @@ def _applies(rule: PodFailurePolicyRule, job: Job) -> bool:
 
 
 def _match(rule: PodFailurePolicyRule, pod: Pod) -> str | None:
-    """What about the pod matches the rule, if anything does."""
+    """Return what about the pod matches the rule, if anything does."""
     if rule.on_exit_codes is not None:
         return _match_exit_codes(rule.on_exit_codes, pod)
     for condition in pod.status.conditions:

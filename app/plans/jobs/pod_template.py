@@ -29,7 +29,7 @@ _INDEX_VARIABLE = EnvVar(
 
 
 def common_pod(job: Job) -> Pod:
-    """What all pods of the Job share: everything but names and indexes."""
+    """Return what all pods of the Job share: everything but names and indexes."""
     template = job.spec.template
     meta = template.metadata
     return Pod(

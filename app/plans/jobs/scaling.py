@@ -42,7 +42,7 @@ def scale(snapshot: JobSnapshot, names: Names) -> JobDecision:
 
 
 def wanted_pods(snapshot: JobSnapshot) -> int:
-    """How many pods should be active. After a work queue's first success no more are created, and the others finish."""
+    """Return how many pods should be active. After a work queue's first success no more are created, and the others finish."""
     spec, succeeded = snapshot.job.spec, snapshot.succeeded
     parallelism = 1 if spec.parallelism is None else spec.parallelism
     if spec.completions is None:

@@ -85,7 +85,7 @@ def is_on(features: Features, namespace_labels: Mapping[str, str], job_labels: M
 
 
 def qualifies(job: Job) -> bool:
-    """Whether the Job gets a Workload and a PodGroup, where this is on."""
+    """Return whether the Job gets a Workload and a PodGroup, where this is on."""
     if job.spec.template.spec.scheduling_group is not None:
         return False  # another client has made a group for its pods
     return job.spec.scheduling is not None or is_gang_by_shape(job)

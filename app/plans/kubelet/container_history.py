@@ -174,7 +174,7 @@ def was_healthy(run: Run) -> bool:
 
 
 def backoff(runs: Sequence[Run]) -> timedelta:
-    """How long to wait after the last run: nothing after the first crash, then 10 s, doubling up to 5 minutes."""
+    """Return how long to wait after the last run: nothing after the first crash, then 10 s, doubling up to 5 minutes."""
     crashes = runs[-1].attempt
     for run in runs:
         if was_healthy(run):

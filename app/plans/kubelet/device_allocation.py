@@ -53,7 +53,7 @@ def _remove(ids: Sequence[str], taken: Sequence[str]) -> list[str]:
 
 
 def requested_devices(container: Container, resource: str) -> int:
-    """How many devices a container requests."""
+    """Return how many devices a container requests."""
     if container.resources is None:
         return 0
     quantity = effective_requests(container.resources).get(resource)

@@ -54,5 +54,5 @@ def removable_runs(runs: Iterable[Run]) -> Iterator[Run]:
 
 
 def update_first_seen(before: Mapping[str, datetime], images: Collection[str], now: datetime) -> dict[str, datetime]:
-    """When each image was first seen, for the images that exist now."""
+    """Return when each image was first seen, for the images that exist now."""
     return {each: before.get(each, now) for each in images}

@@ -76,7 +76,7 @@ def credentials(secrets: Iterable[Mapping[str, Any]], image: str) -> list[Creden
 
 
 def _match_length(where: str, image: str) -> int:
-    """How much of the image's name an entry matches; 0 if it is another registry."""
+    """Return how much of the image's name an entry matches; 0 if it is another registry."""
     address = where.removeprefix("https://").removeprefix("http://").rstrip("/")
     host, _, path = address.partition("/")
     path = "" if path in ("v1", "v2") else path

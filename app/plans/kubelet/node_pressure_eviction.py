@@ -120,7 +120,7 @@ def has_storage_limit(pod: Pod) -> bool:
 
 
 def find_exceeded_limit(measured: PodUsage) -> str:
-    """Why the pod is evicted, in the kubelet's words; empty if it exceeds no limit."""
+    """Return why the pod is evicted, in the kubelet's words; empty if it exceeds no limit."""
     return next(_over_limits(measured), "")
 
 
@@ -142,7 +142,7 @@ def _over_limits(measured: PodUsage) -> Iterator[str]:
 
 
 def find_refusal(pod: Pod, conditions: Collection[str]) -> str:
-    """Why a node under this pressure does not admit the pod; empty if it does."""
+    """Return why a node under this pressure does not admit the pod; empty if it does."""
     if not conditions or is_critical(pod):
         return ""
     if set(conditions) == {MEMORY} and (

@@ -37,7 +37,7 @@ class ResultRun(NamedTuple):
 
 
 def apply_threshold(tally: ResultRun, probe: Probe) -> bool | None:
-    """Whether the probe succeeds or fails by its thresholds; None before one of them is reached."""
+    """Return whether the probe succeeds or fails by its thresholds; None before one of them is reached."""
     enough = probe.success_threshold if tally.answer else probe.failure_threshold
     return tally.answer if tally.times >= max(enough, 1) else None
 

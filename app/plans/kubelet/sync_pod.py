@@ -224,7 +224,7 @@ def _next_attempts(member: Member, now: datetime) -> Iterator[tuple[int, datetim
 
 
 def _blocks_next(member: Member, *, begun: bool) -> bool:
-    """Whether the containers after this one wait for it. `begun`: app containers have run already."""
+    """Return whether the containers after this one wait for it. `begun`: app containers have run already."""
     if member.role == "init":
         return not member.has_succeeded
     if member.role != "sidecar" or (begun and member.has_started):

@@ -108,7 +108,7 @@ def _build_taints(node: Node, now: datetime) -> tuple[Taint, ...]:
 
 
 def evict_at(pod: Pod, node: Node) -> datetime | None:
-    """When the node's NoExecute taints evict the pod; None while it may stay, or if it is deleted already.
+    """Return when the node's NoExecute taints evict the pod; None while it may stay, or if it is deleted already.
 
     Never while the node is lost: its agent would not learn of it, and Jobs replace pods that are only being deleted.
     """
@@ -119,7 +119,7 @@ def evict_at(pod: Pod, node: Node) -> datetime | None:
 
 
 def stopped_unreported_at(pod: Pod, node: Node, lost_at: datetime) -> datetime | None:
-    """When a lost node's agent has certainly stopped the pod, though it cannot report that. None: unknown.
+    """Return when a lost node's agent has certainly stopped the pod, though it cannot report that. None: unknown.
 
     Neither the time of its deletion nor any other taint counts, as the agent may have learned of neither.
     """

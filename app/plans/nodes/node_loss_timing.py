@@ -28,7 +28,7 @@ def lost_after(lease: timedelta | None, grace: timedelta) -> timedelta:
 
 
 def tolerated_loss(pod: Pod) -> timedelta | None:
-    """How long the pod tolerates the unreachable taint; None: for ever."""
+    """Return how long the pod tolerates the unreachable taint; None: for ever."""
     tolerations = [each for each in pod.spec.tolerations if tolerates(each, _UNREACHABLE)]
     if not tolerations:
         return timedelta()

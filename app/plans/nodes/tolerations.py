@@ -10,7 +10,7 @@ from app.kinds.pod.affinity import Toleration
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
-    """Whether a toleration covers a taint (core/v1's rules: an empty key with Exists covers all)."""
+    """Return whether a toleration covers a taint (core/v1's rules: an empty key with Exists covers all)."""
     if toleration.effect and toleration.effect != taint.effect:
         return False
     if toleration.key and toleration.key != taint.key:

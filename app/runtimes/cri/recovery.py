@@ -49,19 +49,19 @@ OUTPUT_LIMIT = 1024  # bytes that hold this message
 
 
 def never_began(message: str) -> bool:
-    """Whether a start failed because the engine was killed, so that the container may be made anew."""
+    """Return whether a start failed because the engine was killed, so that the container may be made anew."""
     is_uncreated = _NOT_CREATED in message and any(text in message for text in _KILLED)
     is_uncreated = is_uncreated or _SANDBOX_ENDED.fullmatch(message) is not None
     return is_uncreated or _NOT_RELEASED.search(message.encode() + b"\n") is not None
 
 
 def was_not_released(output: bytes) -> bool:
-    """Whether all output of a container, up to OUTPUT_LIMIT, is a message of runc."""
+    """Return whether all output of a container, up to OUTPUT_LIMIT, is a message of runc."""
     return _NOT_RELEASED.fullmatch(output) is not None
 
 
 def was_started(message: str) -> bool:
-    """Whether a start failed because the container has been started: by an agent that died."""
+    """Return whether a start failed because the container has been started: by an agent that died."""
     return "container is in CONTAINER_" in message
 
 
@@ -118,7 +118,7 @@ class CriRecovery:
         return found
 
     def is_unusable(self, key: ContainerKey, found: pb.ContainerStatus) -> bool:
-        """Whether the container is void, by the engine's answer."""
+        """Return whether the container is void, by the engine's answer."""
         if not self._is_unusable(key, found):
             return False
         self._void.add(key)
@@ -142,13 +142,13 @@ class CriRecovery:
         return was_not_released(self._outputs.beginning(key, OUTPUT_LIMIT))
 
     def _ran_unnoted(self, key: ContainerKey, found: pb.ContainerStatus) -> bool:
-        """Whether it has run, and the engine answers that it was only made."""
+        """Return whether it has run, and the engine answers that it was only made."""
         if found.state != pb.CONTAINER_CREATED or self._files.failure(key) or self._is_unusable(key, found):
             return False
         return self._files.exit_code(key) not in MAY_BE_UNBEGUN or self._outputs.has_some(key)
 
     def _is_engine_newer(self, key: ContainerKey) -> bool:
-        """Whether the engine was restarted since the start was requested: what it does not know then, it never will."""
+        """Return whether the engine was restarted since the start was requested: what it does not know then, it never will."""
         started = process_table.started_at(self._engine.process)
         return started is not None and started > self._files.begun_at(key)
 
@@ -162,7 +162,7 @@ def reason_of(found: pb.ContainerStatus) -> str:
 
 
 def remove_torn_result(sandbox_id: str, message: str) -> bool:
-    """Whether a sandbox cannot be stopped because of a half-written result of its network, which is removed. Blocks."""
+    """Return whether a sandbox cannot be stopped because of a half-written result of its network, which is removed. Blocks."""
     found = False
     for path in RESULTS.glob(f"*-{sandbox_id}-*") if _TORN in message else ():
         try:
@@ -211,7 +211,7 @@ class CriDiversion:
                 _put_aside(place, folder / name)
 
     async def _found_state(self) -> Path:
-        """Where the CRI part of containerd keeps what does not outlive the machine."""
+        """Return where the CRI part of containerd keeps what does not outlive the machine."""
         found = Path((await self._engine.config()).get("stateDir", ""), "containers")
         return found if found.is_absolute() and os.access(found, os.R_OK | os.W_OK | os.X_OK) else Path()
 

@@ -50,7 +50,7 @@ def _bindings(ports: Sequence[Port]) -> dict[str, list[Body]]:
 
 
 def _namespace_labels(spec: SandboxSpec) -> dict[str, str]:
-    """What later agents have to know of a sandbox to make containers in it."""
+    """Return what later agents have to know of a sandbox to make containers in it."""
     pid = "host" if spec.host_pid else "pod" if spec.share_pid else ""
     return {"jobplane.dev/pid": pid, "jobplane.dev/ipc": "host" if spec.host_ipc else ""}
 

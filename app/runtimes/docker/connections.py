@@ -31,7 +31,7 @@ class EngineConnection:
             raise ConnectionError(str(error)) from error
 
     async def some(self) -> bytes:
-        """What came; nothing if nothing comes."""
+        """Return what came; nothing if nothing comes."""
         if not self._came:
             with suppress(ConnectionError, TimeoutError):
                 async with asyncio.timeout(_WITHIN):

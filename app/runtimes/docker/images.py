@@ -74,7 +74,7 @@ async def pull(engine: DockerEngine, image: str, login: Login | None) -> str:
 
 
 def parts(name: str) -> tuple[str, str, str]:
-    """Where it is, and which it is there: a tag, or a digest."""
+    """Return where it is, and which it is there: a tag, or a digest."""
     return name.partition("@") if "@" in name else name.rpartition(":")
 
 

@@ -82,7 +82,7 @@ class Copies:
 
 
 def _whole(fd: int) -> int:
-    """How many records there are; the rest of one that was being written is cut off."""
+    """Return how many records there are; the rest of one that was being written is cut off."""
     size = end = count = 0
     while data := os.pread(fd, _CHUNK, size):
         count += data.count(b"\n")

@@ -180,5 +180,5 @@ class EngineLogs:
 
 
 def is_seen(folder: Path) -> bool:
-    """Whether the engine's folder is on this machine, and open to this user."""
+    """Return whether the engine's folder is on this machine, and open to this user."""
     return os.access(folder, os.R_OK | os.X_OK)

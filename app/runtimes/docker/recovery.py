@@ -67,7 +67,7 @@ class Bundles:
         self._root: Path | None = None
 
     async def find(self, sandbox_id: str) -> bool:
-        """Whether we may write there. `sandbox_id`: a container that runs."""
+        """Return whether we may write there. `sandbox_id`: a container that runs."""
         if self._root is None:
             with suppress(EngineError):  # it is gone
                 self.learn(await self._engine.ask(f"containers/{sandbox_id}/json"))
@@ -96,7 +96,7 @@ class Bundles:
         return any((each / id_ / "state.json").exists() and not (each / id_ / "exec.fifo").exists() for each in folders)
 
     def _runc_folders(self) -> Sequence[Path]:
-        """Where runc has a folder for each container that was started."""
+        """Return where runc has a folder for each container that was started."""
         return [] if self._root is None else [*self._root.parent.glob("runtime-*/*")]
 
     def engine_started_at(self) -> float:
@@ -118,7 +118,7 @@ class DockerDiversion:
         self._outputs, self._bundles = outputs, bundles
 
     async def decide(self, key: ContainerKey, sandbox_id: str, *, is_possible: bool) -> bool:
-        """Whether a container that is about to be made will be diverted. Later agents find it so."""
+        """Return whether a container that is about to be made will be diverted. Later agents find it so."""
         if is_possible and await self._bundles.find(sandbox_id):
             await asyncio.to_thread(self._outputs.make, key)
             return True
@@ -239,7 +239,7 @@ class DockerRecovery:
         return with_reported_end(status, found["State"], end) if end else status
 
     async def _may_have_run(self, key: ContainerKey, found: Mapping[str, Any]) -> bool:
-        """Whether a container that never ran, by the engine's answer, may have."""
+        """Return whether a container that never ran, by the engine's answer, may have."""
         if key in self._starting or not self._files.has_begun(key) or self._files.is_void(key):
             return False
         sandbox_id = str(found["HostConfig"]["NetworkMode"]).removeprefix("container:")
@@ -251,12 +251,12 @@ class DockerRecovery:
 
 
 def was_cut_short(message: str) -> bool:
-    """Whether a start failed because of what an earlier start had left, so that the container may be made anew."""
+    """Return whether a start failed because of what an earlier start had left, so that the container may be made anew."""
     return any(text in message for text in _CUT_SHORT)
 
 
 def is_noted_as_running(config: Path) -> bool:
-    """Whether the engine has noted down that the container runs, and so goes on with it when it is back."""
+    """Return whether the engine has noted down that the container runs, and so goes on with it when it is back."""
     try:
         return bool(json.loads(config.read_bytes())["State"]["Running"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -264,12 +264,12 @@ def is_noted_as_running(config: Path) -> bool:
 
 
 def losses_before(started: datetime) -> EngineLoss:
-    """What an engine may have lost before it started."""
+    """Return what an engine may have lost before it started."""
     return EngineLoss(started, started + RESTORED_WITHIN)
 
 
 def may_be_lost(state: Mapping[str, Any], loss: EngineLoss) -> bool:
-    """Whether a container that ended with LOST_CODE ran when the engine was lost."""
+    """Return whether a container that ended with LOST_CODE ran when the engine was lost."""
     started, ended = exact_time(state.get("StartedAt", "")), exact_time(state.get("FinishedAt", ""))
     if started is None or ended is None:
         return False
@@ -279,7 +279,7 @@ def may_be_lost(state: Mapping[str, Any], loss: EngineLoss) -> bool:
 def is_lost(
     status: ContainerStatus, state: Mapping[str, Any], end: ReportedEnd | None, losses: Iterable[EngineLoss]
 ) -> bool:
-    """Whether the exit code is unknown, for the engine was lost. What it reported before, it knew."""
+    """Return whether the exit code is unknown, for the engine was lost. What it reported before, it knew."""
     if status.exit_code != LOST_CODE or status.reason != "Error":
         return False
     if end and end.code not in (None, LOST_CODE):
@@ -288,7 +288,7 @@ def is_lost(
 
 
 def end_in(event: Mapping[str, Any]) -> ReportedEnd:
-    """What an event says of the end of a container. Podman has another name for the code."""
+    """Return what an event says of the end of a container. Podman has another name for the code."""
     attributes = event["Actor"].get("Attributes") or {}
     codes = [str(attributes.get(name, "")) for name in ("exitCode", "containerExitCode")]
     code = next((int(each) for each in codes if each.isdecimal()), None)
@@ -297,7 +297,7 @@ def end_in(event: Mapping[str, Any]) -> ReportedEnd:
 
 
 def with_reported_end(status: ContainerStatus, state: Mapping[str, Any], end: ReportedEnd) -> ContainerStatus:
-    """How a container ended that is over, as the engine reported it before it may have been killed.
+    """Return how a container ended that is over, as the engine reported it before it may have been killed.
 
     It reports an end, and notes it down a moment later. Killed in between, it says when it is back that the container has
     ended just now, with LOST_CODE or with 0. LOST_CODE is also what it reports, at times, and then notes down a better one.

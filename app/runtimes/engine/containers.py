@@ -75,7 +75,7 @@ class TrackedContainer:
         return self.status if self.status and self.status.state == "exited" else None
 
     def agrees(self, found: ListedContainer) -> bool:
-        """Whether the engine's list has no news of it."""
+        """Return whether the engine's list has no news of it."""
         running = self.status is not None and self.status.state == "running"
         return bool(self.over) or (running and found.is_running)
 
@@ -98,7 +98,7 @@ class Containers(ABC):
 
     @abstractmethod
     async def ask_status(self, key: ContainerKey, id_: str) -> ContainerStatus | None:
-        """What the engine says of it; None if it is gone."""
+        """Return what the engine says of it; None if it is gone."""
 
     @abstractmethod
     async def remove(self, key: ContainerKey, known: TrackedContainer) -> None:

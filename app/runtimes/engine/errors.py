@@ -25,7 +25,7 @@ class EngineError(Exception):
 
 @contextmanager
 def unless_gone() -> Iterator[None]:
-    """What no longer exists needs nothing done to it."""
+    """Ignore the error that an object does not exist: then nothing has to be done to it."""
     try:
         yield
     except EngineError as error:

@@ -74,7 +74,7 @@ class Outputs(LogFiles):
         return os.path.isdir(self.folder(key).path)
 
     def has_some(self, key: ContainerKey) -> bool:
-        """Whether anything was written."""
+        """Return whether anything was written."""
         return bool(self.beginning(key, 1))
 
     def beginning(self, key: ContainerKey, limit: int) -> bytes:

@@ -34,13 +34,13 @@ class Recovery(Protocol):
     """For one engine. Container ids are the engine's."""
 
     def is_void(self, key: ContainerKey) -> bool:
-        """Whether the container never ran and never will, and so has to be made anew."""
+        """Return whether the container never ran and never will, and so has to be made anew."""
 
     async def has_begun_unanswered(self, key: ContainerKey, id_: str) -> bool:
-        """Whether a container runs although its engine went away before it answered the start."""
+        """Return whether a container runs although its engine went away before it answered the start."""
 
     async def judge_refusal(self, key: ContainerKey, id_: str, message: str) -> StartRefusal:
-        """What an engine's refusal to start a container means."""
+        """Return what an engine's refusal to start a container means."""
 
     def keep_end(self, key: ContainerKey, code: int | None, at: float | None = None) -> None:
         """An engine reports an end: it may be killed before it writes that down. `at`: as a file's time."""

@@ -159,7 +159,7 @@ def _find_separate(kernel: Kernel, name: str, reasons: list[str]) -> dict[str, P
 
 
 def _hierarchy(kernel: Kernel, kind: str, controller: str) -> _Hierarchy | None:
-    """Where a hierarchy is mounted, and this process in it; None if it is not, or is outside of what is mounted."""
+    """Return where a hierarchy is mounted, and this process in it; None if it is not, or is outside of what is mounted."""
     own = next((path for names, path in _own_paths(kernel.own) if controller in names), None)
     for root, top, options in _mounts(kernel.mounts, kind):
         if own is None or (controller and controller not in options):

@@ -38,7 +38,7 @@ class Cgroups:
         return all(controller in self.folders for controller in LIMITING)
 
     def paths(self, key: ContainerKey) -> list[Path]:
-        """Where a container may have cgroups."""
+        """Return where a container may have cgroups."""
         name = f"{key.pod_uid}-{key.name}-{key.attempt}"
         return [folder / name for folder in dict.fromkeys(self.folders.values())]
 

@@ -44,7 +44,7 @@ def stamp(raw: bytes, stream: Stream, when: bytes, *, last: bool) -> Stamped:
 
 
 def raw_bytes(records: bytes) -> dict[Stream, int]:
-    """How many raw bytes of each stream these whole records hold."""
+    """Return how many raw bytes of each stream these whole records hold."""
     sizes: dict[Stream, int] = {"stdout": 0, "stderr": 0}
     for record in records.split(b"\n")[:-1]:
         stream: Stream = "stderr" if record[_STREAM_AT] == b"stderr" else "stdout"

@@ -91,7 +91,7 @@ class ProcessContainer:
             process_table.kill_session(session)
 
     async def ends(self, seconds: float) -> bool:
-        """Whether it has ended by then."""
+        """Return whether it has ended by then."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self.ended.wait()

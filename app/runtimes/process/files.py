@@ -92,7 +92,7 @@ class Folder:
         return True
 
     def was_let_go(self) -> bool:
-        """Whether it may have run, or was refused; if its shim is dead."""
+        """Return whether it may have run, or was refused; if its shim is dead."""
         return any(os.path.lexists(self.path / name) for name in ("run", "verdict.json"))
 
     @contextmanager
@@ -139,7 +139,7 @@ class Folder:
         self.write("spec.json", msgspec.json.encode({"shim": shim, **asked}))
 
     def read_record(self) -> dict[str, Any]:
-        """What `record` wrote; nothing if that cannot be read."""
+        """Return what `record` wrote; nothing if that cannot be read."""
         content = self.read("spec.json", 4 * 1024 * 1024)
         try:
             return dict(msgspec.json.decode(content.data)) if content else {}
@@ -147,7 +147,7 @@ class Folder:
             return {}
 
     def shim(self) -> Identity | None:
-        """Who watches over the container, or did."""
+        """Return who watches over the container, or did."""
         try:
             return Identity(*self.read_record()["shim"])
         except (KeyError, TypeError):

@@ -86,7 +86,7 @@ class Keeper:
         return not events & selectors.EVENT_READ or (self._is_terminal and self._copy())
 
     def _copy(self) -> bool:
-        """What the terminal shows; False when it never will again."""
+        """Return what the terminal shows; False when it never will again."""
         try:
             data = os.read(KEPT, PIECE)
         except BlockingIOError:

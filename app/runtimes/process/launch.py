@@ -61,7 +61,7 @@ class Launch:
 def resolve(
     spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callable[[], str], agent: AgentRights
 ) -> Launch:
-    """What to execute. `bubblewrap` gives the program, or "" where it cannot be used. Raises StartError, OSError."""
+    """Return what to execute. `bubblewrap` gives the program, or "" where it cannot be used. Raises StartError, OSError."""
     if not spec.argv:
         raise StartError(f'the process runtime runs no images, so the command of image "{spec.image}" is not known')
     rights = security_context.resolve(spec.security, agent)
@@ -103,7 +103,7 @@ def _home(folder: Folder, home: Path, owner: tuple[int, int] | None, *, read_onl
 
 
 def keeps(spec: ContainerSpec) -> Literal["", "open", "once", "tty"]:
-    """What outlives the agent for those who attach."""
+    """Return what outlives the agent for those who attach."""
     if spec.tty:
         return "tty"
     return ("once" if spec.stdin_once else "open") if spec.stdin else ""
@@ -175,7 +175,7 @@ def _pair(keeps: str) -> list[int]:
 
 
 def spec_record(spec: ContainerSpec, launch: Launch) -> dict[str, object]:
-    """What `spec.json` keeps of it."""
+    """Return what `spec.json` keeps of it."""
     return {
         "key": spec.key._asdict(),
         "image": spec.image,

@@ -19,7 +19,7 @@ _NOT_REBUILT = ("/dev", "/proc", "/sys")
 
 
 def usable(program: str) -> bool:
-    """Whether this host lets us have mounts of our own; it needs privileges or user namespaces.
+    """Return whether this host lets us have mounts of our own; it needs privileges or user namespaces.
 
     Tried more than once: bubblewrap fails when one of the host's mounts goes away while it copies them all.
     """
@@ -64,7 +64,7 @@ def arguments(mounts: Sequence[Mount], devices: Sequence[str] = (), *, read_only
 
 
 def target_on_host(mount: Mount) -> str:
-    """Where the target really is, links followed. Raises StartError."""
+    """Return where the target really is, links followed. Raises StartError."""
     if not os.path.isabs(mount.target) or os.path.normpath(mount.target) == "/":
         raise StartError(f'cannot mount at "{mount.target}": not an absolute path below /')
     if not mount.source.exists():
@@ -73,7 +73,7 @@ def target_on_host(mount: Mount) -> str:
 
 
 def host_path(path: str, mounts: Sequence[Mount]) -> str:
-    """Where on the host a path of the container is."""
+    """Return where on the host a path of the container is."""
     for mount in sorted(mounts, key=lambda each: -len(each.target)):
         target = os.path.normpath(mount.target)
         if _is_under(path, target):

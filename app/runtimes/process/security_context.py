@@ -45,7 +45,7 @@ class AgentRights:
 
     @property
     def may_change(self) -> bool:
-        """Whether it can give its containers other users and fewer capabilities."""
+        """Return whether it can give its containers other users and fewer capabilities."""
         return bool(self.setpriv) and self.user == 0 and self.capabilities >= {"SETUID", "SETGID", "SETPCAP"}
 
 

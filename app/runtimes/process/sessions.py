@@ -48,7 +48,7 @@ class ExecTarget:
 
 
 def environment(pid: int) -> dict[str, str]:
-    """What a process was started with. Raises OSError."""
+    """Return what a process was started with. Raises OSError."""
     entries = Path(f"/proc/{pid}/environ").read_bytes().decode(errors="surrogateescape").split("\0")
     return dict(entry.split("=", 1) for entry in entries if "=" in entry)
 
@@ -294,7 +294,7 @@ def _on_pipes(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, _Fil
 
 
 def _on_terminal(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, _Files]:
-    """What a session's first process opens first becomes its terminal."""
+    """Open the terminal first in a new session: what its first process opens first becomes its terminal."""
     master, slave = os.openpty()
     actions = [
         (os.POSIX_SPAWN_OPEN, 0, os.ttyname(slave), os.O_RDWR, 0),

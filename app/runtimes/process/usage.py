@@ -42,7 +42,7 @@ class Running(NamedTuple):
 
 
 def of_containers(running: Sequence[Running]) -> Sequence[ContainerUsage]:
-    """Where there are cgroups that count, they are believed."""
+    """Return each container's usage: by its cgroup, where that counts, else by its processes."""
     found = of_sessions(each.pid for each in running)
     used = []
     for key, pid, cgroups, folder in running:
@@ -63,7 +63,7 @@ def _disk(folder: Path) -> int:
 
 
 def of_sessions(sessions: Iterable[int]) -> dict[int, Used]:
-    """What each of these sessions and its offspring use; those of which nothing lives are left out."""
+    """Return what each of these sessions and its offspring use; those of which nothing lives are left out."""
     wanted = set(sessions)
     return add_up(wanted, _processes()) if wanted else {}
 
