@@ -10,9 +10,11 @@ ENV PATH=/opt/jobplane/bin:$PATH PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DI
 # Dependencies before the sources, so that a change of the sources keeps them in the build cache.
 COPY requirements.lock ./
 RUN pip install --require-hashes -r requirements.lock
-COPY pyproject.toml README.md LICENSE ./
-COPY app app
+COPY pyproject.toml setup.py README.md LICENSE ./
+COPY jobplane jobplane
+COPY examples examples
 COPY migrations migrations
+COPY app app
 RUN pip install --no-deps --no-build-isolation --no-index .
 
 FROM python:3.13-slim

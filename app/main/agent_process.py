@@ -35,6 +35,7 @@ from app.open_files import raise_limit
 from app.runtimes import RuntimeName, make_runtime
 from app.runtimes.engine.errors import EndpointError
 from app.structured_logging import Fields, Logger
+from jobplane.program import command
 
 if TYPE_CHECKING:
     from app.agent.agent import Agent
@@ -51,7 +52,7 @@ TRIMMED_EVERY = 10.0  # seconds
 LOCK, LOCK_SECONDS, LOCK_PAUSE = "agent.lock", 2.0, 0.1  # the agent before may have been killed a moment ago
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
-logger = Logger("app.main.agent_process")  # as a program its name is __main__
+logger = Logger(__name__)
 
 
 def node_names(runtime: RuntimeName, name: str, count: int) -> tuple[str, ...]:
@@ -70,8 +71,7 @@ def exec_agent(config: AgentConfig) -> NoReturn:
     os.set_inheritable(reading, True)
     os.write(writing, config.encode())
     os.close(writing)
-    python = [sys.executable, *(["-P"] if sys.flags.safe_path else []), "-m", __name__]
-    os.execv(sys.executable, [*python, str(reading), "app.main.cli", *sys.argv[1:]])  # noqa: S606 - no shell is needed
+    os.execv(sys.executable, [*command(__name__), str(reading), "app.main.cli", *sys.argv[1:]])  # noqa: S606 - no shell is needed
 
 
 def main() -> None:
@@ -272,7 +272,3 @@ async def _check_api(config: AgentConfig) -> None:
             raise ConfigError(advice) from error
     finally:
         await api.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -14,6 +14,7 @@ from app.main.cli_agent import agent
 from app.main.cli_certificates import certificates
 from app.main.cli_database import dsn_of, open_database
 from app.main.cli_errors import CommandError, ConfigError, ended, text_of
+from app.main.cli_examples import examples
 from app.main.cli_kubeconfig import kubeconfig
 from app.main.cli_logs import logs
 from app.main.cli_nodes import nodes, span
@@ -49,6 +50,7 @@ app = typer.Typer(
 app.command(epilog=more_settings("agent"))(agent)
 app.command()(logs)
 app.command()(kubeconfig)
+app.command()(examples)
 app.add_typer(nodes, name="node")
 app.add_typer(certificates, name="certificates")
 tokens = typer.Typer(invoke_without_command=True)

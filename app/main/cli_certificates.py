@@ -1,10 +1,10 @@
-"""`jobplane certificates rotate`: a new CA for the API's certificate, in two steps. Added by `app.main.cli`."""
+"""`jobplane certificates`: create the API's certificate, and rotate its CA in two steps. Added by `app.main.cli`."""
 
 from typing import Annotated
 
 import typer
 
-from app.main.cli_options import DataDir, read_settings
+from app.main.cli_options import DataDir, TlsSan, read_settings
 from app.main.cli_process import now
 
 certificates = typer.Typer(
@@ -21,9 +21,16 @@ _FINISHED = """{ca} now holds the new CA certificate only; a running API uses it
 Join commands have a new --ca-hash. Run this on every other machine that runs `jobplane api`, too."""
 
 
-@certificates.callback()
-def _group() -> None:
-    """Makes typer treat it as a group, though it has one command."""
+@certificates.command()
+def create(data_dir: DataDir = None, tls_san: TlsSan = None) -> None:
+    """Create DATA_DIR/tls, with a CA and the API's certificate, unless it is there; print the path of ca.crt.
+
+    `jobplane api` does so by itself. Use this if others need ca.crt before it starts.
+    """
+    from app.api.auth.certificates import ensure
+
+    made = read_settings(data_dir=data_dir, tls_san=tls_san, log_level="warning")
+    typer.echo(ensure(made.data_dir / "tls", made.certified_hosts).ca)
 
 
 @certificates.command()

@@ -15,6 +15,7 @@ from app.client.api import Api
 from app.kinds.batch.job import Job, condition, is_finished
 from app.machinery.errors import ApiError
 from app.main.cli_errors import CommandError, text_of
+from jobplane.program import command
 
 PI = Path(__file__).with_name("demo.yaml")  # examples/pi.yaml, for those who have no checkout
 _READY_SECONDS = 60
@@ -29,10 +30,7 @@ async def run(manifest: Path, data_dir: Path) -> int:
     _print(f"starting Jobplane in {data_dir}")
     with (data_dir / "up.log").open("ab") as log:
         server = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-P",
-            "-m",
-            "app.main.cli",
+            *command("app.main.cli"),
             "up",
             "--data-dir",
             str(data_dir),

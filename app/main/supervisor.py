@@ -11,7 +11,6 @@ import contextlib
 import os
 import secrets
 import signal
-import sys
 import tempfile
 from collections.abc import Coroutine, Sequence
 from pathlib import Path
@@ -23,6 +22,7 @@ from app.store.embedded_postgres import Postgres
 from app.store.postgres_binaries import SetupError
 from app.store.postgres_folder import InUseError
 from app.structured_logging import Logger
+from jobplane.program import command
 
 logger = Logger(__name__)
 _PAUSE_SECONDS = 0.2  # before a process that ended is started again; doubled while it keeps ending at once
@@ -188,7 +188,7 @@ class Supervisor:
             with tempfile.TemporaryFile() as last_words:
                 number = last_words.fileno()
                 child = await asyncio.create_subprocess_exec(
-                    *(sys.executable, "-P", "-m", "app.main.cli", *arguments),
+                    *(*command("app.main.cli"), *arguments),
                     env={**environment, LAST_WORDS: str(number)},
                     pass_fds=(number,),
                 )

@@ -75,6 +75,7 @@ class Cluster:
         self.port = free_port()
         self.url = f"https://127.0.0.1:{self.port}"
         self.log = folder.with_name(f"{folder.name}.log")
+        self.program = [sys.executable, "-m", "app.main.cli"]
         self._arguments, self._settings = arguments, settings
         self._up: subprocess.Popen[bytes] | None = None
 
@@ -105,7 +106,7 @@ class Cluster:
         return self._up.pid
 
     def start(self) -> None:
-        command = [sys.executable, "-m", "app.main.cli", "up", "--data-dir", str(self.folder), "--port", str(self.port)]
+        command = [*self.program, "up", "--data-dir", str(self.folder), "--port", str(self.port)]
         with self.log.open("ab") as log:
             self._up = subprocess.Popen(
                 [*command, *self._arguments],

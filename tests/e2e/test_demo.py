@@ -11,9 +11,13 @@ from tests.e2e.cluster import environment
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pi.yaml"
 
 
-def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "app.main.cli", "demo", *arguments]
+def run_command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "jobplane", *arguments]
     return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, check=False)
+
+
+def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_command(folder, "demo", *arguments)
 
 
 def test_the_demo_prints_pi_from_an_empty_folder(tmp_path: Path) -> None:
