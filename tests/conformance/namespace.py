@@ -85,7 +85,9 @@ def conditions(job: Object) -> list[str]:
 
 
 def reasons(job: Object) -> list[tuple[str, str]]:
-    return [(each["type"], each["reason"]) for each in job["status"].get("conditions", [])]
+    """Of Kubernetes' conditions: Finished is ours."""
+    conditions = job["status"].get("conditions", [])
+    return [(each["type"], each["reason"]) for each in conditions if each["type"] != "Finished"]
 
 
 def counts(job: Object) -> tuple[int, int, int]:

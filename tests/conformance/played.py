@@ -31,8 +31,8 @@ from tests.kinds.jobs import written
 from tests.registry.examples import JOBS, PODS, create, get
 
 NODE = "n1"
-COMPLETE = ("SuccessCriteriaMet", "Complete")
-FAILED = ("FailureTarget", "Failed")
+COMPLETE = ("SuccessCriteriaMet", "Finished", "Complete")
+FAILED = ("FailureTarget", "Finished", "Failed")
 INDEXED = {"completionMode": "Indexed"}
 
 

@@ -118,7 +118,7 @@ class TestTheFirstPage:
         assert (status["succeeded"], status["failed"]) == (5, 10)
         told = [(each["type"], each["reason"], each["message"], each["status"]) for each in status["conditions"]]
         why = ("FailedIndexes", "Job has failed indexes", "True")
-        assert told == [("FailureTarget", *why), ("Failed", *why)]
+        assert told == [("FailureTarget", *why), ("Finished", *why), ("Failed", *why)]
         assert logs(space, name) == ["Hello world\n"] * 15
 
     def test_exit_code_42_fails_the_job_by_its_policy(self, space: Namespace) -> None:
@@ -183,7 +183,7 @@ class TestTasks:
     def test_a_bug_fails_the_job_without_retries(self, space: Namespace) -> None:
         job = ended(space, "stops-at-42", "Failed")
         assert reasons(job) == [("FailureTarget", "PodFailurePolicy"), ("Failed", "PodFailurePolicy")]
-        first, last = job["status"]["conditions"]
+        first, _, last = job["status"]["conditions"]
         assert first["message"] == last["message"]
         assert re.search(r"exit code 42 matching FailJob rule at index 0$", last["message"])
 

@@ -109,7 +109,7 @@ async def test_i10_the_others_are_stopped_when_a_rule_says(play: Play, rule: dic
         await play.shows(active=0, succeeded=1, failed=0, terminating=1, true=("SuccessCriteriaMet",))
         await play.go(pods[0])
         job = await play.shows(active=0, succeeded=1, failed=0, terminating=0, true=COMPLETE, completed_indexes="1")
-    assert [each.message for each in job.status.conditions] == 2 * ["Matched rules at index 0"]
+    assert [each.message for each in job.status.conditions] == 3 * ["Matched rules at index 0"]
 
 
 @SUCCESS_POLICY

@@ -84,7 +84,7 @@ def test_j02_an_exit_code_may_fail_the_job_before_its_limit(ns: Namespace) -> No
     assert job["status"]["failed"] == 1
     (pod,) = ns.pods("j02")
     why = "Container main for pod {namespace}/{name} failed with exit code 1 matching FailJob rule at index 0"
-    (interim, last) = job["status"]["conditions"]
+    (interim, _, last) = job["status"]["conditions"]
     assert (last["type"], last["reason"], last["message"]) == (
         "Failed",
         "PodFailurePolicy",

@@ -26,7 +26,7 @@ from app.plans.jobs.workloads import LABEL
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
-from tests.conformance.played import Play
+from tests.conformance.played import COMPLETE, Play
 from tests.controllers.running import events, every, running, settled, until
 from tests.kinds.jobs import written
 from tests.registry.examples import JOBS, NAMESPACES, PODS, create, get
@@ -141,7 +141,7 @@ async def test_i30_controllers_that_die_leave_one_of_each(play: Play) -> None:
         controllers.move(seconds=20)
         assert in_groups(await play.there_are(4)) == {group.metadata.name}
         await play.succeed(*await play.active())
-        await play.shows(succeeded=4, failed=1, true=("SuccessCriteriaMet", "Complete"))
+        await play.shows(succeeded=4, failed=1, true=COMPLETE)
         await play.still()
     assert (await both(play.registry))[1] == group
 

@@ -120,7 +120,7 @@ async def test_a_job_runs_to_its_end(registry: Registry) -> None:
         await status_is(registry, succeeded=3, active=0)
 
     job = await get(registry, JOBS, "pi")
-    assert [each.type for each in job.status.conditions] == ["SuccessCriteriaMet", "Complete"]
+    assert [each.type for each in job.status.conditions] == ["SuccessCriteriaMet", "Finished", "Complete"]
     assert all(not pod.metadata.finalizers for pod in await pods(registry))
     assert Counter(reason for reason, _ in await events(registry)) == {"SuccessfulCreate": 3, "Completed": 1}
 

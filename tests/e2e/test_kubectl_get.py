@@ -95,7 +95,7 @@ def test_templates_and_columns_pick_fields(kubectl: Kubectl) -> None:
     assert kubectl("get", "job", "pi", "-o", "name") == "job.batch/pi\n"
     assert kubectl("get", "job", "pi", "-o", "jsonpath={.status.succeeded}") == "1"
     types = '-o=jsonpath={range .status.conditions[*]}{.type}={.status}{"\\n"}{end}'
-    assert kubectl("get", "job", "pi", types) == "SuccessCriteriaMet=True\nComplete=True\n"
+    assert kubectl("get", "job", "pi", types) == "SuccessCriteriaMet=True\nFinished=True\nComplete=True\n"
     template = '{{range .items}}{{.metadata.name}}{{"\\n"}}{{end}}'
     assert kubectl("get", "jobs", "-l", "look", "-o", f"go-template={template}") == "look-a\nlook-b\nlook-c\n"
     columns = kubectl("get", "jobs", "-l", "look", "-o", "custom-columns=N:.metadata.name,S:.spec.suspend,X:.nix")

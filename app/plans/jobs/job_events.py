@@ -65,7 +65,7 @@ def _condition_events(snapshot: JobSnapshot, new: Condition) -> Iterable[Emit]:
         yield Emit("Normal", "Completed", "Job completed", job)
     elif new.type == "Failed":
         yield Emit("Warning", new.reason, new.message, job)
-    elif new.reason == "CompletionsReached" and succeeded > completions:
+    elif new.type == "SuccessCriteriaMet" and new.reason == "CompletionsReached" and succeeded > completions:
         why = "Too many succeeded pods running after completion count reached"
         yield Emit("Warning", "TooManySucceededPods", why, job)
 

@@ -1,8 +1,9 @@
 """Job status: the conditions by which a Job ends, and all that a plan writes into its status and annotations.
 
 Used by `job`. The outcome of a Job is an interim condition, SuccessCriteriaMet or FailureTarget; once stored it stands.
-The terminal condition, Complete or Failed, repeats its reason and message when the Job's last pod has ended. What ends
-a Job: podFailurePolicy, backoffLimit, activeDeadlineSeconds, failed indexes, successPolicy, completions, in this order.
+The terminal condition, Complete or Failed, repeats its reason and message when the Job's last pod has ended; so does, in the
+same write, Finished, which ends `kubectl wait` for success and failure alike. What ends a Job: podFailurePolicy, backoffLimit,
+activeDeadlineSeconds, failed indexes, successPolicy, completions, in this order.
 """
 
 from collections.abc import Callable
@@ -166,7 +167,10 @@ def _start_time(snapshot: JobSnapshot, decision: JobDecision) -> datetime | None
 
 
 def _build_conditions(snapshot: JobSnapshot, decision: JobDecision) -> tuple[Condition, ...]:
-    """First the interim condition, then the terminal one. Suspended changes only while there is no outcome."""
+    """First the interim condition, then Finished and the terminal one. Suspended changes only while there is no outcome.
+
+    The terminal condition stays the last one, as clients look for it there.
+    """
     present, outcome = snapshot.job.status.conditions, decision.outcome
     if is_ongoing(snapshot, decision):
         return _build_suspension(snapshot.job, snapshot.now)
@@ -174,11 +178,13 @@ def _build_conditions(snapshot: JobSnapshot, decision: JobDecision) -> tuple[Con
         return present
     if outcome not in present:
         present = with_condition(present, outcome)
-    return with_condition(present, _terminal_condition(outcome, snapshot.now)) if decision.is_final else present
+    for type_ in ("Finished", TERMINAL[outcome.type]) if decision.is_final else ():
+        present = with_condition(present, _repeat_outcome(outcome, type_, snapshot.now))
+    return present
 
 
-def _terminal_condition(outcome: Condition, now: datetime) -> Condition:
-    return replace(outcome, type=TERMINAL[outcome.type], last_probe_time=now, last_transition_time=now)
+def _repeat_outcome(outcome: Condition, type_: str, now: datetime) -> Condition:
+    return replace(outcome, type=type_, last_probe_time=now, last_transition_time=now)
 
 
 def _build_suspension(job: Job, now: datetime) -> tuple[Condition, ...]:

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from app.kinds.batch.job import Job, JobStatus
 from app.kinds.pod.pod import Pod
@@ -38,7 +39,7 @@ def test_an_end_repeats_its_reason_and_message() -> None:
 
     said = [(each.type, each.status, each.reason, each.message) for each in status.conditions]
     why = ("True", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
-    assert said == [("FailureTarget", *why), ("Failed", *why)]
+    assert said == [("FailureTarget", *why), ("Finished", *why), ("Failed", *why)]
     assert status.completion_time is None
 
 
@@ -47,7 +48,7 @@ def test_completion_has_a_time_and_a_reason() -> None:
 
     said = [(each.type, each.reason, each.message) for each in status.conditions]
     why = ("CompletionsReached", "Reached expected number of succeeded pods")
-    assert said == [("SuccessCriteriaMet", *why), ("Complete", *why)]
+    assert said == [("SuccessCriteriaMet", *why), ("Finished", *why), ("Complete", *why)]
     assert status.completion_time == status.conditions[-1].last_transition_time == NOW
 
 
@@ -61,9 +62,10 @@ def test_an_outcome_once_written_stands(interim: str, terminal: str, event: str)
 
     result = planned(job, *pods("S"))
 
-    first, last = status_of(result).conditions
+    first, finished, last = status_of(result).conditions
     assert first == outcome
     assert (last.type, last.reason, last.message) == (terminal, "Why", "because")
+    assert finished == replace(last, type="Finished")
     assert told(result) == [event]
 
 

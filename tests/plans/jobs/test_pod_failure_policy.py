@@ -96,7 +96,7 @@ def test_the_first_rule_that_matches_decides() -> None:
 def test_one_pod_may_fail_the_job(rule: PodFailurePolicyRule, pod: Pod, message: str) -> None:
     result = planned(policy(rule), pod)
 
-    interim, terminal = status_of(result).conditions
+    interim, _, terminal = status_of(result).conditions
     assert (interim.type, interim.reason, interim.message) == ("FailureTarget", "PodFailurePolicy", message)
     assert (terminal.type, terminal.reason, terminal.message) == ("Failed", "PodFailurePolicy", message)
     assert status_of(result).failed == 1

@@ -1,0 +1,87 @@
+"""The examples of docs/jobs.md, each run as it stands with a real kubectl, and what a reader would see."""
+
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.e2e.cluster import Cluster
+from tests.e2e.kubectl import SECONDS, Kubectl, newest
+
+PAGE = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
+_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def sections() -> dict[str, str]:
+    """The page's sections that have examples, by heading."""
+    parts = re.split(r"^## (.+)$", PAGE, flags=re.MULTILINE)[1:]
+    return {heading: text for heading, text in zip(parts[::2], parts[1::2], strict=True) if _BLOCK.search(text)}
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Someone who follows the page: saves each manifest, types each command, and compares what is printed."""
+
+    kubectl: Kubectl
+
+    def follow(self, heading: str) -> None:
+        printed = ""
+        for language, text in _BLOCK.findall(sections()[heading]):
+            if language == "yaml":
+                self.kubectl("apply", "-f", "-", stdin=text)
+            elif language == "sh":
+                printed = self.type(text)
+            else:
+                assert re.fullmatch(_pattern(text), _squeezed(printed)), f"{heading}: {printed}"
+
+    def type(self, commands: str) -> str:
+        """What these commands print together. They may fail: then that is what they show."""
+        done = subprocess.run(
+            ["sh", "-c", commands],
+            env=self._environment(),
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=SECONDS * 2,
+        )
+        return done.stdout + done.stderr
+
+    def _environment(self) -> dict[str, str]:
+        configuration = yaml.safe_load(self.kubectl.cluster.kubeconfig.read_text())
+        for each in configuration["contexts"]:
+            each["context"]["namespace"] = self.kubectl.namespace
+        path = self.kubectl.file("kubeconfig", yaml.safe_dump(configuration))
+        return {"HOME": str(self.kubectl.home), "PATH": os.environ["PATH"], "KUBECONFIG": path}
+
+
+def _squeezed(text: str) -> str:
+    return "\n".join(" ".join(line.split()) for line in text.splitlines() if line.strip())
+
+
+def _pattern(text: str) -> str:
+    """The printed text of the page; `…` stands for anything within a line."""
+    return re.escape(_squeezed(text)).replace("…", "[^\n]*")
+
+
+@pytest.fixture(scope="module")
+def kubectl(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    made = Kubectl.at(newest(), cluster, tmp_path_factory.mktemp("home"))
+    made.api.post("/api/v1/namespaces", json={"metadata": {"name": made.namespace}})
+    yield made
+    made.api.close()
+
+
+@pytest.fixture
+def reader(kubectl: Kubectl, request: pytest.FixtureRequest) -> Reader:
+    """In a namespace of its own."""
+    return Reader(kubectl.apart(re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[-40:].strip("-")))
+
+
+@pytest.mark.parametrize("heading", sections())
+def test_an_example_of_the_page_does_as_the_page_says(reader: Reader, heading: str) -> None:
+    reader.follow(heading)
