@@ -25,6 +25,7 @@ from app.api.documents import Documents
 from app.api.http import errors
 from app.api.http.fd_exhaustion import FileDescriptorWatch
 from app.api.middleware import NODES, KubernetesMiddleware, StopMiddleware
+from app.api.request_metrics import MetricsMiddleware, RequestMetrics
 from app.api.resources import version
 from app.api.resources.kubernetes import Kubernetes
 from app.api.routers import agents, docs
@@ -40,12 +41,14 @@ from app.registry.periodic_task import run_periodically
 def create_app(registry: Registry, origin: Origin | None = None, authority: Callable[[], str] = str) -> FastAPI:
     """The application of one API process. `origin`: where others reach it. `authority`: certificates that clients trust, PEM."""
     authenticator = Authenticator(StoredTokens(registry), time.monotonic)
-    kubernetes = Kubernetes(registry, authenticator, Documents(registry, authenticator).answer)
+    metrics = RequestMetrics(registry.metrics)
+    kubernetes = Kubernetes(registry, authenticator, Documents(registry, authenticator).answer, metrics)
     app = FastAPI(
         title=docs.TITLE,
         version=version.jobplane_version(),
         lifespan=lifespan,
         middleware=[
+            Middleware(MetricsMiddleware, metrics),
             Middleware(StopMiddleware),
             Middleware(KubernetesMiddleware, kubernetes),
             Middleware(DirectMiddleware, NODES, agents.router.routes),

@@ -73,7 +73,7 @@ class DirectMiddleware:
         if scope["type"] == "http" and scope["path"].startswith(self._prefix):
             for route in self._routes:
                 if scope["method"] in (route.methods or ()) and (found := route.path_regex.match(scope["path"])):
-                    scope["path_params"] = found.groupdict()
+                    scope["path_params"], scope["route"] = found.groupdict(), route
                     await route.answer(scope, receive, send)
                     return
         await self._app(scope, receive, send)

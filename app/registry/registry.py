@@ -10,6 +10,7 @@ from datetime import datetime
 from functools import cached_property
 
 from app.machinery.feature_gates import DEFAULTS, Features
+from app.metrics.registry import MetricsRegistry
 from app.registry.admission import Admission
 from app.registry.policy_cache import PolicyCache
 from app.store import READ_ONLY, Store
@@ -50,6 +51,11 @@ class Registry:
         return self.store.agent_calls
 
     @property
+    def metrics(self) -> MetricsRegistry:
+        """The metrics of this process."""
+        return self.store.metrics
+
+    @property
     def database_url(self) -> str:
         return self.store.dsn
 
@@ -76,11 +82,13 @@ class Registry:
         """Return when some log has grown, or after a time."""
         await self.store.log_growth.wait(seconds)
 
-    async def unready_reason(self) -> str:
-        """Return why the database cannot be used now: it takes no writes, or the feed does not follow it. Empty if it can."""
+    def feed_fault(self) -> str:
+        """Return why the change feed does not follow the database. Empty if it does."""
         broken = self.store.feed.broken
-        if broken is not None:
-            return f"the change feed waits for the database: {type(broken).__name__}"
+        return "" if broken is None else f"the change feed waits for the database: {type(broken).__name__}"
+
+    async def database_fault(self) -> str:
+        """Return why the database takes no writes. Empty if it does. Unavailable if it does not answer."""
         return READ_ONLY if await self.store.is_read_only() else ""
 
     def now(self) -> datetime:

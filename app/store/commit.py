@@ -8,6 +8,7 @@ Renewals of leases go first: they must not wait behind the thousands of statuses
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -20,7 +21,9 @@ import msgspec
 from app.kinds.core.lease import KIND as LEASES
 from app.kinds.core.lease import NODE_NAMESPACE
 from app.machinery.base import Object
+from app.metrics.registry import MetricsRegistry
 from app.store.change_feed import Change, Feed, SelectorIndex
+from app.store.commit_metrics import CommitMetrics
 from app.store.errors import Conflict, Key, OutcomeUnknown, Unavailable
 from app.structured_logging import Logger
 
@@ -116,11 +119,14 @@ class _Batch:
 class Writer:
     """Owns one connection, and the queue in front of it."""
 
-    def __init__(self, connect: Callable[[], Awaitable[asyncpg.Connection]], feed: Feed) -> None:
+    def __init__(
+        self, connect: Callable[[], Awaitable[asyncpg.Connection]], feed: Feed, metrics: MetricsRegistry | None = None
+    ) -> None:
         self._connect = connect
         self._feed = feed
         self._queue: deque[_PendingSet] = deque()
         self._urgent: deque[_PendingSet] = deque()
+        self._metrics = CommitMetrics(metrics or MetricsRegistry(), lambda: len(self._queue) + len(self._urgent))
         self._wake = asyncio.Event()
         self._connection: asyncpg.Connection | None = None
         self._delivery: asyncio.Task[None] | None = None  # of the newest batch that is committed
@@ -197,17 +203,21 @@ class Writer:
                 raise
 
     async def _execute(self, batch: list[_PendingSet]) -> tuple[int, list[int] | None]:
+        began = time.perf_counter()
         try:
             row = await self._call(batch)
         except _REFUSALS as error:
+            self._metrics.note_failed()
             raise Unavailable(f"the database refused the write: {error}") from error
         except BaseException as error:
+            self._metrics.note_failed()
             self._close_connection()
             if _is_rolled_back(error):
                 raise Unavailable(f"the database could not write: {error}") from error
             raise
         if row is None:
             raise OutcomeUnknown("the commit function returned nothing")
+        self._metrics.note_committed(time.perf_counter() - began, len(batch))
         return row["previous"], row["refused"]
 
     async def _call(self, batch: list[_PendingSet]) -> asyncpg.Record | None:
@@ -258,6 +268,7 @@ class Writer:
                 answers.append((waiting, list(numbers)))
                 changes += [_change(w, n) for w, n in zip(waiting.writes, numbers, strict=True) if w.change != "G"]
             revision += len(waiting.writes)
+        self._metrics.note_answered(len(batch), sum(isinstance(answer, Conflict) for _, answer in answers))
         try:
             if before:
                 await before

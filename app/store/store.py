@@ -7,10 +7,12 @@ from datetime import timedelta
 
 import asyncpg
 
+from app.metrics.registry import MetricsRegistry
 from app.store import notifications, timeline
 from app.store.batching_loader import BatchingLoader
 from app.store.change_feed import Change, Feed
 from app.store.commit import CONNECT_SECONDS, Write, Writer
+from app.store.database_metrics import DatabaseMetrics
 from app.store.errors import Key, Unavailable, call_database
 from app.store.kept_logs import KeptLogs
 from app.store.lifetimes import Lifetimes
@@ -58,7 +60,9 @@ class Store:
         self.agent_calls = AgentCalls(pool)
         self.log_growth = LogGrowth()
         self.feed = Feed(self._history, ring_bytes, self._check_timeline)
-        self.writer = Writer(self._connect_writer, self.feed)
+        self.metrics = MetricsRegistry()
+        self.writer = Writer(self._connect_writer, self.feed, self.metrics)
+        self.metrics.add_collector("database", DatabaseMetrics(pool, self.feed).collect)
         self.lifetimes = Lifetimes(pool, self.feed)
         self._looking_back = asyncio.Lock()
 

@@ -20,10 +20,10 @@ async def test_a_revision_that_was_given_out_is_reached_and_one_that_was_not_is_
 
 
 async def test_a_database_that_takes_no_writes_is_not_ready(dsn: str, registry: Registry) -> None:
-    assert await registry.unready_reason() == ""
+    assert await registry.database_fault() == ""
 
     async with read_only(dsn), open_store(dsn) as store:
-        assert await replace(registry, store=store).unready_reason() == READ_ONLY
+        assert await replace(registry, store=store).database_fault() == READ_ONLY
 
 
 def test_the_api_never_reaches_for_the_store() -> None:

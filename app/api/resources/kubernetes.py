@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.api.auth import impersonation, token_requests
 from app.api.auth.authenticator import NODES, Action, Authenticator, User, check, is_for_everyone, may
 from app.api.http import errors, websocket
+from app.api.request_metrics import RequestMetrics, note_target
 from app.api.resources import collection, ephemeral_resources, eviction, finalize, single_object, unsupported_kinds
 from app.api.resources.discovery import verbs
 from app.api.resources.routes import RequestInfo, parse_request_info
@@ -35,6 +36,7 @@ class Kubernetes:
     registry: Registry
     authenticator: Authenticator
     documents: Callable[[Request], Awaitable[ASGIApp]]
+    metrics: RequestMetrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -43,7 +45,8 @@ class Kubernetes:
             answer = await (self.documents(request) if is_document else self._answer(request))
         except Exception as error:
             answer = errors.response(error)
-        await answer(scope, receive, send)
+        with self.metrics.count_long_running(scope):
+            await answer(scope, receive, send)
 
     async def _answer(self, request: Request) -> ASGIApp:
         user = await self._authenticate(request)
@@ -52,6 +55,7 @@ class Kubernetes:
             return await self._answer_ephemeral(request, user)
         selection = _selection_of(request, found)
         verb = _verb_of(request, found, selection)
+        note_target(request.scope, found, verb)
         action = _action_of(verb, found, selection.fields)
         await _authorize(self.registry, user, action, found, request)
         if selection is not EVERY_OBJECT:

@@ -28,7 +28,7 @@ def references(part: Any) -> list[str]:
 
 
 def test_only_our_own_endpoints_are_documented() -> None:
-    own = ("/apis/agents.jobplane.dev/", "/apis/logs.jobplane.dev/", "/livez", "/readyz", "/healthz")
+    own = ("/apis/agents.jobplane.dev/", "/apis/logs.jobplane.dev/", "/livez", "/readyz", "/healthz", "/metrics")
 
     assert {f"POST {AGENTS}/nodes/{{node}}/statuses", f"GET {LOGS}", f"POST {AGENTS}/join"} <= set(operations())
     assert all(path.startswith(own) for path in document()["paths"])
