@@ -13,7 +13,7 @@ from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.batch.cronjob import CronJob
 from app.kinds.batch.job import JobStatus
 from app.machinery.base import Condition
-from app.plans.jobs.cronjob import SCHEDULED_AT
+from app.plans.jobs.cronjob_job import SCHEDULED_AT
 from app.plans.jobs.finalizers import TRACKING
 from app.registry import objects
 from app.registry.objects import Registry

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,6 +16,7 @@ from app.controllers.jobs import JobController
 from app.controllers.resource_quotas import ResourceQuotaController
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.batch.cronjob import CronJob
+from app.kinds.batch.cronjob_validation import CATCH_UP
 from app.kinds.batch.job import Job
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.resourcequota import KIND as QUOTAS
@@ -138,7 +140,104 @@ async def test_of_all_that_was_missed_while_nobody_looked_the_last_is_started(re
         await slots_are(registry, 180)
         await settled(registry, 0.1)
 
-    assert [reason for reason, _ in await events(registry)] == ["TooManyMissedTimes", "SuccessfulCreate"]
+    assert [reason for reason, _ in await events(registry)] == [
+        "TooManyMissedTimes",
+        "SuccessfulCreate",
+        "SkippedSchedule",
+    ]
+
+
+def catching_up(policy: str, **spec: Any) -> CronJob:
+    cron_job = a_cron_job(**spec)
+    return replace(cron_job, metadata=replace(cron_job.metadata, annotations={CATCH_UP: policy}))
+
+
+async def explained(registry: Registry) -> dict[str, int]:
+    """How often each reason was given."""
+    found = Counter[str]()
+    for each in await every(registry, EVENTS):
+        found[each.reason] += max(each.count, 1)
+    return dict(found)
+
+
+async def test_all_that_was_missed_is_started_in_order_across_restarts(registry: Registry) -> None:
+    """More than fit into one plan, and more than a hundred minutes ago."""
+    await create(registry, CRON_JOBS, catching_up("all", schedule="*/5 * * * *", startingDeadlineSeconds=3600))
+    registry.clock.move(hours=3)
+    for _ in range(2):
+        async with running(registry, CronJobController):
+            await slots_are(registry, *range(120, 181, 5)[1:])
+            await settled(registry, 0.1)
+
+    told = await explained(registry)
+    assert (told["SuccessfulCreate"], told["StartedLate"], told["SkippedSchedule"]) == (12, 11, 1)
+    assert "TooManyMissedTimes" not in told
+
+
+async def test_all_that_was_missed_runs_one_after_the_other_under_forbid(registry: Registry) -> None:
+    await create(registry, CRON_JOBS, catching_up("all", concurrencyPolicy="Forbid"))
+    registry.clock.move(minutes=3)
+    async with running(registry, CronJobController, JobController):
+        for wanted in ([1], [1, 2], [1, 2, 3]):
+            await slots_are(registry, *wanted)
+            await job_ends(registry)
+        await active_are(registry, 0)
+        await settled(registry, 0.1)
+
+    assert await slots(registry) == [1, 2, 3]
+    assert "SkippedSchedule" not in await explained(registry)
+
+
+async def test_nothing_that_was_missed_is_started_and_it_is_explained_once(registry: Registry) -> None:
+    await create(registry, CRON_JOBS, catching_up("none", schedule="0 * * * *"))
+    registry.clock.move(hours=2, minutes=30)
+    for _ in range(2):
+        async with running(registry, CronJobController) as controllers:
+            await settled(registry, 0.1)
+            controllers.move(minutes=1)
+            await settled(registry, 0.1)
+    assert await slots(registry) == []
+    text = "Skipped 2 scheduled times (2026-07-24T13:00:00Z, 2026-07-24T14:00:00Z): more than 60s late"
+    assert await events(registry) == [("SkippedSchedule", text)]
+
+    registry.clock.move(minutes=28)
+    async with running(registry, CronJobController):
+        await slots_are(registry, 180)
+
+
+async def test_a_schedule_that_changed_while_nobody_looked_has_missed_nothing(registry: Registry) -> None:
+    await create(registry, CRON_JOBS, catching_up("all", schedule="0 * * * *"))
+    async with running(registry, CronJobController):
+        await settled(registry, 0.1)
+    registry.clock.move(minutes=30)
+    await edit(registry, schedule="* * * * *")
+
+    async with running(registry, CronJobController) as controllers:
+        await settled(registry, 0.1)
+        assert await slots(registry) == []
+        controllers.move(minutes=1)
+        await slots_are(registry, 31)
+
+
+async def test_a_hashed_schedule_is_shown_and_kept(registry: Registry) -> None:
+    await create(registry, CRON_JOBS, a_cron_job(schedule="H * * * *"))
+    async with running(registry, CronJobController) as controllers:
+
+        async def shown() -> str:
+            return str((await get(registry, CRON_JOBS, "tick")).metadata.annotations.get("jobplane.dev/schedule", ""))
+
+        schedule = await until(registry, shown)
+        minute_of_hour = int(schedule.split()[0])
+        assert schedule == f"{minute_of_hour} * * * *"
+        controllers.move(minutes=minute_of_hour)
+        await slots_are(registry, minute_of_hour)
+
+        await edit(registry, schedule="0 0 1 1 *")
+
+        async def hidden() -> bool:
+            return not await shown()
+
+        await until(registry, hidden)
 
 
 async def test_two_controllers_at_once_never_start_a_slot_twice(registry: Registry, other: Registry) -> None:

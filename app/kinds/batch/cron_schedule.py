@@ -73,7 +73,9 @@ def _zone_prefix(text: str) -> tuple[tzinfo | None, str]:
 # --- five fields
 
 
-class _Bounds(NamedTuple):
+class Bounds(NamedTuple):
+    """The numbers that a field may have, and the names of some."""
+
     low: int
     high: int
     names: tuple[str, ...] = ()
@@ -81,7 +83,7 @@ class _Bounds(NamedTuple):
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _WEEKDAYS = ("sun", "mon", "tue", "wed", "thu", "fri", "sat")
-_BOUNDS = (_Bounds(0, 59), _Bounds(0, 23), _Bounds(1, 31), _Bounds(1, 12, _MONTHS), _Bounds(0, 6, _WEEKDAYS))
+BOUNDS = (Bounds(0, 59), Bounds(0, 23), Bounds(1, 31), Bounds(1, 12, _MONTHS), Bounds(0, 6, _WEEKDAYS))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,16 +95,16 @@ class Field:
 
 
 def _cron(fields: Sequence[str], zone: tzinfo | None) -> "Cron":
-    minute, hour, day, month, weekday = map(_field, fields, _BOUNDS)
+    minute, hour, day, month, weekday = map(_field, fields, BOUNDS)
     return Cron(minute, hour, day, month, weekday, zone)
 
 
-def _field(text: str, bounds: _Bounds) -> Field:
+def _field(text: str, bounds: Bounds) -> Field:
     parts = [_range(part, bounds) for part in text.split(",") if part]
     return Field(frozenset[int]().union(*(part.values for part in parts)), any(part.star for part in parts))
 
 
-def _range(text: str, bounds: _Bounds) -> Field:
+def _range(text: str, bounds: Bounds) -> Field:
     """`number[-number][/step]`, with `*` or `?` for all of them."""
     span, *steps = text.split("/")
     first, *last = span.split("-")
@@ -124,7 +126,7 @@ def _range(text: str, bounds: _Bounds) -> Field:
     return Field(frozenset(range(low, high + 1, step)), star and step == 1)
 
 
-def _check_range(low: int, high: int, step: int, bounds: _Bounds, text: str) -> None:
+def _check_range(low: int, high: int, step: int, bounds: Bounds, text: str) -> None:
     if low < bounds.low:
         raise ScheduleError(f"beginning of range ({low}) below minimum ({bounds.low}): {text}")
     if high > bounds.high:
@@ -135,7 +137,7 @@ def _check_range(low: int, high: int, step: int, bounds: _Bounds, text: str) -> 
         raise ScheduleError(f"step of range should be a positive number: {text}")
 
 
-def _parse_name(text: str, bounds: _Bounds) -> int:
+def _parse_name(text: str, bounds: Bounds) -> int:
     name = text.lower()
     return bounds.names.index(name) + bounds.low if name in bounds.names else _number(text)
 

@@ -6,6 +6,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from app.kinds.batch import job
+from app.kinds.batch.cron_hash import is_hashed, resolve
+from app.kinds.batch.cron_schedule import ScheduleError
 from app.kinds.batch.cronjob_schema import CronJob, CronJobSpec, CronJobStatus, JobTemplateSpec
 from app.kinds.batch.cronjob_validation import validate, validate_update
 from app.kinds.pod.pod_defaults import default_pod_spec
@@ -73,7 +75,7 @@ def row(cron_job: CronJob, now: datetime) -> list[Any]:
     containers = spec.job_template.spec.template.spec.containers
     return [
         meta.name,
-        spec.schedule,
+        _format_schedule(cron_job),
         "<none>" if spec.time_zone is None else spec.time_zone,
         "<unset>" if spec.suspend is None else str(spec.suspend),
         len(status.active),
@@ -83,6 +85,15 @@ def row(cron_job: CronJob, now: datetime) -> list[Any]:
         ",".join(each.image for each in containers),
         "<none>",
     ]
+
+
+def _format_schedule(cron_job: CronJob) -> str:
+    """The schedule, and how it is read if it has an `H`."""
+    meta, text = cron_job.metadata, cron_job.spec.schedule
+    try:
+        return f"{resolve(text, f'{meta.namespace}/{meta.name}')} ({text})" if is_hashed(text) else text
+    except ScheduleError:
+        return text
 
 
 COLUMNS = (

@@ -6,12 +6,15 @@ Causes come in Kubernetes' order and words. A status is not validated, as in Kub
 import re
 from collections.abc import Iterator
 
+from app.kinds.batch.cron_hash import resolve
 from app.kinds.batch.cron_schedule import ScheduleError, parse, zone_named
 from app.kinds.batch.cronjob_schema import CronJob, CronJobSpec, JobTemplateSpec
 from app.kinds.batch.job_validation import validate_spec
 from app.machinery.errors import Cause, invalid, not_supported, one_of, required
 from app.machinery.metadata_validation import NEGATIVE
 
+CATCH_UP = "jobplane.dev/catch-up"
+CATCH_UP_POLICIES = ("none", "last", "all")
 POLICIES = ("Allow", "Forbid", "Replace")
 MOST_CHARACTERS = 52  # of a name: a dash and ten digits make it a Job's
 _ZONE_PART = re.compile(r"[A-Za-z._0-9+][A-Za-z._0-9+-]{0,13}")
@@ -23,6 +26,7 @@ def validate(cron_job: CronJob) -> list[Cause]:
     spec, is_new = cron_job.spec, not cron_job.metadata.resource_version
     return [
         *_schedule(spec.schedule),
+        *_catch_up(cron_job),
         *(_zone_in(spec, None) if is_new else ()),
         *_not_negative("spec.startingDeadlineSeconds", spec.starting_deadline_seconds),
         *(_zone(spec.time_zone) if is_new else ()),
@@ -45,9 +49,21 @@ def _schedule(schedule: str) -> Iterator[Cause]:
         yield required("spec.schedule")
         return
     try:
-        parse(schedule)
+        parse(resolve(schedule, ""))  # whether it is valid does not depend on the seed
     except ScheduleError as error:
         yield invalid("spec.schedule", schedule, str(error))
+
+
+def _catch_up(cron_job: CronJob) -> Iterator[Cause]:
+    path, policy = f"metadata.annotations[{CATCH_UP}]", cron_job.metadata.annotations.get(CATCH_UP)
+    if policy is None:
+        return
+    if policy not in CATCH_UP_POLICIES:
+        yield not_supported(path, policy, CATCH_UP_POLICIES)
+    elif policy == "all" and cron_job.spec.concurrency_policy == "Replace":
+        yield invalid(
+            path, policy, "may not be used with concurrencyPolicy Replace: each Job would delete the one before"
+        )
 
 
 def _zone_in(spec: CronJobSpec, old: CronJobSpec | None) -> Iterator[Cause]:

@@ -1,12 +1,14 @@
 """Which scheduled time is due: the latest that was missed, however many were."""
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from app.kinds.batch.cron_schedule import ScheduleError, parse
+from app.plans.jobs.catch_up import Rule, Ticks, find_ticks
 from app.plans.jobs.missed_starts import Due, find_due
 
 NOON = datetime(2026, 7, 24, 12, 0, tzinfo=UTC)  # a Friday
@@ -83,3 +85,76 @@ def test_the_latest_start_is_the_one_that_stepping_finds(schedule: str, part: fl
         expected = step
 
     assert found(schedule, NOON, now)[0] == expected
+
+
+# --- what becomes of all that was missed, by the policy of the CronJob
+
+
+def ticks(policy: str, since: str, schedule: str = "0 * * * *", **rule: Any) -> Ticks:
+    """At half past twelve."""
+    return find_ticks(Rule(policy, **rule), parse(schedule), UTC, at(DAY + since), at(DAY + "12:30"))
+
+
+def hours(found: Ticks) -> list[int]:
+    return [each.hour for each in found.starts]
+
+
+@pytest.mark.parametrize(
+    ("policy", "rule", "starts", "skipped"),
+    [
+        pytest.param("none", {}, [], 3, id="none starts nothing late"),
+        pytest.param("none", {"deadline": timedelta(hours=1)}, [12], 2, id="none, within its deadline"),
+        pytest.param("last", {}, [12], 2, id="last"),
+        pytest.param("last", {"deadline": timedelta(minutes=10)}, [], 3, id="last, but too late"),
+        pytest.param("last", {"is_blocked": True}, [], 2, id="last waits for the active Job"),
+        pytest.param("all", {}, [10, 11, 12], 0, id="all"),
+        pytest.param("all", {"room": 2}, [10, 11], 0, id="all, as many as there is room for"),
+        pytest.param("all", {"is_blocked": True}, [], 0, id="all wait for the active Job"),
+        pytest.param("all", {"deadline": timedelta(minutes=100)}, [11, 12], 1, id="all that are not too late"),
+    ],
+)
+def test_what_was_missed_is_started_or_skipped(
+    policy: str, rule: dict[str, Any], starts: list[int], skipped: int
+) -> None:
+    answer = ticks(policy, "09:00", **rule)
+
+    assert hours(answer) == starts
+    assert (answer.skipped.count if answer.skipped else 0) == skipped
+    assert answer.next_at == at(DAY + "13:00")
+
+
+@pytest.mark.parametrize("policy", ["none", "last", "all"])
+def test_what_is_on_time_is_started_under_every_policy(policy: str) -> None:
+    answer = ticks(policy, "12:00", schedule="30 * * * *")
+
+    assert answer.starts == (at(DAY + "12:30"),)
+    assert answer.skipped is None
+
+
+def test_skipped_times_are_named_or_counted() -> None:
+    assert [ticks(policy, since).skipped.message for policy, since in (("last", "10:30"), ("last", "09:00"))] == [
+        "Skipped the scheduled time 2026-07-24T11:00:00Z: only the latest missed time is started",
+        "Skipped 2 scheduled times (2026-07-24T10:00:00Z, 2026-07-24T11:00:00Z): only the latest missed time is started",
+    ]
+    assert ticks("last", "11:00", schedule="* * * * *").skipped.message == (
+        "Skipped 89 scheduled times from 2026-07-24T11:01:00Z to 2026-07-24T12:29:00Z: only the latest missed time is started"
+    )
+    assert ticks("last", "09:00", schedule="* * * * *").skipped.message == (
+        "Skipped about 209 scheduled times from 2026-07-24T09:01:00Z to 2026-07-24T12:29:00Z: "
+        "only the latest missed time is started"
+    )
+
+
+@given(policy=st.sampled_from(["none", "last", "all"]), missed=st.integers(1, 90), room=st.integers(1, 10))
+def test_each_time_is_started_once_or_skipped_once(policy: str, missed: int, room: int) -> None:
+    since, started, skipped, schedule = NOON, [], 0, parse("*/2 * * * *")
+    now = NOON + timedelta(minutes=2 * missed)
+    for _ in range(missed + 1):
+        answer = find_ticks(Rule(policy, room=room), schedule, UTC, since, now)
+        started += answer.starts
+        skipped += answer.skipped.count if answer.skipped else 0
+        since = max([since, *answer.starts, *([answer.skipped.last] if answer.skipped else [])])
+
+    assert started == sorted(set(started))
+    assert len(started) + skipped == missed
+    assert policy != "all" or skipped == 0
