@@ -1,0 +1,67 @@
+// Small parts that all pages share: status, age, bar, panel, and what is shown instead of an empty list.
+import type { ComponentChildren } from "preact";
+import { now } from "../api/hooks";
+import { formatDuration, formatTime } from "../format";
+
+export type Tone = "ok" | "bad" | "warn" | "info" | "muted";
+
+/** A coloured dot and its word: the colour is never the only sign. */
+export function Status({ tone, children, title }: { tone: Tone; children: ComponentChildren; title?: string | undefined }) {
+  return (
+    <span class={`status ${tone}`} title={title}>
+      <i aria-hidden="true" />
+      {children}
+    </span>
+  );
+}
+
+/** The time since, counting; the moment itself as its title. */
+export function Age({ since, until }: { since: string | undefined; until?: string | undefined }) {
+  if (!since) return <span class="muted">–</span>;
+  const end = until ? Date.parse(until) : now.value;
+  return <time dateTime={since} title={formatTime(since)}>{formatDuration(end - Date.parse(since))}</time>;
+}
+
+/** How much of something is used: a bar with its words. `value` and `most` are in the same unit. */
+export function Bar({ value, most, label, tone = "info" }: { value: number; most: number; label: string; tone?: Tone }) {
+  const share = most > 0 ? Math.min(1, value / most) : 0;
+  return (
+    <span class="bar" role="img" aria-label={label} title={label}>
+      <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
+        <rect class="rail" width="100" height="4" rx="2" />
+        {share > 0 && <rect class={`fill ${tone}`} width={Math.max(1, share * 100)} height="4" rx="2" />}
+      </svg>
+    </span>
+  );
+}
+
+/** A titled part of a page. */
+export function Panel({ title, action, children }: { title: string; action?: ComponentChildren; children: ComponentChildren }) {
+  return (
+    <section class="panel" aria-label={title}>
+      <header>
+        <h2>{title}</h2>
+        {action}
+      </header>
+      {children}
+    </section>
+  );
+}
+
+export function Empty({ title, children }: { title: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty">
+      <p class="title">{title}</p>
+      {children}
+    </div>
+  );
+}
+
+/** A line that says what went wrong; nothing while all is well. */
+export function Problem({ children }: { children: string }) {
+  return children ? (
+    <p class="problem" role="alert">
+      {children}
+    </p>
+  ) : null;
+}

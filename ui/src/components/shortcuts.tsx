@@ -1,0 +1,74 @@
+// Keys that work on every page: `/` searches, `g` and a letter goes to a section, `?` lists the keys.
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { useLocation } from "wouter-preact";
+
+const SECTIONS: Record<string, [string, string]> = {
+  c: ["/", "Cluster"],
+  j: ["/jobs", "Jobs"],
+  r: ["/cronjobs", "CronJobs"],
+  p: ["/pods", "Pods"],
+  n: ["/nodes", "Nodes"],
+  q: ["/queues", "Queues"],
+  h: ["/history", "History"],
+};
+
+/** Whether a key is typed into a field, and so no shortcut. */
+export const isTyping = (event: KeyboardEvent): boolean =>
+  event.target instanceof HTMLElement && event.target.closest("input, textarea, select, [contenteditable]") !== null;
+
+export function Shortcuts() {
+  const [, go] = useLocation();
+  const isOpen = useSignal(false);
+  const isGoing = useRef(false);
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    const onKey = (event: KeyboardEvent): void => {
+      if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
+      const section = isGoing.current ? SECTIONS[event.key] : undefined;
+      isGoing.current = event.key === "g";
+      if (section) go(section[0]);
+      else if (event.key === "?") isOpen.value = true;
+      else if (event.key === "/") document.querySelector<HTMLInputElement>("input[type=search]")?.focus();
+      else return;
+      event.preventDefault();
+    };
+    addEventListener("keydown", onKey);
+    return () => removeEventListener("keydown", onKey);
+  }, [go]);
+  useEffect(() => {
+    if (isOpen.value) dialog.current?.showModal();
+  }, [isOpen.value]);
+  if (!isOpen.value) return null;
+  return (
+    <dialog ref={dialog} class="dialog" aria-label="Keyboard shortcuts" onClose={() => (isOpen.value = false)}>
+      <h2>Keyboard shortcuts</h2>
+      <dl class="keys">
+        <Key keys="/">search</Key>
+        <Key keys="j k">next, previous row</Key>
+        <Key keys="Enter">open the row</Key>
+        {Object.entries(SECTIONS).map(([key, [, name]]) => (
+          <Key key={key} keys={`g ${key}`}>
+            {name}
+          </Key>
+        ))}
+      </dl>
+      <form method="dialog">
+        <button type="submit">Close</button>
+      </form>
+    </dialog>
+  );
+}
+
+function Key({ keys, children }: { keys: string; children: preact.ComponentChildren }) {
+  return (
+    <div>
+      <dt>
+        {keys.split(" ").map((each) => (
+          <kbd key={each}>{each}</kbd>
+        ))}
+      </dt>
+      <dd>{children}</dd>
+    </div>
+  );
+}

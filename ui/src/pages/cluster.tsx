@@ -1,0 +1,4 @@
+// To be built.
+export function ClusterPage() {
+  return <h1>Cluster</h1>;
+}

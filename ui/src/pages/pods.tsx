@@ -1,0 +1,4 @@
+// To be built.
+export function PodsPage() {
+  return <h1>Pods</h1>;
+}
