@@ -10,6 +10,7 @@ from datetime import datetime
 from typing import cast
 
 from app.controllers import gang_index
+from app.controllers.job_dependents import JobDependents
 from app.controllers.planned_write import PlannedWrite
 from app.controllers.refused_objects import Refused
 from app.kinds.batch.job import KIND as JOBS
@@ -42,6 +43,7 @@ class JobController:
         self._refused = Refused()  # Jobs whose pods were refused
         self._orphans: dict[Key, Pod] = {}  # pods without a controller: a Job may adopt them
         self._gangs = gang_index.GangIndex(mirror, features)
+        self._dependents = JobDependents(mirror)
 
     def _update_orphans(self, key: Key, pod: Pod | None) -> None:
         if pod is not None and pod.metadata.labels and controller_of(pod) is None:
@@ -52,7 +54,7 @@ class JobController:
     def on_event(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
         if key.kind == JOBS.resource:
             self._refused.note(key, now)
-            return [key]
+            return [key, *self._dependents.on_event(key, before, now)]
         if key.kind in RULES:
             return self._refused.on_event(key.namespace, before, now)
         if key.kind in gang_index.KINDS:
@@ -79,6 +81,7 @@ class JobController:
 
     def enqueue_all(self) -> Iterable[Key]:
         self._gangs.rebuild()
+        self._dependents.rebuild()
         for pod in self._mirror.all(PODS.resource):
             self._update_orphans(Key(PODS.resource, pod.metadata.namespace, pod.metadata.name), cast("Pod", pod))
         return list(self._jobs())
@@ -93,9 +96,9 @@ class JobController:
         job = cast("Job | None", self._mirror.get(key))
         if job is None or self._is_about_to_be_deleted(job):
             return []
-        rules = self._rules.rules(key.namespace)
-        pods = self._pods(job)
-        plan = job_plan.plan(job, pods, now, self._unused_names(key.namespace), rules, self._gangs.gang_of(job, pods))
+        rules, names, pods = self._rules.rules(key.namespace), self._unused_names(key.namespace), self._pods(job)
+        find = self._dependents.find_in(key.namespace)
+        plan = job_plan.plan(job, pods, now, names, rules, self._gangs.gang_of(job, pods), find)
         if is_finished(job) and not plan.actions:
             return [PlannedWrite(ttl_after_finished.plan(job, now))]
         return [PlannedWrite(plan, [job])]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from app.kinds.batch.cron_hash import resolve
 from app.kinds.batch.cron_schedule import ScheduleError, parse, zone_named
 from app.kinds.batch.cronjob_schema import CronJob, CronJobSpec, JobTemplateSpec
+from app.kinds.batch.job_annotations import validate_annotations
 from app.kinds.batch.job_validation import validate_spec
 from app.machinery.errors import Cause, invalid, not_supported, one_of, required
 from app.machinery.metadata_validation import NEGATIVE
@@ -108,6 +109,8 @@ def _template(template: JobTemplateSpec, path: str) -> Iterator[Cause]:
         yield invalid(f"{path}.selector", spec.selector, "`selector` will be auto-generated")
     if spec.manual_selector:
         yield not_supported(f"{path}.manualSelector", spec.manual_selector, ("nil", "false"))
+    annotations = f"{path.removesuffix('spec')}metadata.annotations"
+    yield from validate_annotations(template.metadata, annotations)
 
 
 def _name(name: str) -> Iterator[Cause]:

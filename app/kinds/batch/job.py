@@ -148,7 +148,9 @@ def status_word(job: Job) -> str:
     if job.metadata.deletion_timestamp is not None:
         return "Terminating"
     interim = ("Suspended", "FailureTarget", "SuccessCriteriaMet")
-    return next((each for each in interim if is_true(job, each)), "Running")
+    waits = condition(job, "DependenciesMet")
+    otherwise = "Waiting" if waits and waits.status == "False" else "Running"
+    return next((each for each in interim if is_true(job, each)), otherwise)
 
 
 def row(job: Job, now: datetime) -> list[Any]:

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec.structs import replace
 
+from app.kinds.batch.job_annotations import validate_annotations, validate_annotations_update
 from app.kinds.batch.job_policies import validate_failure_policy, validate_success_policy
 from app.kinds.batch.job_scheduling import validate_scheduling, validate_scheduling_update
 from app.kinds.batch.job_schema import Job, JobSpec
@@ -49,6 +50,7 @@ def validate(job: Job) -> list[Cause]:
         *validate_spec(job.spec),
         *_selector(job.spec),
         *_pod_names(job),
+        *validate_annotations(job.metadata),
     ]
 
 
@@ -220,7 +222,8 @@ def validate_update(new: Job, old: Job) -> list[Cause]:
     }
     changed = (invalid(field, now, IMMUTABLE) for field, (now, was) in kept.items() if now != was)
     scheduling = validate_scheduling_update(after.scheduling, before.scheduling, "spec.scheduling")
-    return [*_completions_update(after, before), *changed, *scheduling]
+    annotations = validate_annotations_update(new.metadata, old.metadata)
+    return [*_completions_update(after, before), *changed, *scheduling, *annotations]
 
 
 def _completions_update(new: JobSpec, old: JobSpec) -> Iterator[Cause]:

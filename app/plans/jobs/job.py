@@ -18,6 +18,7 @@ from app.machinery.owner_references import controller_of
 from app.machinery.selectors import from_label_selector
 from app.plans.admission.pod_admission import NO_RULES, Rules
 from app.plans.jobs import backoff, job_events, workloads
+from app.plans.jobs.dependencies import FindJob, check_dependencies, find_nothing
 from app.plans.jobs.finalizers import account_pods, add_tracking, is_tracked, remove_tracking, untrack_all
 from app.plans.jobs.index_failure import exhausted_indexes, last_failed_pods
 from app.plans.jobs.indexes import has_valid_index, indexes_of
@@ -31,13 +32,20 @@ from app.plans.plan import Action, Create, Delete, Names, Plan, SetStatus, Updat
 
 
 def plan(
-    job: Job, pods: Sequence[Pod], now: datetime, names: Names, rules: Rules = NO_RULES, gang: Gang = NO_GANG
+    job: Job,
+    pods: Sequence[Pod],
+    now: datetime,
+    names: Names,
+    rules: Rules = NO_RULES,
+    gang: Gang = NO_GANG,
+    find: FindJob = find_nothing,
 ) -> Plan:
     """The next step towards the Job's spec.
 
     `pods` must hold all pods that the Job controls and that carry the tracking finalizer, or are active or terminating;
     and the orphans that its selector matches. More of its pods do no harm: those that were counted are skipped.
     `rules` are those of the Job's namespace. `gang` is from `app.plans.jobs.workloads`, for the same job and pods.
+    `find` returns another Job of the namespace by its name, for Jobs that wait for others.
     """
     if not is_managed(job):
         return Plan()
@@ -45,10 +53,11 @@ def plan(
         return Plan(tuple(untrack_all(job, pods)))
     if job.spec.completion_mode not in ("", "NonIndexed", "Indexed"):
         return Plan((job_events.unknown_completion_mode(job),))
-    gang, rules = workloads.charge_quotas(job, gang, rules)
+    dependencies = check_dependencies(job, find)
+    gang, rules = workloads.charge_quotas(job, NO_GANG if dependencies.is_waiting else gang, rules)
     if gang.refused:
         return workloads.refuse_start(job, gang, now)
-    snapshot = take_snapshot(job, pods, now, rules, gang)
+    snapshot = replace(take_snapshot(job, pods, now, rules, gang), dependencies=dependencies)
     decision = decide(snapshot, names)
     after = build_job(snapshot, decision)
     deadline = deadline_at(after) if decision.outcome is None else None

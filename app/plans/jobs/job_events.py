@@ -14,7 +14,7 @@ from app.machinery.base import Condition
 from app.machinery.durations import human_duration
 from app.plans import annotation_state
 from app.plans.annotation_state import moment
-from app.plans.jobs import backoff
+from app.plans.jobs import backoff, dependencies
 from app.plans.jobs.index_failure import WAITING, backing_off, exhausted_indexes, failures_before, summarize_waiting
 from app.plans.jobs.indexes import index_of
 from app.plans.jobs.job_snapshot import JobDecision, JobSnapshot
@@ -61,6 +61,8 @@ def _condition_events(snapshot: JobSnapshot, new: Condition) -> Iterable[Emit]:
     if new.type == "Suspended":
         reason = "Suspended" if new.status == "True" else "Resumed"
         yield Emit("Normal", reason, f"Job {reason.lower()}", job)
+    elif new.type == dependencies.CONDITION:
+        yield Emit("Normal", new.reason, new.message, job)
     elif new.type == "Complete":
         yield Emit("Normal", "Completed", "Job completed", job)
     elif new.type == "Failed":

@@ -21,6 +21,22 @@ from app.plans.plan import Update
 NO_INDEXES = Indexes()
 
 
+class Dependencies(msgspec.Struct, frozen=True, kw_only=True):
+    """Other Jobs that a Job waits for, as `dependencies.py` finds them."""
+
+    seen: dict[str, str] = {}  # by name: the UID of a Job that is awaited, or "met"
+    waiting: tuple[str, ...] = ()  # what is awaited, in words
+    impossible: str = ""  # why the Job can never start, in words
+    is_cycle: bool = False  # that is why
+
+    @property
+    def is_waiting(self) -> bool:
+        return bool(self.waiting)
+
+
+NO_DEPENDENCIES = Dependencies()
+
+
 class JobSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     """What a decision is made from. A pod that has ended is not in the Job's status yet while it has the finalizer."""
 
@@ -28,6 +44,7 @@ class JobSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     rules: Rules  # of the namespace: quotas, limit ranges and whatever else new pods must pass
     gang: Gang  # the Workload and PodGroup that new pods join
+    dependencies: Dependencies = NO_DEPENDENCIES  # while it waits, no pod is created
 
     # Pods by state, orphans that this plan adopts among them. Those of the last three have the tracking finalizer.
     active_pods: list[Pod] = []  # neither ended nor deleted
@@ -67,6 +84,11 @@ class JobDecision(msgspec.Struct, frozen=True, kw_only=True):
     def is_final(self) -> bool:
         """True: the Job gets its terminal condition now, as its last pod has ended."""
         return self.outcome is not None and not self.active and not self.terminating
+
+
+def may_run(snapshot: JobSnapshot) -> bool:
+    """False for a Job that is suspended, or that waits for others: it has no pods, and its time does not run."""
+    return not (snapshot.job.spec.suspend or snapshot.dependencies.is_waiting)
 
 
 def only_replaces_failed_pods(job: Job) -> bool:

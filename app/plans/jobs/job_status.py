@@ -2,8 +2,8 @@
 
 Used by `job`. The outcome of a Job is an interim condition, SuccessCriteriaMet or FailureTarget; once stored it stands.
 The terminal condition, Complete or Failed, repeats its reason and message when the Job's last pod has ended; so does, in the
-same write, Finished, which ends `kubectl wait` for success and failure alike. What ends a Job: podFailurePolicy, backoffLimit,
-activeDeadlineSeconds, failed indexes, successPolicy, completions, in this order.
+same write, Finished, which ends `kubectl wait` for success and failure alike. What ends a Job: dependencies,
+podFailurePolicy, backoffLimit, activeDeadlineSeconds, failed indexes, successPolicy, completions, in this order.
 """
 
 from collections.abc import Callable
@@ -18,12 +18,13 @@ from app.machinery.base import Condition
 from app.machinery.conditions import with_condition
 from app.machinery.durations import after
 from app.plans.admission import refusals
-from app.plans.jobs import backoff, index_failure, pod_failure_policy, success_policy
+from app.plans.jobs import backoff, dependencies, index_failure, pod_failure_policy, success_policy
 from app.plans.jobs.backoff import Backoff
 from app.plans.jobs.job_snapshot import (
     JobDecision,
     JobSnapshot,
     failure_target,
+    may_run,
     new_condition,
     success_criteria_met,
 )
@@ -45,7 +46,7 @@ def find_completion(snapshot: JobSnapshot, active: int) -> Condition | None:
     """Success by count, with so many pods active after this plan."""
     completions, succeeded = snapshot.job.spec.completions, snapshot.succeeded
     is_enough = succeeded > 0 if completions is None else succeeded >= completions
-    if active or not is_enough:
+    if active or not is_enough or snapshot.dependencies.is_waiting:
         return None
     return success_criteria_met(snapshot, "CompletionsReached", "Reached expected number of succeeded pods")
 
@@ -84,6 +85,7 @@ def _exceeds_deadline(snapshot: JobSnapshot) -> Condition | None:
 
 
 _REASONS: tuple[Callable[[JobSnapshot], Condition | None], ...] = (
+    dependencies.find_failure,
     pod_failure_policy.find_failure,
     _exceeds_backoff_limit,
     _exceeds_deadline,
@@ -130,6 +132,7 @@ def _build_annotations(snapshot: JobSnapshot, decision: JobDecision) -> dict[str
     annotations = snapshot.job.metadata.annotations
     annotations = backoff.annotate(annotations, Backoff() if without_backoff else snapshot.backoff)
     annotations = refusals.annotate(annotations, decision.refusal)
+    annotations = dependencies.annotate(annotations, snapshot.dependencies)
     return index_failure.annotate(annotations, index_failure.backing_off(snapshot, decision))
 
 
@@ -162,8 +165,8 @@ def _start_time(snapshot: JobSnapshot, decision: JobDecision) -> datetime | None
     """Suspending clears it, resuming sets it anew. A Job that ends before it ever ran starts as it ends."""
     job, now = snapshot.job, snapshot.now
     if is_ongoing(snapshot, decision):
-        return None if job.spec.suspend else started_at(job) or now
-    return job.status.start_time or (now if decision.is_final or not job.spec.suspend else None)
+        return (started_at(job) or now) if may_run(snapshot) else None
+    return job.status.start_time or (now if decision.is_final or may_run(snapshot) else None)
 
 
 def _build_conditions(snapshot: JobSnapshot, decision: JobDecision) -> tuple[Condition, ...]:
@@ -173,7 +176,7 @@ def _build_conditions(snapshot: JobSnapshot, decision: JobDecision) -> tuple[Con
     """
     present, outcome = snapshot.job.status.conditions, decision.outcome
     if is_ongoing(snapshot, decision):
-        return _build_suspension(snapshot.job, snapshot.now)
+        return dependencies.update_condition(snapshot, _build_suspension(snapshot.job, snapshot.now))
     if outcome is None:
         return present
     if outcome not in present:

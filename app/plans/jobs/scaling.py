@@ -17,7 +17,7 @@ from app.plans.admission import refusals, resource_quota
 from app.plans.admission.pod_admission import apply_defaults, check, has_defaults
 from app.plans.jobs.index_failure import failure_annotations, has_limit_per_index, retry_at
 from app.plans.jobs.indexes import has_valid_index, have_distinct_indexes, index_of, pending_indexes
-from app.plans.jobs.job_snapshot import JobDecision, JobSnapshot, only_replaces_failed_pods
+from app.plans.jobs.job_snapshot import JobDecision, JobSnapshot, may_run, only_replaces_failed_pods
 from app.plans.jobs.pod_template import common_pod, pod_of, pod_of_index
 from app.plans.jobs.workloads import join_group
 from app.plans.plan import Names, Update, earliest
@@ -30,7 +30,7 @@ def scale(snapshot: JobSnapshot, names: Names) -> JobDecision:
     job, active = snapshot.job, snapshot.active_pods
     if job.metadata.deletion_timestamp:
         return JobDecision()
-    if job.spec.suspend:
+    if not may_run(snapshot):
         return delete_all(snapshot)
     wanted = wanted_pods(snapshot)
     surplus = surplus_pods(job, active, len(active) - wanted)

@@ -1,0 +1,94 @@
+"""Job annotations: what users ask of a Job beyond Kubernetes' fields, parsed and validated.
+
+Validation of Jobs and CronJobs calls `validate_annotations`; plans call `dependencies`. A stored value that is invalid, from
+an older version, counts as none.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
+from typing import Literal, NamedTuple, TypeVar, cast
+
+from app.machinery.base import ObjectMeta
+from app.machinery.errors import Cause, invalid
+from app.machinery.metadata_validation import IMMUTABLE
+from app.machinery.name_validation import dns_subdomain
+
+AFTER = "jobplane.dev/after"
+MOST_DEPENDENCIES = 20
+
+T = TypeVar("T")
+Result = Literal["ok", "failed", "any"]
+RESULTS = ("ok", "failed", "any")
+
+
+class Dependency(NamedTuple):
+    """A Job of the same namespace that must end first, and how."""
+
+    name: str
+    result: Result
+
+
+@lru_cache(4096)
+def parse_after(text: str) -> tuple[Dependency, ...]:
+    """Parse `NAME[:ok|failed|any][,NAME…]`; ValueError says what is wrong."""
+    found = tuple(map(_parse_dependency, text.split(",", MOST_DEPENDENCIES)))
+    if len(found) > MOST_DEPENDENCIES:
+        raise ValueError(f"must have at most {MOST_DEPENDENCIES} names")
+    names = [each.name for each in found]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(f"must name each Job once: {name}")
+    return found
+
+
+def _parse_dependency(text: str) -> Dependency:
+    name, colon, result = text.strip().partition(":")
+    if colon and result not in RESULTS:
+        raise ValueError("must be NAME, NAME:ok, NAME:failed or NAME:any, several separated by commas")
+    if faults := dns_subdomain(name):
+        raise ValueError(f"must name Jobs: {faults[0]}")
+    return Dependency(name, cast("Result", result or "ok"))
+
+
+def dependencies(metadata: ObjectMeta) -> tuple[Dependency, ...]:
+    return _read(metadata.annotations, AFTER, parse_after) or ()
+
+
+def _read(annotations: Mapping[str, str], key: str, parse: Callable[[str], T]) -> T | None:
+    text = annotations.get(key)
+    if text is None:
+        return None
+    try:
+        return parse(text)
+    except ValueError:
+        return None
+
+
+# --- validation
+
+_PARSERS: dict[str, Callable[[str], object]] = {AFTER: parse_after}
+
+
+def validate_annotations(metadata: ObjectMeta, path: str = "metadata.annotations") -> Iterator[Cause]:
+    """Of a Job, or of a template of Jobs."""
+    annotations = metadata.annotations
+    for key, parse in _PARSERS.items():
+        if key in annotations and (fault := _fault(parse, annotations[key])):
+            yield invalid(f"{path}[{key}]", annotations[key], fault)
+    if metadata.name in (each.name for each in dependencies(metadata)):
+        yield invalid(f"{path}[{AFTER}]", annotations[AFTER], "must not name the Job itself")
+
+
+def _fault(parse: Callable[[str], object], text: str) -> str:
+    try:
+        parse(text)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def validate_annotations_update(new: ObjectMeta, old: ObjectMeta) -> Iterator[Cause]:
+    """What a Job waits for can be taken back, but not changed: the Jobs that it names were looked at already."""
+    text = new.annotations.get(AFTER)
+    if text is not None and text != old.annotations.get(AFTER):
+        yield invalid(f"metadata.annotations[{AFTER}]", text, IMMUTABLE)
