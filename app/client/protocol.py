@@ -23,6 +23,7 @@ NODES = f"{BASE}/nodes"
 CA, JOIN, JOIN_TOKENS, TOKENS, CREDENTIALS = (
     f"{BASE}/{each}" for each in ("ca", "join", "jointokens", "tokens", "credentials")
 )
+SIGNIN, SIGNIN_CODES = "/ui/signin", "/ui/codes"
 ALL_NODES = "-"  # in the place of a node: all for which the token speaks
 STDIN, STDOUT, STDERR, CONTROL, RESIZE, END = 0, 1, 2, 3, 4, 255
 

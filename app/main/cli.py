@@ -38,6 +38,7 @@ from app.main.cli_options import (
     option,
     read_settings,
 )
+from app.main.cli_page import page
 from app.main.cli_process import follow_parent, now, run_fast, run_until_signal, wait_for_file
 from app.main.cli_tokens import create, listed, revoke, rotate
 from app.settings import Settings
@@ -50,6 +51,7 @@ app = typer.Typer(
 app.command(epilog=more_settings("agent"))(agent)
 app.command()(logs)
 app.command()(kubeconfig)
+app.command()(page)
 app.command()(examples)
 app.add_typer(nodes, name="node")
 app.add_typer(certificates, name="certificates")

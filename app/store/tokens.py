@@ -125,6 +125,11 @@ _USE = """update tokens set uses = uses - 1
     where digest = $1 and (expires_at is null or expires_at > $2) and (uses is null or uses > 0) returning node_life"""
 _ADMIT = "insert into tokens (digest, username, groups, nodes, expires_at) values ($1, $2, $3, $4, $5)"
 # Those that another process is deleting are left to it.
+_EXCHANGE = f"""with used as (
+        delete from tokens where digest = $1 and audiences = array[$3] and {_IS_GOOD}
+        returning username, groups, nodes, uid, extra, needs)
+    insert into tokens (digest, username, groups, nodes, uid, extra, needs, expires_at)
+    select $4, username, groups, nodes, uid, extra, needs, $5 from used returning 1"""
 _FORGET = """delete from tokens where digest in (
     select digest from tokens where expires_at < $1 limit 1000 for update skip locked)"""
 
@@ -216,6 +221,11 @@ class Tokens:
             ends = now + used["node_life"] if used["node_life"] else None
             await connection.execute(_ADMIT, digest, holder.name, list(holder.groups), list(holder.nodes), ends)
             return Admission.JOINED
+
+    async def exchange(self, old: bytes, new: bytes, audience: str, now: datetime, expires_at: datetime) -> bool:
+        """Replace a token that is meant for `audience` by one for this API, of the same holder; False if it is not good."""
+        done = await call_database(self._pool.fetchval(_EXCHANGE, old, now, audience, new, expires_at))
+        return done is not None
 
     async def forget_expired(self, now: datetime) -> None:
         await call_database(self._pool.execute(_FORGET, now))

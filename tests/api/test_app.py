@@ -26,7 +26,7 @@ from app.store.errors import Unavailable
 from tests.api.servers import listening
 from tests.conftest import NO_TLS, Clock
 
-FOR_EVERYBODY = {"/livez", "/readyz", "/healthz", "/apis/agents.jobplane.dev/v1/ca"}
+FOR_EVERYBODY = {"/livez", "/readyz", "/healthz", "/apis/agents.jobplane.dev/v1/ca", "/ui/signin"}
 ROUTES = [route for router in (*docs.DOCUMENTED, docs.router) for route in router.routes if isinstance(route, APIRoute)]
 CALLS = sorted({(method, route.path_format) for route in ROUTES for method in route.methods})
 
