@@ -1,12 +1,15 @@
 """Durations: kubectl's human-readable form (45s, 5m30s, 3h, 12d, 2y35d), and safe arithmetic with seconds that clients chose.
 
-Kinds call `age` for their AGE column; plans call `span` and `after`, which never overflow.
+Kinds call `age` for their AGE column, and `parse_seconds` for durations in annotations; plans call `span` and `after`, which
+never overflow.
 """
 
+import re
 from datetime import UTC, datetime, timedelta
 
 LONGEST_SECONDS = 10**10  # about three hundred years; more would overflow a datetime
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC, microsecond=0)
+_WRITTEN = re.compile(r"(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,9})s)?")
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
@@ -37,6 +40,16 @@ def human_duration(span: timedelta) -> str:
 def _format_two_units(seconds: int, unit: int, name: str, smaller: int, smaller_name: str) -> str:
     rest = seconds % unit // smaller
     return f"{seconds // unit}{name}" + (f"{rest}{smaller_name}" if rest else "")
+
+
+def parse_seconds(text: str) -> int:
+    """Parse what people write, such as `90s`, `5m` and `1h30m`, into seconds; ValueError says what is wrong."""
+    match = _WRITTEN.fullmatch(text)
+    hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0)
+    total = hours * _HOUR + minutes * _MINUTE + seconds
+    if not total:
+        raise ValueError("must be a duration above zero, such as 90s, 5m or 1h30m")
+    return total
 
 
 def age(created: datetime | None, now: datetime) -> str:

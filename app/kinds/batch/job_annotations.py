@@ -1,20 +1,28 @@
 """Job annotations: what users ask of a Job beyond Kubernetes' fields, parsed and validated.
 
-Validation of Jobs and CronJobs calls `validate_annotations`; plans call `dependencies`. A stored value that is invalid, from
-an older version, counts as none.
+Validation of Jobs and CronJobs calls `validate_annotations`; plans call the functions that read a Job's metadata. A stored
+value that is invalid, from an older version, counts as none.
 """
 
+import re
 from collections.abc import Callable, Iterator, Mapping
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeVar, cast
 
 from app.machinery.base import ObjectMeta
+from app.machinery.durations import parse_seconds
 from app.machinery.errors import Cause, invalid
 from app.machinery.metadata_validation import IMMUTABLE
 from app.machinery.name_validation import dns_subdomain
 
 AFTER = "jobplane.dev/after"
+HEARTBEAT = "jobplane.dev/heartbeat"
+HEARTBEAT_TIMEOUT = "jobplane.dev/heartbeat-timeout"
 MOST_DEPENDENCIES = 20
+_LONGEST_DEPENDENCY = 262  # a name, `:failed`, a comma and a space
+
+_ZONE = re.compile(r"(?:[zZ]|[+-][0-9]{2}:[0-9]{2})$")
 
 T = TypeVar("T")
 Result = Literal["ok", "failed", "any"]
@@ -31,6 +39,8 @@ class Dependency(NamedTuple):
 @lru_cache(4096)
 def parse_after(text: str) -> tuple[Dependency, ...]:
     """Parse `NAME[:ok|failed|any][,NAME…]`; ValueError says what is wrong."""
+    if len(text) > MOST_DEPENDENCIES * _LONGEST_DEPENDENCY:
+        raise ValueError(f"must be no more than {MOST_DEPENDENCIES * _LONGEST_DEPENDENCY} characters")
     found = tuple(map(_parse_dependency, text.split(",", MOST_DEPENDENCIES)))
     if len(found) > MOST_DEPENDENCIES:
         raise ValueError(f"must have at most {MOST_DEPENDENCIES} names")
@@ -54,6 +64,24 @@ def dependencies(metadata: ObjectMeta) -> tuple[Dependency, ...]:
     return _read(metadata.annotations, AFTER, parse_after) or ()
 
 
+@lru_cache(4096)
+def parse_time(text: str) -> datetime:
+    """Parse a time with its zone, as RFC 3339 has it; ValueError says what is wrong."""
+    try:
+        return datetime.fromisoformat(text if "T" in text.upper() and _ZONE.search(text) else "").astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise ValueError("must be a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z") from None
+
+
+def heartbeat_timeout(metadata: ObjectMeta) -> int | None:
+    """Return the seconds within which the submitter must renew the heartbeat; None without such a demand."""
+    return _read(metadata.annotations, HEARTBEAT_TIMEOUT, parse_seconds)
+
+
+def last_heartbeat(metadata: ObjectMeta) -> datetime | None:
+    return _read(metadata.annotations, HEARTBEAT, parse_time)
+
+
 def _read(annotations: Mapping[str, str], key: str, parse: Callable[[str], T]) -> T | None:
     text = annotations.get(key)
     if text is None:
@@ -66,7 +94,11 @@ def _read(annotations: Mapping[str, str], key: str, parse: Callable[[str], T]) -
 
 # --- validation
 
-_PARSERS: dict[str, Callable[[str], object]] = {AFTER: parse_after}
+_PARSERS: dict[str, Callable[[str], object]] = {
+    AFTER: parse_after,
+    HEARTBEAT: parse_time,
+    HEARTBEAT_TIMEOUT: parse_seconds,
+}
 
 
 def validate_annotations(metadata: ObjectMeta, path: str = "metadata.annotations") -> Iterator[Cause]:

@@ -17,7 +17,7 @@ from app.kinds.pod.pod import Pod
 from app.machinery.owner_references import controller_of
 from app.machinery.selectors import from_label_selector
 from app.plans.admission.pod_admission import NO_RULES, Rules
-from app.plans.jobs import backoff, job_events, workloads
+from app.plans.jobs import backoff, heartbeat, job_events, workloads
 from app.plans.jobs.dependencies import FindJob, check_dependencies, find_nothing
 from app.plans.jobs.finalizers import account_pods, add_tracking, is_tracked, remove_tracking, untrack_all
 from app.plans.jobs.index_failure import exhausted_indexes, last_failed_pods
@@ -60,8 +60,8 @@ def plan(
     snapshot = replace(take_snapshot(job, pods, now, rules, gang), dependencies=dependencies)
     decision = decide(snapshot, names)
     after = build_job(snapshot, decision)
-    deadline = deadline_at(after) if decision.outcome is None else None
-    return Plan(tuple(_build_actions(snapshot, decision, after)), again_at=earliest((decision.again_at, deadline)))
+    deadlines = (deadline_at(after), heartbeat.due_at(job)) if decision.outcome is None else ()
+    return Plan(tuple(_build_actions(snapshot, decision, after)), again_at=earliest((decision.again_at, *deadlines)))
 
 
 def is_managed(job: Job) -> bool:

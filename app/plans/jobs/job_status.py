@@ -3,7 +3,8 @@
 Used by `job`. The outcome of a Job is an interim condition, SuccessCriteriaMet or FailureTarget; once stored it stands.
 The terminal condition, Complete or Failed, repeats its reason and message when the Job's last pod has ended; so does, in the
 same write, Finished, which ends `kubectl wait` for success and failure alike. What ends a Job: dependencies,
-podFailurePolicy, backoffLimit, activeDeadlineSeconds, failed indexes, successPolicy, completions, in this order.
+podFailurePolicy, backoffLimit, activeDeadlineSeconds, a missed heartbeat, failed indexes, successPolicy, completions, in this
+order.
 """
 
 from collections.abc import Callable
@@ -18,7 +19,7 @@ from app.machinery.base import Condition
 from app.machinery.conditions import with_condition
 from app.machinery.durations import after
 from app.plans.admission import refusals
-from app.plans.jobs import backoff, dependencies, index_failure, pod_failure_policy, success_policy
+from app.plans.jobs import backoff, dependencies, heartbeat, index_failure, pod_failure_policy, success_policy
 from app.plans.jobs.backoff import Backoff
 from app.plans.jobs.job_snapshot import (
     JobDecision,
@@ -89,6 +90,7 @@ _REASONS: tuple[Callable[[JobSnapshot], Condition | None], ...] = (
     pod_failure_policy.find_failure,
     _exceeds_backoff_limit,
     _exceeds_deadline,
+    heartbeat.find_failure,
     index_failure.find_failure,
     success_policy.find_success,
 )

@@ -34,6 +34,7 @@ def test_after_names_jobs_and_how_they_must_end() -> None:
         ("a:done", "must be NAME, NAME:ok, NAME:failed or NAME:any, several separated by commas"),
         ("a,b:ok,a:any", "must name each Job once: a"),
         (",".join(f"a{n}" for n in range(21)), "must have at most 20 names"),
+        (" " * 6000 + "a", "must be no more than 5240 characters"),
         ("pi", "must not name the Job itself"),
     ],
 )
@@ -49,3 +50,25 @@ def test_after_can_be_taken_back_but_not_changed() -> None:
     assert cause.field == f"metadata.annotations[{AFTER}]"
     assert JOBS.validate_update(one, none) != []
     assert [*JOBS.validate_update(none, one), *JOBS.validate_update(one, one)] == []
+
+
+@pytest.mark.parametrize("text", ["", "0s", "5", "5 m", "-5m", "m", "1.5h", "1s5m", "9" * 10 + "s", "\u0665m"])
+def test_a_wrong_duration_is_refused(text: str) -> None:
+    (cause,) = causes(annotated(heartbeat_timeout=text))
+    assert cause.startswith("metadata.annotations[jobplane.dev/heartbeat-timeout]: Invalid value: ")
+    assert cause.endswith("must be a duration above zero, such as 90s, 5m or 1h30m")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "now", "2026-01-31", "12:00:00Z", "2026-01-31T12:00:00", "2026-13-31T12:00:00Z", "0001-01-01T00:00:00+14:00"],
+)
+def test_a_wrong_time_is_refused(text: str) -> None:
+    (cause,) = causes(annotated(heartbeat=text))
+    assert cause.startswith("metadata.annotations[jobplane.dev/heartbeat]: Invalid value: ")
+    assert cause.endswith("must be a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z")
+
+
+@pytest.mark.parametrize("text", ["2026-01-31T12:00:00Z", "2026-01-31T12:00:00.123456Z", "2026-01-31t12:00:00+02:00"])
+def test_times_with_zones_are_accepted(text: str) -> None:
+    assert causes(annotated(heartbeat=text, heartbeat_timeout="1h30m5s")) == []
