@@ -1,5 +1,6 @@
 // A live copy of a collection: listed page by page, then kept by a watch. Changes reach the page once a frame.
 import { type Signal, signal } from "@preact/signals";
+import { signOut } from "../session";
 import { ApiError, request, send } from "./client";
 import { type Resource, pathOf } from "./resources";
 import type { KubernetesObject } from "./types";
@@ -118,6 +119,7 @@ export function follow<T extends KubernetesObject>(
         problem.value = describe(error);
         if (error instanceof ApiError && (error.status === 401 || error.status === 403)) {
           state.value = "refused";
+          if (error.status === 401) signOut();
           return;
         }
         state.value = state.value === "loading" ? "loading" : "stale";

@@ -1,0 +1,70 @@
+"""Signing in to the page: by the link that `jobplane page` prints, by a token, and out again."""
+
+import subprocess
+
+import httpx
+from playwright.sync_api import Browser, expect
+
+from tests.e2e.cluster import Cluster, environment
+from tests.ui.viewer import Viewer
+
+
+def printed_link(cluster: Cluster) -> str:
+    command = [*cluster.program, "page", "--data-dir", str(cluster.folder)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True)
+    return done.stdout.strip()
+
+
+def test_the_link_signs_in_once(ui_cluster: Cluster, browser: Browser) -> None:
+    link = printed_link(ui_cluster)
+    first = Viewer.unknown(browser, ui_cluster)
+    first.page.goto(link)
+    expect(first.page.get_by_role("navigation", name="Sections")).to_be_visible()
+    assert "signin" not in first.page.url
+    first.close()
+
+    second = Viewer.unknown(browser, ui_cluster)
+    second.page.goto(link)
+    expect(second.page.get_by_role("alert")).to_contain_text("jobplane page")
+    second.errors.clear()  # of the 403
+    second.close()
+
+
+def test_a_token_signs_in_until_the_viewer_signs_out(ui_cluster: Cluster, browser: Browser) -> None:
+    viewer = Viewer.unknown(browser, ui_cluster)
+    page = viewer.open("/jobs")
+    page.get_by_label("Token").fill(ui_cluster.token())
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+
+    page.reload()
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+
+    page.get_by_role("button", name="Sign out").click()
+    expect(page.get_by_label("Token")).to_be_visible()
+    viewer.close()
+
+
+def test_a_wrong_token_is_refused_in_words(ui_cluster: Cluster, browser: Browser) -> None:
+    viewer = Viewer.unknown(browser, ui_cluster)
+    page = viewer.open("/")
+    page.get_by_label("Token").fill("wrong")
+    page.get_by_role("button", name="Sign in").click()
+    expect(page.get_by_role("alert")).to_contain_text("does not accept this token")
+    viewer.errors.clear()  # of the 401
+    viewer.close()
+
+
+def test_a_token_that_is_revoked_signs_out(ui_cluster: Cluster, browser: Browser, api: httpx.Client) -> None:
+    code = api.post("/ui/codes", json={}).json()["code"]
+    token = api.post("/ui/signin", json={"code": code}).json()["token"]
+    viewer = Viewer.signed_in(browser, ui_cluster, token)
+    page = viewer.open("/jobs")
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+
+    newest = api.get("/apis/agents.jobplane.dev/v1/tokens").json()["items"][-1]["metadata"]["name"]
+    api.delete(f"/apis/agents.jobplane.dev/v1/tokens/{newest}").raise_for_status()
+
+    expect(page.get_by_label("Token")).to_be_visible()
+    viewer.errors.clear()  # of the 401
+    viewer.close()

@@ -1,0 +1,65 @@
+"""A viewer of the page: a browser window that is signed in, what it may be asked to do, and what its console has said."""
+
+import json
+from pathlib import Path
+from typing import Any, Self
+
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.e2e.cluster import Cluster
+
+PATIENCE_MS = 60_000
+AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
+PHONE = {"width": 390, "height": 844}
+DESK = {"width": 1440, "height": 900}
+expect.set_options(timeout=PATIENCE_MS)
+
+
+class Viewer:
+    """A window of the browser. `page` is Playwright's."""
+
+    def __init__(self, context: BrowserContext, url: str) -> None:
+        self._context, self.url = context, url
+        self.errors: list[str] = []
+        self.page: Page = context.new_page()
+        self.page.on("console", lambda said: self.errors.append(said.text) if said.type == "error" else None)
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+
+    @classmethod
+    def unknown(cls, browser: Browser, cluster: Cluster, **options: Any) -> Self:
+        """A window without a token."""
+        context = browser.new_context(ignore_https_errors=True, viewport=DESK, base_url=cluster.url, **options)
+        context.set_default_timeout(PATIENCE_MS)
+        return cls(context, cluster.url)
+
+    @classmethod
+    def signed_in(cls, browser: Browser, cluster: Cluster, token: str = "", **options: Any) -> Self:
+        """A window with a token; the administrator's unless another is given."""
+        made = cls.unknown(browser, cluster, **options)
+        key, value = json.dumps("jobplane.token"), json.dumps(token or cluster.token())
+        # Once: whoever signs out stays signed out.
+        made._context.add_init_script(f"window.name || sessionStorage.setItem({key}, {value}); window.name = 'visited'")
+        return made
+
+    def open(self, path: str) -> Page:
+        """Go to a view, such as /jobs, and wait until its heading is there."""
+        self.page.goto(f"{self.url}/ui{path}")
+        expect(self.page.locator("h1").first).to_be_visible()
+        return self.page
+
+    def faults(self) -> list[str]:
+        """Faults that axe calls serious or critical."""
+        # By the protocol of the browser's tools: the page's own policy forbids scripts from elsewhere.
+        self.page.evaluate(f"() => {{ {AXE.read_text()} }}")
+        found = self.page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
+        return [
+            f"{each['id']}: {node['html']} {node['failureSummary']}"
+            for each in found["violations"]
+            if each["impact"] in ("serious", "critical")
+            for node in each["nodes"]
+        ]
+
+    def close(self) -> None:
+        """Close the window. Fails if the console had an error."""
+        self._context.close()
+        assert self.errors == []
