@@ -209,7 +209,7 @@ def _restart_policy(spec: JobSpec, path: str) -> Iterator[Cause]:
 
 
 def validate_update(new: Job, old: Job) -> list[Cause]:
-    """Yield what may not change any more, beyond `validate`."""
+    """Find the changes that are not allowed, beyond `validate`."""
     before, after = old.spec, new.spec
     kept = {
         "spec.selector": (after.selector, before.selector),
