@@ -1,0 +1,99 @@
+"""The shell of a reader: runs a page's commands in one folder, `jobplane up` in the background."""
+
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx
+import yaml
+
+from tests.e2e.cluster import environment, free_port, until
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 120
+
+
+class Shell:
+    """One bash, so that variables and folders last from command to command.
+
+    `jobplane up` goes on in the background, and the next command runs once its node is ready.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._port = free_port()
+        self._services: list[subprocess.Popen[bytes]] = []
+        self._state = folder.with_name("state")
+        self._state.write_text("")
+        program = folder.with_name("bin") / "jobplane"
+        program.parent.mkdir()
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} -m app.main.cli "$@"\n')
+        program.chmod(0o755)
+        self._environment = environment(
+            PATH=f"{program.parent}:{os.environ['PATH']}",
+            HOME=str(folder),
+            JOBPLANE_PORT=str(self._port),
+            PYTHONPATH=str(ROOT),
+            COLUMNS="140",
+        )
+        self._environment.pop("KUBECONFIG", None)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for each in reversed(self._services):
+            each.send_signal(signal.SIGTERM)
+            try:
+                each.wait(60)
+            finally:
+                each.kill()
+
+    def run(self, line: str) -> tuple[int, str]:
+        """Run a command line as it stands; return its exit code, and what it printed to both streams."""
+        line = line.replace(":6443", f":{self._port}")
+        words = shlex.split(line.partition("#")[0])
+        if words[:2] == ["jobplane", "up"]:
+            self._start(words)
+            return 0, ""
+        keep = f'declare -px >{self._state}; echo "cd \\"$PWD\\"" >>{self._state}'
+        script = f". {self._state}\n{line}\ncode=$?\n{keep}\nexit $code\n"
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.folder,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS,
+            check=False,
+        )
+        return done.returncode, done.stdout
+
+    def _start(self, words: list[str]) -> None:
+        log = self.folder.with_name(f"{words[1]}-{len(self._services)}.log")
+        with log.open("wb") as out:
+            process = subprocess.Popen(words, cwd=self.folder, env=self._environment, stdout=out, stderr=out)
+        self._services.append(process)
+
+        def is_ready() -> bool:
+            assert process.poll() is None, log.read_text()
+            return "API is serving" in log.read_text() and self._has_ready_node(words)
+
+        until(is_ready, SECONDS, f"{words[1]} is ready; see {log}")
+
+    def _has_ready_node(self, words: list[str]) -> bool:
+        kubeconfig = yaml.safe_load((self.folder / words[words.index("--data-dir") + 1] / "kubeconfig").read_text())
+        server, user = kubeconfig["clusters"][0]["cluster"]["server"], kubeconfig["users"][0]["user"]
+        headers = {"Authorization": f"Bearer {user['token']}"}
+        nodes = httpx.get(f"{server}/api/v1/nodes", headers=headers, verify=False).json().get("items", [])
+        conditions = [each for node in nodes for each in node["status"].get("conditions", [])]
+        return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
