@@ -110,7 +110,7 @@ def _template(template: JobTemplateSpec, path: str) -> Iterator[Cause]:
     if spec.manual_selector:
         yield not_supported(f"{path}.manualSelector", spec.manual_selector, ("nil", "false"))
     annotations = f"{path.removesuffix('spec')}metadata.annotations"
-    yield from validate_annotations(template.metadata, annotations)
+    yield from validate_annotations(template.metadata, spec.template.spec, annotations)
 
 
 def _name(name: str) -> Iterator[Cause]:

@@ -10,6 +10,8 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeVar, cast
 
+from app.kinds.pod.pod_annotations import MAIN_CONTAINER, START_TIMEOUT
+from app.kinds.pod.pod_schema import PodSpec
 from app.machinery.base import ObjectMeta
 from app.machinery.durations import parse_seconds
 from app.machinery.errors import Cause, invalid
@@ -98,17 +100,21 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     AFTER: parse_after,
     HEARTBEAT: parse_time,
     HEARTBEAT_TIMEOUT: parse_seconds,
+    START_TIMEOUT: parse_seconds,
 }
 
 
-def validate_annotations(metadata: ObjectMeta, path: str = "metadata.annotations") -> Iterator[Cause]:
-    """Of a Job, or of a template of Jobs."""
+def validate_annotations(metadata: ObjectMeta, spec: PodSpec, path: str = "metadata.annotations") -> Iterator[Cause]:
+    """Of a Job, or of a template of Jobs, whose pods have this spec."""
     annotations = metadata.annotations
     for key, parse in _PARSERS.items():
         if key in annotations and (fault := _fault(parse, annotations[key])):
             yield invalid(f"{path}[{key}]", annotations[key], fault)
     if metadata.name in (each.name for each in dependencies(metadata)):
         yield invalid(f"{path}[{AFTER}]", annotations[AFTER], "must not name the Job itself")
+    main, names = annotations.get(MAIN_CONTAINER), [each.name for each in spec.containers]
+    if main is not None and main not in names:
+        yield invalid(f"{path}[{MAIN_CONTAINER}]", main, f"must name a container of the pods: {', '.join(names)}")
 
 
 def _fault(parse: Callable[[str], object], text: str) -> str:

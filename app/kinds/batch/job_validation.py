@@ -50,7 +50,7 @@ def validate(job: Job) -> list[Cause]:
         *validate_spec(job.spec),
         *_selector(job.spec),
         *_pod_names(job),
-        *validate_annotations(job.metadata),
+        *validate_annotations(job.metadata, job.spec.template.spec),
     ]
 
 

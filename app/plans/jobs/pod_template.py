@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from app.kinds.batch.job import Job, is_indexed
 from app.kinds.pod.container import Container, EnvVar, EnvVarSource
 from app.kinds.pod.pod import Pod, PodSpec
+from app.kinds.pod.pod_annotations import MAIN_CONTAINER, START_TIMEOUT
 from app.kinds.pod.volume import ObjectFieldSelector
 from app.machinery.base import ObjectMeta, OwnerReference
 from app.machinery.owner_references import controller_reference
@@ -38,12 +39,18 @@ def common_pod(job: Job) -> Pod:
         metadata=ObjectMeta(
             namespace=job.metadata.namespace,
             labels=meta.labels,
-            annotations=meta.annotations,
+            annotations={**meta.annotations, **_annotations_for_nodes(job)},
             finalizers=add_tracking(meta.finalizers),
             owner_references=(owner_reference(job),),
         ),
         spec=_with_index_variables(template.spec) if is_indexed(job) else template.spec,
     )
+
+
+def _annotations_for_nodes(job: Job) -> dict[str, str]:
+    """Annotations of the Job that its pods' nodes act on."""
+    annotations = job.metadata.annotations
+    return {key: annotations[key] for key in (MAIN_CONTAINER, START_TIMEOUT) if key in annotations}
 
 
 def pod_of(job: Job, common: Pod, names: Names) -> Pod:

@@ -111,8 +111,8 @@ def without_volume(name: str, why: str) -> Note:
     return Note("Warning", "FailedMount", f'MountVolume.SetUp failed for volume "{name}" : {why}')
 
 
-def overdue(why: str) -> Note:
-    return Note("Normal", "DeadlineExceeded", why, "", "deadline")
+def overdue(reason: str, why: str) -> Note:
+    return Note("Normal", reason, why, "", "deadline")
 
 
 def evicted(reason: str, why: str) -> Note:

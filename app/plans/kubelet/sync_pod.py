@@ -10,16 +10,18 @@ from typing import NamedTuple
 
 from app.kinds.pod.container import ContainerStatus
 from app.kinds.pod.pod import Pod, PodStatus, is_terminal
-from app.machinery.durations import after, span
+from app.kinds.pod.pod_annotations import main_container, start_timeout
+from app.machinery.durations import after, human_duration, span
 from app.plans.kubelet import pod_events, pod_status, probes
 from app.plans.kubelet.container_history import Member, Run, build_members
 from app.plans.kubelet.pod_events import Note
-from app.plans.kubelet.pod_status import PodContext
+from app.plans.kubelet.pod_status import PodContext, SetupDelay
 
 DEFAULT_GRACE = timedelta(seconds=30)
 LEAST_GRACE = timedelta(seconds=2)  # of a container that is stopped when the pod's grace is over
 LEFTOVER_GRACE = timedelta(seconds=2)  # of a container that still runs although its pod has ended
 
+START_TIMEOUT_REASON = "StartTimeout"
 OVERDUE = "Pod was active on the node longer than the specified deadline"
 
 
@@ -89,6 +91,8 @@ def _continue_pod(
     later = [at for _, at in due if at > now]
     if pod.spec.active_deadline_seconds is not None:
         later.append(after(started_at, pod.spec.active_deadline_seconds))
+    if (timeout := start_timeout(pod.metadata)) is not None and _find_unstarted(members):
+        later.append(after(started_at, timeout))
     return PodPlan(
         status=pod_status.build_status(pod, members, _phase(members), now, place),
         start=() if place.sandbox_lost else tuple(key for key, at in due if at <= now),
@@ -141,7 +145,8 @@ def _end_pod(pod: Pod, members: Sequence[Member], ending: _Ending, now: datetime
     elif first and first[0].role == "sidecar" and ending.since is not None:
         # All containers share the grace; the last one still gets a little.
         grace = min(grace, max(grace - (now - ending.since), LEAST_GRACE))
-    notes = (pod_events.overdue(ending.message),) if ending.reason == "DeadlineExceeded" else ()
+    overdue = ending.reason in ("DeadlineExceeded", START_TIMEOUT_REASON)
+    notes = (pod_events.overdue(ending.reason, ending.message),) if overdue else ()
     return PodPlan(status=status, stop=_stop_running(first, grace), remove=not live, notes=notes)
 
 
@@ -152,18 +157,46 @@ def _find_ending(
     if place.evicted:
         reason, message, longest, _ = place.evicted
         return _Ending(phase="Failed", grace=min(grace, longest), since=None, reason=reason, message=message)
-    if _is_overdue(pod, members, started_at, now):
+    apps = _find_deciding(pod, members)
+    if _is_overdue(pod, apps, started_at, now):
         since = after(started_at, pod.spec.active_deadline_seconds or 0)
         return _Ending(phase="Failed", grace=grace, since=since, reason="DeadlineExceeded", message=OVERDUE)
-    apps = [member for member in members if member.role == "app"]
     if pod.metadata.deletion_timestamp is not None:
         asked = after(pod.metadata.deletion_timestamp, -(pod.metadata.deletion_grace_period_seconds or 0))
         return _Ending(phase=_outcome(apps), grace=grace, since=asked)
     if any(member.role == "init" and member.has_ended and not member.has_succeeded for member in members):
         return _Ending(phase="Failed", grace=grace, since=_last_end_at(members))
     if all(member.has_ended for member in apps):
-        return _Ending(phase=_outcome(apps), grace=grace, since=_last_end_at(members))
-    return None
+        return _Ending(phase=_outcome(apps), grace=grace, since=_last_end_at(apps))
+    return _find_start_timeout(pod, members, started_at, now, place)
+
+
+def _find_deciding(pod: Pod, members: Iterable[Member]) -> list[Member]:
+    """The containers whose end is the pod's: all but init containers and sidecars, or the main one, if one is named."""
+    apps = [member for member in members if member.role == "app"]
+    name = main_container(pod.metadata)
+    return [member for member in apps if member.container.name == name] or apps
+
+
+def _find_start_timeout(
+    pod: Pod, members: Sequence[Member], started_at: datetime, now: datetime, place: PodContext
+) -> _Ending | None:
+    """Once all containers have started, time no longer matters, though one may have to start again."""
+    timeout = start_timeout(pod.metadata)
+    if timeout is None or now < after(started_at, timeout) or not (names := _find_unstarted(members)):
+        return None
+    unstarted = ", ".join(_describe_unstarted(name, place.held.get(name)) for name in names)
+    message = f"Containers did not start within {human_duration(span(timeout))}: {unstarted}"
+    since = after(started_at, timeout)
+    return _Ending(phase="Failed", grace=_grace(pod), since=since, reason=START_TIMEOUT_REASON, message=message)
+
+
+def _describe_unstarted(name: str, delay: SetupDelay | None) -> str:
+    return f"{name} ({delay.reason}: {delay.message})" if delay and delay.reason else name
+
+
+def _find_unstarted(members: Iterable[Member]) -> list[str]:
+    return [member.container.name for member in members if member.role == "app" and not member.has_started]
 
 
 def _last_end_at(members: Iterable[Member]) -> datetime | None:
@@ -176,11 +209,11 @@ def _outcome(apps: Iterable[Member]) -> str:
     return "Succeeded" if all(run and run.state == "exited" and run.exit_code == 0 for run in last) else "Failed"
 
 
-def _is_overdue(pod: Pod, members: Iterable[Member], started_at: datetime, now: datetime) -> bool:
+def _is_overdue(pod: Pod, apps: Iterable[Member], started_at: datetime, now: datetime) -> bool:
     if pod.spec.active_deadline_seconds is None:
         return False
     deadline = after(started_at, pod.spec.active_deadline_seconds)
-    return now >= deadline and not all(_ended_by(member, deadline) for member in members if member.role == "app")
+    return now >= deadline and not all(_ended_by(member, deadline) for member in apps)
 
 
 def _ended_by(member: Member, deadline: datetime) -> bool:

@@ -3,10 +3,12 @@
 import pytest
 from msgspec.structs import replace
 
+from app.kinds.batch.cronjob import KIND as CRONJOBS
 from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job
 from app.kinds.batch.job_annotations import AFTER, Dependency, parse_after
 from tests.build import a_job
+from tests.registry.examples import example
 
 
 def annotated(**annotations: str) -> Job:
@@ -72,3 +74,24 @@ def test_a_wrong_time_is_refused(text: str) -> None:
 @pytest.mark.parametrize("text", ["2026-01-31T12:00:00Z", "2026-01-31T12:00:00.123456Z", "2026-01-31t12:00:00+02:00"])
 def test_times_with_zones_are_accepted(text: str) -> None:
     assert causes(annotated(heartbeat=text, heartbeat_timeout="1h30m5s")) == []
+
+
+def test_a_start_timeout_is_a_duration() -> None:
+    (cause,) = causes(annotated(start_timeout="soon"))
+    assert cause.startswith("metadata.annotations[jobplane.dev/start-timeout]: Invalid value: ")
+    assert causes(annotated(start_timeout="10m")) == []
+
+
+def test_the_main_container_is_one_of_the_pods() -> None:
+    (cause,) = causes(annotated(main_container="other"))
+    assert cause.startswith("metadata.annotations[jobplane.dev/main-container]: Invalid value: ")
+    assert cause.endswith("must name a container of the pods: main")
+    assert causes(annotated(main_container="main")) == []
+
+
+def test_the_jobs_of_a_cronjob_are_judged_before_there_are_any() -> None:
+    cron_job = example(CRONJOBS)
+    template = cron_job.spec.job_template
+    wrong = replace(template, metadata=replace(template.metadata, annotations={AFTER: "A"}))
+    found = CRONJOBS.validate(CRONJOBS.prepare(replace(cron_job, spec=replace(cron_job.spec, job_template=wrong))))
+    assert [each.field for each in found] == [f"spec.jobTemplate.metadata.annotations[{AFTER}]"]

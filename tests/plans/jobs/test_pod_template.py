@@ -5,10 +5,15 @@ from msgspec.structs import replace
 
 from app.kinds.pod.container import Container, EnvVar
 from app.kinds.pod.pod import Pod
+from app.kinds.pod.pod_annotations import MAIN_CONTAINER, START_TIMEOUT
+from app.machinery.base import Condition
+from app.plans.jobs.dependencies import CONDITION
 from app.plans.jobs.finalizers import TRACKING
 from app.plans.jobs.job import plan
 from app.plans.jobs.pod_template import index_prefix
 from tests.build import INDEX, NOW, a_job, a_template, created, names
+
+MET = Condition(type=CONDITION, status="True")
 
 
 def first_pod(**spec: object) -> Pod:
@@ -89,3 +94,15 @@ def test_a_long_name_is_cut_for_the_random_part() -> None:
 
     assert pod.metadata.name == "x" * 58 + "new0"
     assert pod.metadata.generate_name == "x" * 63 + "-"
+
+
+@pytest.mark.parametrize("spec", [{}, {"completion_mode": "Indexed", "completions": 3}], ids=["plain", "indexed"])
+def test_a_pod_tells_its_node_what_the_job_asks_of_it(spec: dict[str, object]) -> None:
+    job = a_job(**spec)
+    asked = {MAIN_CONTAINER: "main", START_TIMEOUT: "5m"}
+    job = replace(job, metadata=replace(job.metadata, annotations={**asked, "jobplane.dev/after": "a"}))
+
+    (pod, *_) = created(plan(replace(job, status=replace(job.status, conditions=(MET,))), [], NOW, names()))
+
+    assert asked.items() <= pod.metadata.annotations.items()
+    assert "jobplane.dev/after" not in pod.metadata.annotations
