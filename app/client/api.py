@@ -23,22 +23,22 @@ from app.machinery.base import O
 from app.machinery.errors import ApiError
 
 
-def context(ca_file: Path | None, name: str = "") -> ssl.SSLContext:
-    """With `ca_file` only that authority is trusted, else the machine's. Raises OSError, which names the file."""
+def context(ca_file: Path | None, name: str = "", ca_data: str | None = None) -> ssl.SSLContext:
+    """With `ca_file` or `ca_data` only that authority is trusted, else the machine's. Raises OSError, which names the file."""
     try:
-        return _context(str(ca_file) if ca_file else None, name)
+        return _context(str(ca_file) if ca_file else None, name, ca_data)
     except OSError as error:  # OpenSSL does not say which file
         reason = (errno.EINVAL, "holds no certificate") if isinstance(error, ssl.SSLError) else error.args
         raise OSError(*reason, str(ca_file)) from error
 
 
-def _context(cafile: str | None, name: str) -> ssl.SSLContext:
+def _context(cafile: str | None, name: str, cadata: str | None) -> ssl.SSLContext:
     if not name:
-        return ssl.create_default_context(cafile=cafile)
+        return ssl.create_default_context(cafile=cafile, cadata=cadata)
     made = _Named(ssl.PROTOCOL_TLS_CLIENT)
     made.name = name
-    if cafile:
-        made.load_verify_locations(cafile)
+    if cafile or cadata:
+        made.load_verify_locations(cafile, cadata=cadata)
     else:
         made.load_default_certs()
     return made
@@ -96,7 +96,7 @@ class _StatusBody(msgspec.Struct):
 
 class Api:
     """`server` is the base address; with `ca_file` only that authority is trusted, and `tls_name` is whom its certificate
-    has to be for. `transport` is for tests."""
+    has to be for. `tls` stands for both where a caller has made it. `transport` is for tests."""
 
     def __init__(
         self,
@@ -106,8 +106,9 @@ class Api:
         transport: httpx.AsyncBaseTransport | None = None,
         tls_name: str = "",
         monotonic: Callable[[], float] = time.monotonic,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
-        tls = context(ca_file, tls_name)
+        tls = tls or context(ca_file, tls_name)
         connections = transport or Connections(partial(_connection, tls))
         self._requests = _client(server, token, connections, TIMEOUT)
         self._streams = _client(server, token, connections, STREAM_TIMEOUT)
@@ -125,6 +126,7 @@ class Api:
         *,
         params: Mapping[str, str] | None = None,
         content_type: str = JSON,
+        accept: str = JSON,
         urgent: bool = False,
     ) -> bytes:
         """The body of a 2xx answer. `body` is anything that msgspec can encode.
@@ -133,7 +135,7 @@ class Api:
         its caller makes at most URGENT of them at a time.
         """
         content = None if body is None else msgspec.json.encode(body)
-        headers = {"Content-Type": content_type} if content is not None else None
+        headers = {"Accept": accept} | ({"Content-Type": content_type} if content is not None else {})
         try:
             async with nullcontext() if urgent else self._turns:
                 response = await self._requests.request(method, path, content=content, params=params, headers=headers)

@@ -1,7 +1,7 @@
 """Durations: kubectl's human-readable form (45s, 5m30s, 3h, 12d, 2y35d), and safe arithmetic with seconds that clients chose.
 
 Kinds call `age` for their AGE column, and `parse_seconds` for durations in annotations; plans call `span` and `after`, which
-never overflow.
+never overflow; commands call `parse_span`.
 """
 
 import re
@@ -10,6 +10,8 @@ from datetime import UTC, datetime, timedelta
 LONGEST_SECONDS = 10**10  # about three hundred years; more would overflow a datetime
 FIRST, LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC, microsecond=0)
 _WRITTEN = re.compile(r"(?:([0-9]{1,6})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,9})s)?")
+_PART = re.compile(r"(\d{1,6})([smhd])", re.ASCII)
+_UNIT_NAMES = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86400, 365 * 86400
 
 
@@ -68,3 +70,11 @@ def after(moment: datetime, seconds: int) -> datetime:
         return moment + span(seconds)
     except OverflowError:
         return LAST if seconds > 0 else FIRST
+
+
+def parse_span(text: str) -> timedelta | None:
+    """Parse a duration such as 8h, 1d12h or 90m; None if it is none."""
+    parts = _PART.findall(text)
+    if not parts or "".join(map("".join, parts)) != text:
+        return None
+    return sum((timedelta(**{_UNIT_NAMES[unit]: int(count)}) for count, unit in parts), timedelta())

@@ -16,7 +16,6 @@ from app.main.cli_database import dsn_of, open_database
 from app.main.cli_errors import CommandError, ConfigError, ended, text_of
 from app.main.cli_examples import examples
 from app.main.cli_kubeconfig import kubeconfig
-from app.main.cli_logs import logs
 from app.main.cli_nodes import nodes, span
 from app.main.cli_options import (
     CaFile,
@@ -41,6 +40,11 @@ from app.main.cli_options import (
 from app.main.cli_page import page
 from app.main.cli_process import follow_parent, now, run_fast, run_until_signal, wait_for_file
 from app.main.cli_tokens import create, listed, revoke, rotate
+from app.main.commands.cancel import cancel
+from app.main.commands.get import get
+from app.main.commands.listing import list_objects
+from app.main.commands.logs import logs
+from app.main.commands.run import RunCommand, run
 from app.settings import Settings
 
 HELP = "Kubernetes Jobs without running Kubernetes: serve the API, run Jobs on your machines. Start with `jobplane up`."
@@ -49,7 +53,11 @@ app = typer.Typer(
     no_args_is_help=True, add_completion=False, help=HELP, pretty_exceptions_enable=False, rich_markup_mode=None
 )
 app.command(epilog=more_settings("agent"))(agent)
+app.command(cls=RunCommand)(run)
+app.command("list")(list_objects)
+app.command()(get)
 app.command()(logs)
+app.command()(cancel)
 app.command()(kubeconfig)
 app.command()(page)
 app.command()(examples)

@@ -1,11 +1,11 @@
 """`jobplane node reset`: revoke the credential of a node. Added by `app.main.cli`."""
 
-import re
 from datetime import timedelta
 from typing import Annotated
 
 import typer
 
+from app.machinery.durations import parse_span
 from app.main.cli_options import call_api, with_api_options
 from app.settings import Settings
 
@@ -14,11 +14,10 @@ nodes = typer.Typer(no_args_is_help=True, help="Manage nodes that have joined.")
 
 def span(text: str, option: str = "--duration") -> timedelta:
     """Parse a duration such as 8h, 1d12h or 90m. Raises BadParameter for `option`."""
-    units = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-    parts = re.findall(r"(\d{1,6})([smhd])", text)
-    if not parts or "".join(map("".join, parts)) != text:
+    found = parse_span(text)
+    if found is None:
         raise typer.BadParameter(f"{text} is not a duration such as 8h, 90m or 1d12h", param_hint=option)
-    return sum((timedelta(**{units[unit]: int(count)}) for count, unit in parts), timedelta())
+    return found
 
 
 @nodes.command()

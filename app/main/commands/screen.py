@@ -1,0 +1,75 @@
+"""The terminal while a command waits: log lines on stdout, and below them one line of progress on stderr.
+
+Without a terminal on stderr there is no line of progress, and nothing but logs is printed. Used by `run`, `watch` and `logs`.
+"""
+
+import shutil
+import sys
+from collections.abc import Callable
+
+_CLEAR = "\r\x1b[K"
+
+
+class Screen:
+    """What is printed, and whether a line of progress stands at the end."""
+
+    def __init__(self, *, is_quiet: bool = False) -> None:
+        self.is_live = sys.stderr.isatty() and not is_quiet
+        self._shown = ""
+        self._is_line_open = False  # the last log line has not ended yet
+
+    def show(self, text: str) -> None:
+        """Replace the line of progress; it is cut to the terminal."""
+        if not self.is_live or self._is_line_open:
+            return
+        width = shutil.get_terminal_size().columns - 1
+        shown = text if len(text) <= width else f"{text[: width - 1]}…"
+        if shown != self._shown:
+            sys.stderr.write(f"{_CLEAR}{shown}")
+            sys.stderr.flush()
+            self._shown = shown
+
+    def write(self, data: bytes) -> None:
+        """Print bytes of a log above the line of progress."""
+        self.clear()
+        sys.stdout.buffer.write(data)
+        sys.stdout.flush()
+        self._is_line_open = not data.endswith(b"\n")
+
+    def say(self, text: str) -> None:
+        """Print a line to stderr that stays."""
+        self.clear()
+        if self._is_line_open and self.is_live:
+            sys.stderr.write("\n")
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
+
+    def clear(self) -> None:
+        """Remove the line of progress."""
+        if self._shown:
+            sys.stderr.write(_CLEAR)
+            sys.stderr.flush()
+            self._shown = ""
+
+
+class LinePrefixer:
+    """Writes whole lines, each behind a prefix, so that logs of several pods do not mix. Without a prefix: at once."""
+
+    def __init__(self, write: Callable[[bytes], None], prefix: bytes) -> None:
+        self._write, self._prefix = write, prefix
+        self._rest = b""
+
+    def write(self, piece: bytes) -> None:
+        """Print what is whole of it."""
+        if not self._prefix:
+            self._write(piece)
+            return
+        *lines, self._rest = (self._rest + piece).split(b"\n")
+        if lines:
+            self._write(b"".join(self._prefix + line + b"\n" for line in lines))
+
+    def end(self) -> None:
+        """Print the last line, if the log does not end with a newline."""
+        if self._rest:
+            self._write(self._prefix + self._rest + b"\n")
+            self._rest = b""

@@ -1,0 +1,92 @@
+"""Lines and rows about one Job: what it is, its attempts, its events. Pure; used by `get` and `history`."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from app.kinds.batch.job import Job
+from app.machinery.durations import human_duration
+from app.main.commands.attempts import FAILED, PENDING, SUCCEEDED, Attempt, in_order
+from app.main.commands.job_words import (
+    AFTER,
+    Reader,
+    describe,
+    describe_after,
+    describe_done,
+    describe_exit,
+    describe_wait,
+    ended_at,
+    has_many,
+)
+
+
+def job_lines(job: Job, attempts: Sequence[Attempt], reader: Reader) -> Iterator[tuple[str, str]]:
+    """Yield label and text of each line about a Job."""
+    yield "Job", f"{job.metadata.name} (namespace {job.metadata.namespace})"
+    yield "State", describe(job, attempts, reader)
+    for container in job.spec.template.spec.containers:
+        yield "Command", shlex.join((*container.command, *container.args)) or "(that of the image)"
+        yield "Image", container.image
+        if container.resources and container.resources.requests:
+            yield (
+                "Needs",
+                ", ".join(f"{name} {amount}" for name, amount in sorted(container.resources.requests.items())),
+            )
+    if has_many(job):
+        yield "Done", describe_done(job)
+    if after := job.metadata.annotations.get(AFTER):
+        yield "After", describe_after(after)
+    for label, moment in (
+        ("Created", job.metadata.creation_timestamp),
+        ("Started", job.status.start_time),
+        ("Ended", ended_at(job)),
+    ):
+        if moment:
+            yield label, f"{reader.time_of(moment)} ({human_duration(reader.now - moment)} ago)"
+
+
+def attempt_rows(job_attempts: Sequence[Attempt], reader: Reader, most: int) -> list[list[str]]:
+    """Return a header and a row for each of the newest attempts."""
+    rows = [["POD", "INDEX", "STATE", "NODE", "STARTED", "TOOK"]]
+    with_index = any(each.index is not None for each in job_attempts)
+    for each in in_order(job_attempts)[-most:]:
+        index = "-" if each.index is None else str(each.index)
+        rows.append(
+            [
+                each.pod,
+                index,
+                _describe_attempt(each),
+                each.node or "-",
+                _time(each.started_at, reader),
+                _took(each, reader),
+            ]
+        )
+    return rows if with_index else [[row[0], *row[2:]] for row in rows]
+
+
+def _describe_attempt(attempt: Attempt) -> str:
+    if attempt.phase == FAILED:
+        return f"failed: {describe_exit(attempt)}"
+    if attempt.phase == PENDING:
+        return f"pending: {describe_wait(Job(), attempt)}"
+    return "succeeded" if attempt.phase == SUCCEEDED else attempt.phase.lower()
+
+
+def _time(moment: datetime | None, reader: Reader) -> str:
+    return reader.time_of(moment) if moment else "-"
+
+
+def _took(attempt: Attempt, reader: Reader) -> str:
+    if not attempt.started_at:
+        return "-"
+    return human_duration((attempt.ended_at or reader.now) - attempt.started_at)
+
+
+def event_rows(events: Sequence[dict[str, Any]], reader: Reader) -> list[list[str]]:
+    """Return a header and a row for each event."""
+    rows = [["EVENT", "AT", "MESSAGE"]]
+    for event in events:
+        moment = datetime.fromisoformat(event.get("lastTimestamp") or event["metadata"]["creationTimestamp"])
+        rows.append([event.get("reason", ""), reader.time_of(moment), event.get("message", "")])
+    return rows
