@@ -1,5 +1,6 @@
 """The wheel, in a virtual environment that has nothing else of Jobplane, from folders that are no checkout."""
 
+import re
 import subprocess
 import tarfile
 import zipfile
@@ -11,6 +12,7 @@ import pytest
 
 from tests.conformance.documents import pi
 from tests.e2e.cluster import Cluster, until
+from tests.needs import lacking
 from tests.wheel import ROOT, Distribution, Installed, build
 
 # Others' packages of names that are common: where ours were found instead, or theirs by us, something would break.
@@ -61,6 +63,13 @@ def test_the_wheel_has_one_name_in_site_packages_and_every_file_below_it(built: 
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"jobplane"}
     expected = {f"jobplane/{name}" for name in _shipped("app", "migrations", "examples")} | _shipped("jobplane")
     assert {name for name in names if ".dist-info/" not in name} == expected
+
+
+def test_the_wheel_has_the_page(built: Distribution) -> None:
+    if not (ROOT / "app" / "api" / "ui" / "index.html").exists():
+        lacking("needs the page: make setup builds it")
+    names = zipfile.ZipFile(built.wheel).namelist()
+    assert any(re.fullmatch(r"jobplane/app/api/ui/assets/.*\.js", name) for name in names)
 
 
 def test_the_sdist_has_the_sources_of_the_wheel(built: Distribution) -> None:
