@@ -172,6 +172,9 @@ class Settings(BaseSettings):
     log_ttl_hours: Annotated[
         float, about("Retention of logs after their container has ended, in hours.", "", "controllers", gt=0)
     ] = 168
+    record_ttl_hours: Annotated[
+        float, about("Retention of the records of Jobs after they were deleted, in hours.", "", "controllers", gt=0)
+    ] = 720
     log_cap_mib: Annotated[
         float,
         about(

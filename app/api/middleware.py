@@ -13,8 +13,9 @@ from app.api.http import errors
 from app.client.protocol import BASE
 
 AGENTS, LOGS = f"{BASE}/", "/apis/logs.jobplane.dev/v1/"
+HISTORY = "/apis/history.jobplane.dev/v1/"
 NODES = f"{AGENTS}nodes/"
-_OWN = (AGENTS, LOGS)
+_OWN = (AGENTS, LOGS, HISTORY)
 
 
 class StopMiddleware:

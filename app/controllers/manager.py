@@ -15,6 +15,7 @@ from app.controllers.cronjobs import CronJobController
 from app.controllers.disruption import DisruptionController
 from app.controllers.event_retention import EventRetention
 from app.controllers.garbage_collector import GarbageCollector
+from app.controllers.job_recorder import JobRecorder, RecordRetention
 from app.controllers.jobs import JobController
 from app.controllers.log_retention import LogRetention
 from app.controllers.namespaces import NamespaceController
@@ -70,6 +71,7 @@ class Retention:
     secrets: timedelta = timedelta(minutes=5)  # versions that were deleted or replaced
     logs: timedelta = timedelta(hours=168)
     log_cap: int = CAP
+    records: timedelta = timedelta(hours=720)
 
 
 async def run(
@@ -165,6 +167,8 @@ def periodic_tasks(registry: Registry, epoch: Epoch, retention: Retention) -> li
     store = registry.store
     return [
         EventRetention(store, partial(epoch.commit, store), retention.events),
+        JobRecorder(store.job_records),
+        RecordRetention(store.job_records, retention.records),
         LogRetention(store.kept_logs, retention.logs, retention.log_cap),
         HistoryCompaction(store.pool, retention.history),
         SecretsCompaction(store.pool, retention.secrets),

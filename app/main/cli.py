@@ -228,6 +228,7 @@ async def _controllers(made: Settings) -> None:
                     secrets=timedelta(minutes=made.secret_history_minutes),
                     logs=timedelta(hours=made.log_ttl_hours),
                     log_cap=made.log_cap,
+                    records=timedelta(hours=made.record_ttl_hours),
                 ),
                 certificate=f"{text_of(made.ca_file)}\n" if made.ca_file else "",
                 scheduling=ScoringSettings(strategy=made.scoring_strategy),

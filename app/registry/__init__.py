@@ -25,17 +25,21 @@ from app.store import (
     Stream,
     Unavailable,
 )
+from app.store.job_records import MOST_EVENT_PODS, JobRow, RecordQuery
+from app.store.job_records import Place as RecordPlace
 from app.store.kept_logs import After, KeptLog
 from app.store.logs import Logs
 from app.store.notifications import AgentCalls
 
 __all__ = [
+    "MOST_EVENT_PODS",
     "Admission",
     "After",
     "AgentCalls",
     "Append",
     "Compacted",
     "Holder",
+    "JobRow",
     "KeptLog",
     "Key",
     "Limits",
@@ -45,6 +49,8 @@ __all__ = [
     "OutcomeUnknown",
     "Page",
     "Place",
+    "RecordPlace",
+    "RecordQuery",
     "SelectorIndex",
     "StoredObject",
     "Stream",

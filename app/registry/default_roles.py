@@ -90,6 +90,7 @@ _EDIT = [
     _rule(_WRITE, "networking.k8s.io", "ingresses"),
     _rule(("create",), "", "serviceaccounts/token"),
     _rule(_WRITE, "batch", "cronjobs", "jobs"),
+    _rule(("create",), "history.jobplane.dev", "jobs/rerun"),
     _rule((*_WRITE, *_READ), "coordination.k8s.io", "leases"),
 ]
 _VIEW = [
@@ -102,6 +103,7 @@ _VIEW = [
     _rule(_READ, "batch", "cronjobs", "cronjobs/status", "jobs", "jobs/status"),
     _rule(_READ, "metrics.k8s.io", "nodes", "pods"),
     _rule(_READ, "jobplane.dev", "localqueues", "localqueues/status"),
+    _rule(_READ, "history.jobplane.dev", "jobs"),
 ]
 _ABOUT_ONESELF = [
     _rule(("create",), "authorization.k8s.io", "selfsubjectaccessreviews", "selfsubjectrulesreviews"),

@@ -14,6 +14,7 @@ from app.metrics.registry import MetricsRegistry
 from app.registry.admission import Admission
 from app.registry.policy_cache import PolicyCache
 from app.store import READ_ONLY, Store
+from app.store.job_records import JobRecords
 from app.store.kept_logs import KeptLogs
 from app.store.logs import Logs
 from app.store.notifications import AgentCalls
@@ -45,6 +46,10 @@ class Registry:
     @property
     def kept_logs(self) -> KeptLogs:
         return self.store.kept_logs
+
+    @property
+    def job_records(self) -> JobRecords:
+        return self.store.job_records
 
     @property
     def agent_calls(self) -> AgentCalls:

@@ -9,7 +9,15 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, event
 
-from app.store.tables import HEADS, HISTORY, LOG_CHUNKS, METADATA
+from app.store.tables import (
+    HEADS,
+    HISTORY,
+    JOB_RECORD_ATTEMPTS,
+    JOB_RECORD_OMISSIONS,
+    JOB_RECORDS,
+    LOG_CHUNKS,
+    METADATA,
+)
 
 _SQL = Path(__file__).parent / "sql"
 
@@ -74,10 +82,20 @@ _HISTORY_VIEW = f"""select namespace, name, uid, revision, change, recorded_at,
     convert_from(body, 'UTF8')::jsonb as object
 from {HISTORY.name} where kind = '{{kind}}'"""
 
+# Jobs that have ended and their pods, whether they are still there or not. For people who query.
+_FINISHED_JOBS = f"""select r.namespace, r.name, r.uid, r.result, r.labels, r.created_at, r.started_at, r.ended_at,
+    r.deleted_at, r.rerun_of, coalesce(o.attempts, 0) as attempts_omitted, convert_from(r.body, 'UTF8')::jsonb as object
+from {JOB_RECORDS.name} r left join {JOB_RECORD_OMISSIONS.name} o on o.job_uid = r.uid"""
+_JOB_ATTEMPTS = f"""select namespace, job, job_uid, pod, pod_uid, index, node, created_at, started_at, ended_at, phase,
+    exit_code, reason, message, peak_memory_bytes
+from {JOB_RECORD_ATTEMPTS.name}"""
+
 SCHEMA_OBJECTS = (
     *(function(path.stem, path.read_text().strip()) for path in sorted(_SQL.glob("*.sql"))),
     *(view(name, _VIEW.format(kind=kind)) for kind, name in VIEWS.items()),
     *(view(f"{name}_history", _HISTORY_VIEW.format(kind=kind)) for kind, name in VIEWS.items()),
+    view("finished_jobs", _FINISHED_JOBS),
+    view("job_attempts", _JOB_ATTEMPTS),
     _compression(HISTORY, "body"),
     _compression(LOG_CHUNKS, "data"),
 )

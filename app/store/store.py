@@ -14,6 +14,7 @@ from app.store.change_feed import Change, Feed
 from app.store.commit import CONNECT_SECONDS, Write, Writer
 from app.store.database_metrics import DatabaseMetrics
 from app.store.errors import Key, Unavailable, call_database
+from app.store.job_records import JobRecords
 from app.store.kept_logs import KeptLogs
 from app.store.lifetimes import Lifetimes
 from app.store.logs import CAP, Logs
@@ -55,6 +56,7 @@ class Store:
         self._loader = BatchingLoader(self.get_many)
         self.logs = Logs(pool, log_cap)
         self.kept_logs = KeptLogs(pool)
+        self.job_records = JobRecords(pool)
         self.tokens = Tokens(pool)
         self.usage = NodeUsageReports(pool)
         self.agent_calls = AgentCalls(pool)

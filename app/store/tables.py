@@ -154,3 +154,77 @@ NODE_USAGE = Table(
     Column("body", LargeBinary, nullable=False),  # the agent's word, JSON
     prefixes=["UNLOGGED"],  # out of date in a minute: not worth a log
 )
+
+# What stays of Jobs. A row of a Job is there from its end on; rows of its pods, from theirs.
+JOB_RECORDS = Table(
+    "job_records",
+    METADATA,
+    Column("uid", Text, primary_key=True),
+    Column("namespace", _PLAIN, nullable=False),
+    Column("name", _PLAIN, nullable=False),
+    Column("labels", JSONB, nullable=False),
+    Column("result", Text, nullable=False),  # Complete, Failed or Deleted
+    Column("created_at", DateTime(timezone=True)),
+    Column("started_at", DateTime(timezone=True)),
+    Column("ended_at", DateTime(timezone=True), nullable=False),
+    Column("deleted_at", DateTime(timezone=True)),  # null while the Job is there
+    Column("rerun_of", Text),  # uid of the Job that it repeats
+    Column("revision", BigInteger, nullable=False),  # of the version in `body`
+    Column("body", LargeBinary, nullable=False),  # the Job's JSON as it was last, without managedFields
+    Index("job_records_by_end", "ended_at", "uid"),
+    Index("job_records_by_namespace", "namespace", "ended_at", "uid"),
+    Index("job_records_by_deletion", "deleted_at", postgresql_where=text("deleted_at is not null")),
+)
+
+JOB_RECORD_ATTEMPTS = Table(
+    "job_record_attempts",
+    METADATA,
+    Column("pod_uid", Text, primary_key=True),
+    Column("job_uid", Text, nullable=False),
+    Column("namespace", _PLAIN, nullable=False),
+    Column("job", Text, nullable=False),  # its name
+    Column("pod", Text, nullable=False),
+    Column("index", Integer),
+    Column("node", Text, nullable=False),
+    Column("created_at", DateTime(timezone=True)),
+    Column("started_at", DateTime(timezone=True)),
+    Column("ended_at", DateTime(timezone=True)),
+    Column("phase", Text, nullable=False),
+    Column("exit_code", Integer),
+    Column("reason", Text, nullable=False),
+    Column("message", Text, nullable=False),  # the termination message, or why the pod ended
+    Column("peak_memory_bytes", BigInteger),
+    Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Index("job_record_attempts_by_job", "job_uid", "created_at", "pod_uid"),
+    Index("job_record_attempts_by_time", "recorded_at"),
+)
+
+# How many attempts of a Job were too many to be kept.
+JOB_RECORD_OMISSIONS = Table(
+    "job_record_omissions",
+    METADATA,
+    Column("job_uid", Text, primary_key=True),
+    Column("attempts", Integer, nullable=False),
+    Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+)
+
+# Events that are no longer objects, those of one Job or pod that went together in one row.
+JOB_RECORD_EVENTS = Table(
+    "job_record_events",
+    METADATA,
+    Column("involved_uid", Text, primary_key=True),
+    Column("revision", BigInteger, primary_key=True, autoincrement=False),
+    Column("bodies", ARRAY(LargeBinary), nullable=False),
+    Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Index("job_record_events_by_time", "recorded_at"),
+)
+
+# The revision up to which history is recorded. One row, once the first controllers have recorded something.
+JOB_RECORDER = Table(
+    "job_recorder",
+    METADATA,
+    Column(
+        "id", Integer, CheckConstraint("id = 1", name="job_recorder_is_one_row"), primary_key=True, autoincrement=False
+    ),
+    Column("revision", BigInteger, nullable=False),
+)

@@ -16,11 +16,19 @@ from starlette.responses import HTMLResponse, Response
 
 from app.api.dependencies import require_path
 from app.api.resources import version
-from app.api.routers import agents, health, join, kept_logs, metrics, signin
+from app.api.routers import agents, health, history, join, kept_logs, metrics, signin
 from app.api.struct_route import components, structs_of
 
 TITLE = "Jobplane"
-DOCUMENTED = (agents.router, join.router, kept_logs.router, signin.router, metrics.router, health.router)
+DOCUMENTED = (
+    agents.router,
+    join.router,
+    kept_logs.router,
+    history.router,
+    signin.router,
+    metrics.router,
+    health.router,
+)
 """The routers of our own endpoints, in the order in which routes are tried: `agents` before what `join` catches."""
 _SUMMARY = "Endpoints beside Kubernetes' API, which /openapi/v3 describes: for agents, administrators and probes."
 _STYLE = "body{font:1em/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}pre{background:#eee;padding:.5em}"

@@ -31,6 +31,7 @@ def test_only_our_own_endpoints_are_documented() -> None:
     own = (
         "/apis/agents.jobplane.dev/",
         "/apis/logs.jobplane.dev/",
+        "/apis/history.jobplane.dev/",
         "/ui/",
         "/livez",
         "/readyz",

@@ -1,0 +1,167 @@
+"""Endpoints for what stays of Jobs: records of Jobs that may be gone, with their attempts and events.
+
+Under /apis/history.jobplane.dev/v1. A list has Jobs that have ended, those that ended last first; a record of its own has any Job
+by its UID, also one that still runs. Needs `get` or `list` on `jobs` of the group history.jobplane.dev.
+"""
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from binascii import Error as NotBase64
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Annotated, NoReturn, cast
+
+import msgspec
+from fastapi import APIRouter, Depends
+from starlette.requests import Request
+
+from app.api.auth.authenticator import Action, check
+from app.api.dependencies import CurrentUser, RegistryDep, current_user
+from app.api.http import errors
+from app.api.middleware import HISTORY
+from app.api.openapi.meta import ListMeta
+from app.api.struct_route import EVERY_METHOD, FromQuery, StructRoute
+from app.machinery import selectors
+from app.machinery.base import Int64, Struct, at, wire_name
+from app.machinery.errors import bad_request, not_found
+from app.plans.jobs.job_record import API_VERSION, JobRecord, build_record
+from app.registry import JobRow, RecordPlace, RecordQuery, job_history
+from app.registry.objects import Registry
+
+GROUP = "history.jobplane.dev"
+_PAGE, _MOST = 100, 500
+_LIST_ATTEMPTS = 20  # of each record of a list
+_MOST_READ = 5_000  # records that one request for a selector looks at
+_ALL, _LIST, _ONE = "/jobs", "/namespaces/{namespace}/jobs", "/namespaces/{namespace}/jobs/{uid}"
+router = APIRouter(prefix=HISTORY.rstrip("/"), tags=["history"], route_class=StructRoute)
+
+
+class RecordListQuery(Struct):
+    """The query of a list."""
+
+    name: Annotated[str, at(0, "Only Jobs of this name.")] = ""
+    result: Annotated[str, at(0, "Only Jobs with this result: Complete, Failed or Deleted.")] = ""
+    label_selector: Annotated[str, at(0, "Only Jobs whose labels match, such as `app=pi,tier!=test`.")] = ""
+    limit: Annotated[Int64, at(0, f"At most so many records in one answer, up to {_MOST}; 0 is {_PAGE}.")] = 0
+    continue_: Annotated[str, at(0, "The token of the page before, to get the next.")] = ""
+
+
+class JobRecordList(msgspec.Struct, tag_field="kind", tag="JobRecordList", kw_only=True, rename=wire_name):
+    """A page of records, without events, each with its newest attempts. A page may be empty and still have a next one."""
+
+    api_version: str = API_VERSION
+    metadata: ListMeta
+    items: list[JobRecord]
+
+
+async def require_list(request: Request, registry: RegistryDep, user: CurrentUser) -> None:
+    """403 unless the user may list records in the namespace of the path, or in all."""
+    namespace = request.path_params.get("namespace", "")
+    await check(registry, user, Action("list", GROUP, "jobs", namespace=namespace))
+
+
+async def require_get(registry: RegistryDep, user: CurrentUser, namespace: str, uid: str) -> None:
+    """403 unless the user may get the record."""
+    await check(registry, user, Action("get", GROUP, "jobs", namespace=namespace, name=uid))
+
+
+_MAY_LIST, _MAY_GET = [Depends(require_list)], [Depends(require_get)]
+_Options = Annotated[RecordListQuery, Depends(FromQuery(RecordListQuery))]
+
+
+@router.get(_ALL, summary="List records of Jobs of all namespaces", dependencies=_MAY_LIST)
+@router.head(_ALL, include_in_schema=False, dependencies=_MAY_LIST)
+async def list_all_records(registry: RegistryDep, options: _Options) -> JobRecordList:
+    """Return Jobs that have ended, in all namespaces, page by page."""
+    return await _list(registry, "", options)
+
+
+@router.get(_LIST, summary="List records of Jobs", dependencies=_MAY_LIST)
+@router.head(_LIST, include_in_schema=False, dependencies=_MAY_LIST)
+async def list_records(registry: RegistryDep, namespace: str, options: _Options) -> JobRecordList:
+    """Return Jobs that have ended, page by page: those that ended last come first."""
+    return await _list(registry, namespace, options)
+
+
+@router.get(_ONE, summary="Read the record of a Job", dependencies=_MAY_GET)
+@router.head(_ONE, include_in_schema=False, dependencies=_MAY_GET)
+async def read_record(registry: RegistryDep, namespace: str, uid: str) -> JobRecord:
+    """Return what is known of a Job, whether it is there or not: spec, status, attempts, events."""
+    found = await job_history.read_record(registry, namespace, uid)
+    if found is None:
+        raise not_found(f"jobs.{GROUP}", uid)
+    return found
+
+
+@router.api_route(_ALL, methods=EVERY_METHOD, include_in_schema=False, dependencies=_MAY_LIST)
+@router.api_route(_LIST, methods=EVERY_METHOD, include_in_schema=False, dependencies=_MAY_LIST)
+@router.api_route(_ONE, methods=EVERY_METHOD, include_in_schema=False, dependencies=_MAY_GET)
+async def refuse_method() -> NoReturn:
+    """405: records are only read."""
+    raise errors.no_such_method()
+
+
+@router.api_route("/{path:path}", methods=EVERY_METHOD, include_in_schema=False, dependencies=[Depends(current_user)])
+async def refuse_path() -> NoReturn:
+    """404 for any other path, after authentication."""
+    raise errors.no_such_path()
+
+
+async def _list(registry: Registry, namespace: str, options: RecordListQuery) -> JobRecordList:
+    limit = options.limit or _PAGE
+    if not 0 < limit <= _MOST:
+        raise bad_request(f"limit must be between 1 and {_MOST}")
+    if options.result not in ("", "Complete", "Failed", "Deleted"):
+        raise bad_request("result must be Complete, Failed or Deleted")
+    rows, following = await _select(registry, namespace, options, limit)
+    metadata = ListMeta(continue_=_token(following)) if following else ListMeta()
+    return JobRecordList(metadata=metadata, items=await _records(registry, rows))
+
+
+async def _select(
+    registry: Registry, namespace: str, options: RecordListQuery, limit: int
+) -> tuple[list[JobRow], RecordPlace | None]:
+    """The rows of a page and, if there may be more, where it ends. With a selector, at most `_MOST_READ` are looked at."""
+    selector, after = selectors.parse_labels(options.label_selector), _read_token(options.continue_)
+    size = limit + 1 if selector == selectors.EVERYTHING else _MOST
+    found: list[JobRow] = []
+    for _ in range(0, _MOST_READ, _MOST):
+        query = RecordQuery(namespace=namespace, name=options.name, result=options.result, after=after, limit=size)
+        rows = await registry.job_records.page(query)
+        found += [row for row in rows if selector.matches(row.summary.labels)]
+        if len(found) > limit:
+            return found[:limit], _place(found[limit - 1])
+        if len(rows) < size:
+            return found, None
+        after = _place(rows[-1])
+    return found, after
+
+
+async def _records(registry: Registry, rows: Sequence[JobRow]) -> list[JobRecord]:
+    uids = [row.summary.uid for row in rows]
+    attempts = await registry.job_records.attempts(uids, _LIST_ATTEMPTS)
+    counts = await registry.job_records.attempt_counts(uids)
+    return [
+        build_record(row.body, row.summary, attempts[uid], counts[uid] - len(attempts[uid]))
+        for uid, row in zip(uids, rows, strict=True)
+    ]
+
+
+def _place(row: JobRow) -> RecordPlace:
+    return RecordPlace(cast("datetime", row.summary.ended_at), row.summary.uid)  # what is stored has ended
+
+
+def _token(place: RecordPlace) -> str:
+    return urlsafe_b64encode(msgspec.json.encode(place)).decode()
+
+
+def _read_token(token: str) -> RecordPlace | None:
+    """The end of the page before. 400 for a token that no page can have ended with, such as one with a NUL."""
+    if not token:
+        return None
+    try:
+        ended_at, uid = msgspec.json.decode(urlsafe_b64decode(token), type=tuple[datetime, str])
+    except (msgspec.MsgspecError, NotBase64, ValueError, RecursionError):
+        raise bad_request("continue key is not valid") from None
+    if "\0" in uid or ended_at.tzinfo is None:
+        raise bad_request("continue key is not valid")
+    return RecordPlace(ended_at, uid)

@@ -1,0 +1,332 @@
+"""Job records: what stays of Jobs that have ended, of their pods and of their events. The recorder writes, the API reads.
+
+The recorder (`app.controllers.job_recorder`) follows history from a revision that is stored beside the records and moves in the
+same transaction. So nothing is missed or counted twice, whenever a process is killed and however long none has run.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+
+import asyncpg
+import msgspec
+
+from app.plans.jobs.job_record import MOST_ATTEMPTS, Attempt, JobSummary
+from app.store.errors import call_database
+
+MOST_EVENTS = 500  # of one record
+MOST_EVENT_PODS = 100  # pods whose events a record shows: the newest
+
+
+class Version(NamedTuple):
+    """A version from history that may have to be recorded; `deleted_at` is set if it was deleted with it."""
+
+    kind: str
+    revision: int
+    body: bytes
+    deleted_at: datetime | None
+
+
+class History(NamedTuple):
+    """A part of history: revisions in (after, up_to]."""
+
+    after: int
+    up_to: int
+    versions: Sequence[Version]
+
+
+class AttemptRow(NamedTuple):
+    """One attempt and whose it is."""
+
+    job_uid: str
+    namespace: str
+    job: str
+    attempt: Attempt
+
+
+class JobRow(NamedTuple):
+    """A Job that has ended: what it is found by, and its JSON."""
+
+    summary: JobSummary
+    revision: int
+    body: bytes
+
+
+class Place(NamedTuple):
+    """What a page ends with."""
+
+    ended_at: datetime
+    uid: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordQuery:
+    """What to list; empty strings and None stand for all."""
+
+    namespace: str = ""
+    name: str = ""
+    result: str = ""
+    after: Place | None = None
+    limit: int = 100
+
+
+# The next so many rows of history. Revisions may leap, so a range of them says nothing.
+_NEXT = """select coalesce((select revision from job_recorder), 0) as after,
+    (select max(revision) from (
+        select revision from history where revision > coalesce((select revision from job_recorder), 0)
+        order by revision limit $1
+    ) next) as up_to"""
+_TERMINAL = "in ('Succeeded', 'Failed')"
+# Of a pod, the version with which it ended: by its phase, or by its deletion. Of a Job, what is no mere creation.
+_VERSIONS = f"""select kind, revision, body, case change when 'D' then recorded_at end from history
+    where revision > $1 and revision <= $2 and (
+        kind = 'jobs.batch' and change <> 'A'
+        or kind = 'pods' and case change
+            when 'D' then coalesce(marks::json #>> '{{fields,status.phase}}', '') not {_TERMINAL}
+            else old_marks is not null and marks::json #>> '{{fields,status.phase}}' {_TERMINAL}
+                and coalesce(old_marks::json #>> '{{fields,status.phase}}', '') not {_TERMINAL} end
+    ) order by revision"""
+_ADVANCE = """insert into job_recorder (id, revision) values (1, $2)
+    on conflict (id) do update set revision = excluded.revision where job_recorder.revision = $1 returning 1"""
+_PUT_JOBS = """insert into job_records
+        (uid, namespace, name, labels, result, created_at, started_at, ended_at, deleted_at, rerun_of, revision, body)
+    select uid, namespace, name, labels::jsonb, result, created_at, started_at, ended_at, deleted_at, rerun_of, revision, body
+    from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[], $7::timestamptz[],
+        $8::timestamptz[], $9::timestamptz[], $10::text[], $11::bigint[], $12::bytea[])
+        as r(uid, namespace, name, labels, result, created_at, started_at, ended_at, deleted_at, rerun_of, revision, body)
+    on conflict (uid) do update set labels = excluded.labels, result = excluded.result, started_at = excluded.started_at,
+        ended_at = excluded.ended_at, deleted_at = excluded.deleted_at, rerun_of = excluded.rerun_of,
+        revision = excluded.revision, body = excluded.body"""
+_PUT_ATTEMPTS = """insert into job_record_attempts (job_uid, namespace, job, pod_uid, pod, index, node, created_at, started_at,
+        ended_at, phase, exit_code, reason, message, peak_memory_bytes)
+    select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::text[],
+        $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::text[], $12::int[], $13::text[], $14::text[],
+        $15::bigint[])
+    on conflict (pod_uid) do nothing"""
+_TRIM = """with many as (
+        select job_uid from job_record_attempts where job_uid = any($1) group by job_uid having count(*) > $2
+    ), gone as (
+        delete from job_record_attempts where pod_uid in (
+            select pod_uid from (
+                select pod_uid, row_number() over (partition by job_uid order by created_at desc, pod_uid desc) as place
+                from job_record_attempts where job_uid in (select job_uid from many)
+            ) ordered where place > $2
+        ) returning job_uid
+    )
+    insert into job_record_omissions as o (job_uid, attempts) select job_uid, count(*) from gone group by job_uid
+    on conflict (job_uid) do update set attempts = o.attempts + excluded.attempts"""
+# Events that are deleted. As long as they are objects, they are read as such.
+_PUT_EVENTS = """insert into job_record_events (involved_uid, revision, bodies)
+    select uid, max(revision), array_agg(body order by revision) from (
+        select marks::json #>> '{fields,involvedObject.uid}' as uid, revision, body from history
+        where kind = 'events' and revision > $1 and revision <= $2 and change = 'D'
+            and marks::json #>> '{fields,involvedObject.kind}' in ('Job', 'Pod')
+    ) e where uid <> '' group by uid on conflict (involved_uid, revision) do nothing"""
+_FORGET = """with ended as (
+        select name, max(revision) as revision from history
+        where kind = 'namespaces' and change = 'D' and revision > $1 and revision <= $2 group by name
+    ), jobs as (
+        delete from job_records r using ended e where r.namespace = e.name and r.revision < e.revision returning r.uid
+    ), attempts as (
+        delete from job_record_attempts where job_uid in (select uid from jobs) returning pod_uid
+    ), omissions as (
+        delete from job_record_omissions where job_uid in (select uid from jobs)
+    )
+    delete from job_record_events where involved_uid in (select uid from jobs union all select pod_uid from attempts)"""
+_EXPIRE = """with jobs as (
+        delete from job_records where uid in (
+            select uid from job_records where deleted_at < $1 order by deleted_at limit $2 for update skip locked
+        ) returning uid
+    ), attempts as (
+        delete from job_record_attempts where job_uid in (select uid from jobs) returning pod_uid
+    ), omissions as (
+        delete from job_record_omissions where job_uid in (select uid from jobs)
+    ), events as (
+        delete from job_record_events where involved_uid in (select uid from jobs union all select pod_uid from attempts)
+    )
+    select count(*) from jobs"""
+# What belongs to no record: events of pods of no Job, attempts of a Job that still runs after so long.
+_EXPIRE_EVENTS = """with old as (
+        select involved_uid, revision from job_record_events e where recorded_at < $1
+            and not exists (select from job_records r where r.uid = e.involved_uid)
+            and not exists (select from job_record_attempts a where a.pod_uid = e.involved_uid)
+        order by recorded_at limit $2 for update skip locked
+    ), gone as (
+        delete from job_record_events e using old o where (e.involved_uid, e.revision) = (o.involved_uid, o.revision)
+        returning 1
+    )
+    select count(*) from gone"""
+_EXPIRE_ATTEMPTS = """with old as (
+        select pod_uid from job_record_attempts a where recorded_at < $1
+            and not exists (select from job_records r where r.uid = a.job_uid)
+        order by recorded_at limit $2 for update skip locked
+    ), gone as (
+        delete from job_record_attempts where pod_uid in (select pod_uid from old) returning 1
+    )
+    select count(*) from gone"""
+_SELECT = """select r.uid, r.namespace, r.name, r.labels, r.result, r.created_at, r.started_at, r.ended_at, r.deleted_at,
+    r.rerun_of, r.revision, r.body from job_records r"""
+_GET = f"{_SELECT} where r.namespace = $1 and r.uid = $2"
+# A Job that has not ended, or whose end is not recorded yet: its newest version.
+_UNRECORDED = """select revision, body, case change when 'D' then recorded_at end as deleted_at from history
+    where kind = 'jobs.batch' and revision > coalesce((select revision from job_recorder), 0)
+        and uid = $2 and namespace = $1 order by revision desc limit 1"""
+_LIVE = """select revision, body, null::timestamptz as deleted_at from heads h join history s using (revision)
+    where h.kind = 'jobs.batch' and h.namespace = $1 and h.uid = $2"""
+_ATTEMPTS = """select j.uid as job_uid, a.* from unnest($1::text[]) as j(uid) cross join lateral (
+        select pod, pod_uid, index, node, created_at, started_at, ended_at, phase, exit_code, reason, message,
+            peak_memory_bytes
+        from job_record_attempts where job_uid = j.uid order by created_at desc, pod_uid desc limit $2
+    ) a"""
+_COUNTS = """select j.uid, (select count(*) from job_record_attempts a where a.job_uid = j.uid)
+        + coalesce((select attempts from job_record_omissions o where o.job_uid = j.uid), 0) as attempts
+    from unnest($1::text[]) as j(uid)"""
+_LIVE_PODS = f"""select s.body from heads h join history s using (revision)
+    where h.owner = $1 and h.kind = 'pods' and (
+        coalesce(h.marks::json #>> '{{fields,status.phase}}', '') not {_TERMINAL}
+        or h.revision > coalesce((select revision from job_recorder), 0)
+    ) limit $2"""
+_KEPT_EVENTS = """select body from job_record_events, unnest(bodies) as body where involved_uid = any($1)
+    order by revision desc limit $2"""
+# An event is named after its object: the primary key leads to those of a few names.
+_LIVE_EVENTS = """select s.body from unnest($2::text[]) as n(name) cross join lateral (
+        select revision, marks from heads h where h.kind = 'events' and h.namespace = $1
+            and h.name >= n.name || '.' and h.name < n.name || '/' limit $4
+    ) h join history s using (revision)
+    where h.marks::json #>> '{fields,involvedObject.uid}' = any($3) order by h.revision desc limit $4"""
+_encode = msgspec.json.Encoder().encode
+
+
+class JobRecords:
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+
+    async def next_history(self, limit: int) -> History | None:
+        """Read what follows of history, at most so many rows of it; None if all is recorded."""
+        ((after, up_to),) = await call_database(self._pool.fetch(_NEXT, limit))
+        if up_to is None:
+            return None
+        rows = await call_database(self._pool.fetch(_VERSIONS, after, up_to))
+        return History(after, up_to, [Version(*each) for each in rows])
+
+    async def record(self, part: History, jobs: Sequence[JobRow], attempts: Sequence[AttemptRow]) -> bool:
+        """Store what there is to record of a part of history; False, and nothing is stored, if another process has."""
+        return await call_database(self._record(part, jobs, attempts))
+
+    async def _record(self, part: History, jobs: Sequence[JobRow], attempts: Sequence[AttemptRow]) -> bool:
+        async with self._pool.acquire() as connection, connection.transaction():
+            if not await connection.fetchval(_ADVANCE, part.after, part.up_to):
+                return False
+            if jobs:
+                await connection.execute(_PUT_JOBS, *_job_columns(jobs))
+            if attempts:
+                await connection.execute(_PUT_ATTEMPTS, *_attempt_columns(attempts))
+                await connection.execute(_TRIM, list({each.job_uid for each in attempts}), MOST_ATTEMPTS)
+            await connection.execute(_PUT_EVENTS, part.after, part.up_to)
+            await connection.execute(_FORGET, part.after, part.up_to)
+        return True
+
+    async def expire(self, before: datetime, limit: int) -> int:
+        """Delete records of Jobs that were deleted before, with all that is theirs; the most rows that went of a table."""
+        statements = (_EXPIRE, _EXPIRE_ATTEMPTS, _EXPIRE_EVENTS)
+        return max([int(await call_database(self._pool.fetchval(sql, before, limit))) for sql in statements])
+
+    async def page(self, query: RecordQuery) -> Sequence[JobRow]:
+        """Jobs that have ended, those that ended last first."""
+        sql, values = _page(query)
+        return [_job_row(row) for row in await call_database(self._pool.fetch(sql, *values))]
+
+    async def get(self, namespace: str, uid: str) -> JobRow | None:
+        """What is recorded of a Job."""
+        row = await call_database(self._pool.fetchrow(_GET, namespace, uid))
+        return None if row is None else _job_row(row)
+
+    async def unrecorded(self, namespace: str, uid: str) -> Version | None:
+        """The newest version of a Job that history has and the records have not."""
+        row = await call_database(self._pool.fetchrow(_UNRECORDED, namespace, uid))
+        return None if row is None else Version("jobs.batch", *row)
+
+    async def live(self, namespace: str, uid: str) -> Version | None:
+        """A Job that is there."""
+        row = await call_database(self._pool.fetchrow(_LIVE, namespace, uid))
+        return None if row is None else Version("jobs.batch", *row)
+
+    async def attempts(self, uids: Sequence[str], limit: int) -> Mapping[str, list[Attempt]]:
+        """The newest attempts of each of these Jobs."""
+        found: dict[str, list[Attempt]] = {uid: [] for uid in uids}
+        for row in await call_database(self._pool.fetch(_ATTEMPTS, uids, limit)):
+            values = dict(row)
+            found[values.pop("job_uid")].append(Attempt(**values))
+        return found
+
+    async def attempt_counts(self, uids: Sequence[str]) -> Mapping[str, int]:
+        """Count all attempts that these Jobs have had, with those that are not kept."""
+        rows = await call_database(self._pool.fetch(_COUNTS, uids))
+        return {row["uid"]: row["attempts"] for row in rows}
+
+    async def pods_to_record(self, uid: str, limit: int) -> Sequence[bytes]:
+        """The pods of a Job that are still there and have no attempt stored yet."""
+        return [row["body"] for row in await call_database(self._pool.fetch(_LIVE_PODS, uid, limit))]
+
+    async def events(self, namespace: str, objects: Mapping[str, str]) -> Sequence[bytes]:
+        """The events of objects, by UID and name: those that are still objects, and those that are not."""
+        uids, names = list(objects), sorted(set(objects.values()))
+        kept = await call_database(self._pool.fetch(_KEPT_EVENTS, uids, MOST_EVENTS))
+        live = await call_database(self._pool.fetch(_LIVE_EVENTS, namespace, names, uids, MOST_EVENTS))
+        return [row["body"] for row in (*kept, *live)]
+
+
+def _page(query: RecordQuery) -> tuple[str, list[object]]:
+    """Only the conditions that there are, so that the planner finds the index."""
+    values: list[object] = [query.limit]
+    where = ["true"]
+    for column in ("namespace", "name", "result"):
+        if value := getattr(query, column):
+            values.append(value)
+            where.append(f"r.{column} = ${len(values)}")
+    if query.after:
+        values += query.after
+        where.append(f"(r.ended_at, r.uid) < (${len(values) - 1}, ${len(values)})")
+    return f"{_SELECT} where {' and '.join(where)} order by r.ended_at desc, r.uid desc limit $1", values
+
+
+def _job_columns(rows: Sequence[JobRow]) -> Iterable[list[object]]:
+    """In the order of `_PUT_JOBS`."""
+    for name in ("uid", "namespace", "name"):
+        yield [getattr(row.summary, name) for row in rows]
+    yield [_encode(row.summary.labels).decode() for row in rows]
+    for name in ("result", "created_at", "started_at", "ended_at", "deleted_at", "rerun_of"):
+        yield [getattr(row.summary, name) for row in rows]
+    yield [row.revision for row in rows]
+    yield [row.body for row in rows]
+
+
+_ATTEMPT_FIELDS = (
+    "pod_uid",
+    "pod",
+    "index",
+    "node",
+    "created_at",
+    "started_at",
+    "ended_at",
+    "phase",
+    "exit_code",
+    "reason",
+    "message",
+    "peak_memory_bytes",
+)
+
+
+def _attempt_columns(rows: Sequence[AttemptRow]) -> Iterable[list[object]]:
+    """In the order of `_PUT_ATTEMPTS`."""
+    for name in ("job_uid", "namespace", "job"):
+        yield [getattr(row, name) for row in rows]
+    for name in _ATTEMPT_FIELDS:
+        yield [getattr(row.attempt, name) for row in rows]
+
+
+def _job_row(row: asyncpg.Record) -> JobRow:
+    values = dict(row)
+    revision, body, labels = values.pop("revision"), values.pop("body"), msgspec.json.decode(values.pop("labels"))
+    return JobRow(JobSummary(labels=labels, **values), revision, body)

@@ -1,0 +1,202 @@
+"""Records of Jobs over HTTP: what is left when Job, pods and node are gone, in pages, and for whom."""
+
+from base64 import b64encode, urlsafe_b64encode
+from datetime import timedelta
+from typing import Any
+
+import httpx
+import pytest
+
+from app.api.auth.authenticator import AUTHENTICATED
+from app.controllers.job_recorder import JobRecorder, RecordRetention
+from app.kinds.core.node import KIND as NODES
+from app.registry import objects
+from app.registry.deletion import Demand
+from app.registry.objects import Registry
+from app.store import Append, Stream
+from app.store.job_records import RecordQuery
+from tests.api.people import bind, cluster_role, meeting, rule
+from tests.controllers.test_job_recorder import a_finished_job, a_running_pod, an_event, catch_up, delete, finish
+from tests.registry.examples import JOBS, a_job, create, example, named
+
+BASE = "/apis/history.jobplane.dev/v1"
+RECORDS = f"{BASE}/namespaces/default/jobs"
+HOUR = timedelta(hours=1)
+
+
+async def names(client: httpx.AsyncClient, path: str = RECORDS, **query: Any) -> list[str]:
+    answer = await client.get(path, params=query)
+    assert answer.status_code == 200, answer.text
+    return [each["metadata"]["name"] for each in answer.json()["items"]]
+
+
+async def record(client: httpx.AsyncClient, uid: str) -> dict[str, Any]:
+    answer = await client.get(f"{RECORDS}/{uid}")
+    assert answer.status_code == 200, answer.text
+    found: dict[str, Any] = answer.json()
+    return found
+
+
+async def test_a_job_its_pod_and_its_node_are_gone_for_an_hour(registry: Registry, admin: httpx.AsyncClient) -> None:
+    """Attempts, exit codes, results, events and logs are there, by API and by SQL."""
+    await create(registry, NODES, named(example(NODES), name="n"))
+    job = await a_finished_job(registry)
+    uid = job.metadata.uid
+    await an_event(registry, "pi.1", "Created", job)
+    line = b"2026-03-01T12:00:00.123456789Z stdout F hello\n"
+    await registry.store.logs.append([Append(Stream("p", "main", 0), "default", "pi-0", 0, line, "pi")])
+    await delete(registry)
+    await objects.delete(registry, NODES, "", "n", Demand())
+    await catch_up(registry)
+    registry.clock.now += HOUR
+    await RecordRetention(registry.store.job_records, timedelta(hours=720)).run_once(registry.now())
+
+    found = await record(admin, uid)
+
+    assert (found["kind"], found["result"], found["deletionTime"] is not None) == ("JobRecord", "Failed", True)
+    assert found["spec"]["template"]["spec"]["containers"]
+    assert found["status"]["failed"] == 1
+    (attempt,) = found["attempts"]
+    assert attempt | {"createdAt": ""} == {
+        "pod": "pi-0",
+        "podUID": attempt["podUID"],
+        "index": None,
+        "node": "n",
+        "createdAt": "",
+        "startedAt": None,
+        "endedAt": None,
+        "phase": "Failed",
+        "exitCode": 3,
+        "reason": "Error",
+        "message": '{"lost": 1}',
+        "peakMemoryBytes": None,
+        "output": {"lost": 1},
+    }
+    assert [each["reason"] for each in found["events"]] == ["Created"]
+    assert (await admin.get("/apis/logs.jobplane.dev/v1/namespaces/default/logs/pi-0")).text == "hello\n"
+    sql = """select result, exit_code, node, message::json ->> 'lost', object #>> '{spec,backoffLimit}'
+        from finished_jobs join job_attempts on job_uid = uid where finished_jobs.name = 'pi'"""
+    (row,) = await registry.store.pool.fetch(sql)
+    assert tuple(row) == ("Failed", 3, "n", "1", "6")
+
+
+async def test_a_job_that_runs_has_a_record_of_its_own(registry: Registry, admin: httpx.AsyncClient) -> None:
+    job = await create(registry, JOBS, a_job())
+    await a_running_pod(registry, job, "pi-0")
+
+    for _ in range(2):
+        found = await record(admin, job.metadata.uid)
+        assert (found["result"], found["endTime"], found["attemptsOmitted"]) == ("Running", None, 0)
+        assert [(each["pod"], each["endedAt"]) for each in found["attempts"]] == [("pi-0", None)]
+        await catch_up(registry)
+    assert await names(admin) == []
+
+
+async def test_a_job_that_is_not_recorded_yet_is_found(registry: Registry, admin: httpx.AsyncClient) -> None:
+    job = await create(registry, JOBS, a_job())
+    await catch_up(registry)
+    await finish(registry, job)
+    assert (await record(admin, job.metadata.uid))["result"] == "Failed"
+
+    await delete(registry, pods=0)
+    assert (await record(admin, job.metadata.uid))["deletionTime"]
+
+    await catch_up(registry)
+    assert (await record(admin, job.metadata.uid))["deletionTime"]
+
+
+@pytest.fixture
+async def several(registry: Registry) -> Registry:
+    """Jobs that ended a minute after each other, from a to e."""
+    for number, name in enumerate("abcde"):
+        registry.clock.move(minutes=1)
+        labels = {"place": str(number % 2)}
+        job = await create(registry, JOBS, a_job(name, {"labels": labels}))
+        await finish(registry, job, "Complete" if name == "a" else "Failed")
+    await JobRecorder(registry.store.job_records).run_once(registry.now())
+    return registry
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        pytest.param({}, "edcba", id="all, the last to end first"),
+        pytest.param({"result": "Complete"}, "a", id="of a result"),
+        pytest.param({"name": "c"}, "c", id="of a name"),
+        pytest.param({"labelSelector": "place=1"}, "db", id="of labels"),
+        pytest.param({"labelSelector": "place=1", "limit": 1}, "d", id="the first of labels"),
+        pytest.param({"limit": 2}, "ed", id="the first two"),
+        pytest.param({"name": "z"}, "", id="of no Job"),
+    ],
+)
+async def test_a_list_shows(several: Registry, admin: httpx.AsyncClient, query: dict[str, Any], expected: str) -> None:
+    assert "".join(await names(admin, **query)) == expected
+
+
+@pytest.mark.parametrize("selector", ["", "place in (0,1)"])
+async def test_a_long_list_comes_in_pages(several: Registry, admin: httpx.AsyncClient, selector: str) -> None:
+    seen, token = "", ""
+    for _ in range(3):
+        answer = await admin.get(RECORDS, params={"limit": 2, "continue": token, "labelSelector": selector})
+        page = answer.json()
+        seen += "".join(each["metadata"]["name"] for each in page["items"])
+        token = page["metadata"].get("continue", "")
+
+    assert (seen, token) == ("edcba", "")
+
+
+async def test_a_list_has_the_newest_attempts_and_counts_the_others(
+    registry: Registry, admin: httpx.AsyncClient
+) -> None:
+    job = await a_finished_job(registry, pods=25)
+    await catch_up(registry)
+
+    (item,) = (await admin.get(RECORDS)).json()["items"]
+
+    assert (len(item["attempts"]), item["attemptsOmitted"], "events" in item) == (20, 5, False)
+    assert len((await record(admin, job.metadata.uid))["attempts"]) == 25
+
+
+BAD_TOKENS = ["x", b64encode(b"[]").decode(), urlsafe_b64encode(b'["2026-03-01T12:00:00Z","\\u0000"]').decode()]
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"limit": -1},
+        {"limit": 501},
+        {"limit": "x"},
+        {"result": "Running"},
+        {"labelSelector": "a=b=c"},
+        *({"continue": token} for token in BAD_TOKENS),
+        {"continue": urlsafe_b64encode(b'["2026-03-01T12:00:00","u"]').decode()},
+    ],
+)
+async def test_what_cannot_be_asked_for(registry: Registry, admin: httpx.AsyncClient, query: dict[str, Any]) -> None:
+    answer = await admin.get(RECORDS, params=query)
+
+    assert (answer.status_code, answer.json()["kind"]) == (400, "Status")
+
+
+async def test_what_there_is_not(registry: Registry, admin: httpx.AsyncClient) -> None:
+    job = await a_finished_job(registry)
+    elsewhere = f"{BASE}/namespaces/kube-system/jobs/{job.metadata.uid}"
+
+    codes = [(await admin.get(path)).status_code for path in (f"{RECORDS}/none", elsewhere, f"{BASE}/pods")]
+    posted = await admin.post(RECORDS)
+
+    assert (codes, posted.status_code) == ([404, 404, 404], 405)
+
+
+async def test_who_may_read_records(several: Registry, url: str, admin: httpx.AsyncClient) -> None:
+    """Whoever may view the namespace; rights on Jobs alone are not enough."""
+    uid = (await several.store.job_records.page(RecordQuery()))[0].summary.uid
+    paths = (f"{BASE}/jobs", RECORDS, f"{RECORDS}/{uid}")
+    await cluster_role(admin, "reads-jobs", rule("get,list", "jobs", "batch"))
+    await bind(admin, "reads-jobs", ["User:bob"])
+    await bind(admin, "view", ["User:ada"], namespace="default", name="ada")
+    async with meeting(several, url) as people:
+        ada, bob = await people.user("ada", AUTHENTICATED), await people.user("bob", AUTHENTICATED)
+        codes = [[(await who.get(path)).status_code for path in paths] for who in (admin, ada, bob)]
+
+    assert codes == [[200, 200, 200], [403, 200, 200], [403, 403, 403]]

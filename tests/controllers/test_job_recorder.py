@@ -1,0 +1,287 @@
+"""The job recorder: what it stores of Jobs and pods, whatever happens to processes meanwhile, and for how long."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from app.controllers import job_recorder
+from app.controllers.job_recorder import JobRecorder, RecordRetention
+from app.kinds.batch.job import JobStatus
+from app.kinds.core.event import KIND as EVENTS
+from app.kinds.pod.container import ContainerState, ContainerStateTerminated, ContainerStatus
+from app.kinds.pod.pod import Pod
+from app.machinery.base import Condition, ObjectReference, OwnerReference
+from app.registry import job_history, objects
+from app.registry.deletion import Demand
+from app.registry.objects import Registry
+from app.store.compaction import compact
+from app.store.job_records import JobRow, RecordQuery
+from tests.controllers.running import every, running, settled, until
+from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, example, get, named
+
+TTL = timedelta(hours=720)
+NOTHING = timedelta(0)
+WAITING = "from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()"
+
+
+async def a_finished_job(registry: Registry, name: str = "pi", pods: int = 1, namespace: str = "default") -> Any:
+    """A Job whose pods have failed with exit code 3, and which has failed."""
+    job = await create(registry, JOBS, named(a_job(name), namespace=namespace))
+    for number in range(pods):
+        await a_pod_that_failed(registry, job, f"{name}-{number}")
+    await finish(registry, job)
+    return job
+
+
+async def a_pod_that_failed(registry: Registry, job: Any, name: str) -> None:
+    await a_running_pod(registry, job, name)
+    await objects.rewrite(registry, PODS, job.metadata.namespace, name, _failed)
+
+
+async def a_running_pod(registry: Registry, job: Any, name: str) -> None:
+    meta = job.metadata
+    owner = OwnerReference(api_version="batch/v1", kind="Job", name=meta.name, uid=meta.uid, controller=True)
+    made = a_pod(name, {"owner_references": (owner,)}, node_name="n")
+    await create(registry, PODS, named(made, namespace=meta.namespace))
+
+
+def _failed(pod: Pod) -> Pod:
+    end = ContainerStateTerminated(exit_code=3, reason="Error", message='{"lost": 1}')
+    status = ContainerStatus(name="main", state=ContainerState(terminated=end))
+    return replace(pod, status=replace(pod.status, phase="Failed", container_statuses=(status,)))
+
+
+async def finish(registry: Registry, job: Any, condition: str = "Failed") -> None:
+    made = Condition(type=condition, status="True", last_transition_time=registry.now())
+    await objects.rewrite(
+        registry,
+        JOBS,
+        job.metadata.namespace,
+        job.metadata.name,
+        lambda old: replace(old, status=JobStatus(start_time=registry.now(), failed=1, conditions=(made,))),
+    )
+
+
+async def delete(registry: Registry, name: str = "pi", pods: int = 1) -> None:
+    for number in range(pods):
+        await objects.delete(registry, PODS, "default", f"{name}-{number}", Demand(grace_seconds=0))
+    await objects.delete(registry, JOBS, "default", name, Demand(propagation="Background"))
+
+
+async def catch_up(registry: Registry, rows: int = job_recorder.ROWS) -> None:
+    await JobRecorder(registry.store.job_records, rows).run_once(registry.now())
+
+
+async def recorded(registry: Registry) -> dict[str, JobRow]:
+    return {row.summary.name: row for row in await registry.store.job_records.page(RecordQuery())}
+
+
+async def attempts(registry: Registry, uid: str) -> list[tuple[str, str, int | None]]:
+    found = (await registry.store.job_records.attempts([uid], 5_000))[uid]
+    return [(each.pod, each.phase, each.exit_code) for each in found]
+
+
+async def test_a_job_that_ended_and_its_pods_are_recorded(registry: Registry) -> None:
+    job = await a_finished_job(registry, pods=2)
+
+    await catch_up(registry)
+
+    assert (await recorded(registry))["pi"].summary.result == "Failed"
+    assert sorted(await attempts(registry, job.metadata.uid)) == [("pi-0", "Failed", 3), ("pi-1", "Failed", 3)]
+
+
+async def test_a_job_that_runs_is_not(registry: Registry) -> None:
+    job = await create(registry, JOBS, a_job())
+    await a_running_pod(registry, job, "pi-0")
+
+    await catch_up(registry)
+
+    assert await recorded(registry) == {}
+    assert await attempts(registry, job.metadata.uid) == []
+
+
+async def test_what_was_deleted_while_no_controllers_ran_is_recorded(registry: Registry) -> None:
+    """Nor does compaction take it before."""
+    await catch_up(registry)
+    ran = await a_finished_job(registry, "ran")
+    early = await create(registry, JOBS, a_job("early"))
+    await a_running_pod(registry, early, "early-0")
+    await delete(registry, "ran")
+    await delete(registry, "early")
+    await compact(registry.store.pool, NOTHING)
+
+    await catch_up(registry)
+
+    found = await recorded(registry)
+    assert {name: row.summary.result for name, row in found.items()} == {"ran": "Failed", "early": "Deleted"}
+    assert all(row.summary.deleted_at for row in found.values())
+    assert await attempts(registry, ran.metadata.uid) == [("ran-0", "Failed", 3)]
+    assert [pod for pod, _, code in await attempts(registry, early.metadata.uid)] == ["early-0"]
+
+
+async def test_compaction_takes_what_is_recorded(registry: Registry) -> None:
+    await a_finished_job(registry)
+    await delete(registry)
+    await catch_up(registry)
+
+    await compact(registry.store.pool, NOTHING)
+
+    assert await registry.store.pool.fetchval("select count(*) from history where kind = 'jobs.batch'") == 0
+    assert set(await recorded(registry)) == {"pi"}
+
+
+async def test_one_that_is_killed_in_the_middle_leaves_all_to_the_next(registry: Registry) -> None:
+    """Its transaction is cut off by the server after its first writes."""
+    job = await a_finished_job(registry, pods=3)
+    async with registry.store.pool.acquire() as blocker:
+        transaction = blocker.transaction()
+        await transaction.start()
+        await blocker.execute("lock table job_record_attempts in exclusive mode")
+        killed = asyncio.ensure_future(catch_up(registry))
+        await _until_one_waits(registry)
+        await blocker.execute(f"select pg_terminate_backend(pid) {WAITING}")
+        with pytest.raises(Exception):  # noqa: B017, PT011 - however the connection says it
+            await killed
+        await transaction.rollback()
+    assert await recorded(registry) == {}
+
+    await catch_up(registry)
+
+    assert set(await recorded(registry)) == {"pi"}
+    assert len(await attempts(registry, job.metadata.uid)) == 3
+
+
+async def _until_one_waits(registry: Registry) -> None:
+    async with asyncio.timeout(60):
+        while not await registry.store.pool.fetchval(f"select count(*) {WAITING}"):  # noqa: ASYNC110 - Postgres tells nobody
+            await asyncio.sleep(0.005)
+
+
+async def test_of_two_that_record_the_same_one_does(registry: Registry) -> None:
+    await a_finished_job(registry)
+    records = registry.store.job_records
+    part = await records.next_history(1_000)
+    assert part is not None
+
+    assert [await records.record(part, [], []), await records.record(part, [], [])] == [True, False]
+
+
+async def test_parts_of_any_size_lead_to_the_same(registry: Registry) -> None:
+    job = await a_finished_job(registry, pods=3)
+    await delete(registry, pods=3)
+
+    await catch_up(registry, rows=1)
+
+    assert len(await attempts(registry, job.metadata.uid)) == 3
+    assert (await recorded(registry))["pi"].summary.deleted_at is not None
+
+
+async def test_of_many_attempts_the_newest_stay_and_the_others_are_counted(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.store.job_records.MOST_ATTEMPTS", 2)
+    job = await create(registry, JOBS, a_job())
+    for number in range(5):
+        registry.clock.move(seconds=1)
+        await a_pod_that_failed(registry, job, f"pi-{number}")
+        await catch_up(registry)
+    await finish(registry, job)
+    await delete(registry, pods=5)
+    await catch_up(registry)
+
+    assert await attempts(registry, job.metadata.uid) == [("pi-4", "Failed", 3), ("pi-3", "Failed", 3)]
+    assert (await registry.store.job_records.attempt_counts([job.metadata.uid])) == {job.metadata.uid: 5}
+
+
+async def test_a_record_goes_when_its_time_after_the_deletion_has_come(registry: Registry) -> None:
+    for name in ("stays", "goes"):
+        await a_finished_job(registry, name)
+    await delete(registry, "goes")
+    await catch_up(registry)
+    now = await registry.store.pool.fetchval("select now()")
+    retention = RecordRetention(registry.store.job_records, TTL)
+
+    assert await retention.run_once(now + TTL - timedelta(hours=1)) == {"deleted records": 0}
+    assert await retention.run_once(now + TTL + timedelta(hours=1)) == {"deleted records": 1}
+
+    assert set(await recorded(registry)) == {"stays"}
+    assert await registry.store.pool.fetchval("select array_agg(job) from job_record_attempts") == ["stays"]
+
+
+async def test_many_records_go_in_parts(registry: Registry) -> None:
+    for number in range(5):
+        await a_finished_job(registry, f"pi{number}")
+        await delete(registry, f"pi{number}")
+    await catch_up(registry)
+    now = await registry.store.pool.fetchval("select now()")
+
+    await RecordRetention(registry.store.job_records, TTL, batch=2).run_once(now + 2 * TTL)
+
+    assert await recorded(registry) == {}
+    assert await registry.store.pool.fetchval("select count(*) from job_record_attempts") == 0
+
+
+async def test_records_go_with_their_namespace(registry: Registry) -> None:
+    """Those of a new namespace of the same name stay."""
+    await create(registry, NAMESPACES, named(example(NAMESPACES), name="lab"))
+    await a_finished_job(registry, "before", namespace="lab")
+    await a_finished_job(registry, "here")
+    async with running(registry):
+        await objects.delete(registry, NAMESPACES, "", "lab", Demand())
+        await until(registry, lambda: _is_gone(registry, "lab"))
+    await create(registry, NAMESPACES, named(example(NAMESPACES), name="lab"))
+    await a_finished_job(registry, "after", namespace="lab")
+
+    await catch_up(registry)
+
+    assert set(await recorded(registry)) == {"here", "after"}
+    jobs = await registry.store.pool.fetchval("select array_agg(distinct job order by job) from job_record_attempts")
+    assert jobs == ["after", "here"]
+
+
+async def _is_gone(registry: Registry, namespace: str) -> bool:
+    return await get(registry, NAMESPACES, namespace, "") is None
+
+
+async def test_events_stay_when_they_are_no_longer_objects(registry: Registry) -> None:
+    job = await a_finished_job(registry)
+    await an_event(registry, "pi.1", "First", job)
+    await an_event(registry, "pi.2", "Second", job)
+    await objects.delete(registry, EVENTS, "default", "pi.1", Demand())
+    await delete(registry)
+    await catch_up(registry)
+
+    record = await job_history.read_record(registry, "default", job.metadata.uid)
+
+    assert record is not None
+    assert [reason for reason in ("First", "Second") for each in record.events if reason.encode() in bytes(each)] == [
+        "First",
+        "Second",
+    ]
+
+
+async def an_event(registry: Registry, name: str, reason: str, job: Any) -> None:
+    about = ObjectReference(
+        api_version="batch/v1", kind="Job", name=job.metadata.name, namespace="default", uid=job.metadata.uid
+    )
+    event = replace(example(EVENTS), involved_object=about, reason=reason)
+    await create(registry, EVENTS, named(event, name=name, namespace="default"))
+
+
+async def test_a_job_that_real_controllers_end_is_recorded_once(registry: Registry) -> None:
+    async with running(registry):
+        job = await create(registry, JOBS, a_job(backoff_limit=0))
+        (pod,) = await until(registry, lambda: every(registry, PODS))
+        await objects.rewrite(registry, PODS, "default", pod.metadata.name, _failed)
+        await settled(registry)
+        await catch_up(registry)
+        await objects.delete(registry, JOBS, "default", "pi", Demand(propagation="Background"))
+        await settled(registry)
+    await catch_up(registry)
+
+    summary = (await recorded(registry))["pi"].summary
+    assert (summary.result, summary.deleted_at is not None) == ("Failed", True)
+    assert await attempts(registry, job.metadata.uid) == [(pod.metadata.name, "Failed", 3)]
