@@ -185,6 +185,9 @@ class Settings(BaseSettings):
             ge=1,
         ),
     ] = 10
+    webhooks_to_this_host: Annotated[
+        bool, about("Allow webhooks to send to loopback addresses of the controllers' machine.", "", "controllers")
+    ] = False
     scoring_strategy: Annotated[
         ScoringStrategy,
         about(

@@ -66,6 +66,8 @@ EMPTY = "; ".join((
     *(f"delete from {table}" for table in ("history", "heads", "tokens", "log_streams", "log_chunks", "node_usage")),
     "delete from job_records; delete from job_recorder",
     *(f"delete from job_record_{part}" for part in ("attempts", "events", "omissions")),
+    "delete from webhook_deliveries",
+    "delete from webhook_cursor",
     "update counter set revision = 1, floor = 0, secrets_floor = 0, timeline = 0",
     "delete from timelines",
     "insert into timelines (began, after) values (0, 0)",  # which compaction may have deleted

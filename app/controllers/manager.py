@@ -27,6 +27,9 @@ from app.controllers.root_ca_publisher import RootCAPublisher
 from app.controllers.runner import Controller, Runner
 from app.controllers.scheduler import Scheduler
 from app.controllers.serviceaccounts import ServiceAccountController
+from app.controllers.webhook_client import WebhookClient
+from app.controllers.webhook_delivery import WebhookDelivery
+from app.controllers.webhook_messages import WebhookMessages
 from app.kinds import KINDS, by_resource
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.pod.pod import KIND as PODS
@@ -38,6 +41,7 @@ from app.scheduler import DEFAULT, ScoringSettings
 from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, hold_leader_lock
 from app.store.compaction import HistoryCompaction, SecretsCompaction
 from app.store.logs import CAP
+from app.store.webhook_outbox import WebhookOutbox
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
@@ -81,8 +85,10 @@ async def run(
     retention: Retention = Retention(),
     certificate: str = "",
     scheduling: ScoringSettings = DEFAULT,
+    webhooks: WebhookClient | None = None,
 ) -> None:
     """Stand for election and act, for ever; returns only when cancelled. `certificate` is the API's authority's, if known."""
+    client = webhooks or WebhookClient()
     pause, attempt = _PAUSE, 0
     async with reporting_losses(registry):
         while True:
@@ -96,7 +102,8 @@ async def run(
                         Runner(registry, mirror, each, epoch)
                         for each in controllers(registry, mirror, node_grace, certificate, scheduling)
                     ]
-                    await _lead(registry, mirror, runners, periodic_tasks(registry, epoch, retention), epoch, lost)
+                    periodic = periodic_tasks(registry, epoch, retention, client)
+                    await _lead(registry, mirror, runners, periodic, epoch, lost)
                 logger.warning("lost leadership; standing for election again")
             except (Unavailable, OutcomeUnknown, Compacted) as error:  # while it began its epoch, or read what there is
                 logger.warning("lost leadership; standing for election again after a pause", seconds=pause, error=error)
@@ -162,9 +169,12 @@ def controllers(
     ]
 
 
-def periodic_tasks(registry: Registry, epoch: Epoch, retention: Retention) -> list[PeriodicTask]:
-    """Return what the leader does from time to time. Events are objects, and so deleted under the leader's epoch."""
+def periodic_tasks(
+    registry: Registry, epoch: Epoch, retention: Retention, webhooks: WebhookClient
+) -> list[PeriodicTask]:
+    """Return what the leader does from time to time. Events are objects, and so written under the leader's epoch."""
     store = registry.store
+    outbox = WebhookOutbox(store.pool)
     return [
         EventRetention(store, partial(epoch.commit, store), retention.events),
         JobRecorder(store.job_records),
@@ -172,4 +182,6 @@ def periodic_tasks(registry: Registry, epoch: Epoch, retention: Retention) -> li
         LogRetention(store.kept_logs, retention.logs, retention.log_cap),
         HistoryCompaction(store.pool, retention.history),
         SecretsCompaction(store.pool, retention.secrets),
+        WebhookMessages(outbox),
+        WebhookDelivery(store, outbox, webhooks, partial(epoch.commit, store)),
     ]

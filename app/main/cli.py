@@ -213,6 +213,7 @@ def controllers(
 
 async def _controllers(made: Settings) -> None:
     from app.controllers.manager import Retention, run
+    from app.controllers.webhook_client import WebhookClient
     from app.registry.objects import Registry
     from app.scheduler import ScoringSettings
     from app.store import open_store
@@ -232,6 +233,7 @@ async def _controllers(made: Settings) -> None:
                 ),
                 certificate=f"{text_of(made.ca_file)}\n" if made.ca_file else "",
                 scheduling=ScoringSettings(strategy=made.scoring_strategy),
+                webhooks=WebhookClient(allows_local=made.webhooks_to_this_host),
             )
 
     dsn = dsn_of(made)

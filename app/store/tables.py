@@ -228,3 +228,37 @@ JOB_RECORDER = Table(
     ),
     Column("revision", BigInteger, nullable=False),
 )
+
+# Messages to webhooks that no receiver has taken yet, and for a while those that none took.
+WEBHOOK_DELIVERIES = Table(
+    "webhook_deliveries",
+    METADATA,
+    Column("id", Text, primary_key=True),
+    Column("namespace", _PLAIN, nullable=False),
+    Column("webhook", _PLAIN, nullable=False),  # name of the Secret
+    Column("job", Text, nullable=False),
+    Column("job_uid", Text, nullable=False),
+    Column("body", LargeBinary, nullable=False),
+    Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("attempts", Integer, nullable=False, server_default="0"),  # that failed
+    Column("next_at", DateTime(timezone=True), nullable=False),
+    Column("failed_at", DateTime(timezone=True)),  # when it was given up
+    Column("error", Text, nullable=False, server_default=""),  # of the last attempt
+    Index("webhook_deliveries_by_time", "next_at", postgresql_where=text("failed_at is null")),
+    Index("webhook_deliveries_by_webhook", "namespace", "webhook"),
+    Index("webhook_deliveries_by_end", "failed_at", postgresql_where=text("failed_at is not null")),
+)
+
+# Up to which revision the ends of Jobs have become messages.
+WEBHOOK_CURSOR = Table(
+    "webhook_cursor",
+    METADATA,
+    Column(
+        "id",
+        Integer,
+        CheckConstraint("id = 1", name="webhook_cursor_is_one_row"),
+        primary_key=True,
+        autoincrement=False,
+    ),
+    Column("revision", BigInteger, nullable=False),
+)

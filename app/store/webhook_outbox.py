@@ -1,0 +1,137 @@
+"""Outbox of webhooks: messages about Jobs that have ended, written once and kept until a receiver has taken them.
+
+Messages follow from history: the leader reads each version of a Job once, in commit order, from a cursor that moves in the
+transaction that writes the messages. So none is lost between the end of a Job and its message, nor if the Job is deleted then.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import NamedTuple
+
+import asyncpg
+
+from app.store.errors import call_database
+
+_STATE = """select c.revision, (select max(revision) from history where kind = 'secrets') as secrets,
+    (select revision from webhook_cursor) as cursor from counter c"""
+_SECRETS = """select namespace, body from (
+        select h.namespace, h.name, s.body, row_number() over (partition by h.namespace order by h.name) as place
+        from heads h join history s using (revision)
+        where h.kind = 'secrets' and h.marks::jsonb -> 'labels' ->> $1 = 'true'
+    ) x where place <= $2 order by namespace, name"""
+# Only versions that say that the Job has ended are read, with the version before, which must not say so.
+_VERSIONS = """select revision, case when ended then body end as body,
+        case when ended then (select p.body from history p where p.revision = x.previous) end as before
+    from (
+        select revision, previous, body,
+            change <> 'D' and (position($3::bytea in body) > 0 or position($4::bytea in body) > 0) as ended
+        from history where kind = 'jobs.batch' and revision > $1 order by revision limit $2
+    ) x order by revision"""
+_ADD = """with counts as (
+        select namespace, webhook, count(*) as pending from webhook_deliveries
+        where (namespace, webhook) in (select * from unnest($2::text[], $3::text[])) group by namespace, webhook
+    )
+    insert into webhook_deliveries (id, namespace, webhook, job, job_uid, body, next_at)
+    select m.id, m.namespace, m.webhook, m.job, m.job_uid, m.body, $7
+    from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bytea[])
+        as m (id, namespace, webhook, job, job_uid, body)
+    left join counts c using (namespace, webhook) where coalesce(c.pending, 0) < $8
+    on conflict (id) do nothing returning 1"""
+_MOVE = """insert into webhook_cursor (id, revision) values (1, $1)
+    on conflict (id) do update set revision = greatest(webhook_cursor.revision, excluded.revision)"""
+# A receiver with many messages may not keep the others waiting: of each only a few at a time.
+_DUE = """select d.id, d.namespace, d.webhook, d.job, d.job_uid, d.body, d.attempts from (
+        select id, row_number() over (partition by namespace, webhook order by next_at, id) as place
+        from webhook_deliveries where failed_at is null and next_at <= $1
+    ) due join webhook_deliveries d using (id) where place <= $2 order by d.next_at, d.id limit $3"""
+_RETRY = "update webhook_deliveries set attempts = $2, next_at = $3, error = $4 where id = $1"
+_GIVE_UP = "update webhook_deliveries set attempts = $2, failed_at = $3, error = $4 where id = $1"
+_FORGET = """delete from webhook_deliveries where id in (
+        select id from webhook_deliveries where failed_at < $1 order by failed_at limit 1000)"""
+
+
+class State(NamedTuple):
+    """The last revision, that of the last change of a Secret, and the one up to which Jobs were read, if any were."""
+
+    revision: int
+    secrets: int
+    cursor: int | None
+
+
+class JobVersion(NamedTuple):
+    """Version of a Job; `body` and what was `before` only if it may say that the Job has ended."""
+
+    revision: int
+    body: bytes | None
+    before: bytes | None
+
+
+class NewDelivery(NamedTuple):
+    """A message to write."""
+
+    id: str
+    namespace: str
+    webhook: str
+    job: str
+    job_uid: str
+    body: bytes
+
+
+class Delivery(NamedTuple):
+    """A message that is due, and how many attempts have failed."""
+
+    id: str
+    namespace: str
+    webhook: str
+    job: str
+    job_uid: str
+    body: bytes
+    attempts: int
+
+
+class WebhookOutbox:
+    def __init__(self, pool: asyncpg.Pool) -> None:
+        self._pool = pool
+
+    async def state(self) -> State:
+        (row,) = await call_database(self._pool.fetch(_STATE))
+        return State(row["revision"], row["secrets"] or 0, row["cursor"])
+
+    async def secrets(self, label: str, most: int) -> list[tuple[str, bytes]]:
+        """Namespace and body of the Secrets with this label, at most so many of each namespace."""
+        return [(row[0], row[1]) for row in await call_database(self._pool.fetch(_SECRETS, label, most))]
+
+    async def versions(self, after: int, limit: int, signs: tuple[bytes, bytes]) -> list[JobVersion]:
+        """The next versions of Jobs in commit order; a body that has neither of the signs is not read."""
+        return [JobVersion(*row) for row in await call_database(self._pool.fetch(_VERSIONS, after, limit, *signs))]
+
+    async def add(self, deliveries: Sequence[NewDelivery], cursor: int, now: datetime, most: int) -> int:
+        """Write messages and move the cursor, together; returns how many are new. A webhook has `most` at a time."""
+        return await call_database(self._add(deliveries, cursor, now, most))
+
+    async def _add(self, deliveries: Sequence[NewDelivery], cursor: int, now: datetime, most: int) -> int:
+        async with self._pool.acquire() as connection, connection.transaction():
+            added = 0
+            if deliveries:
+                columns = [list(column) for column in zip(*deliveries, strict=True)]
+                added = len(await connection.fetch(_ADD, *columns, now, most))
+            await connection.execute(_MOVE, cursor)
+            return added
+
+    async def due(self, now: datetime, of_each: int, limit: int) -> list[Delivery]:
+        return [Delivery(*row) for row in await call_database(self._pool.fetch(_DUE, now, of_each, limit))]
+
+    async def delete(self, message_id: str) -> None:
+        """The receiver has it, or there is no receiver any more."""
+        await call_database(self._pool.execute("delete from webhook_deliveries where id = $1", message_id))
+
+    async def retry(self, message_id: str, attempts: int, at: datetime, error: str) -> None:
+        await call_database(self._pool.execute(_RETRY, message_id, attempts, at, error))
+
+    async def give_up(self, message_id: str, attempts: int, now: datetime, error: str) -> None:
+        """No more attempts. The message stays for a while, for people to see."""
+        await call_database(self._pool.execute(_GIVE_UP, message_id, attempts, now, error))
+
+    async def forget(self, before: datetime) -> None:
+        """Delete messages that were given up before this time."""
+        await call_database(self._pool.execute(_FORGET, before))
