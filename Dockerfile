@@ -20,6 +20,7 @@ RUN pip install --require-hashes -r requirements.lock
 COPY pyproject.toml setup.py README.md LICENSE ./
 COPY jobplane jobplane
 COPY examples examples
+COPY deploy deploy
 COPY migrations migrations
 COPY app app
 COPY --from=page /src/app/api/ui app/api/ui

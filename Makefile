@@ -14,7 +14,7 @@ WEEK_AGO = $(shell $(BIN)/python -c 'from datetime import *; print((datetime.now
 # The modules of the tests are compiled once, and not by each process that runs some of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup page demo check test test-long bench up numbers generate migration settings lock clean
+.PHONY: setup page demo check test test-long wheel bench up numbers generate migration settings lock clean
 
 setup: $(READY)
 	@scripts/page.sh $(VENV) || true
@@ -64,6 +64,15 @@ test-long: check
 	$(BIN)/python -m pytest -m e2e $(DOCUMENTS)
 	JOBPLANE_FLEET_NODES=1000 $(BIN)/python -m pytest tests/e2e/test_fleet.py
 	if command -v podman >/dev/null; then JOBPLANE_PODMAN=1 $(BIN)/python -m pytest tests/runtimes/docker/test_podman.py; fi
+
+# The wheel and the sdist, as a release has them, in dist/. Without the network; the page is built by `make setup`.
+wheel: setup
+	@test -f app/api/ui/index.html || { echo "the page is not built: make page" >&2; exit 1; }
+	rm -rf dist build/lib
+	mkdir -p dist
+	$(BIN)/python -c 'from setuptools.build_meta import build_sdist; build_sdist("dist")' >/dev/null
+	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist dist/*.tar.gz
+	@ls -1 dist
 
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -21,6 +21,7 @@ SOURCES = (
     "app",
     "migrations",
     "examples",
+    "deploy",
 )
 
 

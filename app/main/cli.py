@@ -39,6 +39,7 @@ from app.main.cli_options import (
 )
 from app.main.cli_page import page
 from app.main.cli_process import follow_parent, now, run_fast, run_until_signal, wait_for_file
+from app.main.cli_systemd import systemd
 from app.main.cli_tokens import create, listed, revoke, rotate
 from app.main.commands.cancel import cancel
 from app.main.commands.get import get
@@ -61,6 +62,7 @@ app.command()(cancel)
 app.command()(kubeconfig)
 app.command()(page)
 app.command()(examples)
+app.command()(systemd)
 app.add_typer(nodes, name="node")
 app.add_typer(certificates, name="certificates")
 tokens = typer.Typer(invoke_without_command=True)

@@ -16,7 +16,7 @@ from tests.needs import lacking
 from tests.wheel import ROOT, Distribution, Installed, build
 
 # Others' packages of names that are common: where ours were found instead, or theirs by us, something would break.
-FOREIGN = ("app", "migrations", "examples", "program")
+FOREIGN = ("app", "migrations", "examples", "deploy", "program")
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +61,9 @@ def _shipped(*names: str) -> set[str]:
 def test_the_wheel_has_one_name_in_site_packages_and_every_file_below_it(built: Distribution) -> None:
     names = zipfile.ZipFile(built.wheel).namelist()
     assert {name.partition("/")[0].partition("-")[0] for name in names} == {"jobplane"}
-    expected = {f"jobplane/{name}" for name in _shipped("app", "migrations", "examples")} | _shipped("jobplane")
+    expected = {f"jobplane/{name}" for name in _shipped("app", "migrations", "examples", "deploy")} | _shipped(
+        "jobplane"
+    )
     assert {name for name in names if ".dist-info/" not in name} == expected
 
 
@@ -75,7 +77,10 @@ def test_the_wheel_has_the_page(built: Distribution) -> None:
 def test_the_sdist_has_the_sources_of_the_wheel(built: Distribution) -> None:
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
-    assert _shipped("app", "migrations", "examples", "jobplane") | {"pyproject.toml", "setup.py", "LICENSE"} <= names
+    assert (
+        _shipped("app", "migrations", "examples", "deploy", "jobplane") | {"pyproject.toml", "setup.py", "LICENSE"}
+        <= names
+    )
 
 
 def test_the_demo_runs_beside_packages_of_the_same_names(installed: Installed, tmp_path: Path) -> None:
