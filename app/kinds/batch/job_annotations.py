@@ -7,11 +7,13 @@ value that is invalid, from an older version, counts as none.
 import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from fractions import Fraction
 from functools import lru_cache
 from typing import Literal, NamedTuple, TypeVar, cast
 
 from app.kinds.pod.pod_annotations import MAIN_CONTAINER, START_TIMEOUT
 from app.kinds.pod.pod_schema import PodSpec
+from app.machinery import quantity
 from app.machinery.base import ObjectMeta
 from app.machinery.durations import parse_seconds
 from app.machinery.errors import Cause, invalid
@@ -19,12 +21,15 @@ from app.machinery.metadata_validation import IMMUTABLE
 from app.machinery.name_validation import dns_subdomain
 
 AFTER = "jobplane.dev/after"
+OOM_MEMORY = "jobplane.dev/oom-memory"
 HEARTBEAT = "jobplane.dev/heartbeat"
 HEARTBEAT_TIMEOUT = "jobplane.dev/heartbeat-timeout"
 MOST_DEPENDENCIES = 20
 _LONGEST_DEPENDENCY = 262  # a name, `:failed`, a comma and a space
 
 _ZONE = re.compile(r"(?:[zZ]|[+-][0-9]{2}:[0-9]{2})$")
+
+_MEMORY_RAISE = re.compile(r"x([0-9]{1,3}(?:\.[0-9]{1,3})?),max=(.{1,40})")
 
 T = TypeVar("T")
 Result = Literal["ok", "failed", "any"]
@@ -84,6 +89,26 @@ def last_heartbeat(metadata: ObjectMeta) -> datetime | None:
     return _read(metadata.annotations, HEARTBEAT, parse_time)
 
 
+class MemoryRaise(NamedTuple):
+    """How much more memory a container gets after an OOM kill: so many times its limit, and at most so many bytes."""
+
+    factor: Fraction
+    most: int
+
+
+def parse_memory_raise(text: str) -> MemoryRaise:
+    """Parse `x1.5,max=8Gi`; ValueError says what is wrong."""
+    match = _MEMORY_RAISE.fullmatch(text)
+    factor = Fraction(match[1]) if match else Fraction(0)
+    if match is None or factor <= 1 or quantity.fault(match[2]) or quantity.value(match[2]) < 1:
+        raise ValueError("must be xFACTOR,max=MEMORY with a factor above 1, such as x1.5,max=8Gi")
+    return MemoryRaise(factor, quantity.value(match[2]))
+
+
+def memory_raise(metadata: ObjectMeta) -> MemoryRaise | None:
+    return _read(metadata.annotations, OOM_MEMORY, parse_memory_raise)
+
+
 def _read(annotations: Mapping[str, str], key: str, parse: Callable[[str], T]) -> T | None:
     text = annotations.get(key)
     if text is None:
@@ -100,6 +125,7 @@ _PARSERS: dict[str, Callable[[str], object]] = {
     AFTER: parse_after,
     HEARTBEAT: parse_time,
     HEARTBEAT_TIMEOUT: parse_seconds,
+    OOM_MEMORY: parse_memory_raise,
     START_TIMEOUT: parse_seconds,
 }
 
@@ -112,6 +138,8 @@ def validate_annotations(metadata: ObjectMeta, spec: PodSpec, path: str = "metad
             yield invalid(f"{path}[{key}]", annotations[key], fault)
     if metadata.name in (each.name for each in dependencies(metadata)):
         yield invalid(f"{path}[{AFTER}]", annotations[AFTER], "must not name the Job itself")
+    if OOM_MEMORY in annotations and spec.restart_policy != "Never":
+        yield invalid(f"{path}[{OOM_MEMORY}]", annotations[OOM_MEMORY], 'requires pods with restartPolicy: "Never"')
     main, names = annotations.get(MAIN_CONTAINER), [each.name for each in spec.containers]
     if main is not None and main not in names:
         yield invalid(f"{path}[{MAIN_CONTAINER}]", main, f"must name a container of the pods: {', '.join(names)}")

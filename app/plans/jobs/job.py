@@ -17,7 +17,7 @@ from app.kinds.pod.pod import Pod
 from app.machinery.owner_references import controller_of
 from app.machinery.selectors import from_label_selector
 from app.plans.admission.pod_admission import NO_RULES, Rules
-from app.plans.jobs import backoff, heartbeat, job_events, workloads
+from app.plans.jobs import backoff, heartbeat, job_events, oom_memory, workloads
 from app.plans.jobs.dependencies import FindJob, check_dependencies, find_nothing
 from app.plans.jobs.finalizers import account_pods, add_tracking, is_tracked, remove_tracking, untrack_all
 from app.plans.jobs.index_failure import exhausted_indexes, last_failed_pods
@@ -174,6 +174,7 @@ def count_pods(snapshot: JobSnapshot) -> JobSnapshot:
         failed_indexes=failed_indexes,
         last_failed=last_failed_pods(job, failed, now),
         backoff=backoff.update(backoff.read(job, now), succeeded, failed, now),
+        memory=oom_memory.memory_of(job, failed),
     )
 
 

@@ -14,7 +14,7 @@ from app.machinery.base import Condition
 from app.machinery.durations import human_duration
 from app.plans import annotation_state
 from app.plans.annotation_state import moment
-from app.plans.jobs import backoff, dependencies
+from app.plans.jobs import backoff, dependencies, oom_memory
 from app.plans.jobs.index_failure import WAITING, backing_off, exhausted_indexes, failures_before, summarize_waiting
 from app.plans.jobs.indexes import index_of
 from app.plans.jobs.job_snapshot import JobDecision, JobSnapshot
@@ -35,6 +35,7 @@ def build_events(snapshot: JobSnapshot, decision: JobDecision, after: Job) -> It
     yield from _fold(job, "Normal", "SuccessfulDelete", deleted)
     if decision.refusal.message:
         yield Emit("Warning", "FailedCreate", f"Error creating: {decision.refusal.message}", job)
+    yield from _memory_events(snapshot, decision)
     yield from _waiting_events(snapshot, decision, after)
     for condition in after.status.conditions:
         if condition not in job.status.conditions:
@@ -70,6 +71,17 @@ def _condition_events(snapshot: JobSnapshot, new: Condition) -> Iterable[Emit]:
     elif new.type == "SuccessCriteriaMet" and new.reason == "CompletionsReached" and succeeded > completions:
         why = "Too many succeeded pods running after completion count reached"
         yield Emit("Warning", "TooManySucceededPods", why, job)
+
+
+def _memory_events(snapshot: JobSnapshot, decision: JobDecision) -> Iterator[Emit]:
+    """For pods that this plan counts: each once, and only if there is a next attempt."""
+    if not is_ongoing(snapshot, decision):
+        return
+    counted = {pod.metadata.uid for pod in decision.untrack}
+    failed = (pod for pod in snapshot.failed_pods if pod.metadata.uid in counted)
+    kills = [kill for pod in failed for kill in oom_memory.find_kills(snapshot.job, pod)]
+    for type_, reason, message in oom_memory.tell_kills(kills):
+        yield Emit(type_, reason, message, snapshot.job)
 
 
 # --- waiting events

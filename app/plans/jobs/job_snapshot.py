@@ -4,6 +4,7 @@
 and words are those of the Job's status.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 
 import msgspec
@@ -61,6 +62,7 @@ class JobSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     failed_indexes: Indexes = NO_INDEXES
     last_failed: dict[int, Pod] = {}  # by index: the pod to replace; only with a back-off limit for each index
     backoff: Backoff = Backoff()
+    memory: Mapping[str, int] = {}  # by container: bytes to which OOM kills have raised the limit of the next pods
 
 
 class JobDecision(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,7 +19,15 @@ from app.machinery.base import Condition
 from app.machinery.conditions import with_condition
 from app.machinery.durations import after
 from app.plans.admission import refusals
-from app.plans.jobs import backoff, dependencies, heartbeat, index_failure, pod_failure_policy, success_policy
+from app.plans.jobs import (
+    backoff,
+    dependencies,
+    heartbeat,
+    index_failure,
+    oom_memory,
+    pod_failure_policy,
+    success_policy,
+)
 from app.plans.jobs.backoff import Backoff
 from app.plans.jobs.job_snapshot import (
     JobDecision,
@@ -134,6 +142,7 @@ def _build_annotations(snapshot: JobSnapshot, decision: JobDecision) -> dict[str
     annotations = snapshot.job.metadata.annotations
     annotations = backoff.annotate(annotations, Backoff() if without_backoff else snapshot.backoff)
     annotations = refusals.annotate(annotations, decision.refusal)
+    annotations = oom_memory.annotate(annotations, snapshot.memory)
     annotations = dependencies.annotate(annotations, snapshot.dependencies)
     return index_failure.annotate(annotations, index_failure.backing_off(snapshot, decision))
 

@@ -18,6 +18,7 @@ from app.plans.admission.pod_admission import apply_defaults, check, has_default
 from app.plans.jobs.index_failure import failure_annotations, has_limit_per_index, retry_at
 from app.plans.jobs.indexes import has_valid_index, have_distinct_indexes, index_of, pending_indexes
 from app.plans.jobs.job_snapshot import JobDecision, JobSnapshot, may_run, only_replaces_failed_pods
+from app.plans.jobs.oom_memory import memory_after, with_memory
 from app.plans.jobs.pod_template import common_pod, pod_of, pod_of_index
 from app.plans.jobs.workloads import join_group
 from app.plans.plan import Names, Update, earliest
@@ -134,7 +135,7 @@ def create_pods(snapshot: JobSnapshot, missing: int, names: Names) -> JobDecisio
         return JobDecision(backoff_ends_at=backoff_ends_at, again_at=backoff_ends_at)
     if is_indexed(job):
         return _create_indexes(snapshot, pending_indexes(snapshot, count), names)
-    common = common_pod(job)
+    common = with_memory(common_pod(job), snapshot.memory)
     create = tuple(pod_of(job, common, names) for _ in range(count))
     return JobDecision(create=create, again_at=now if missing > count else None)
 
@@ -149,11 +150,15 @@ def _create_retried_indexes(snapshot: JobSnapshot, count: int, names: Names) -> 
 
 
 def _create_indexes(snapshot: JobSnapshot, indexes: Sequence[int], names: Names) -> JobDecision:
-    job, common, last = snapshot.job, common_pod(snapshot.job), snapshot.last_failed
-    create = tuple(
-        pod_of_index(job, common, index, names, failure_annotations(job, last.get(index))) for index in indexes
-    )
+    job, last = snapshot.job, snapshot.last_failed
+    common = with_memory(common_pod(job), snapshot.memory)
+    create = tuple(_create_index(job, common, index, names, last.get(index)) for index in indexes)
     return JobDecision(create=create, again_at=snapshot.now if len(create) == MOST_PODS else None)
+
+
+def _create_index(job: Job, common: Pod, index: int, names: Names, predecessor: Pod | None) -> Pod:
+    pod = pod_of_index(job, common, index, names, failure_annotations(job, predecessor))
+    return with_memory(pod, memory_after(job, predecessor))
 
 
 # --- admission

@@ -95,3 +95,22 @@ def test_the_jobs_of_a_cronjob_are_judged_before_there_are_any() -> None:
     wrong = replace(template, metadata=replace(template.metadata, annotations={AFTER: "A"}))
     found = CRONJOBS.validate(CRONJOBS.prepare(replace(cron_job, spec=replace(cron_job.spec, job_template=wrong))))
     assert [each.field for each in found] == [f"spec.jobTemplate.metadata.annotations[{AFTER}]"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x1.5", "x1,max=8Gi", "x0.5,max=8Gi", "1.5,max=8Gi", "x1.5,max=", "x1.5,max=much", "x2,max=0", "x2,max=-1Gi"],
+)
+def test_a_wrong_rule_for_more_memory_is_refused(text: str) -> None:
+    (cause,) = causes(annotated(oom_memory=text))
+    assert cause.startswith("metadata.annotations[jobplane.dev/oom-memory]: Invalid value: ")
+    assert cause.endswith("must be xFACTOR,max=MEMORY with a factor above 1, such as x1.5,max=8Gi")
+
+
+def test_more_memory_needs_a_next_attempt() -> None:
+    """With OnFailure the container restarts in the same pod, whose memory cannot change."""
+    job = annotated(oom_memory="x1.5,max=8Gi")
+    assert causes(job) == []
+    template = replace(job.spec.template, spec=replace(job.spec.template.spec, restart_policy="OnFailure"))
+    (cause,) = causes(replace(job, spec=replace(job.spec, template=template)))
+    assert cause.endswith('requires pods with restartPolicy: "Never"')
