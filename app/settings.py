@@ -14,6 +14,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.machinery.feature_gates import Features, parse
+from app.metrics.address import parse_address
 from app.runtimes import RuntimeName
 from app.structured_logging import LogFormat
 
@@ -201,6 +202,14 @@ class Settings(BaseSettings):
             "none",
         ),
     ] = ""
+    metrics_address: Annotated[
+        str,
+        about(
+            "Address, host:port, at which controllers or an agent serve /metrics and /readyz as plain HTTP to everybody; "
+            "with `jobplane up` the agent takes the next port. The API serves its own with its other paths.",
+            "none",
+        ),
+    ] = ""
     log_level: Annotated[
         str,
         about("Lowest level of log lines: debug, info, warning, error or critical.", "", "api", "controllers", "agent"),
@@ -234,6 +243,21 @@ class Settings(BaseSettings):
         if url.get_secret_value() and not url.get_secret_value().startswith(("postgresql://", "postgres://")):
             raise ValueError("not a Postgres URL such as postgresql://user:password@host/database")
         return url
+
+    @field_validator("metrics_address")
+    @classmethod
+    def _host_and_port(cls, address: str) -> str:
+        if address:
+            parse_address(address)
+        return address
+
+    @property
+    def next_metrics_address(self) -> str:
+        """The same host with the next port, for the agent of `up`; empty if numbers are not served."""
+        if not self.metrics_address:
+            return ""
+        port = parse_address(self.metrics_address)[1]
+        return f"{self.metrics_address.rpartition(':')[0]}:{port + 1 if port else 0}"
 
     @field_validator("log_level")
     @classmethod

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
@@ -46,6 +46,9 @@ from app.machinery.errors import ApiError
 from app.runtimes.base import Runtime, RuntimeInfo
 from app.structured_logging import Logger, name_pods_by
 
+if TYPE_CHECKING:
+    from app.agent.metrics import AgentMetrics
+
 STARTS_PER_CORE = 2
 AGAIN = 1.0
 LONGEST_PAUSE = 30.0  # seconds; before a loop that the API has refused is restarted
@@ -64,7 +67,7 @@ class RevokedError(Exception):
 class Agent:
     """Runs the pods of its nodes with one runtime. The caller closes the runtime; `api` and `clock` are for tests.
 
-    `inventory`: devices of the node.
+    `inventory`: devices of the node. `metrics`: None if nobody scrapes them.
     """
 
     def __init__(
@@ -75,8 +78,9 @@ class Agent:
         clock: Clock | None = None,
         *,
         inventory: Inventory = EMPTY,
+        metrics: "AgentMetrics | None" = None,
     ) -> None:
-        self._config, self._runtime, self._inventory = config, runtime, inventory
+        self._config, self._runtime, self._inventory, self._metrics = config, runtime, inventory, metrics
         self._api = api or Api(config.server, config.token, config.ca_file, tls_name=config.tls_name)
         self._clock = clock or WallClock()
         self._parts: tuple[Pods, Nodes] | None = None
@@ -127,15 +131,19 @@ class Agent:
             if expired.for_good:
                 self._revoked.set()
 
-        def on_renewed(node: str) -> None:
-            lease_expiry.on_renewed(node)
-            watches.relist(node)
-
-        leases = Leases(self._api, names, self._config.lease, self._clock, on_expired, on_renewed)
+        leases = Leases(
+            self._api,
+            names,
+            self._config.lease,
+            self._clock,
+            on_expired,
+            partial(self._on_renewed, lease_expiry, watches),
+        )
         nodes = Nodes(
             self._api, names, self._facts(host), self._clock, pods.sync.images.on_node if pods.sync.images else None
         )
         self._parts = pods, nodes
+        self._count(pods, reporter)
         usages = UsageReporter(self._api, self._runtime, info, names, pods.node_of, self._clock)
         loops = [*self._upkeep(host, pods), *self._ca_rotation()]
         streams = CallHandler(self._api, self._runtime, names, pods.node_of, self._clock)
@@ -159,6 +167,16 @@ class Agent:
                     group.create_task(self._restart_forever(f"pods of {name}", partial(watches.run, name)))
         finally:
             await pods.close()
+
+    def _count(self, pods: Pods, reporter: StatusReporter) -> None:
+        if self._metrics is not None:
+            self._metrics.follow(self._api, pods, reporter)
+
+    def _on_renewed(self, lease_expiry: LeaseExpiry, watches: "PodWatches", node: str) -> None:
+        lease_expiry.on_renewed(node)
+        watches.relist(node)
+        if self._metrics is not None:
+            self._metrics.note_renewed(node)
 
     def _upkeep(self, host: Host, pods: Pods) -> list[Loop]:
         """Loops that keep the node fit for pods. A simulated node has none."""

@@ -24,6 +24,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     capacity:   overrides what the machine has, such as {"cpu": "8", "pods": "500"}.
     address:    the nodes' InternalIP; found by itself if empty.
     starts:     pods that may be starting at once; 0: two a core.
+    metrics_address: where numbers are served, host:port; empty: nowhere.
     lease:      how long a node's lease lasts; after it, pods are stopped when their tolerations end.
     shutdown_grace_period: time for pods to end when the agent is told to end; none: they run on. Of this,
                 shutdown_grace_period_critical_pods is for critical ones.
@@ -54,6 +55,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     address: str = ""
     starts: int = 0
+    metrics_address: str = ""
 
     @property
     def is_simulated(self) -> bool:

@@ -117,6 +117,7 @@ class Api:
         self._monotonic = monotonic
         self._start_ends_at = monotonic() + START_SECONDS
         self.server = server
+        self.on_answer: Callable[[str, int], None] | None = None  # gets the method and the status code of each answer
 
     async def request(
         self,
@@ -140,11 +141,18 @@ class Api:
             async with nullcontext() if urgent else self._turns:
                 response = await self._requests.request(method, path, content=content, params=params, headers=headers)
         except httpx.TransportError as error:
+            self._note_answer(method, 0)
             raise self._unreachable(error) from error
         self._start_ends_at = 0.0
+        self._note_answer(method, response.status_code)
         if response.is_error:
             raise refusal(response.status_code, response.content)
         return response.content
+
+    def _note_answer(self, method: str, code: int) -> None:
+        """Tell who counts answers; a code of 0: none came."""
+        if self.on_answer is not None:
+            self.on_answer(method, code)
 
     def _unreachable(self, error: OSError | httpx.TransportError) -> UnreachableError:
         kind = NotUpYetError if self._monotonic() < self._start_ends_at else UnreachableError

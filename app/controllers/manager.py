@@ -26,7 +26,10 @@ from app.controllers.resource_quotas import ResourceQuotaController
 from app.controllers.root_ca_publisher import RootCAPublisher
 from app.controllers.runner import Controller, Runner
 from app.controllers.scheduler import Scheduler
+from app.controllers.scheduler_metrics import COLLECTOR as SCHEDULER_COLLECTOR
 from app.controllers.serviceaccounts import ServiceAccountController
+from app.controllers.state_metrics import COLLECTOR as STATE_COLLECTOR
+from app.controllers.state_metrics import StateMetrics
 from app.controllers.webhook_client import WebhookClient
 from app.controllers.webhook_delivery import WebhookDelivery
 from app.controllers.webhook_messages import WebhookMessages
@@ -64,6 +67,7 @@ _MIRRORED = (
 )
 _PAUSE, _LONGEST_PAUSE = 0.25, 10.0  # seconds after an election that led to nothing
 NAME = "jobplane-controllers"  # of the election, and of the Lease that tells who acts
+LEADER = "leader_election_master_status", "1 while this process is the leader of the controllers, else 0.", ("name",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +94,7 @@ async def run(
     """Stand for election and act, for ever; returns only when cancelled. `certificate` is the API's authority's, if known."""
     client = webhooks or WebhookClient()
     pause, attempt = _PAUSE, 0
+    registry.metrics.gauge(*LEADER).set(0, NAME)
     async with reporting_losses(registry):
         while True:
             try:
@@ -98,6 +103,7 @@ async def run(
                     pause, attempt = _PAUSE, attempt + 1
                     logger.info("elected leader; starting the controllers", attempt=attempt)
                     mirror = new_mirror()
+                    StateMetrics(registry.metrics, mirror)
                     runners = [
                         Runner(registry, mirror, each, epoch)
                         for each in controllers(registry, mirror, node_grace, certificate, scheduling)
@@ -123,6 +129,7 @@ async def _lead(
     feed = registry.store.feed
     feed.lost_touch.clear()
     await registry.store.fill(mirror)
+    registry.metrics.gauge(*LEADER).set(1, NAME)
     try:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(runner.run()) for runner in runners]
@@ -132,7 +139,10 @@ async def _lead(
             for task in (*tasks, *ends):
                 task.cancel()
     finally:
+        registry.metrics.gauge(*LEADER).set(0, NAME)
         feed.leave(mirror.apply)
+        for each in (STATE_COLLECTOR, SCHEDULER_COLLECTOR):  # what a leader knows is known no longer
+            registry.metrics.remove_collector(each)
 
 
 def new_mirror() -> Mirror:
@@ -158,7 +168,7 @@ def controllers(
         JobController(mirror, registry.admission.locks, registry.features),
         CronJobController(mirror, registry.admission.locks),
         ResourceQuotaController(mirror, registry.store, registry.admission.locks),
-        Scheduler(mirror, scheduling),
+        Scheduler(mirror, scheduling, registry.metrics),
         NodeLifecycleController(mirror, registry.clock, registry.elapsed, node_grace),
         GarbageCollector(mirror, registry.store),
         NamespaceController(mirror, registry.store),

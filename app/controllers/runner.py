@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Protocol, runtime_checkable
 
 from app.controllers.planned_write import PlannedWrite
+from app.controllers.workqueue_metrics import WorkqueueMetrics
 from app.machinery.base import Object
 from app.registry.event_recorder import Recorder
 from app.registry.leader_election import Epoch
@@ -67,7 +68,8 @@ class Runner:
         self._mirror = mirror
         self._controller = controller
         self._recorder = Recorder(controller.component)
-        self._dirty: dict[Key, None] = {}
+        self._metrics = WorkqueueMetrics(registry.metrics, controller.component)
+        self._dirty: dict[Key, float] = {}  # since when, by time.perf_counter
         self._later: list[tuple[float, Key]] = []  # by `registry.elapsed`
         # When a key is next to be looked at: of its entries in `_later`, only the one for this moment counts.
         self._due: dict[Key, float] = {}
@@ -86,7 +88,9 @@ class Runner:
         if key in self._resting:
             self._resting[key] = True
             return
-        self._dirty[key] = None
+        if key not in self._dirty:
+            self._dirty[key] = time.perf_counter()
+            self._metrics.note_added(len(self._dirty))
         self._wake.set()
 
     def enqueue_at(self, key: Key, at: datetime) -> None:
@@ -124,10 +128,15 @@ class Runner:
             if self._unsure:
                 await self._await_outcome()
                 continue
-            keys = list(islice(self._dirty, BATCH))
-            for key in keys:
-                del self._dirty[key]
-            await asyncio.gather(*map(self._sync, keys))
+            await asyncio.gather(*map(self._sync, self._take()))
+
+    def _take(self) -> list[Key]:
+        """Take the next keys out of the queue."""
+        keys, now = list(islice(self._dirty, BATCH)), time.perf_counter()
+        for key in keys:
+            self._metrics.note_taken(now - self._dirty.pop(key))
+        self._metrics.note_depth(len(self._dirty))
+        return keys
 
     async def _wait(self) -> None:
         """Return when some key is to be looked at."""
@@ -154,6 +163,7 @@ class Runner:
 
     async def _sync(self, key: Key) -> None:
         """Plan one key and commit; whatever goes wrong, look again."""
+        began = time.perf_counter()
         try:
             async with self._lock(key):
                 planned = self._plan(key)
@@ -169,6 +179,8 @@ class Runner:
             self._retry_refused(key, conflict)
         except Exception as error:
             self._retry_failed(key, error)
+        finally:
+            self._metrics.note_worked(time.perf_counter() - began)
 
     def _plan(self, key: Key) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
         """A key that is cheap to plan is planned at every change. So is one that is not, if it has not been of late."""
@@ -249,9 +261,15 @@ class Runner:
         except (Unavailable, OutcomeUnknown, TimeoutError):
             await asyncio.sleep(_OUTAGE_RETRY.total_seconds())
 
+    def _note_failure(self, key: Key) -> int:
+        """Return how often the key has failed in a row."""
+        self._metrics.note_retry()
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        return failures
+
     def _retry_refused(self, key: Key, conflict: Conflict) -> None:
         """At once, for the mirror has caught up. But a demand may fail for good, such as one on a namespace that is gone."""
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        failures = self._note_failure(key)
         if failures <= _AT_ONCE:
             self.enqueue(key)
             return
@@ -267,7 +285,7 @@ class Runner:
         self._enqueue_after(key, delay)
 
     def _retry_failed(self, key: Key, error: Exception) -> None:
-        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        failures = self._note_failure(key)
         delay = min(_RETRY[0] * 2 ** min(failures - 1, 10), _RETRY[1])
         away = isinstance(error, Unavailable | OutcomeUnknown)
         if away:

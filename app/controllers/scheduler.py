@@ -5,6 +5,7 @@ then on, before it is committed (kube-scheduler's assumed pods): no two rounds g
 committed with their events; of many, the events follow when all pods have their nodes.
 """
 
+import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import cast
@@ -13,6 +14,7 @@ from app.controllers.binding_writes import EVENTS, DeferredEvents, bind_pods, sc
 from app.controllers.local_queues import QUEUES, LocalQueues
 from app.controllers.planned_write import PlannedWrite
 from app.controllers.preemption_writes import PendingReports, write_results
+from app.controllers.scheduler_metrics import SchedulerMetrics
 from app.kinds.core.node import KIND as NODES
 from app.kinds.core.node import Node
 from app.kinds.core.poddisruptionbudget import KIND as BUDGETS
@@ -24,6 +26,7 @@ from app.kinds.scheduling.localqueue import LocalQueue
 from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.kinds.scheduling.podgroup import PodGroup
 from app.machinery.base import Object
+from app.metrics.registry import MetricsRegistry
 from app.plans.plan import Plan, earliest
 from app.registry.codec import NAMESPACES
 from app.scheduler import DEFAULT, Cluster, Pending, PodInfo, PodInfos, ScoringSettings
@@ -45,7 +48,9 @@ MAX_ROUND_PODS = 5_000
 class Scheduler:
     component = "default-scheduler"
 
-    def __init__(self, mirror: Mirror, settings: ScoringSettings = DEFAULT) -> None:
+    def __init__(
+        self, mirror: Mirror, settings: ScoringSettings = DEFAULT, metrics: MetricsRegistry | None = None
+    ) -> None:
         self._mirror = mirror
         self._pod_infos = PodInfos()
         self._cluster = Cluster(settings)
@@ -53,6 +58,7 @@ class Scheduler:
         self._groups = PodGroups()
         self._fair = FairSharing(self._cluster)
         self._queue = SchedulingQueue(self._cluster, self._groups, self._fair)
+        self._metrics = SchedulerMetrics(metrics or MetricsRegistry(), self._queue, self._cluster)
         self._local_queues = LocalQueues(mirror, self._fair, self._queue)
         self._pending: dict[Key, Pending] = {}
         # Of the last round, which may have been refused: UIDs of pods that it placed, and reports of others.
@@ -117,12 +123,14 @@ class Scheduler:
     def _on_pod_end(self, key: Key, pod: Pod, now: Pod | None) -> Iterable[Key]:
         """A pod is deleted (None) or terminal."""
         self._remove_pending(key)
+        self._metrics.note_gone(pod.metadata.uid)
         self._update_group(pod, now, None)
         self._assumed.discard(pod.metadata.uid)
         placed = self._cluster.unplace(pod.metadata.uid)
         return self._note_capacity_freed(placed.node) if placed is not None else []
 
     def _on_pending_pod(self, key: Key, pod: Pod) -> Iterable[Key]:
+        self._metrics.note_pending(pod.metadata.uid)
         known = self._pending.get(key)
         if known is not None and known[0].spec == pod.spec and known[0].metadata.labels == pod.metadata.labels:
             self._pending[key] = pod, known[1]
@@ -140,6 +148,7 @@ class Scheduler:
         self._update_group(now, now, None)
         if not now.spec.node_name:
             return []
+        self._metrics.note_bound(now.metadata.uid)
         self._assumed.discard(now.metadata.uid)
         events = self._deferred_events.note_bound(now)
         self._cluster.place(now, now.spec.node_name, self._info_of(now, known))
@@ -182,7 +191,7 @@ class Scheduler:
             return self._deferred_events.write(now, BATCH, is_busy=self._queue.has_more)
         self._forget_refused()
         self._requeue(self._pending_reports.pop_due(now))
-        pods = self._queue.pop(now, MAX_ROUND_PODS)
+        began, pods = time.perf_counter(), self._queue.pop(now, MAX_ROUND_PODS)
         writes: list[PlannedWrite] = []
         if pods:
             gang_scheduler = GangScheduler(self._groups)
@@ -194,6 +203,7 @@ class Scheduler:
             result.post_filter_results = self._local_queues.add_positions(result.post_filter_results)
             self._cluster.trim_rankings()
             self._record_outcome(result, now)
+            self._metrics.note_round(began, len(result.bound), len(result.unbound), now)
             if quota_admission.awaits_commit:
                 self._queue.note_capacity_freed()
             writes = self._write(result, gang_scheduler, now.replace(microsecond=0))

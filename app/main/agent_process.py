@@ -29,6 +29,7 @@ from app.main.cli_process import (
     now,
     run_fast,
     run_until_signal,
+    serving_metrics,
     wait_for_file,
 )
 from app.open_files import raise_limit
@@ -39,6 +40,7 @@ from jobplane.program import command
 
 if TYPE_CHECKING:
     from app.agent.agent import Agent
+    from app.agent.metrics import AgentMetrics
     from app.agent.node.device_sources import Inventory
     from app.runtimes.base import Runtime
 
@@ -184,13 +186,26 @@ async def _run_agent(config: AgentConfig, running: "list[Agent]") -> None:
     if has_parent():  # a part of `up`, which stops the API at the same time: there is no API to report a shutdown to
         config = replace(config, shutdown_grace_period=timedelta(), shutdown_grace_period_critical_pods=timedelta())
     config = await _with_credential(config, fresh=fresh)
-    running.append(Agent(config, runtime, inventory=inventory))
+    metrics = _metrics(config)
+    running.append(Agent(config, runtime, inventory=inventory, metrics=metrics))
     try:
-        await running[0].run()
+        if metrics is None:
+            await running[0].run()
+        else:
+            async with serving_metrics(config.metrics_address, metrics.registry):
+                await running[0].run()
     except RevokedError as error:
         raise CommandError(str(error)) from error
     finally:
         await runtime.close()
+
+
+def _metrics(config: AgentConfig) -> "AgentMetrics | None":
+    if not config.metrics_address:
+        return None
+    from app.agent.metrics import AgentMetrics
+
+    return AgentMetrics(config.node_names)
 
 
 class LockedError(Exception):

@@ -25,6 +25,7 @@ from app.main.cli_options import (
     FeatureGates,
     Host,
     Logs,
+    MetricsAddress,
     NodeName,
     Nodes,
     Port,
@@ -38,7 +39,7 @@ from app.main.cli_options import (
     read_settings,
 )
 from app.main.cli_page import page
-from app.main.cli_process import follow_parent, now, run_fast, run_until_signal, wait_for_file
+from app.main.cli_process import follow_parent, now, run_fast, run_until_signal, serving_metrics, wait_for_file
 from app.main.cli_systemd import systemd
 from app.main.cli_tokens import create, listed, revoke, rotate
 from app.main.commands.cancel import cancel
@@ -105,6 +106,7 @@ def up(
     scoring_strategy: Scoring = None,
     feature_gates: FeatureGates = None,
     tls_san: TlsSan = None,
+    metrics_address: MetricsAddress = None,
     log_format: Logs = None,
 ) -> None:
     """Run Postgres, the API, the controllers and an agent on this machine. Ctrl-C stops them; run it again to continue.
@@ -129,6 +131,7 @@ def up(
         scoring_strategy=scoring_strategy,
         feature_gates=feature_gates,
         tls_san=tls_san,
+        metrics_address=metrics_address,
         log_format=log_format,
     )
     try:
@@ -194,6 +197,7 @@ def controllers(
     ca_file: CaFile = None,
     scoring_strategy: Scoring = None,
     feature_gates: FeatureGates = None,
+    metrics_address: MetricsAddress = None,
     log_format: Logs = None,
 ) -> None:
     """Run the controllers and the scheduler. Several can run: one is elected leader, the others stand by.
@@ -207,6 +211,7 @@ def controllers(
         ca_file=ca_file,
         scoring_strategy=scoring_strategy,
         feature_gates=feature_gates,
+        metrics_address=metrics_address,
         log_format=log_format,
     )
     follow_parent()
@@ -217,26 +222,32 @@ async def _controllers(made: Settings) -> None:
     from app.controllers.manager import Retention, run
     from app.controllers.webhook_client import WebhookClient
     from app.registry.objects import Registry
+    from app.registry.readiness import readiness
     from app.scheduler import ScoringSettings
     from app.store import open_store
 
     async def work() -> None:
         async with open_store(dsn, ring_bytes=0, pool_size=2) as store:
-            await run(
-                Registry(store, now, made.features, time.monotonic),
-                node_grace=timedelta(seconds=made.node_grace_seconds),
-                retention=Retention(
-                    history=timedelta(hours=made.history_hours),
-                    events=timedelta(seconds=made.event_ttl_seconds),
-                    secrets=timedelta(minutes=made.secret_history_minutes),
-                    logs=timedelta(hours=made.log_ttl_hours),
-                    log_cap=made.log_cap,
-                    records=timedelta(hours=made.record_ttl_hours),
-                ),
-                certificate=f"{text_of(made.ca_file)}\n" if made.ca_file else "",
-                scheduling=ScoringSettings(strategy=made.scoring_strategy),
-                webhooks=WebhookClient(allows_local=made.webhooks_to_this_host),
-            )
+            registry = Registry(store, now, made.features, time.monotonic)
+            async with serving_metrics(made.metrics_address, registry.metrics, readiness(registry)):
+                await act(registry)
+
+    async def act(registry: Registry) -> None:
+        await run(
+            registry,
+            node_grace=timedelta(seconds=made.node_grace_seconds),
+            retention=Retention(
+                history=timedelta(hours=made.history_hours),
+                events=timedelta(seconds=made.event_ttl_seconds),
+                secrets=timedelta(minutes=made.secret_history_minutes),
+                logs=timedelta(hours=made.log_ttl_hours),
+                log_cap=made.log_cap,
+                records=timedelta(hours=made.record_ttl_hours),
+            ),
+            certificate=f"{text_of(made.ca_file)}\n" if made.ca_file else "",
+            scheduling=ScoringSettings(strategy=made.scoring_strategy),
+            webhooks=WebhookClient(allows_local=made.webhooks_to_this_host),
+        )
 
     dsn = dsn_of(made)
     await wait_for_file(made.ca_file)

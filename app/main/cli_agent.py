@@ -12,6 +12,7 @@ from app.main.cli_options import (
     DataDir,
     Devices,
     Logs,
+    MetricsAddress,
     NodeName,
     Nodes,
     Runtime,
@@ -42,6 +43,7 @@ def agent(
     shutdown_grace_period: Annotated[str | None, option("shutdown_grace_period")] = None,
     shutdown_grace_period_critical_pods: Annotated[str | None, option("shutdown_grace_period_critical_pods")] = None,
     tls_name: Annotated[str | None, option("tls_name")] = None,
+    metrics_address: MetricsAddress = None,
     log_format: Logs = None,
 ) -> None:
     """Run the agent, which makes this machine a node. It only dials out; its pods keep running when it stops.
@@ -66,6 +68,7 @@ def agent(
         shutdown_grace_period=shutdown_grace_period,
         shutdown_grace_period_critical_pods=shutdown_grace_period_critical_pods,
         tls_name=tls_name,
+        metrics_address=metrics_address,
         log_format=log_format,
     )
     exec_agent(
@@ -92,6 +95,7 @@ def agent(
             lease=timedelta(seconds=made.lease_seconds),
             log_level=made.log_level,
             log_format=made.log_format,
+            metrics_address=made.metrics_address,
             capacity=SIMULATED_CAPACITY if made.runtime == "simulated" else {},
         )
     )

@@ -52,6 +52,7 @@ Port = Annotated[int | None, option("port")]
 Tls = Annotated[bool | None, option("tls", "--tls/--no-tls")]
 TlsSan = Annotated[str | None, option("tls_san")]
 FeatureGates = Annotated[str | None, option("feature_gates")]
+MetricsAddress = Annotated[str | None, option("metrics_address")]
 Logs = Annotated[LogFormat | None, option("log_format")]
 
 

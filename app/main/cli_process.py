@@ -6,14 +6,19 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from app.main.cli_errors import ConfigError
 from app.open_files import raise_limit
 from app.structured_logging import Logger
+
+if TYPE_CHECKING:
+    from app.metrics.health_checks import Check
+    from app.metrics.registry import MetricsRegistry
 
 logger = Logger(__name__)
 LOOK_SECONDS = 1.0  # seconds
@@ -104,3 +109,21 @@ async def wait_for_file(path: Path | None) -> None:
         raise ConfigError(f"{path} does not exist: pass another path")
     while path is not None and not path.exists():  # noqa: ASYNC110 - there is no event for it
         await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def serving_metrics(
+    address: str, metrics: "MetricsRegistry", ready: "Sequence[Check] | None" = None
+) -> AsyncIterator[None]:
+    """Serve numbers and probes at `address` while the context is open; nothing if it is empty. Raises ConfigError."""
+    if not address:
+        yield
+        return
+    from app.metrics.health_checks import PING
+    from app.metrics.listener import ListenError, listening
+
+    try:
+        async with listening(address, metrics, ready or (PING,)):
+            yield
+    except ListenError as error:
+        raise ConfigError(f"--metrics-address or JOBPLANE_METRICS_ADDRESS: {error}") from error

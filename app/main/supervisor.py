@@ -109,6 +109,7 @@ class Supervisor:
             "JOBPLANE_LOG_FORMAT": self._settings.log_format,
             "JOBPLANE_AGENT_NODES": ",".join(self._settings.own_nodes),
             "JOBPLANE_TLS_SAN": self._settings.tls_san,
+            "JOBPLANE_METRICS_ADDRESS": "",  # each child has its own, as an argument
             "JOBPLANE_TLS_NAME": "",  # the API is on this machine
             PARENT: str(os.getpid()),
         }
@@ -116,12 +117,14 @@ class Supervisor:
     def _commands(self) -> list[tuple[str, list[str]]]:
         settings, data = self._settings, self._settings.data_dir
         authority = ["--ca-file", str(data / "tls" / "ca.crt")]
+        metrics = ["--metrics-address", settings.metrics_address] if settings.metrics_address else []
         agent = ["agent", "--server", settings.url(), "--token-file", str(data / "agent.token")]
         agent += [*authority, "--runtime", settings.runtime, "--nodes", str(settings.nodes)]
+        agent += ["--metrics-address", settings.next_metrics_address] if settings.metrics_address else []
         agent += ["--runtime-endpoint", settings.runtime_endpoint] if settings.runtime_endpoint else []
         return [
             ("api", ["api", "--host", settings.host, "--port", str(settings.port), "--migrate"]),
-            ("controllers", ["controllers", *(authority if settings.tls else [])]),
+            ("controllers", ["controllers", *(authority if settings.tls else []), *metrics]),
             ("agent", agent + (["--node-name", settings.node_name] if settings.node_name else [])),
         ]
 

@@ -117,6 +117,16 @@ class SchedulingQueue:
     def __len__(self) -> int:
         return len(self._pods)
 
+    def count_entries(self, now: datetime | None) -> dict[str, int]:
+        """Return how many pods are active, how many back off, and how many are unschedulable, as kube-scheduler counts them."""
+        counts = {"active": 0, "backoff": 0, "unschedulable": 0}
+        for bucket in self._buckets.values():
+            counts["active"] += len(bucket.active)
+            is_early = now is not None and bucket.backoff_ends is not None and bucket.backoff_ends > now
+            backs_off = is_early and self._has_event(bucket)
+            counts["backoff" if backs_off else "unschedulable"] += len(bucket.unschedulable)
+        return counts
+
     # Pods
 
     def add(self, pod: Pod, info: PodInfo) -> None:

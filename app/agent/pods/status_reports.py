@@ -38,6 +38,10 @@ class StatusReporter:
         self._wake = asyncio.Event()
         self._most = MOST
 
+    def __len__(self) -> int:
+        """Return how many pods have a report that waits to be sent."""
+        return len(self._pending)
+
     def put(self, report: StatusReport) -> None:
         self._pending[report.uid] = _merge(self._pending.get(report.uid), report)
         self._wake.set()
