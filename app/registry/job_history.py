@@ -61,11 +61,12 @@ async def find_job(registry: Registry, namespace: str, uid: str) -> JobRow | Non
 
 
 def _row(version: Version) -> JobRow:
-    summary = summarize(_decode(version.body), version.deleted_at)
+    summary = summarize(decode_job(version.body), version.deleted_at)
     return JobRow(summary, version.revision, version.body)
 
 
-def _decode(body: bytes) -> Job:
+def decode_job(body: bytes) -> Job:
+    """A stored Job, also one that an older version has stored."""
     try:
         return msgspec.json.decode(body, type=Job)
     except msgspec.ValidationError:

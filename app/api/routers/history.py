@@ -1,36 +1,45 @@
 """Endpoints for what stays of Jobs: records of Jobs that may be gone, with their attempts and events.
 
 Under /apis/history.jobplane.dev/v1. A list has Jobs that have ended, those that ended last first; a record of its own has any Job
-by its UID, also one that still runs. Needs `get` or `list` on `jobs` of the group history.jobplane.dev.
+by its UID, also one that still runs. Needs `get` or `list` on `jobs` of the group history.jobplane.dev. A rerun makes a Job of
+any record; it needs `get`, `create` on `jobs/rerun`, and the right to create what it makes.
 """
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Annotated, NoReturn, cast
+from typing import Annotated, Any, NoReturn, cast
 
 import msgspec
 from fastapi import APIRouter, Depends
 from starlette.requests import Request
+from starlette.responses import Response
 
 from app.api.auth.authenticator import Action, check
 from app.api.dependencies import CurrentUser, RegistryDep, current_user
 from app.api.http import errors
+from app.api.http.content import body_size, object_response, read_body
+from app.api.http.query import create_options
 from app.api.middleware import HISTORY
 from app.api.openapi.meta import ListMeta
-from app.api.struct_route import EVERY_METHOD, FromQuery, StructRoute
+from app.api.resources.field_manager import writer
+from app.api.struct_route import EVERY_METHOD, FromBody, FromQuery, S, StructRoute
+from app.kinds.batch.job import KIND as JOBS
 from app.machinery import selectors
 from app.machinery.base import Int64, Struct, at, wire_name
+from app.machinery.decode import decode
 from app.machinery.errors import bad_request, not_found
 from app.plans.jobs.job_record import API_VERSION, JobRecord, build_record
-from app.registry import JobRow, RecordPlace, RecordQuery, job_history
+from app.plans.jobs.rerun import rerun
+from app.registry import JobRow, RecordPlace, RecordQuery, job_history, objects, offload
 from app.registry.objects import Registry
 
 GROUP = "history.jobplane.dev"
 _PAGE, _MOST = 100, 500
 _LIST_ATTEMPTS = 20  # of each record of a list
 _MOST_READ = 5_000  # records that one request for a selector looks at
+_RERUN = "/namespaces/{namespace}/jobs/{uid}/rerun"
 _ALL, _LIST, _ONE = "/jobs", "/namespaces/{namespace}/jobs", "/namespaces/{namespace}/jobs/{uid}"
 router = APIRouter(prefix=HISTORY.rstrip("/"), tags=["history"], route_class=StructRoute)
 
@@ -53,6 +62,21 @@ class JobRecordList(msgspec.Struct, tag_field="kind", tag="JobRecordList", kw_on
     items: list[JobRecord]
 
 
+class Rerun(Struct):
+    """The body of a rerun. Without a name, the new Job is named after the old one."""
+
+    name: Annotated[str, at(0, "Name of the new Job.")] = ""
+    patch: Annotated[Any, at(0, "Strategic merge patch of the Job, as kubectl patch sends it.")] = None
+
+
+class RerunBody(FromBody[S]):
+    """Dependency: a name and a patch; none is a rerun as it was."""
+
+    async def __call__(self, request: Request) -> S:
+        body = await read_body(request)
+        return (await offload.run(len(body), decode, body or b"{}", self.type)).object
+
+
 async def require_list(request: Request, registry: RegistryDep, user: CurrentUser) -> None:
     """403 unless the user may list records in the namespace of the path, or in all."""
     namespace = request.path_params.get("namespace", "")
@@ -64,7 +88,13 @@ async def require_get(registry: RegistryDep, user: CurrentUser, namespace: str, 
     await check(registry, user, Action("get", GROUP, "jobs", namespace=namespace, name=uid))
 
 
-_MAY_LIST, _MAY_GET = [Depends(require_list)], [Depends(require_get)]
+async def require_rerun(registry: RegistryDep, user: CurrentUser, namespace: str, uid: str) -> None:
+    """403 unless the user may run the Job again, and read its record: the answer shows what that says."""
+    await check(registry, user, Action("get", GROUP, "jobs", namespace=namespace, name=uid))
+    await check(registry, user, Action("create", GROUP, "jobs", "rerun", namespace, uid))
+
+
+_MAY_LIST, _MAY_GET, _MAY_RERUN = [Depends(require_list)], [Depends(require_get)], [Depends(require_rerun)]
 _Options = Annotated[RecordListQuery, Depends(FromQuery(RecordListQuery))]
 
 
@@ -92,11 +122,46 @@ async def read_record(registry: RegistryDep, namespace: str, uid: str) -> JobRec
     return found
 
 
+@router.post(
+    _RERUN,
+    status_code=201,
+    summary="Run a Job again",
+    dependencies=_MAY_RERUN,
+    responses={201: {"description": "The new Job of batch/v1."}},
+)
+async def rerun_job(
+    request: Request,
+    registry: RegistryDep,
+    user: CurrentUser,
+    namespace: str,
+    uid: str,
+    asked: Annotated[Rerun, Depends(RerunBody(Rerun))],
+) -> Response:
+    """Create a Job like one that was there before, by its UID, as it was or with a patch; its annotation says what it repeats."""
+    found = await job_history.find_job(registry, namespace, uid)
+    if found is None:
+        raise not_found(f"jobs.{GROUP}", uid)
+    size = max(body_size(request), len(found.body))
+    made = await offload.run(size, rerun, job_history.decode_job(found.body), asked.name, asked.patch)
+    name = made.object.metadata.name
+    await check(registry, user, Action("create", JOBS.group, JOBS.plural, namespace=namespace, name=name))
+    options = create_options(request.query_params.multi_items())
+    by = writer(registry, request, options)
+    answer = await objects.create(registry, JOBS, namespace, made.object, by=by, dry_run=options.is_dry_run, size=size)
+    return object_response(request, JOBS, answer.body, registry.now(), 201, (*made.warnings, *answer.warnings))
+
+
 @router.api_route(_ALL, methods=EVERY_METHOD, include_in_schema=False, dependencies=_MAY_LIST)
 @router.api_route(_LIST, methods=EVERY_METHOD, include_in_schema=False, dependencies=_MAY_LIST)
 @router.api_route(_ONE, methods=EVERY_METHOD, include_in_schema=False, dependencies=_MAY_GET)
 async def refuse_method() -> NoReturn:
     """405: records are only read."""
+    raise errors.no_such_method()
+
+
+@router.api_route(_RERUN, methods=EVERY_METHOD, include_in_schema=False, dependencies=_MAY_RERUN)
+async def refuse_rerun_method() -> NoReturn:
+    """405: a rerun is a POST."""
     raise errors.no_such_method()
 
 

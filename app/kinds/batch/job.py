@@ -43,6 +43,8 @@ __all__ = [
     "is_finished",
     "is_indexed",
     "is_true",
+    "own_labels",
+    "own_selector",
     "prepare",
 ]
 

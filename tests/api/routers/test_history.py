@@ -9,6 +9,7 @@ import pytest
 
 from app.api.auth.authenticator import AUTHENTICATED
 from app.controllers.job_recorder import JobRecorder, RecordRetention
+from app.controllers.resource_quotas import ResourceQuotaController
 from app.kinds.core.node import KIND as NODES
 from app.registry import objects
 from app.registry.deletion import Demand
@@ -16,6 +17,7 @@ from app.registry.objects import Registry
 from app.store import Append, Stream
 from app.store.job_records import RecordQuery
 from tests.api.people import bind, cluster_role, meeting, rule
+from tests.controllers.running import running, settled
 from tests.controllers.test_job_recorder import a_finished_job, a_running_pod, an_event, catch_up, delete, finish
 from tests.registry.examples import JOBS, a_job, create, example, named
 
@@ -200,3 +202,118 @@ async def test_who_may_read_records(several: Registry, url: str, admin: httpx.As
         codes = [[(await who.get(path)).status_code for path in paths] for who in (admin, ada, bob)]
 
     assert codes == [[200, 200, 200], [403, 200, 200], [403, 403, 403]]
+
+
+async def rerun(client: httpx.AsyncClient, uid: str, **body: Any) -> httpx.Response:
+    return await client.post(f"{RECORDS}/{uid}/rerun", json=body)
+
+
+@pytest.mark.parametrize("gone", [False, True], ids=["that lives", "that is gone"])
+async def test_a_job_can_be_run_again(registry: Registry, admin: httpx.AsyncClient, gone: bool) -> None:
+    job = await a_finished_job(registry)
+    if gone:
+        await delete(registry)
+        await catch_up(registry)
+
+    answer = await rerun(admin, job.metadata.uid)
+
+    assert answer.status_code == 201, answer.text
+    made = answer.json()
+    assert (made["kind"], made["apiVersion"], made["metadata"]["namespace"]) == ("Job", "batch/v1", "default")
+    assert made["metadata"]["name"].startswith("pi-rerun-")
+    kept = (await admin.get(f"/apis/batch/v1/namespaces/default/jobs/{made['metadata']['name']}")).json()
+    assert kept == made
+    assert (await record(admin, made["metadata"]["uid"]))["rerunOf"] == job.metadata.uid
+
+
+async def test_a_rerun_with_a_name_and_changes(registry: Registry, admin: httpx.AsyncClient) -> None:
+    job = await a_finished_job(registry)
+
+    answer = await rerun(admin, job.metadata.uid, name="tau", patch={"spec": {"backoffLimit": 0, "parallelism": 4}})
+
+    made = answer.json()
+    assert (made["metadata"]["name"], made["spec"]["backoffLimit"], made["spec"]["parallelism"]) == ("tau", 0, 4)
+    assert (await rerun(admin, job.metadata.uid, name="tau")).status_code == 409
+
+
+async def test_a_dry_run_makes_nothing(registry: Registry, admin: httpx.AsyncClient) -> None:
+    job = await a_finished_job(registry)
+
+    answer = await admin.post(f"{RECORDS}/{job.metadata.uid}/rerun?dryRun=All", json={"name": "tau"})
+
+    assert (answer.status_code, answer.json()["metadata"]["name"]) == (201, "tau")
+    assert (await admin.get("/apis/batch/v1/namespaces/default/jobs/tau")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        pytest.param({"name": "Not_A_Name"}, 422, id="a bad name"),
+        pytest.param({"patch": {"spec": {"backoffLimit": -1}}}, 422, id="an invalid Job"),
+        pytest.param({"patch": {"metadata": {"namespace": "kube-system"}}}, 400, id="another namespace"),
+        pytest.param({"patch": []}, 400, id="no patch"),
+        pytest.param({"name": 3}, 400, id="no name"),
+    ],
+)
+async def test_a_rerun_that_is_refused(
+    registry: Registry, admin: httpx.AsyncClient, body: dict[str, Any], code: int
+) -> None:
+    job = await a_finished_job(registry)
+
+    answer = await rerun(admin, job.metadata.uid, **body)
+
+    assert (answer.status_code, answer.json()["kind"]) == (code, "Status")
+
+
+async def test_what_was_never_there_cannot_be_run_again(registry: Registry, admin: httpx.AsyncClient) -> None:
+    assert (await rerun(admin, "none")).status_code == 404
+    assert (await admin.get(f"{RECORDS}/none/rerun")).status_code == 405
+
+
+async def test_a_rerun_passes_admission(registry: Registry, admin: httpx.AsyncClient) -> None:
+    """As any new Job does: here, a quota."""
+    job = await a_finished_job(registry)
+    quota = {"metadata": {"name": "q"}, "spec": {"hard": {"count/jobs.batch": "1"}}}
+    assert (await admin.post("/api/v1/namespaces/default/resourcequotas", json=quota)).status_code == 201
+    async with running(registry, ResourceQuotaController):
+        await settled(registry)
+
+    answer = await rerun(admin, job.metadata.uid)
+
+    assert (answer.status_code, "exceeded quota" in answer.text) == (403, True)
+
+
+READS = rule("get", "jobs", "history.jobplane.dev")
+RERUNS = rule("create", "jobs/rerun", "history.jobplane.dev")
+CREATES = rule("create", "jobs", "batch")
+
+
+@pytest.mark.parametrize(
+    ("rules", "code"),
+    [
+        pytest.param([READS, RERUNS, CREATES], 201, id="all of them"),
+        pytest.param([RERUNS, CREATES], 403, id="not to read"),
+        pytest.param([READS, CREATES], 403, id="not to rerun"),
+        pytest.param([READS, RERUNS], 403, id="not to create"),
+    ],
+)
+async def test_rights_for_a_rerun(
+    registry: Registry, url: str, admin: httpx.AsyncClient, rules: list[dict[str, Any]], code: int
+) -> None:
+    job = await a_finished_job(registry)
+    await cluster_role(admin, "reruns", *rules)
+    await bind(admin, "reruns", ["User:bob"], namespace="default")
+    async with meeting(registry, url) as people:
+        bob = await people.user("bob", AUTHENTICATED)
+        answers = await rerun(bob, job.metadata.uid)
+
+    assert answers.status_code == code, answers.text
+
+
+@pytest.mark.parametrize(("role", "code"), [("view", 403), ("edit", 201), ("admin", 201)])
+async def test_roles_for_a_rerun(registry: Registry, url: str, admin: httpx.AsyncClient, role: str, code: int) -> None:
+    job = await a_finished_job(registry)
+    await bind(admin, role, ["User:bob"], namespace="default")
+    async with meeting(registry, url) as people:
+        bob = await people.user("bob", AUTHENTICATED)
+        assert (await rerun(bob, job.metadata.uid)).status_code == code
