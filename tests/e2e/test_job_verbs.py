@@ -73,7 +73,6 @@ def _pattern(text: str) -> str:
 @pytest.fixture(scope="module")
 def kubectl(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     made = Kubectl.at(newest(), cluster, tmp_path_factory.mktemp("home"))
-    made.api.post("/api/v1/namespaces", json={"metadata": {"name": made.namespace}})
     yield made
     made.api.close()
 

@@ -28,6 +28,7 @@ from app.machinery.name_validation import dns_label, label_value
 
 __all__ = [
     "KIND",
+    "MAX_INT32",
     "Job",
     "JobSpec",
     "JobStatus",

@@ -9,12 +9,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from app.kinds.batch.completion_indexes import Indexes
-from app.kinds.batch.job import Job
+from app.kinds.batch.job import MAX_INT32, Job
+from app.kinds.pod.pod import Pod
 from app.machinery.base import Condition
 from app.machinery.durations import human_duration
 from app.plans import annotation_state
 from app.plans.annotation_state import moment
 from app.plans.jobs import backoff, dependencies, oom_memory
+from app.plans.jobs.failure_cause import describe_failure
 from app.plans.jobs.index_failure import WAITING, backing_off, exhausted_indexes, failures_before, summarize_waiting
 from app.plans.jobs.indexes import index_of
 from app.plans.jobs.job_snapshot import JobDecision, JobSnapshot
@@ -137,12 +139,12 @@ def _has_new_backoff(before: Job, after: Job) -> bool:
 
 
 def _backoff_event(snapshot: JobSnapshot, decision: JobDecision, ends_at: datetime, deadline: datetime | None) -> Emit:
-    job, now, count = snapshot.job, snapshot.now, snapshot.backoff.failures
+    job, count = snapshot.job, snapshot.backoff.failures
     delayed = (
         f"no pod is created until {moment(ends_at)}, after {count} {'failures in a row' if count > 1 else 'failure'}"
     )
     if not deadline or ends_at < deadline:
-        return Emit("Normal", "BackingOff", f"Back-off of {human_duration(ends_at - now)}: {delayed}", job)
+        return Emit("Normal", "BackingOff", _tell_next_attempt(snapshot, decision, ends_at), job)
     unless = ", unless one succeeds" if decision.active else ""
     end = f"activeDeadlineSeconds ends the Job at {moment(deadline)}"
     return Emit("Warning", "NoMoreTries", f"No more tries{unless}: {delayed}, and {end}", job)
@@ -151,12 +153,30 @@ def _backoff_event(snapshot: JobSnapshot, decision: JobDecision, ends_at: dateti
 # --- wording
 
 
+def _tell_next_attempt(snapshot: JobSnapshot, decision: JobDecision, at: datetime) -> str:
+    """A Job of one pod counts attempts; one of several pods counts failures, which are as many as it has retries."""
+    spec, limit, when = snapshot.job.spec, snapshot.job.spec.backoff_limit, _at(at, snapshot.now)
+    because = f", because {describe_failure(_last_to_fail(snapshot))}" if snapshot.failed_pods else ""
+    if max(spec.parallelism or 1, spec.completions or 1) == 1:
+        return f"Attempt {decision.failed + 1}{_of(limit, 1)} starts {when}{because}"
+    return f"New pods start {when} after failure {decision.failed}{_of(limit, 0)}{because}"
+
+
+def _last_to_fail(snapshot: JobSnapshot) -> Pod:
+    return max(snapshot.failed_pods, key=lambda pod: backoff.ended_at(pod, snapshot.now))
+
+
+def _of(limit: int | None, more: int) -> str:
+    return "" if limit is None or limit >= MAX_INT32 else f" of {limit + more}"
+
+
 def _name_indexes(snapshot: JobSnapshot, waits: Mapping[int, datetime]) -> str:
     if len(waits) > 1:
         listed = str(Indexes().add(waits))
         return f"Indexes {listed if len(listed) <= MOST_CHARACTERS else f'({len(waits)} of them)'} failed and are"
     (index,) = waits
-    return f"Index {index} failed {_times(sum(failures_before(snapshot.last_failed[index])) + 1)} and is"
+    pod = snapshot.last_failed[index]
+    return f"Index {index} failed {_times(sum(failures_before(pod)) + 1)} ({describe_failure(pod)}) and is"
 
 
 def _when(waits: Mapping[int, datetime], now: datetime) -> str:

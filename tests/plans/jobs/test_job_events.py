@@ -15,6 +15,7 @@ from app.kinds.batch.job import (
     PodFailurePolicyOnExitCodesRequirement,
     PodFailurePolicyRule,
 )
+from app.kinds.pod.container import ContainerState, ContainerStateTerminated
 from app.kinds.pod.pod import Pod
 from app.plans.admission.pod_admission import NO_RULES, Rules
 from app.plans.admission.refusals import ANNOTATION as REFUSED
@@ -25,6 +26,8 @@ from app.plans.plan import Emit, Plan
 from tests.build import LONG_AGO, NOW, a_job, a_pod, names, pods, stored, updated, with_status
 from tests.plans.admission.test_resource_quota import a_quota
 
+EXIT_1 = "container main exited with code 1"
+IN_10S = "at 2026-07-24T12:00:10Z (in 10s)"
 OURS = ("BackingOff", "NoMoreTries", "IndexFailed")
 INDEXED = {"completion_mode": "Indexed", "parallelism": 3, "completions": 5, "backoff_limit_per_index": 1}
 FAIL_INDEX = PodFailurePolicy(
@@ -62,15 +65,17 @@ def begun(seconds_ago: int = 0, **spec: Any) -> Job:
         pytest.param(
             begun(),
             [failed()],
-            ["Normal BackingOff: Back-off of 10s: no pod is created until 2026-07-24T12:00:10Z, after 1 failure"],
+            [
+                f"Normal BackingOff: Attempt 2 of 7 starts {IN_10S}, because container main exited with code 1 in pod pi-0"
+            ],
             id="waits, and until when",
         ),
         pytest.param(
             begun(parallelism=2, completions=3),
             [failed("pi-0"), failed("pi-1", seconds_ago=5)],
             [
-                "Normal BackingOff: Back-off of 20s: no pod is created until 2026-07-24T12:00:20Z, "
-                "after 2 failures in a row"
+                "Normal BackingOff: New pods start at 2026-07-24T12:00:20Z (in 20s) after failure 2 of 6, "
+                "because container main exited with code 1 in pod pi-0"
             ],
             id="waits longer after more failures",
         ),
@@ -101,13 +106,15 @@ def begun(seconds_ago: int = 0, **spec: Any) -> Job:
         pytest.param(
             begun(seconds_ago=49, active_deadline_seconds=60),
             [failed()],
-            ["Normal BackingOff: Back-off of 10s: no pod is created until 2026-07-24T12:00:10Z, after 1 failure"],
+            [
+                f"Normal BackingOff: Attempt 2 of 7 starts {IN_10S}, because container main exited with code 1 in pod pi-0"
+            ],
             id="has a second left for another try",
         ),
         pytest.param(
             begun(**INDEXED),
             [failed("pi-9", index=2), *pods("r0r1")],
-            ["Normal BackingOff: Index 2 failed once and is tried again at 2026-07-24T12:00:10Z (in 10s)"],
+            [f"Normal BackingOff: Index 2 failed once ({EXIT_1} in pod pi-9) and is tried again {IN_10S}"],
             id="says which index waits",
         ),
         pytest.param(
@@ -132,8 +139,9 @@ def begun(seconds_ago: int = 0, **spec: Any) -> Job:
             begun(seconds_ago=45, active_deadline_seconds=60, **INDEXED | {"backoff_limit_per_index": 9}),
             [failed("pi-0", 0), failed("pi-1", 1, 1)],
             [
-                "Normal BackingOff: Index 0 failed once and is tried again at 2026-07-24T12:00:10Z (in 10s)",
-                "Warning NoMoreTries: Index 1 failed 2 times and is not tried again: back-off would end at "
+                f"Normal BackingOff: Index 0 failed once ({EXIT_1} in pod pi-0) and is tried again {IN_10S}",
+                "Warning NoMoreTries: Index 1 failed 2 times (container main exited with code 1 in pod pi-1) "
+                "and is not tried again: back-off would end at "
                 "2026-07-24T12:00:20Z (in 20s), activeDeadlineSeconds ends the Job at 2026-07-24T12:00:15Z",
             ],
             id="tells apart the indexes that have time for another try",
@@ -189,7 +197,7 @@ def test_a_job_that_is_resumed_in_its_back_off_says_so_again() -> None:
     rests = stored(planned(suspended, []), suspended)
     resumed = replace(rests, spec=replace(rests.spec, suspend=False))
 
-    assert said(planned(resumed, [])) == said(planned(job, [failed()]))
+    assert said(planned(resumed, [])) == [f"Normal BackingOff: Attempt 2 of 7 starts {IN_10S}"]
 
 
 def test_of_many_lost_indexes_ten_are_named() -> None:
@@ -260,3 +268,33 @@ def test_no_annotation_breaks_a_sync_or_holds_a_job_for_long(
     left = [pod for pod in have if pod.metadata.uid not in gone]
     after = stored(made, job)
     assert stored(plan(after, left, NOW, names(), rules), after).metadata.annotations == after.metadata.annotations
+
+
+def _ended(code: int = 1, reason: str = "Error") -> Pod:
+    pod = failed(code=code)
+    state = ContainerState(terminated=ContainerStateTerminated(exit_code=code, reason=reason, finished_at=NOW))
+    (container,) = pod.status.container_statuses
+    return replace(pod, status=replace(pod.status, container_statuses=(replace(container, state=state),)))
+
+
+def _with_reason(reason: str, message: str) -> Pod:
+    pod = _ended(143)
+    return replace(pod, status=replace(pod.status, reason=reason, message=message))
+
+
+@pytest.mark.parametrize(
+    ("pod", "cause"),
+    [
+        pytest.param(_ended(3), "container main exited with code 3 in pod pi-0", id="an exit code"),
+        pytest.param(_ended(137, "OOMKilled"), "container main exited with code 137 (OOMKilled) in pod pi-0", id="OOM"),
+        pytest.param(_ended(0, "Completed"), "pod pi-0 failed", id="a container that has not failed is no cause"),
+        pytest.param(
+            _with_reason("Evicted", "x" * 300),
+            f"pod pi-0 failed: Evicted ({'x' * 200})",
+            id="the node's reason, shortened",
+        ),
+    ],
+)
+def test_an_attempt_says_why_there_is_another(pod: Pod, cause: str) -> None:
+    (event,) = said(planned(begun(), [pod]))
+    assert event.endswith(f", because {cause}")
