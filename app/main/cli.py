@@ -44,22 +44,32 @@ from app.main.cli_systemd import systemd
 from app.main.cli_tokens import create, listed, revoke, rotate
 from app.main.commands.cancel import cancel
 from app.main.commands.get import get
+from app.main.commands.history import history
 from app.main.commands.listing import list_objects
 from app.main.commands.logs import logs
+from app.main.commands.machines import nodes as list_nodes
+from app.main.commands.machines import top
+from app.main.commands.rerun import rerun
 from app.main.commands.run import RunCommand, run
+from app.main.commands.submit import submit
+from app.main.commands.watch import watch
 from app.settings import Settings
 
 HELP = "Kubernetes Jobs without running Kubernetes: serve the API, run Jobs on your machines. Start with `jobplane up`."
 # Without rich, which would read the brackets around defaults as markup.
-app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help=HELP, pretty_exceptions_enable=False, rich_markup_mode=None
-)
+app = typer.Typer(no_args_is_help=True, help=HELP, pretty_exceptions_enable=False, rich_markup_mode=None)
 app.command(epilog=more_settings("agent"))(agent)
 app.command(cls=RunCommand)(run)
 app.command("list")(list_objects)
 app.command()(get)
 app.command()(logs)
 app.command()(cancel)
+app.command()(submit)
+app.command()(watch)
+app.command()(rerun)
+app.command()(history)
+app.command()(top)
+app.command("nodes")(list_nodes)
 app.command()(kubeconfig)
 app.command()(page)
 app.command()(examples)

@@ -10,11 +10,11 @@ import msgspec
 
 from app.kinds.pod.container import ContainerStateTerminated, ContainerStatus
 from app.kinds.pod.pod import Pod
+from app.kinds.pod.pod_annotations import MAIN_CONTAINER
 from app.machinery.base import Time
 from app.machinery.conditions import condition
 
 COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
-MAIN_CONTAINER = "jobplane.dev/main-container"
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 FAILED, SUCCEEDED, PENDING, RUNNING = "Failed", "Succeeded", "Pending", "Running"
 

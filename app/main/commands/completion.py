@@ -1,6 +1,6 @@
 """Completion of names in shells: Jobs, namespaces. Called by typer while a command line is typed.
 
-It asks the API for at most a second, and offers nothing if there is no answer: a completion never fails.
+It asks the API for at most five seconds, and offers nothing if there is no answer: a completion never fails.
 """
 
 import asyncio
@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-WAIT_SECONDS = 1.0
+WAIT_SECONDS = 5.0
 MOST = 500
 
 

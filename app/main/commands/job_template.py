@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from app.kinds.batch.job_annotations import AFTER
 from app.machinery.durations import parse_span
 from app.machinery.quantity import parse
 from app.main.cli_errors import CommandError
@@ -15,7 +16,6 @@ from app.main.cli_errors import CommandError
 CONTAINER = "main"
 NO_IMAGE = "none"  # a pod must name an image; the process runtime does not look at it
 GPU = "nvidia.com/gpu"
-AFTER = "jobplane.dev/after"
 QUEUE = "kueue.x-k8s.io/queue-name"
 LONGEST_NAME = 52  # of a Job: its pods' names end with an index and five letters
 _ARRAY = re.compile(r"(\d{1,6})-(\d{1,6})(?:%(\d{1,6}))?|(\d{1,6})(?:%(\d{1,6}))?")

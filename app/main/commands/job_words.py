@@ -11,16 +11,17 @@ from datetime import datetime, timedelta, tzinfo
 from typing import NamedTuple
 
 from app.kinds.batch.job import Job, condition, is_indexed
+from app.kinds.batch.job_annotations import dependencies
 from app.machinery.base import Condition
 from app.machinery.durations import human_duration
 from app.machinery.quantity import parse
 from app.main.commands.attempts import FAILED, PENDING, RUNNING, Attempt, in_order, last_failure
+from app.plans.jobs import backoff
 
-AFTER = "jobplane.dev/after"
+DEPENDENCIES_MET = "DependenciesMet"
 COMPLETE, SUSPENDED, DELETED = "Complete", "Suspended", "Deleted"
 _ENDINGS = {
     "DeadlineExceeded": "its time of {limit} was over",
-    "PodFailurePolicy": "its pod failure policy ended it",
     "MaxFailedIndexesExceeded": "more indexes failed than it allows",
     "FailedIndexes": "indexes {indexes} failed",
 }
@@ -75,7 +76,10 @@ def describe(job: Job, attempts: Sequence[Attempt], reader: Reader) -> str:
         case "Deleted":
             return "is being deleted"
         case "Suspended":
-            return _describe_suspension(job)
+            return "suspended"
+    unmet = condition(job, DEPENDENCIES_MET)
+    if unmet and unmet.status == "False":
+        return f"pending: {unmet.message.removeprefix('Job ')}"
     return _describe_many(job, attempts) if has_many(job) else _describe_one(job, attempts, reader)
 
 
@@ -90,16 +94,10 @@ def describe_done(job: Job) -> str:
     return f"{job.status.succeeded}/{wanted}" if wanted is not None else str(job.status.succeeded)
 
 
-def _describe_suspension(job: Job) -> str:
-    after = job.metadata.annotations.get(AFTER)
-    return f"waits for {describe_after(after)}" if after else "suspended"
-
-
-def describe_after(annotation: str) -> str:
-    """Return what a Job waits for: `prepare to complete and train to end`."""
+def describe_after(job: Job) -> str:
+    """Return which Jobs it starts after: `prepare to complete and check to end`; empty if none."""
     ends = {"ok": "complete", "failed": "fail", "any": "end"}
-    parts = [each.strip().partition(":") for each in annotation.split(",") if each.strip()]
-    return " and ".join(f"{name} to {ends.get(how or 'ok', how)}" for name, _, how in parts)
+    return " and ".join(f"{name} to {ends[result]}" for name, result in dependencies(job.metadata))
 
 
 def _describe_one(job: Job, attempts: Sequence[Attempt], reader: Reader) -> str:
@@ -110,7 +108,7 @@ def _describe_one(job: Job, attempts: Sequence[Attempt], reader: Reader) -> str:
     number = job.status.failed + 1
     because = f", because {describe_exit(failed)}" if failed else ""
     if under_way is None:
-        return _describe_pause(job, number, because)
+        return _describe_pause(job, number, because, reader)
     if under_way.phase == RUNNING:
         since = under_way.started_at or under_way.created_at
         at = f" since {reader.time_of(since)}" if since else ""
@@ -118,12 +116,14 @@ def _describe_one(job: Job, attempts: Sequence[Attempt], reader: Reader) -> str:
     return f"pending: {describe_wait(job, under_way)}"
 
 
-def _describe_pause(job: Job, number: int, because: str) -> str:
+def _describe_pause(job: Job, number: int, because: str, reader: Reader) -> str:
     if job.status.active:
         word = "running" if job.status.ready else "pending"
         return f"{word}, attempt {number} of {attempts_allowed(job)}" if job.status.failed else word
     if job.status.failed:
-        return f"attempt {number} of {attempts_allowed(job)} comes after a pause{because}"
+        retry_at = backoff.read(job, reader.now).retry_at
+        at = f" at {reader.time_of(retry_at)}" if retry_at and retry_at > reader.now else " is about to start"
+        return f"attempt {number} of {attempts_allowed(job)}{at}{because}"
     return "pending: its pod is being created"
 
 
@@ -204,17 +204,16 @@ def describe_failure(job: Job, attempts: Sequence[Attempt]) -> str:
     text = _ENDINGS.get(reason, "")
     if text:
         limit = human_duration(timedelta(seconds=job.spec.active_deadline_seconds or 0))
-        text = text.format(limit=limit, indexes=job.status.failed_indexes or "of it")
-        return f"{text} ({failed.message})" if failed and reason == "PodFailurePolicy" and failed.message else text
-    last = last_failure(attempts)
-    if last and not has_many(job):
-        count = max(job.status.failed, 1)
-        return f"{describe_exit(last)} in attempt {count} of {max(count, attempts_allowed(job))}"
-    if failed and reason == "BackoffLimitExceeded" and not last:
-        return f"{job.status.failed} of {attempts_allowed(job)} attempts failed"
-    if last:
+        return text.format(limit=limit, indexes=job.status.failed_indexes or "of it")
+    if reason not in ("", "BackoffLimitExceeded"):
+        return (failed.message if failed else "") or reason
+    last, allowed = last_failure(attempts), attempts_allowed(job)
+    if last is None:
+        return f"{job.status.failed} of {max(job.status.failed, allowed)} attempts failed"
+    if has_many(job):
         return f"{job.status.failed} pods failed, the last one by {describe_exit(last)}"
-    return (failed.message or reason) if failed else ""
+    count = max(job.status.failed, 1)
+    return f"{describe_exit(last)} in attempt {count} of {max(count, allowed)}"
 
 
 def _took(job: Job) -> str:

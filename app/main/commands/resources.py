@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from app.client.api import Api
 
 PAGE = 500
+NOT_FOUND = 404
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
 
 
@@ -53,6 +54,23 @@ def parse_name(text: str) -> tuple[Resource, str]:
     """Parse NAME, which is a Job's, or KIND/NAME."""
     kind, _, name = text.rpartition("/")
     return (find_resource(kind) if kind else JOBS), name
+
+
+async def find_by_kind(api: "Api", api_version: str, kind: str) -> Resource:
+    """Ask the API for the place of a kind, as a manifest names it. CommandError for one that it does not serve."""
+    from app.machinery.errors import ApiError
+
+    group = f"apis/{api_version}" if "/" in api_version else f"api/{api_version}"
+    try:
+        found = (await api.request_json("GET", f"/{group}"))["resources"]
+    except ApiError as error:
+        if error.code != NOT_FOUND:
+            raise
+        found = []
+    for each in found:
+        if each["kind"] == kind and "/" not in each["name"]:
+            return Resource(group, each["name"], each["namespaced"])
+    raise CommandError(f"the API serves no {kind} of {api_version}: check apiVersion and kind")
 
 
 async def list_all(api: "Api", path: str, query: dict[str, str]) -> list[dict[str, Any]]:

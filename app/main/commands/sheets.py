@@ -1,5 +1,6 @@
 """Lines and rows about one Job: what it is, its attempts, its events. Pure; used by `get` and `history`."""
 
+import json
 import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -9,7 +10,6 @@ from app.kinds.batch.job import Job
 from app.machinery.durations import human_duration
 from app.main.commands.attempts import FAILED, PENDING, SUCCEEDED, Attempt, in_order
 from app.main.commands.job_words import (
-    AFTER,
     Reader,
     describe,
     describe_after,
@@ -35,8 +35,8 @@ def job_lines(job: Job, attempts: Sequence[Attempt], reader: Reader) -> Iterator
             )
     if has_many(job):
         yield "Done", describe_done(job)
-    if after := job.metadata.annotations.get(AFTER):
-        yield "After", describe_after(after)
+    if after := describe_after(job):
+        yield "After", after
     for label, moment in (
         ("Created", job.metadata.creation_timestamp),
         ("Started", job.status.start_time),
@@ -90,3 +90,11 @@ def event_rows(events: Sequence[dict[str, Any]], reader: Reader) -> list[list[st
         moment = datetime.fromisoformat(event.get("lastTimestamp") or event["metadata"]["creationTimestamp"])
         rows.append([event.get("reason", ""), reader.time_of(moment), event.get("message", "")])
     return rows
+
+
+def output_lines(attempts: Sequence[Attempt]) -> Iterator[tuple[str, str]]:
+    """Yield a line for each result that an attempt left: JSON in its termination message."""
+    for each in in_order(attempts):
+        if each.output is not None:
+            label = "Result" if each.index is None else f"Result {each.index}"
+            yield label, json.dumps(each.output, ensure_ascii=False)

@@ -81,6 +81,27 @@ async def _follow(api: "Api", view: JobView, screen: Screen, streams: LogStreams
         await streams.finish()
 
 
+async def watch_job(api: "Api", job: Job) -> int:
+    """Wait for a Job, and say how it fares: in one line on a terminal, else in a line for each change. Returns its code."""
+    screen = Screen()
+    async with open_view(api, job) as view:
+        told = ""
+        while not view.is_over:
+            reader = Reader(now())
+            words = describe(view.job, list(view.attempts.values()), reader)
+            screen.show(f"{job.metadata.name}: {words}")
+            if words != told and not screen.is_live:
+                typer.echo(f"{reader.time_of(reader.now)} {job.metadata.name}: {words}")
+            told = words
+            await view.next_change(TICK_SECONDS if screen.is_live else None)
+        await view.complete(api)
+        screen.clear()
+    code = _conclude(view, screen)
+    if not code and not screen.is_live:
+        typer.echo(f"job {job.metadata.name} {describe(view.job, list(view.attempts.values()), Reader(now()))}")
+    return code
+
+
 async def follow_logs(api: "Api", job: Job, index: int | None, container: str) -> None:
     """Print the logs of a Job, of one index if asked, until it has ended."""
     screen = Screen()

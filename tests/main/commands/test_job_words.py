@@ -67,15 +67,21 @@ MANY = {"completions": 100, "parallelism": 10, "completionMode": "Indexed"}
         pytest.param(
             job(failed=2),
             [FAILURE],
-            "attempt 3 of 7 comes after a pause, because exit code 1",
+            "attempt 3 of 7 is about to start, because exit code 1",
+            id="between two attempts",
+        ),
+        pytest.param(
+            job(failed=2, annotations={"jobplane.dev/backoff": "2;2026-03-04T14:02:20Z"}),
+            [FAILURE],
+            "attempt 3 of 7 at 14:02:40, because exit code 1",
             id="back-off",
         ),
         pytest.param(job(active=1, ready=1, failed=2), [], "running, attempt 3 of 7", id="without its pods"),
         pytest.param(job(spec={"suspend": True}), [], "suspended", id="suspended"),
         pytest.param(
-            job({"suspend": True}, {"jobplane.dev/after": "prepare,check:any"}),
+            job(conditions=[{"type": "DependenciesMet", "status": "False", "message": "Job waits for Job a to complete"}]),
             [],
-            "waits for prepare to complete and check to end",
+            "pending: waits for Job a to complete",
             id="after others",
         ),
         pytest.param(job(MANY, active=10, ready=7, succeeded=3), [], "3 of 100 done, 7 running, 3 pending", id="array"),
@@ -112,6 +118,12 @@ MANY = {"completions": 100, "parallelism": 10, "completionMode": "Indexed"}
             [],
             "failed after 2m10s: indexes 3,5-7 failed",
             id="failed indexes",
+        ),
+        pytest.param(
+            job(**ended("Failed", "HeartbeatMissed", "no heartbeat for 5m")),
+            [FAILURE],
+            "failed after 2m10s: no heartbeat for 5m",
+            id="any other reason",
         ),
     ],
 )  # fmt: skip
@@ -159,7 +171,9 @@ def test_how_an_attempt_failed(end: dict[str, Any], words: str) -> None:
 
 
 def test_after_names_each_job_and_how_it_must_end() -> None:
-    assert describe_after("a, b:failed ,c:any") == "a to complete and b to fail and c to end"
+    after = {"jobplane.dev/after": "a, b:failed,c:any"}
+    assert describe_after(job(annotations=after)) == "a to complete and b to fail and c to end"
+    assert describe_after(job()) == ""
 
 
 def test_the_exit_code_is_that_of_the_attempt_that_failed_last() -> None:
