@@ -15,6 +15,7 @@ from app.controllers.cronjobs import CronJobController
 from app.controllers.disruption import DisruptionController
 from app.controllers.event_retention import EventRetention
 from app.controllers.garbage_collector import GarbageCollector
+from app.controllers.job_pending_pods import JobPendingPods
 from app.controllers.job_recorder import JobRecorder, RecordRetention
 from app.controllers.jobs import JobController
 from app.controllers.log_retention import LogRetention
@@ -166,6 +167,7 @@ def controllers(
     publishing = [RootCAPublisher(mirror, registry.store, certificate)] if certificate else []
     return [
         JobController(mirror, registry.admission.locks, registry.features),
+        JobPendingPods(mirror),
         CronJobController(mirror, registry.admission.locks),
         ResourceQuotaController(mirror, registry.store, registry.admission.locks),
         Scheduler(mirror, scheduling, registry.metrics),

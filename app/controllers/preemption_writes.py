@@ -18,12 +18,14 @@ from app.machinery.meta_condition import Condition as GroupCondition
 from app.machinery.meta_condition import with_condition as with_group_condition
 from app.plans.plan import Action, Delete, Emit, Plan, Update, earliest
 from app.registry.binding import with_condition
+from app.scheduler.fit_hints import without_hint
 from app.scheduler.gang_scheduling import PodGroupKey
 from app.scheduler.scheduling_round import PostFilterResult
 from app.store import Key
 
 PREEMPTION_BY_SCHEDULER = "PreemptionByScheduler"  # a reason
 REPORT_INTERVAL = timedelta(seconds=15)  # between changes of the message of a pod that stays pending
+HINT_INTERVAL = timedelta(minutes=5)  # between changes of what would have to change, if the reasons stay the same
 
 
 def write_results(
@@ -65,13 +67,21 @@ def _is_report_due(pod: Pod, message: str, now: datetime, interval: timedelta) -
     reported = condition(pod.status.conditions, "PodScheduled")
     if reported is None or reported.status != "False" or not message:
         return bool(message)
+    if reported.message != message and without_hint(reported.message) == without_hint(message):
+        since = reported.last_probe_time or reported.last_transition_time
+        return since is None or now - since >= HINT_INTERVAL
     return reported.message != message and _next_report_at(pod, message, now, interval) is None
 
 
 def _next_report_at(pod: Pod, message: str, now: datetime, interval: timedelta = REPORT_INTERVAL) -> datetime | None:
-    """Return when the message may be reported, if that is not now. None also if it was reported."""
+    """Return when the message may be reported, if that is not now. None also if it was reported, or only the hint differs."""
     reported = condition(pod.status.conditions, "PodScheduled")
-    if reported is None or reported.status != "False" or not message or reported.message == message:
+    if (
+        reported is None
+        or reported.status != "False"
+        or not message
+        or without_hint(reported.message) == without_hint(message)
+    ):
         return None
     since = reported.last_probe_time or reported.last_transition_time
     return since + interval if since is not None and now - since < interval else None

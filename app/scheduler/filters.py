@@ -7,7 +7,7 @@ not scheduled. There are no PersistentVolumeClaims, so a pod with one fits no no
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.kinds.core.node import UNSCHEDULABLE, Node, Taint
 from app.kinds.pod.affinity import NodeSelector
@@ -120,6 +120,7 @@ class Diagnosis:
 
     reasons: Mapping[str, tuple[str, ...]]  # by node
     unresolvable: frozenset[str]
+    hint: str = field(default="", kw_only=True)  # what would have to change: a sentence of `fit_hints`
 
     @property
     def victims(self) -> tuple[Pod, ...] | None:
@@ -127,12 +128,12 @@ class Diagnosis:
         return None
 
     def text(self, preemption: str = "") -> str:
-        """`0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable. preemption: 0/3 nodes ...`"""
+        """`0/3 nodes are available: 1 Insufficient cpu, 2 node(s) were unschedulable. preemption: 0/3 nodes ... Fits if ...`"""
         if not self.reasons:
             return NO_NODES
         counted = Counter(reason for reasons in self.reasons.values() for reason in reasons)
         message = summarize_reasons(len(self.reasons), counted)
-        return f"{message} preemption: {preemption}" if preemption else message
+        return " ".join(filter(None, (message, preemption and f"preemption: {preemption}", self.hint)))
 
 
 def summarize_reasons(nodes: int, counted: Mapping[str, int]) -> str:

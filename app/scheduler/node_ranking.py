@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from app.kinds.pod.pod import Pod
 from app.scheduler import filters, scores
 from app.scheduler.filters import Diagnosis
+from app.scheduler.fit_hints import find_hint
 from app.scheduler.node_info import NodeInfo, has_port_conflict
 from app.scheduler.pod_affinity import AFFINITY_MISMATCH, Domain, DomainValues, PodConstraints
 from app.scheduler.pod_counts import PodCounts, SymmetricTerm
@@ -85,6 +86,7 @@ class Ranking:
         filter_cache: FilterCache,
     ) -> None:
         self.info = info
+        self._pod = pod
         self._cluster = cluster
         self._filter_cache = filter_cache
         self._requests = tuple(info.requests.items())
@@ -142,7 +144,8 @@ class Ranking:
     def diagnose(self) -> Diagnosis:
         self._catch_up()
         reasons = {name: self._filter_reasons(name) for name in self._cluster.node_infos}
-        return Diagnosis(reasons, frozenset(name for name in reasons if self._is_unresolvable(name)))
+        hint = find_hint(self._pod, self.info, self._cluster.node_infos, reasons)
+        return Diagnosis(reasons, frozenset(name for name in reasons if self._is_unresolvable(name)), hint=hint)
 
     def _is_unresolvable(self, name: str) -> bool:
         """A node would be rejected without any pods on it, too."""

@@ -17,6 +17,7 @@ from app.machinery.base import LabelSelector, ObjectMeta
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
+from app.scheduler.fit_hints import without_hint
 from tests.controllers.machines import a_node
 from tests.controllers.running import every, running, settled, until
 from tests.registry.examples import PODS, a_pod, create, get
@@ -84,7 +85,7 @@ async def wait_until_bound(registry: Registry, name: str, node: str) -> None:
 async def wait_for_message(registry: Registry, name: str, why: str) -> None:
     async def so() -> bool:
         said = condition((await pod(registry, name)).status.conditions, "PodScheduled")
-        return said is not None and said.message == why
+        return said is not None and without_hint(said.message) == why
 
     await until(registry, so)
 
@@ -112,7 +113,8 @@ async def test_the_less_important_goes_and_the_more_important_takes_its_place(re
         assert low.metadata.deletion_grace_period_seconds == 30
         said = condition(high.status.conditions, "PodScheduled")
         assert said is not None
-        assert (said.status, said.reason, said.message) == ("False", "Unschedulable", LACKING)
+        hint = "Fits if a node has 1 free CPU: the most free is 0 on n1."
+        assert (said.status, said.reason, said.message) == ("False", "Unschedulable", f"{LACKING} {hint}")
         assert high.spec.node_name == ""
 
         await end_pod(registry, "low")

@@ -19,6 +19,7 @@ from app.kinds.pod.pod import Pod, PodSchedulingGate, condition
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
+from app.scheduler.fit_hints import without_hint
 from app.store import OutcomeUnknown, Unavailable
 from tests.controllers.machines import a_node, alter
 from tests.controllers.running import events, every, running, settled, until
@@ -59,7 +60,7 @@ async def wait_for_message(registry: Registry, name: str, why: str) -> None:
 
 
 def _short(message: str) -> str:
-    return message.partition(" preemption: ")[0]
+    return without_hint(message).partition(" preemption: ")[0]
 
 
 async def finish_pod(registry: Registry, name: str) -> None:

@@ -4,12 +4,32 @@ import re
 from collections.abc import AsyncIterator
 
 import pytest
+from msgspec.structs import replace
 
+from app.controllers.job_pending_pods import JobPendingPods
 from app.controllers.jobs import JobController
+from app.controllers.scheduler import Scheduler
+from app.kinds.core.event import KIND as EVENTS
+from app.kinds.core.node import KIND as NODES
+from app.kinds.core.resourcequota import KIND as QUOTAS
+from app.kinds.core.resourcequota import ResourceQuota, ResourceQuotaSpec, ResourceQuotaStatus
+from app.kinds.pod.container import (
+    Container,
+    ContainerState,
+    ContainerStateWaiting,
+    ContainerStatus,
+    ResourceRequirements,
+)
+from app.kinds.pod.pod import KIND as PODS
+from app.kinds.pod.pod import Pod
+from app.machinery.base import ObjectMeta
+from app.registry import objects
 from app.registry.objects import Registry
-from tests.controllers.running import Running, events, running, settled, until
+from tests.build import a_template
+from tests.controllers.running import Running, events, every, running, settled, until
 from tests.controllers.test_jobs import ends, pods, status_is, there_are
 from tests.registry.examples import JOBS, a_job, create, get
+from tests.scheduler.cluster import a_node
 
 INDEXED = {"completion_mode": "Indexed", "parallelism": 2, "completions": 2}
 
@@ -84,3 +104,69 @@ async def test_that_it_is_suspended_and_that_it_goes_on(registry: Registry, cont
     await create(registry, JOBS, a_job(suspend=True))
 
     assert await told(controllers, "Suspended") == ["Job suspended"]
+
+
+# --- pods that are there, and do not start
+
+
+@pytest.fixture
+async def scheduling(registry: Registry) -> AsyncIterator[Running]:
+    async with running(registry, JobController, JobPendingPods, Scheduler) as found:
+        yield found
+
+
+async def test_that_its_pods_fit_no_node_and_what_would_have_to_change(registry: Registry, scheduling: Running) -> None:
+    """Once, however many pods it has; again only if another leader finds it so."""
+    await create(registry, NODES, a_node(cpu="1"))
+    needs = ResourceRequirements(requests={"cpu": "2"})
+    template = a_template({"app": "pi"}, containers=(Container(name="main", image="busybox", resources=needs),))
+    await create(registry, JOBS, a_job(template=template, parallelism=3, completions=3))
+    await there_are(registry, 3)
+
+    (message,) = await told(scheduling, "PodUnschedulable")
+    pod, _, why = message.removeprefix("Pod ").partition(" is not placed: ")
+    assert pod in {each.metadata.name for each in await pods(registry)}
+    assert why.startswith("0/1 nodes are available: 1 Insufficient cpu.")
+    assert why.endswith("Fits if a node with 2 CPUs joins, or the pod requests less: the largest is n1 with 1.")
+    (event,) = [each for each in await every(registry, EVENTS) if each.reason == "PodUnschedulable"]
+    assert (event.involved_object.kind, event.involved_object.name, event.count) == ("Job", "pi", 1)
+
+
+async def test_that_its_containers_do_not_start_once_for_each_cause(registry: Registry) -> None:
+    async with running(registry, JobController, JobPendingPods) as controllers:
+        await create(registry, JOBS, a_job(parallelism=2, completions=2))
+        await there_are(registry, 2)
+        for reason in ("ContainerCreating", "ErrImagePull", "ImagePullBackOff", "ErrImagePull", "ImagePullBackOff"):
+            for pod in await pods(registry):
+                await waits(registry, pod.metadata.name, reason, f"no such image, says {reason}")
+        messages = await told(controllers, "PodStartFailed")
+
+    assert [re.sub(r"pi-\w+", "pi-x", each) for each in messages] == [
+        "Container main of pod pi-x does not start: ErrImagePull: no such image, says ErrImagePull",
+        "Container main of pod pi-x does not start: ImagePullBackOff: no such image, says ImagePullBackOff",
+    ]
+
+
+async def waits(registry: Registry, pod: str, reason: str, message: str) -> None:
+    """As the agent reports it."""
+    state = ContainerState(waiting=ContainerStateWaiting(reason=reason, message=message))
+    status = ContainerStatus(name="main", image="busybox", image_id="", state=state)
+
+    def edit(old: Pod) -> Pod:
+        return replace(old, status=replace(old.status, container_statuses=(status,)))
+
+    await objects.rewrite(registry, PODS, "default", pod, edit)
+
+
+async def test_that_a_quota_refuses_its_pods_and_that_it_has_room(registry: Registry, controllers: Running) -> None:
+    quota = ResourceQuota(metadata=ObjectMeta(name="q"), spec=ResourceQuotaSpec(hard={"pods": "0"}))
+    await create(registry, QUOTAS, quota)
+    await objects.rewrite(registry, QUOTAS, "default", "q", lambda old: replace(old, status=_used(old)))
+    await create(registry, JOBS, a_job())
+
+    (message,) = await told(controllers, "FailedCreate")
+    assert "is forbidden: exceeded quota: q, requested: pods=1, used: pods=0, limited: pods=0" in message
+
+
+def _used(quota: ResourceQuota) -> ResourceQuotaStatus:
+    return ResourceQuotaStatus(hard=quota.spec.hard, used={"pods": "0"})

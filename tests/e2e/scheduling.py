@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from app.scheduler.fit_hints import without_hint
 from tests.e2e.cluster import until
 from tests.e2e.kubectl import SECONDS, Kubectl, words
 
@@ -82,7 +83,7 @@ class Site:
             else:
                 assert "Node: <none>\n" in about
                 assert re.search(rf"Warning FailedScheduling .*default-scheduler {re.escape(why)}\n", f"{about}\n")
-            found[name] = node or why.partition(" preemption: ")[0]
+            found[name] = node or without_hint(why).partition(" preemption: ")[0]
         return found
 
     def settled(self, *names: str) -> dict[str, dict[str, Any]]:
@@ -98,7 +99,7 @@ class Site:
     def why(self, name: str) -> str:
         """All that a pod is told."""
         self.settled(name)
-        return self.kubectl("get", "pod", name, "-o", MESSAGE)
+        return without_hint(self.kubectl("get", "pod", name, "-o", MESSAGE))
 
     def pod(self, name: str) -> dict[str, Any]:
         found: dict[str, Any] = self.kubectl.stored("pod", name)

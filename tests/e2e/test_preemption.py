@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from app.scheduler.fit_hints import without_hint
 from tests.e2e.cluster import Cluster, until
 from tests.e2e.kubectl import SECONDS, TIMEOUT, Kubectl, newest, rows, words
 from tests.e2e.manifests import a_job
@@ -77,7 +78,7 @@ def test_a_job_gives_way_to_an_urgent_pod_and_is_not_blamed(kubectl: Kubectl, ur
     (another,) = until(lambda: kubectl.pods("patient"), SECONDS, "the Job tries again")
     kubectl("wait", "--for=condition=PodScheduled=false", f"pod/{another}", TIMEOUT)
     said = _condition(kubectl.stored("pod", another), "PodScheduled")
-    assert said["message"].endswith(
+    assert without_hint(said["message"]).endswith(
         "preemption: 0/20 nodes are available: 1 No preemption victims found for incoming pod, "
         "19 Preemption is not helpful for scheduling."
     )

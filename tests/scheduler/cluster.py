@@ -23,6 +23,7 @@ from app.kinds.pod.container import Container, ContainerPort, ResourceRequiremen
 from app.kinds.pod.pod import Pod, PodSpec
 from app.machinery.base import LabelSelector, ObjectMeta
 from app.scheduler import DEFAULT, Cluster, PlacementResult, PodInfos, ScoringSettings, schedule
+from app.scheduler.fit_hints import without_hint
 
 HOST = "kubernetes.io/hostname"
 
@@ -148,7 +149,13 @@ def counts(outcome: PlacementResult) -> Counter[str]:
 
 
 def why(outcome: PlacementResult) -> list[str]:
-    return [diagnosis.text() for _, diagnosis in outcome.unbound]
+    """In kube-scheduler's words."""
+    return [without_hint(diagnosis.text()) for _, diagnosis in outcome.unbound]
+
+
+def hints(outcome: PlacementResult) -> list[str]:
+    """What would have to change."""
+    return [diagnosis.hint for _, diagnosis in outcome.unbound]
 
 
 def why_on(pod: Pod, node: Node, *there: Pod) -> str:

@@ -10,7 +10,7 @@ from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import PersistentVolumeClaimVolumeSource, Volume
 from app.plans.nodes.tolerations import tolerates
 from app.scheduler.filters import AFFINITY_TERMS_CONFLICT, NODE_AFFINITY_MISMATCH, NODE_NAME_MISMATCH, PORTS_TAKEN
-from tests.scheduler.cluster import a_cluster, a_node, a_pod, on, placed, wanting, why, why_on
+from tests.scheduler.cluster import a_cluster, a_node, a_pod, hints, on, placed, wanting, why, why_on
 
 CLAIM = PersistentVolumeClaimVolumeSource(claim_name="data")
 GPU = Taint(key="gpu", value="yes", effect="NoSchedule")
@@ -152,3 +152,101 @@ def test_a_port_that_is_given_back_is_free() -> None:
     cluster.unplace("uid-of-default-q")
 
     assert len(on(cluster, [listening()]).bound) == 1
+
+
+# --- what would have to change
+
+
+BUSY = {"n1": [a_pod("a", cpu="3", memory="2Gi")], "n2": [a_pod("b", cpu="2", memory="7Gi")]}
+CORDONED = {"unschedulable": True}
+
+
+@pytest.mark.parametrize(
+    ("pod", "nodes", "expected"),
+    [
+        pytest.param(
+            a_pod(cpu="4"),
+            [a_node(), a_node("n2")],
+            "Fits if a node has 4 free CPUs: the most free is 2 on n2.",
+            id="too full",
+        ),
+        pytest.param(
+            a_pod(cpu="1500m", memory="7Gi"),
+            [a_node(), a_node("n2")],
+            "Fits if a node has 1500m free CPUs and 7Gi of free memory: the nearest is 1 and 6Gi on n1.",
+            id="too full of two",
+        ),
+        pytest.param(
+            a_pod(cpu="9"),
+            [a_node(), a_node("n2", cpu="8")],
+            "Fits if a node with 9 CPUs joins, or the pod requests less: the largest is n2 with 8.",
+            id="too small",
+        ),
+        pytest.param(
+            a_pod(**{"nvidia.com/gpu": "1"}),
+            [a_node()],
+            "Fits if a node with 1 of nvidia.com/gpu joins, or the pod requests less: the largest is n1 with 0.",
+            id="no such device",
+        ),
+        pytest.param(
+            a_pod(), [a_node(pods="1")], "Fits if a pod ends on n1, which has as many as it may.", id="pods enough"
+        ),
+        pytest.param(
+            a_pod(cpu="3"),
+            [a_node(), a_node("n3", spec=CORDONED)],
+            "Fits if a node has 3 free CPUs: the most free is 1 on n1; or if n3 is uncordoned.",
+            id="full and cordoned",
+        ),
+        pytest.param(
+            a_pod(),
+            [a_node("n3", spec={"taints": (GPU,)})],
+            "Fits if the taint {gpu: yes} of n3 goes, or the pod tolerates it.",
+            id="tainted",
+        ),
+        pytest.param(
+            a_pod(spec={"node_selector": {"disk": "ssd"}}),
+            [a_node("n3", cpu="1"), a_node("n4", labels={"disk": "hdd"})],
+            "Fits if n3, which has room, has the label disk=ssd.",
+            id="another label",
+        ),
+        pytest.param(
+            a_pod(spec={"node_selector": {"disk": "ssd"}}), [a_node("n3", spec=CORDONED)], "", id="two things at once"
+        ),
+        pytest.param(
+            wanting(("zone", "In", ("a",))),
+            [a_node("n3")],
+            "Fits if the pod's node affinity allows n3, which has room.",
+            id="affinity",
+        ),
+        pytest.param(a_pod(cpu="3"), [a_node("n3", spec=CORDONED, cpu="2")], "", id="cordoned, and too small anyway"),
+        pytest.param(
+            a_pod(ports=(ContainerPort(container_port=80, host_port=80),)),
+            [a_node("n5")],
+            "Fits if host port 80 is free on n5.",
+            id="a port that is taken",
+        ),
+    ],
+)
+def test_what_would_have_to_change(pod: Pod, nodes: list[Node], expected: str) -> None:
+    taken = a_pod("c", ports=(ContainerPort(container_port=80, host_port=80),))
+    there = {name: pods for name, pods in (BUSY | {"n5": [taken]}).items() if name in {n.metadata.name for n in nodes}}
+
+    outcome = placed([pod], nodes, there)
+
+    assert hints(outcome) == [expected]
+    (text,) = [diagnosis.text() for _, diagnosis in outcome.unbound]
+    assert text.startswith(f"0/{len(nodes)} nodes are available: ")
+    assert text.endswith(expected)
+
+
+def test_the_change_that_a_hint_names_is_enough() -> None:
+    """For each kind of hint: the pod fits once it is done."""
+    tainted, cordoned = a_node("n3", spec={"taints": (GPU,)}), a_node("n3", spec=CORDONED)
+    for pod, before, after in (
+        (a_pod(), tainted, a_node("n3")),
+        (a_pod(), cordoned, a_node("n3")),
+        (a_pod(spec={"node_selector": {"disk": "ssd"}}), a_node("n3"), a_node("n3", labels={"disk": "ssd"})),
+        (a_pod(cpu="9"), a_node("n3"), a_node("n3", cpu="9")),
+    ):
+        assert hints(placed([pod], [before])) != [""]
+        assert placed([pod], [after]).bound

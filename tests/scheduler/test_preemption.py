@@ -17,6 +17,7 @@ from app.kinds.pod.pod import Pod
 from app.machinery.base import LabelSelector, ObjectMeta
 from app.scheduler import Cluster, PodInfos
 from app.scheduler.eviction_units import DisruptionBudgets, EvictionUnits
+from app.scheduler.fit_hints import without_hint
 from app.scheduler.gang_scheduling import PodGroups
 from app.scheduler.preemption import LowestPriorities, PreemptionContext, select_victims_on_node
 from app.scheduler.scheduling_round import MAX_PREEMPTIONS, PreemptionEvaluator, RoundResult, schedule_round
@@ -67,7 +68,7 @@ def describe(result: RoundResult) -> str:
     """`p to n1; q for n2: a, b go; r: <why not>`"""
     parts = [f"{pod.metadata.name} to {node}" for pod, node in result.bound]
     for report in result.post_filter_results:
-        name, _, why = report.pod.metadata.name, *report.message.partition(" preemption: ")[1:]
+        name, _, why = report.pod.metadata.name, *without_hint(report.message).partition(" preemption: ")[1:]
         if report.victims:
             gone = ", ".join(each.metadata.name for each in report.victims)
             parts.append(f"{name} for {report.nominated_node}: {gone} go")
@@ -232,13 +233,14 @@ def test_the_whole_text_is_kubernetes() -> None:
     (report,) = a_round([pod_of(1, "p")], a_cluster([a_node()], {"n1": FULL})).post_filter_results
     assert report.message == (
         "0/1 nodes are available: 1 Insufficient cpu. "
-        "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod."
+        "preemption: 0/1 nodes are available: 1 No preemption victims found for incoming pod. "
+        "Fits if a node has 1 free CPU: the most free is 0 on n1."
     )
 
 
 def test_a_pod_that_others_go_for_is_told_only_what_is_lacking() -> None:
     (report,) = a_round([pod_of(10, "p")], a_cluster([a_node()], {"n1": FULL})).post_filter_results
-    assert report.message == "0/1 nodes are available: 1 Insufficient cpu."
+    assert without_hint(report.message) == "0/1 nodes are available: 1 Insufficient cpu."
 
 
 def test_without_nodes_nothing_is_said_of_preemption() -> None:

@@ -129,7 +129,7 @@ export function explainScheduling(message: string, pod: Pod, nodes: Node[]): Cau
       { cause: "There are no nodes.", change: "Join a machine: `jobplane token create` prints the command.", count: 1 },
     ];
   }
-  const found = /0\/\d+ nodes are available: (.*?)\.(?: preemption:|$)/s.exec(message);
+  const found = /0\/\d+ nodes are available: (.*?)\.(?: preemption:| Fits if |$)/s.exec(message);
   if (!found)
     return [
       {
