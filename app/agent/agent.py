@@ -30,6 +30,7 @@ from app.agent.pods.container_config import Host
 from app.agent.pods.environment import Lookup
 from app.agent.pods.hosts_file import HostsFiles
 from app.agent.pods.lease_expiry import LeaseExpired, LeaseExpiry
+from app.agent.pods.memory_peaks import MemoryPeaks
 from app.agent.pods.pods import Pods
 from app.agent.pods.status_reports import StatusReporter
 from app.agent.streams import CallHandler
@@ -194,7 +195,9 @@ class Agent:
         )
         free_images = partial(image_gc.collect, now=True)
         eviction = EvictionManager(pods, host.runtime.usage, host.volumes, host.pressures, free_images, host.clock)
+        peaks = MemoryPeaks(host.runtime, pods.worker_of, host.clock)
         return [
+            ("memory peaks", peaks.run),
             ("files of volumes", volumes.run),
             ("eviction", eviction.run),
             ("images that nobody uses", image_gc.run),

@@ -70,6 +70,7 @@ class StatusReport(Struct):
     """Status of one pod, and events since the last report.
 
     gone: its deletion was asked for, and its containers have ended and been cleaned up.
+    peak_memory: of a pod that has ended, the most bytes of memory that were seen in use, by container.
     """
 
     namespace: Annotated[str, at(0)] = ""
@@ -78,6 +79,7 @@ class StatusReport(Struct):
     status: Annotated[PodStatus, at(0)] = msgspec.field(default_factory=PodStatus)
     gone: Annotated[bool, at(0)] = False
     events: Annotated[tuple[EventReport, ...], at(0)] = ()
+    peak_memory: Annotated[dict[str, Int64], at(0)] = msgspec.field(default_factory=dict)
 
 
 class StatusReports(Struct):

@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import cast
 
+import msgspec
 from msgspec.structs import replace
 
 from app.client.protocol import StatusOutcome, StatusReport
 from app.kinds.pod.pod import Pod, PodStatus, is_terminal
 from app.machinery.base import Kind
+from app.plans.jobs.job_record import PEAK_MEMORY
 from app.registry import deletion, kubelet_events
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
 from app.registry.registry import Registry
@@ -82,7 +84,8 @@ class _Taking:
         """An end that also removes the pod is two versions, as in Kubernetes: watchers see how it ended before it is gone."""
         over, commit = deletion.is_over(self.kind, now), self.registry.store.commit
         if over and now.status != old.status:
-            ended = replace(old, status=now.status)
+            annotations = now.metadata.annotations
+            ended = replace(old, status=now.status, metadata=replace(old.metadata, annotations=annotations))
             revision, *_ = await commit([write_of(self.kind, ended, "M", old), *events])
             old, events = replace(ended, metadata=replace(old.metadata, resource_version=str(revision))), []
         writes = [write_of(self.kind, now, "D" if over else "M", old)] if now != old else []
@@ -102,10 +105,21 @@ def reported(old: Pod, report: StatusReport) -> Pod:
     """The pod as it is after the report. What has ended stays ended, and the server's own conditions stay."""
     status = old.status if is_terminal(old) else merged(old.status, report.status)
     pod = replace(old, status=status)
+    if is_terminal(pod) and not is_terminal(old):
+        pod = _with_peaks(pod, report.peak_memory)
     if not report.gone or old.metadata.deletion_timestamp is None:
         return pod
-    metadata = replace(old.metadata, deletion_grace_period_seconds=0)
-    return replace(pod, metadata=metadata)
+    return replace(pod, metadata=replace(pod.metadata, deletion_grace_period_seconds=0))
+
+
+def _with_peaks(pod: Pod, peaks: Mapping[str, int]) -> Pod:
+    """The pod with the peaks of its own containers in an annotation, if the agent has seen any."""
+    names = {each.name for each in (*pod.spec.init_containers, *pod.spec.containers)}
+    known = {name: peak for name, peak in sorted(peaks.items()) if name in names and peak > 0}
+    if not known:
+        return pod
+    annotations = pod.metadata.annotations | {PEAK_MEMORY: msgspec.json.encode(known).decode()}
+    return replace(pod, metadata=replace(pod.metadata, annotations=annotations))
 
 
 def merged(old: PodStatus, new: PodStatus) -> PodStatus:

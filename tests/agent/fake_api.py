@@ -41,6 +41,7 @@ class FakeApi(httpx.AsyncBaseTransport):
         self.journal: list[str] = []
         self.events: list[dict[str, Any]] = []
         self.usage: list[NodeUsage] = []
+        self.peaks: dict[str, dict[str, int]] = {}  # by pod, of the last report
         self.requests: list[str] = []
         self.down = False
         self.refusals: dict[str, int] = {}  # codes, by how the path ends
@@ -164,6 +165,7 @@ class FakeApi(httpx.AsyncBaseTransport):
             return StatusOutcome(uid, 409, "changed meanwhile")
         self.events += [{"pod": uid, **asdict(each)} for each in report.events]
         self.journal.append(f"{pod.metadata.name} {status.phase}" + (" gone" if report.gone else ""))
+        self.peaks[uid] = report.peak_memory
         if not is_terminal(pod) and pod.status != status:
             self._store("MODIFIED", replace(pod, status=status))
         if report.gone and not pod.metadata.finalizers:

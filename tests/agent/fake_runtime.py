@@ -47,6 +47,8 @@ class FakeRuntime(Imageless, Streamless):
         self.answers: dict[tuple[str, ...], FakeSession] = {}
         self.executed: list[tuple[ContainerKey, tuple[str, ...]]] = []
         self.stubborn: set[str] = set()
+        self.memory = 1 << 20  # that each container uses
+        self.looks = 0  # at what they use
         self._events: list[asyncio.Queue[ContainerKey]] = []
         self._logged: list[asyncio.Queue[ContainerKey]] = []
         self._ended = asyncio.Event()
@@ -141,9 +143,10 @@ class FakeRuntime(Imageless, Streamless):
         return self.containers.get(key)
 
     async def usage(self) -> Sequence[ContainerUsage]:
-        """Half a core each, since the start, and a MiB."""
+        """Half a core each, since the start, and `memory`."""
+        self.looks += 1
         return [
-            ContainerUsage(key, int((self._now() - each.started_at).total_seconds() * 500_000_000), 1 << 20)
+            ContainerUsage(key, int((self._now() - each.started_at).total_seconds() * 500_000_000), self.memory)
             for key, each in self.containers.items()
             if each.state == "running" and each.started_at
         ]

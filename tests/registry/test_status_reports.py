@@ -349,3 +349,73 @@ class TestEvents:
         await accept(registry, PODS, [self.told(each, owner="j-1") for each in pods], mine)
 
         assert sorted(each.involved_object.name for each in await self.events(registry)) == ["p", "q"]
+
+
+PEAKS = "jobplane.dev/peak-memory"
+
+
+async def tell_peaks(registry: Registry, pod: Pod, phase: str, *, gone: bool = False, **peaks: int) -> StatusOutcome:
+    said = replace(report(pod, phase=phase, gone=gone), peak_memory=peaks)
+    (outcome,) = await accept(registry, PODS, [said], mine)
+    return outcome
+
+
+async def test_the_peaks_of_a_pod_come_with_its_end(registry: Registry) -> None:
+    """In the same write: whoever sees the end sees them."""
+    pod = await a_running_pod(registry, annotations={"a": "b"})
+    before = await registry.store.revision()
+
+    await tell_peaks(registry, pod, "Succeeded", main=5 << 20)
+
+    changes = await registry.store.history_of("pods", before, await registry.store.revision())
+    assert [(each.change, decode(PODS, each).status.phase) for each in changes] == [("M", "Succeeded")]
+    assert decode(PODS, changes[0]).metadata.annotations == {"a": "b", PEAKS: '{"main":5242880}'}
+
+
+async def test_a_pod_that_goes_with_its_end_shows_its_peaks_before(registry: Registry) -> None:
+    pod = await a_running_pod(registry)
+    await objects.delete(registry, PODS, "default", "p", Demand(grace_seconds=30))
+    before = await registry.store.revision()
+
+    await tell_peaks(registry, pod, "Failed", gone=True, main=7)
+
+    changes = await registry.store.history_of("pods", before, await registry.store.revision())
+    assert [(each.change, decode(PODS, each).metadata.annotations) for each in changes] == [
+        ("M", {PEAKS: '{"main":7}'}),
+        ("D", {PEAKS: '{"main":7}'}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("phase", "peaks"),
+    [
+        pytest.param("Running", {"main": 5}, id="while it runs"),
+        pytest.param("Failed", {"another": 5}, id="of a container that it has not"),
+        pytest.param("Failed", {"main": 0}, id="of nothing"),
+        pytest.param("Failed", {"main": -1}, id="below nothing"),
+        pytest.param("Failed", {}, id="unknown"),
+    ],
+)
+async def test_no_peaks(registry: Registry, phase: str, peaks: dict[str, int]) -> None:
+    pod = await a_running_pod(registry)
+
+    assert (await tell_peaks(registry, pod, phase, **peaks)).code == 200
+
+    assert (await get(registry, PODS, "p")).metadata.annotations == {}
+
+
+async def test_peaks_of_a_pod_that_has_ended_stay(registry: Registry) -> None:
+    pod = await a_running_pod(registry)
+    await tell_peaks(registry, pod, "Failed", main=5)
+
+    await tell_peaks(registry, pod, "Failed", main=9)
+
+    assert (await get(registry, PODS, "p")).metadata.annotations == {PEAKS: '{"main":5}'}
+
+
+async def test_an_agent_says_nothing_of_others_pods(registry: Registry) -> None:
+    pod = await create(registry, PODS, a_pod(node_name="n2"))
+
+    assert (await tell_peaks(registry, pod, "Failed", main=5)).code == 403
+
+    assert (await get(registry, PODS, "p")).metadata.annotations == {}

@@ -172,7 +172,13 @@ class PodSync:
         worker.reported = (status, gone)
         meta = worker.pod.metadata
         report = StatusReport(
-            uid=meta.uid, namespace=meta.namespace, name=meta.name, status=status, gone=gone, events=events
+            uid=meta.uid,
+            namespace=meta.namespace,
+            name=meta.name,
+            status=status,
+            gone=gone,
+            events=events,
+            peak_memory=dict(worker.peak_memory) if has_ended(status) else {},
         )
         self._reporter.put(report)
 

@@ -38,6 +38,7 @@ class PodWorker:
     probe_failed: runs that their probes gave up on. `lost`: by container, the last attempt in a sandbox that is gone.
     stopping: runs that are being stopped, and when each is killed.
     reported: status and deletion as last reported.
+    peak_memory: most bytes of memory seen in use, by container.
     recorder: of its events.
     evicted:  reason for which it was evicted.
     deadline: time by which it must have ended, as its node's lease expired (`lease_expiry`); it must start nothing.
@@ -60,6 +61,7 @@ class PodWorker:
         "look",
         "lost",
         "orphaned",
+        "peak_memory",
         "pod",
         "post_start_pending",
         "probe_failed",
@@ -98,7 +100,13 @@ class PodWorker:
         self.task: asyncio.Task[None] | None = None
         self.alarm: Alarm | None = None
         self.orphaned = False
+        self.peak_memory: dict[str, int] = {}
         self.deadline: float | None = None
+
+    def note_memory(self, container: str, used: int) -> None:
+        """Remember how much memory a container uses, if it has never used more."""
+        if used > self.peak_memory.get(container, 0):
+            self.peak_memory[container] = used
 
     @property
     def uid(self) -> str:

@@ -149,6 +149,10 @@ class Pods:
         worker = self._workers.get(uid)
         return worker.log_fields if worker else {}
 
+    def worker_of(self, uid: str) -> PodWorker | None:
+        """The worker of a pod, if it is looked after."""
+        return self._workers.get(uid)
+
     def node_of(self, uid: str) -> str:
         """The node of a pod that is looked after; empty if it is not."""
         worker = self._workers.get(uid)

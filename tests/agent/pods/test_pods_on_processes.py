@@ -1,6 +1,7 @@
 """Pods as real processes of this machine, under a whole agent: what probes, hooks and limits come to."""
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from pathlib import Path
@@ -18,19 +19,25 @@ from tests.agent.fake_api import FakeApi
 
 
 @pytest.fixture
-async def api(tmp_path: Path) -> AsyncIterator[FakeApi]:
+async def node(tmp_path: Path) -> AsyncIterator[tuple[FakeApi, Agent]]:
     """An API whose node n1 runs its pods as processes. What is left running at the end is killed."""
     api = FakeApi()
     runtime = ProcessRuntime(tmp_path / "pods")
     settings = AgentConfig(server="http://api", node_names=("n1",), state_dir=tmp_path, address="127.0.0.1")
-    agent = asyncio.create_task(Agent(settings, runtime, Api("http://api", transport=api)).run())
-    yield api
-    agent.cancel()
+    agent = Agent(settings, runtime, Api("http://api", transport=api))
+    running = asyncio.create_task(agent.run())
+    yield api, agent
+    running.cancel()
     with suppress(asyncio.CancelledError):
-        await agent
+        await running
     for sandbox in await runtime.sandboxes():
         await runtime.remove_sandbox(sandbox.pod_uid)
     await runtime.close()
+
+
+@pytest.fixture
+def api(node: tuple[FakeApi, Agent]) -> FakeApi:
+    return node[0]
 
 
 def sh(text: str) -> tuple[str, ...]:
@@ -101,3 +108,27 @@ async def test_the_end_of_the_log_stands_in_for_a_message(api: FakeApi) -> None:
 
     assert message.endswith("the end\n")
     assert len(message.splitlines()) == 80
+
+
+async def test_the_peak_of_its_memory_is_told_with_its_end(node: tuple[FakeApi, Agent], tmp_path: Path) -> None:
+    """A process takes 64 MiB, gives them back once the agent has seen it, and ends."""
+    api, agent = node
+    seen = tmp_path / "seen"
+    program = f"""
+import mmap, os, time
+taken = mmap.mmap(-1, {64 << 20})
+taken.write(b"x" * {64 << 20})
+while not os.path.exists("{seen}"): time.sleep(0.05)
+taken.close()
+"""
+    api.bind(containers=(Container(name="main", image="i", command=(sys.executable, "-c", program)),))
+
+    def is_seen() -> bool:
+        workers = agent._parts[0].workers() if agent._parts else []
+        return any(peak > 64 << 20 for worker in workers for peak in worker.peak_memory.values())
+
+    await api.until(is_seen)
+    seen.touch()
+    await api.until(lambda: api.phase() == "Succeeded")
+
+    assert 64 << 20 < api.peaks["u-1"]["main"] < 256 << 20
