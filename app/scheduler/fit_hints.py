@@ -4,8 +4,7 @@
 node that lacks the least, and what a person can change about a node that has room: uncordon it, remove a taint, set a label.
 """
 
-from collections.abc import Iterable, Mapping
-from fractions import Fraction
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from app.kinds.core.node import UNSCHEDULABLE, Taint
@@ -28,7 +27,17 @@ Reasons = Mapping[str, tuple[str, ...]]
 
 def find_hint(pod: Pod, info: PodInfo, node_infos: NodeInfos, reasons: Reasons) -> str:
     """One sentence, or nothing if no single change would help. `reasons`: why each node is rejected."""
-    found = [_resource_hint(info.requests, node_infos, reasons), _node_hint(pod, info, node_infos, reasons)]
+    about_resources: dict[tuple[str, ...], bool] = {}  # few nodes have reasons of their own
+    full: list[str] = []
+    others: list[str] = []
+    for name, given in reasons.items():
+        if given not in about_resources:
+            about_resources[given] = _is_about_resources(given)
+        (full if about_resources[given] else others).append(name)
+    found = [
+        _resource_hint(info.requests, full, node_infos),
+        _node_hint(pod, info, sorted(others), node_infos, reasons),
+    ]
     hints = [each for each in found if each]
     return f"{START}{'; or if '.join(hints)}." if hints else ""
 
@@ -41,22 +50,35 @@ def without_hint(message: str) -> str:
 # --- resources
 
 
-def _resource_hint(requests: Amounts, node_infos: NodeInfos, reasons: Reasons) -> str:
-    names = [name for name, given in reasons.items() if all(map(_is_about_resources, given))]
-    large = [name for name in names if not filters.find_insufficient(node_infos[name].allocatable, requests)]
+def _is_about_resources(reasons: tuple[str, ...]) -> bool:
+    return all(each == filters.TOO_MANY_PODS or each.startswith("Insufficient ") for each in reasons)
+
+
+def _resource_hint(requests: Amounts, names: Sequence[str], node_infos: NodeInfos) -> str:
+    """Of the nodes that are rejected for what is free on them only."""
+    needs = [(name, count) for name, count in requests.items() if count > 0]
+    large = [name for name in names if not _lack(needs, node_infos[name].allocatable)]
     if large:
-        return _hint_to_free(requests, large, node_infos)
-    return _hint_to_add(requests, names, node_infos) if names else ""
+        name = min((_lack(needs, node_infos[name].free), name) for name in large)[1]
+        return _hint_to_free(requests, name, node_infos[name].free)
+    if not names:
+        return ""
+    name = min((_lack(needs, node_infos[name].allocatable), name) for name in names)[1]
+    return _hint_to_add(requests, name, node_infos[name].allocatable)
 
 
-def _is_about_resources(reason: str) -> bool:
-    return reason == filters.TOO_MANY_PODS or reason.startswith("Insufficient ")
+def _lack(needs: Iterable[tuple[str, int]], there: Mapping[str, int]) -> float:
+    """The part of a request that is missing, of the resource of which most is missing. There may be 10,000 nodes."""
+    worst = 0.0
+    for name, count in needs:
+        missing = count - there.get(name, 0)
+        if missing > 0 and missing > worst * count:
+            worst = missing / count
+    return worst
 
 
-def _hint_to_free(requests: Amounts, names: Iterable[str], node_infos: NodeInfos) -> str:
-    """Some node is large enough, and too full."""
-    name = min(names, key=lambda each: (_lack(requests, node_infos[each].free), each))
-    free = node_infos[name].free
+def _hint_to_free(requests: Amounts, name: str, free: Mapping[str, int]) -> str:
+    """The node is large enough, and too full."""
     short = filters.find_insufficient(free, requests)
     if short == ["pods"]:
         return f"a pod ends on {name}, which has as many as it may"
@@ -67,20 +89,12 @@ def _hint_to_free(requests: Amounts, names: Iterable[str], node_infos: NodeInfos
     return f"a node has {wanted}: {nearest} {there} on {name}"
 
 
-def _hint_to_add(requests: Amounts, names: Iterable[str], node_infos: NodeInfos) -> str:
+def _hint_to_add(requests: Amounts, name: str, has: Mapping[str, int]) -> str:
     """No node is large enough, however little runs on it."""
-    name = min(names, key=lambda each: (_lack(requests, node_infos[each].allocatable), each))
-    has = node_infos[name].allocatable
     short = filters.find_insufficient(has, requests)
     wanted = " and ".join(_format_whole(each, requests[each]) for each in short)
     there = " and ".join(_format(each, has.get(each, 0)) for each in short)
     return f"a node with {wanted} joins, or the pod requests less: the largest is {name} with {there}"
-
-
-def _lack(requests: Amounts, there: Mapping[str, int]) -> Fraction:
-    """The part of a request that is missing, of the resource of which most is missing."""
-    parts = (Fraction(count - there.get(name, 0), count) for name, count in requests.items() if count > 0)
-    return max((part for part in parts if part > 0), default=Fraction(0))
 
 
 def _format_free(resource: str, count: int) -> str:
@@ -110,9 +124,8 @@ def _format(resource: str, count: int) -> str:
 # --- everything else about a node that has room
 
 
-def _node_hint(pod: Pod, info: PodInfo, node_infos: NodeInfos, reasons: Reasons) -> str:
-    others = (name for name, given in sorted(reasons.items()) if not all(map(_is_about_resources, given)))
-    with_room = (each for each in others if not filters.find_insufficient(node_infos[each].free, info.requests))
+def _node_hint(pod: Pod, info: PodInfo, names: Iterable[str], node_infos: NodeInfos, reasons: Reasons) -> str:
+    with_room = (each for each in names if not filters.find_insufficient(node_infos[each].free, info.requests))
     hints = (_hint_for_node(pod, info, node_infos[name], reasons[name]) for name in islice(with_room, _LOOKED_AT))
     return next((hint for hint in hints if hint), "")
 

@@ -1,9 +1,11 @@
 """Preemption on a real database: victims, conditions and events, and nominated nodes."""
 
+from datetime import datetime, timedelta
 from typing import Any
 
 from msgspec.structs import replace
 
+from app.controllers.preemption_writes import PendingReports, write_result
 from app.controllers.scheduler import Scheduler
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.node import KIND as NODES
@@ -14,10 +16,13 @@ from app.kinds.pod.pod import Pod, condition
 from app.kinds.scheduling.priorityclass import KIND as CLASSES
 from app.kinds.scheduling.priorityclass import PriorityClass
 from app.machinery.base import LabelSelector, ObjectMeta
+from app.plans.plan import Update
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
 from app.scheduler.fit_hints import without_hint
+from app.scheduler.scheduling_round import PostFilterResult
+from tests.build import NOW
 from tests.controllers.machines import a_node
 from tests.controllers.running import every, running, settled, until
 from tests.registry.examples import PODS, a_pod, create, get
@@ -271,3 +276,33 @@ async def test_many_find_their_places_one_after_the_other(registry: Registry) ->
         await until(registry, four_are_there)
     waiting = [each for each in await every(registry, PODS) if not each.spec.node_name]
     assert [each.status.nominated_node_name for each in waiting] == [""]
+
+
+def test_a_hint_alone_is_written_every_five_minutes_and_with_every_other_reason() -> None:
+    """Hints change with each pod that ends: to write them all would cost as many writes as there are pending pods."""
+
+    def message(free: int, reason: str = "3 Insufficient cpu") -> str:
+        return f"0/3 nodes are available: {reason}. Fits if a node has 4 free CPUs: the most free is {free} on n1."
+
+    def written(pod: Pod, text: str, now: datetime) -> Pod | None:
+        write = write_result(PostFilterResult(pod, text), now)
+        return (
+            next((action.object for action in write.plan.actions if isinstance(action, Update)), None)
+            if write
+            else None
+        )
+
+    first = written(a_pod("p"), message(1), NOW)
+    assert first is not None
+    assert written(first, message(2), NOW + timedelta(minutes=4)) is None
+    reports = PendingReports()
+    reports.add([PostFilterResult(first, message(2))], NOW + timedelta(seconds=1))
+    assert reports.next_due_at() is None
+    later = written(first, message(2), NOW + timedelta(minutes=5))
+    assert later is not None
+    assert written(first, message(1), NOW + timedelta(hours=1)) is None
+    changed = written(first, message(2, "2 Insufficient cpu"), NOW + timedelta(seconds=15))
+    assert changed is not None
+    said = condition(changed.status.conditions, "PodScheduled")
+    assert said is not None
+    assert said.message == message(2, "2 Insufficient cpu")

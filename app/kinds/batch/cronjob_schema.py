@@ -29,7 +29,8 @@ class CronJobSpec(Struct):
         str,
         at(
             1,
-            "Minute, hour, day of month, month and day of week; or a word such as @hourly, or @every 90m.",
+            "Minute, hour, day of month, month and day of week, where H is a number made of the name; or @hourly, or "
+            "@every 90m.",
             required=True,
         ),
     ] = ""
