@@ -1,4 +1,4 @@
-"""The README's recipe for several machines, run line by line as it stands: it ends with a kubeconfig that works."""
+"""The manual's recipe for several machines, run line by line as it stands: it ends with a kubeconfig that works."""
 
 import os
 import re
@@ -15,13 +15,14 @@ from tests.e2e import processes
 from tests.e2e.cluster import UNEXPECTED, environment, free_port, until
 from tests.e2e.kubectl import found
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "how-to" / "run-the-parts.md"
 SECONDS = 60
 RUNNING = ("api", "controllers", "agent")
 
 
 def recipe() -> list[str]:
-    section = README.read_text().partition("\n## More than one machine\n")[2].partition("\n## ")[0]
+    section = PAGE.read_text().partition("\n## Commands\n")[2].partition("\n## ")[0]
     lines = section.split("```\n")[1].splitlines()
     return [line.partition("  #")[0].strip() for line in lines if line.strip()]
 
@@ -41,7 +42,7 @@ class Shell:
             HOME=str(folder),
             JOBPLANE_PORT=str(self.port),
             JOBPLANE_DATABASE_URL=dsn,
-            PYTHONPATH=str(README.parent),
+            PYTHONPATH=str(ROOT),
         )
 
     def log(self, service: str) -> str:

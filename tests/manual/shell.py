@@ -91,7 +91,8 @@ class Shell:
         until(is_ready, SECONDS, f"{words[1]} is ready; see {log}")
 
     def _has_ready_node(self, words: list[str]) -> bool:
-        kubeconfig = yaml.safe_load((self.folder / words[words.index("--data-dir") + 1] / "kubeconfig").read_text())
+        data = words[words.index("--data-dir") + 1] if "--data-dir" in words else ".jobplane"
+        kubeconfig = yaml.safe_load((self.folder / data / "kubeconfig").read_text())
         server, user = kubeconfig["clusters"][0]["cluster"]["server"], kubeconfig["users"][0]["user"]
         headers = {"Authorization": f"Bearer {user['token']}"}
         nodes = httpx.get(f"{server}/api/v1/nodes", headers=headers, verify=False).json().get("items", [])
