@@ -4,7 +4,7 @@ The decisions are `app.plans.jobs.job` and `app.plans.jobs.ttl_after_finished`. 
 reconciled when the rules of its namespace change, or when a quota has room again.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from typing import cast
@@ -23,20 +23,33 @@ from app.machinery.owner_references import controller_of
 from app.machinery.selectors import from_label_selector
 from app.plans.jobs import job as job_plan
 from app.plans.jobs import ttl_after_finished
+from app.plans.jobs.dependencies import FindJob, find_lost
 from app.plans.plan import Names
 from app.registry.admission import RULES, NamespaceLocks, RuleCache
 from app.registry.codec import NAMESPACES
 from app.registry.versions import random_name
 from app.store import Key, Mirror
 
+ReadJob = Callable[[str, str], Awaitable[Job | None]]  # namespace, UID -> a Job that has ended and may be gone
+
+
+async def _read_nothing(_namespace: str, _uid: str) -> Job | None:
+    return None
+
 
 class JobController:
     component = "job-controller"
 
     def __init__(
-        self, mirror: Mirror, locks: NamespaceLocks, features: Features = DEFAULTS, random_name: Names = random_name
+        self,
+        mirror: Mirror,
+        locks: NamespaceLocks,
+        features: Features = DEFAULTS,
+        random_name: Names = random_name,
+        read_job: ReadJob = _read_nothing,
     ) -> None:
         self._mirror = mirror
+        self._read_job = read_job
         self._random_name = random_name
         self._locks = locks
         self._rules = RuleCache(mirror)
@@ -92,12 +105,23 @@ class JobController:
             self._refused.note(key, job)
             yield key
 
-    def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
+    def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
+        find = self._dependents.find_in(key.namespace)
+        job = cast("Job | None", self._mirror.get(key))
+        lost = {} if job is None else find_lost(job, find)
+        return self._reconcile_with_records(key, now, lost) if lost else self._plan(key, now, find)
+
+    async def _reconcile_with_records(self, key: Key, now: datetime, lost: Mapping[str, str]) -> Sequence[PlannedWrite]:
+        """For a Job that waited for Jobs which are gone: their records tell how they ended."""
+        ended = {name: await self._read_job(key.namespace, uid) for name, uid in lost.items()}
+        find = self._dependents.find_in(key.namespace)
+        return self._plan(key, now, lambda name: find(name) or ended.get(name))
+
+    def _plan(self, key: Key, now: datetime, find: FindJob) -> Sequence[PlannedWrite]:
         job = cast("Job | None", self._mirror.get(key))
         if job is None or self._is_about_to_be_deleted(job):
             return []
         rules, names, pods = self._rules.rules(key.namespace), self._unused_names(key.namespace), self._pods(job)
-        find = self._dependents.find_in(key.namespace)
         plan = job_plan.plan(job, pods, now, names, rules, self._gangs.gang_of(job, pods), find)
         if is_finished(job) and not plan.actions:
             return [PlannedWrite(ttl_after_finished.plan(job, now))]

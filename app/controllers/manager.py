@@ -37,6 +37,7 @@ from app.controllers.webhook_messages import WebhookMessages
 from app.kinds import KINDS, by_resource
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.pod.pod import KIND as PODS
+from app.registry import job_history
 from app.registry.history_loss import reporting_losses
 from app.registry.leader_election import Epoch, begin
 from app.registry.periodic_task import PeriodicTask, run_periodically
@@ -166,7 +167,9 @@ def controllers(
 ) -> list[Controller]:
     publishing = [RootCAPublisher(mirror, registry.store, certificate)] if certificate else []
     return [
-        JobController(mirror, registry.admission.locks, registry.features),
+        JobController(
+            mirror, registry.admission.locks, registry.features, read_job=partial(job_history.find_ended, registry)
+        ),
         JobPendingPods(mirror),
         CronJobController(mirror, registry.admission.locks),
         ResourceQuotaController(mirror, registry.store, registry.admission.locks),

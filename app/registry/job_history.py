@@ -60,6 +60,12 @@ async def find_job(registry: Registry, namespace: str, uid: str) -> JobRow | Non
     return _row(live) if live else None
 
 
+async def find_ended(registry: Registry, namespace: str, uid: str) -> Job | None:
+    """A Job that completed or failed, as it was then; None for one that was deleted before, or of which nothing is known."""
+    row = await find_job(registry, namespace, uid)
+    return decode_job(row.body) if row and row.summary.result in ("Complete", "Failed") else None
+
+
 def _row(version: Version) -> JobRow:
     summary = summarize(decode_job(version.body), version.deleted_at)
     return JobRow(summary, version.revision, version.body)

@@ -10,7 +10,9 @@ from app.kinds.batch.job_annotations import AFTER
 from app.machinery.base import Condition
 from app.machinery.errors import ApiError
 from app.plans.jobs.dependencies import CONDITION
+from app.registry import objects
 from app.registry.codec import key_of
+from app.registry.deletion import Demand
 from app.registry.objects import Registry
 from tests.controllers.running import held_copy, running, until
 from tests.controllers.test_jobs import ends, pods
@@ -83,3 +85,32 @@ async def test_a_job_that_waits_for_itself_is_refused(registry: Registry) -> Non
         await create(registry, JOBS, a_waiting_job("a", "a"))
     assert refused.value.code == 422
     assert f"metadata.annotations[{AFTER}]" in refused.value.message
+
+
+async def test_the_record_of_a_job_that_is_gone_decides_after_a_restart(registry: Registry) -> None:
+    """No controllers ran when the awaited Jobs ended, nor when they were deleted."""
+    for awaited, waiting in (("good", "after-good"), ("bad", "after-bad"), ("lost", "after-lost")):
+        await create(registry, JOBS, a_job(awaited, suspend=True))
+        await create(registry, JOBS, a_waiting_job(waiting, awaited))
+    async with running(registry, JobController):
+        for waiting in ("after-good", "after-bad", "after-lost"):
+            await waits(registry, waiting)
+    for name, ended in (("good", "Complete"), ("bad", "Failed")):
+        condition = Condition(type=ended, status="True", reason="Why")
+        await objects.rewrite(registry, JOBS, "default", name, lambda job, each=condition: with_status(job, (each,)))
+    for name in ("good", "bad", "lost"):
+        await objects.delete(registry, JOBS, "default", name, Demand(propagation="Background"))
+
+    async with running(registry, JobController):
+        await becomes(registry, "after-good", CONDITION)
+        for waiting, why in (
+            ("after-bad", "Job bad failed (Why)"),
+            ("after-lost", "Job lost was deleted before it ended"),
+        ):
+            await becomes(registry, waiting, "Failed")
+            job = await get(registry, JOBS, waiting)
+            assert job.status.conditions[-1].message == f"Job can never start: {why}"
+
+
+def with_status(job: Job, conditions: tuple[Condition, ...]) -> Job:
+    return replace(job, status=replace(job.status, conditions=conditions))

@@ -21,9 +21,7 @@ SEEN = "jobplane.dev/waiting-for"
 MET = "met"
 MOST_VISITED = 1_000  # Jobs in the search for a cycle
 
-FindJob = Callable[
-    [str], Job | None
-]  # name -> the Job in the same namespace, or as it was when it was deleted at its end
+FindJob = Callable[[str], Job | None]  # name -> the Job in the same namespace, or one that has ended and is gone
 
 _ENDS = {"ok": "complete", "failed": "fail", "any": "end"}
 
@@ -42,6 +40,15 @@ def check_dependencies(job: Job, find: FindJob) -> Dependencies:
     for each in wanted:
         found = _check(each, before.get(each.name, ""), find(each.name), found)
     return found
+
+
+def find_lost(job: Job, find: FindJob) -> dict[str, str]:
+    """UIDs by name: Jobs that were seen and are gone. Whoever plans may find out how they ended."""
+    wanted = dependencies(job.metadata)
+    if not wanted or is_finished(job) or is_true(job, CONDITION):
+        return {}
+    seen = _read_seen(job)
+    return {name: uid for name, _ in wanted if (uid := seen.get(name, MET)) not in ("", MET) and find(name) is None}
 
 
 def _check(wanted: Dependency, seen: str, other: Job | None, found: Dependencies) -> Dependencies:
