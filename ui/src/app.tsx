@@ -56,7 +56,7 @@ function Navigation() {
       </Link>
       <nav aria-label="Sections">
         {SECTIONS.map(({ path, name, icon }) => (
-          <Link key={path} href={path} class={isHere(path) ? "section here" : "section"} aria-current={isHere(path) ? "page" : undefined}>
+          <Link key={path} href={path} aria-label={name} class={isHere(path) ? "section here" : "section"} aria-current={isHere(path) ? "page" : undefined}>
             <Icon name={icon} />
             <span>{name}</span>
           </Link>

@@ -29,6 +29,15 @@ test("pieces of several sources become whole lines", () => {
   ]);
 });
 
+test("lines have their times, and several sources can be put in order", () => {
+  const buffer = new LineBuffer();
+  buffer.append("a", "2026-11-25T14:00:00.5Z one\n2026-11-25T14:00:02Z three\nwithout a time\n");
+  buffer.append("b", "2026-11-25T14:00:00.51Z two\n");
+  buffer.sort();
+  expect(buffer.all.map((each) => each.text)).toEqual(["one", "two", "three", "without a time"]);
+  expect(buffer.all[1]).toMatchObject({ time: "2026-11-25T14:00:00.51Z", source: "b" });
+});
+
 test("memory is bounded by lines, and numbers stay", () => {
   const buffer = new LineBuffer(100);
   for (let number = 1; number <= 1000; number += 1) buffer.append("a", `line ${number}\n`);

@@ -27,6 +27,23 @@ test("a Job that waits for its back-off names the attempt, its time and the caus
   ]);
 });
 
+test("a Job whose indexes are retried on their own names the index", () => {
+  const job = makeJob(
+    { completions: 5, completionMode: "Indexed", backoffLimitPerIndex: 2 },
+    { succeeded: 1, failedIndexes: "0" },
+  );
+  const failed = (name: string, index: number): Pod => ({
+    ...makeFailedPod(name, 3),
+    metadata: makePod(name, {}, {}, index).metadata,
+  });
+  const pods = [failed("a", 0), failed("b", 3), makePod("c", { phase: "Succeeded" }, {}, 1)];
+  const { word, sentence } = describeJob(job, attemptsOf(pods), Date.parse(at("14:01:05")), "UTC");
+  expect([word, sentence]).toEqual([
+    "Retrying",
+    "1 of 5 done, next attempt at 14:01:10, because index 3 ended with exit code 3",
+  ]);
+});
+
 test("back-off that is over, or no back-off, is none", () => {
   expect(readRetryTime(makeJob({}, {}, { "jobplane.dev/backoff": `1;${at("14:01:00")}` }), NOW)).toBeNull();
   expect(readRetryTime(makeJob({}, {}, { "jobplane.dev/backoff": "soon" }), NOW)).toBeNull();

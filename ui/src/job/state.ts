@@ -5,7 +5,7 @@
  */
 
 import { explainEnd } from "./attempts";
-import { countIndexes, isIndexed } from "./indexes";
+import { countIndexes, isIndexed, parseRanges } from "./indexes";
 import { findTrue, type Attempt, type Job } from "./objects";
 import { formatClock, formatDuration, parseTime } from "./times";
 
@@ -51,7 +51,7 @@ export function readRetryTime(job: Job, now: number): number | null {
   const failures = Number(count);
   const last = parseTime(time);
   if (!Number.isInteger(failures) || failures < 1 || last === null) return null;
-  const at = last + Math.min(10_000 * 2 ** Math.min(failures - 1, 10), 600_000);
+  const at = last + delayAfter(failures);
   return at > now ? at : null;
 }
 
@@ -68,6 +68,8 @@ function describeOngoing(job: Job, attempts: Attempt[], now: number, zone?: stri
   if (running) return { word: "Running", tone: "busy", sentence: describeRun(job, attempts, running, now, zone) };
   const waiting = attempts.filter((each) => each.phase === "Pending");
   if (waiting.length) return { word: "Pending", tone: "waiting", sentence: describeWait(job, waiting) };
+  const index = findIndexRetry(job, attempts);
+  if (index && !job.status?.active) return describeIndexRetry(job, index, now, zone);
   if (job.status?.active)
     return { word: "Running", tone: "busy", sentence: describeRun(job, attempts, job.status.active, now, zone) };
   return { word: "Pending", tone: "waiting", sentence: "Pending: it has no pods yet" };
@@ -78,6 +80,48 @@ function describeRetry(job: Job, attempts: Attempt[], at: number, now: number, z
   const because = end && explainEnd(end) ? `, because ${explainEnd(end)}` : "";
   const counted = isSingle(job) ? `Attempt ${nameAttempt(job)}` : `Next attempt${nameFailures(job)}`;
   return { word: "Retrying", tone: "waiting", sentence: `${counted} at ${formatClock(at, now, zone)}${because}` };
+}
+
+interface IndexRetry {
+  last: Attempt;
+  at: number;
+}
+
+/** The index with the earliest next attempt, of a Job whose indexes are retried each on its own account. */
+function findIndexRetry(job: Job, attempts: Attempt[]): IndexRetry | null {
+  if (job.spec.backoffLimitPerIndex === undefined) return null;
+  const failures = new Map<number, { count: number; last: Attempt }>();
+  const settled = new Set<number>();
+  for (const each of attempts) {
+    if (each.index === null) continue;
+    if (each.phase !== "Failed") settled.add(each.index);
+    const before = failures.get(each.index);
+    failures.set(each.index, { count: (before?.count ?? 0) + 1, last: before?.last ?? each });
+  }
+  let next: IndexRetry | null = null;
+  const isFailed = includes(job.status?.failedIndexes);
+  for (const [index, { count, last }] of failures) {
+    const end = parseTime(last.endedAt);
+    if (end === null || settled.has(index) || isFailed(index)) continue;
+    const at = end + delayAfter(count);
+    if (!next || at < next.at) next = { last, at };
+  }
+  return next;
+}
+
+function describeIndexRetry(job: Job, { last, at }: IndexRetry, now: number, zone?: string): JobState {
+  const when = at > now ? ` at ${formatClock(at, now, zone)}` : " soon";
+  const because = `because index ${last.index} ended with ${explainEnd(last)}`;
+  return {
+    word: "Retrying",
+    tone: "waiting",
+    sentence: `${capitalize(describeDone(job))}next attempt${when}, ${because}`,
+  };
+}
+
+/** Back-off after so many failures in a row, as the Job controller has it. */
+function delayAfter(failures: number): number {
+  return Math.min(10_000 * 2 ** Math.min(failures - 1, 10), 600_000);
 }
 
 function describeRun(job: Job, attempts: Attempt[], running: number, now: number, zone?: string): string {
@@ -159,6 +203,15 @@ function spanOf(job: Job): string {
   const from = parseTime(job.status?.startTime);
   const to = parseTime(job.status?.completionTime);
   return from === null || to === null ? "" : formatDuration(to - from);
+}
+
+function includes(ranges: string | undefined): (index: number) => boolean {
+  const pairs = parseRanges(ranges);
+  return (index) => pairs.some(([first, last]) => first <= index && index <= last);
+}
+
+function capitalize(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
 function lowerFirst(text: string): string {

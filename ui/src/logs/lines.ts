@@ -11,11 +11,15 @@ export const MOST_LINES = 50_000;
 export const MOST_CHARACTERS = 20_000_000;
 export const LONGEST_LINE = 16_384;
 
+/** `time`: as the API writes it before each line; empty if it wrote none. */
 export interface Line {
   number: number;
   source: string;
+  time: string;
   text: string;
 }
+
+const TIMESTAMP = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z) ?/;
 
 export class LineBuffer {
   /** How many lines were dropped at the beginning. */
@@ -52,11 +56,20 @@ export class LineBuffer {
     this.trim();
   }
 
+  /** Put lines of several sources into the order of their times; those without one stay behind the line before them. */
+  sort(): void {
+    let latest = "";
+    const keys = new Map(this.lines.map((line) => [line, (latest = line.time ? padTime(line.time) : latest)]));
+    this.lines = [...this.lines].sort((a, b) => compare(keys.get(a), keys.get(b)) || a.number - b.number);
+  }
+
   private push(source: string, text: string): void {
-    const kept = text.length > LONGEST_LINE ? `${text.slice(0, LONGEST_LINE)} …` : text;
+    const time = TIMESTAMP.exec(text);
+    const told = time ? text.slice(time[0].length) : text;
+    const kept = told.length > LONGEST_LINE ? `${told.slice(0, LONGEST_LINE)} …` : told;
     this.count += 1;
     this.characters += kept.length;
-    this.lines.push({ number: this.count, source, text: kept });
+    this.lines.push({ number: this.count, source, time: time?.[1] ?? "", text: kept });
   }
 
   /** Drop a tenth more than needed, so that not every line moves the array. */
@@ -72,6 +85,16 @@ export class LineBuffer {
     this.dropped += drop;
     this.characters = characters;
   }
+}
+
+/** A time with nine digits of a second, so that texts sort as times do. */
+function padTime(time: string): string {
+  const [seconds = "", fraction = ""] = time.slice(0, -1).split(".");
+  return `${seconds}.${fraction.padEnd(9, "0")}`;
+}
+
+function compare(a = "", b = ""): number {
+  return a < b ? -1 : a > b ? 1 : 0;
 }
 
 /** A test for lines: text, or a regular expression between slashes. Null if there is nothing to look for, or no valid one. */

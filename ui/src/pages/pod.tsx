@@ -1,8 +1,218 @@
-// To be built.
+// One pod, live: its state, why it waits, containers, timeline, resources and events.
+import { useSignal } from "@preact/signals";
+import { Link, useLocation } from "wouter-preact";
+import { ActionButton, Outcome, press, useAttempting } from "../actions/action";
+import { deletePod } from "../actions/verbs";
+import { now, useCollection, useObject } from "../api/hooks";
+import { usePolled } from "../api/polling";
+import { EVENTS, NODES, PODS, pathOf } from "../api/resources";
+import { Absent, DetailHead, type Fact, Facts, Moment } from "../components/detail";
+import { ConfirmDialog, YamlDialog } from "../components/dialogs";
+import { EventsPanel } from "../components/events";
+import { useKeys } from "../components/keys";
+import { Panel, Problem, Status } from "../components/parts";
+import { PendingPanel } from "../components/pending";
+import { ResourcesPanel } from "../components/resources";
+import { Timelines } from "../components/timeline";
+import { attemptOf, explainEnd, isEnded } from "../job/attempts";
+import { indexOf } from "../job/indexes";
+import type { ContainerState, KubeEvent, Node, Pod } from "../job/objects";
+import { explainPending } from "../job/pending";
+import { formatBytes } from "../job/quantities";
+import { type PodMetrics, compareResources, sumUsage } from "../job/resources";
+import type { Tone } from "../job/state";
+import { buildTimeline } from "../job/timeline";
+import { formatClock, formatDistance, formatDuration, parseTime } from "../job/times";
+
+const TONES: Record<string, Tone> = { Running: "busy", Pending: "waiting", Succeeded: "ok", Failed: "bad" };
+
 export function PodPage({ namespace, name }: { namespace: string; name: string }) {
+  const { object, problem } = useObject<Pod>(PODS, namespace, name);
+  if (object) return <LivingPod key={object.metadata.uid} pod={object} problem={problem} />;
   return (
-    <h1>
-      {namespace}/{name}
-    </h1>
+    <>
+      <Problem>{problem}</Problem>
+      <Absent object={object} what={`pod ${name} in ${namespace}`}>
+        <p>
+          If it was here before, its <Link href={`/logs/${namespace}/pod/${name}`}>log</Link> is kept.
+        </p>
+      </Absent>
+    </>
   );
+}
+
+function LivingPod({ pod, problem }: { pod: Pod; problem: string }) {
+  const { namespace = "", uid, name } = pod.metadata;
+  const events = [
+    ...useCollection<KubeEvent>(EVENTS, { namespace, fieldSelector: `involvedObject.uid=${uid}` }).items.value.values(),
+  ];
+  const isPending = (pod.status?.phase ?? "Pending") === "Pending";
+  const nodes = usePolled<{ items: Node[] | null }>(isPending ? pathOf(NODES) : null, 30_000)?.items ?? [];
+  const isRunning = pod.status?.phase === "Running";
+  const query = new URLSearchParams({ fieldSelector: `metadata.name=${name}` });
+  const path = `/apis/metrics.k8s.io/v1beta1/namespaces/${namespace}/pods?${query}`;
+  const metrics = usePolled<{ items: PodMetrics[] | null }>(isRunning ? path : null, 10_000)?.items?.[0];
+  const phase = pod.metadata.deletionTimestamp && !isEnded(pod) ? "Terminating" : (pod.status?.phase ?? "Pending");
+  const usage = metrics ? { usage: sumUsage(metrics) } : {};
+  return (
+    <div class="detail-page">
+      <DetailHead
+        section="Pods"
+        sectionPath="/pods"
+        namespace={namespace}
+        name={name}
+        word={phase}
+        tone={TONES[phase] ?? "idle"}
+        sentence={describePod(pod)}
+        actions={<PodActions pod={pod} />}
+      />
+      <Problem>{problem}</Problem>
+      <Facts facts={factsOf(pod)} />
+      <PendingPanel causes={explainPending({ pods: [pod], events, nodes, now: now.value })} pods={1} />
+      <div class="columns">
+        <div class="column">
+          <ContainersPanel pod={pod} />
+          <Panel title="Timeline">
+            <Timelines
+              rows={[{ key: uid, label: name, phases: buildTimeline(pod, events), hasFailed: phase === "Failed" }]}
+              now={now.value}
+            />
+          </Panel>
+        </div>
+        <div class="column">
+          <ResourcesPanel rows={compareResources([{ spec: pod.spec, ...usage }])} note="of this pod" />
+          <EventsPanel events={events} own={uid} now={now.value} />
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function PodActions({ pod }: { pod: Pod }) {
+  const [, go] = useLocation();
+  const open = useSignal<"" | "yaml" | "delete">("");
+  const attempting = useAttempting();
+  const { name, namespace = "" } = pod.metadata;
+  const openLogs = (): void => go(`/logs/${namespace}/pod/${name}`);
+  const remove = (): void => void attempting.run(async () => void (await deletePod(pod)));
+  useKeys({ l: openLogs, y: () => (open.value = "yaml"), d: () => press("d") });
+  return (
+    <>
+      <button type="button" aria-keyshortcuts="l" onClick={openLogs}>
+        Logs<kbd aria-hidden="true">l</kbd>
+      </button>
+      <button type="button" aria-keyshortcuts="y" onClick={() => (open.value = "yaml")}>
+        YAML<kbd aria-hidden="true">y</kbd>
+      </button>
+      <ActionButton
+        right={{ verb: "delete", resource: "pods", namespace, name }}
+        attempting={attempting}
+        letter="d"
+        kind="danger"
+        onAct={() => (open.value = "delete")}
+      >
+        Delete
+      </ActionButton>
+      <Outcome attempting={attempting} />
+      {open.value === "yaml" && (
+        <YamlDialog object={{ apiVersion: "v1", kind: "Pod", ...pod }} name={name} onClose={() => (open.value = "")} />
+      )}
+      {open.value === "delete" && (
+        <ConfirmDialog label={`Delete pod ${name}?`} verb="Delete" onConfirm={remove} onClose={() => (open.value = "")}>
+          <p>Its containers are stopped. A Job counts this as a failure and makes another pod. Its log is kept.</p>
+        </ConfirmDialog>
+      )}
+    </>
+  );
+}
+
+function ContainersPanel({ pod }: { pod: Pod }) {
+  const statuses = [...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.containerStatuses ?? [])];
+  const all = [...(pod.spec.initContainers ?? []), ...pod.spec.containers];
+  return (
+    <Panel title={`Containers (${all.length})`}>
+      <div class="wide" tabIndex={0} role="region" aria-label="Table of containers">
+        <table class="plain" aria-label="Containers">
+          <thead>
+            <tr>
+              <th>Name</th>
+              <th>State</th>
+              <th>Image</th>
+              <th class="number">Restarts</th>
+              <th>
+                <span class="hidden">Log</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {all.map((each) => {
+              const status = statuses.find((one) => one.name === each.name);
+              const path = `/logs/${pod.metadata.namespace}/pod/${pod.metadata.name}?container=${each.name}`;
+              return (
+                <tr key={each.name}>
+                  <td class="mono">{each.name}</td>
+                  <td>
+                    <ContainerWord state={status?.state} />
+                  </td>
+                  <td class="mono">{each.image}</td>
+                  <td class="number">{status?.restartCount ?? 0}</td>
+                  <td>
+                    <Link class="link" href={path} aria-label={`Log of ${each.name}`}>
+                      Log
+                    </Link>
+                    {(status?.restartCount ?? 0) > 0 && (
+                      <Link class="link" href={`${path}&previous=1`} aria-label={`Previous log of ${each.name}`}>
+                        Previous
+                      </Link>
+                    )}
+                  </td>
+                </tr>
+              );
+            })}
+          </tbody>
+        </table>
+      </div>
+    </Panel>
+  );
+}
+
+function ContainerWord({ state }: { state: ContainerState | undefined }) {
+  if (state?.running) return <Status tone="info">Running</Status>;
+  if (!state?.terminated) return <Status tone="warn">{state?.waiting?.reason ?? "Waiting"}</Status>;
+  const { exitCode, reason } = state.terminated;
+  return (
+    <Status tone={exitCode === 0 ? "ok" : "bad"} title={state.terminated.message}>
+      {reason ?? "Ended"}, exit code {exitCode}
+    </Status>
+  );
+}
+
+function describePod(pod: Pod): string {
+  const attempt = attemptOf(pod);
+  const [start, end] = [parseTime(attempt.startedAt), parseTime(attempt.endedAt)];
+  if (attempt.phase === "Failed")
+    return `Failed: ${explainEnd(attempt)}${attempt.message ? `. ${attempt.message}` : ""}`;
+  if (attempt.phase === "Succeeded")
+    return `Succeeded${start !== null && end !== null ? ` in ${formatDuration(end - start)}` : ""}`;
+  if (start !== null) return `Running since ${formatClock(start, now.value)}`;
+  return pod.spec.nodeName ? `Starting on ${pod.spec.nodeName}` : "Waiting for a node";
+}
+
+function factsOf(pod: Pod): Fact[] {
+  const at = now.value;
+  const attempt = attemptOf(pod);
+  const created = parseTime(pod.metadata.creationTimestamp);
+  const owner = pod.metadata.ownerReferences?.find((each) => each.controller);
+  const { namespace } = pod.metadata;
+  const node = pod.spec.nodeName;
+  const index = indexOf(pod);
+  return [
+    ["Created", <Moment at={created}>{formatDistance(created ?? at, at)}</Moment>],
+    ["Job", owner?.kind === "Job" ? <Link href={`/jobs/${namespace}/${owner.name}`}>{owner.name}</Link> : null],
+    ["Index", index === null ? null : `${index}`],
+    ["Node", node ? <Link href={`/nodes/${node}`}>{node}</Link> : null],
+    ["IP", pod.status?.podIP ?? null],
+    ["Restart policy", pod.spec.restartPolicy ?? null],
+    ["Peak memory", attempt.peakMemoryBytes === null ? null : formatBytes(attempt.peakMemoryBytes)],
+  ];
 }

@@ -1,8 +1,180 @@
-// To be built.
+// The record of one Job, which may be gone: result, attempts, timeline, events, logs; and run it again.
+import { useSignal } from "@preact/signals";
+import { Link, useLocation } from "wouter-preact";
+import { ActionButton, Outcome, press, useAttempting } from "../actions/action";
+import { HISTORY, createJob, makeRerun, rerunJob } from "../actions/verbs";
+import { now } from "../api/hooks";
+import { usePolled } from "../api/polling";
+import { AttemptsPanel } from "../components/attempts";
+import { DetailHead, type Fact, Facts, Moment } from "../components/detail";
+import { EditDialog, YamlDialog } from "../components/dialogs";
+import { EventsPanel } from "../components/events";
+import { IndexGrid } from "../components/index-grid";
+import { RERUN } from "../components/job-actions";
+import { useKeys } from "../components/keys";
+import { Empty, Panel } from "../components/parts";
+import { Timelines } from "../components/timeline";
+import { buildStates, isIndexed } from "../job/indexes";
+import type { Attempt, Job, JobRecord } from "../job/objects";
+import { describeJob } from "../job/state";
+import { buildRecordTimeline } from "../job/timeline";
+import { formatClock, formatDistance, formatDuration, parseTime } from "../job/times";
+
+const TIMELINES = 8;
+const AGAIN_MS = 15_000;
+
 export function RecordPage({ namespace, uid }: { namespace: string; uid: string }) {
+  const record = usePolled<JobRecord>(`${HISTORY}/namespaces/${encodeURIComponent(namespace)}/jobs/${uid}`, AGAIN_MS);
+  if (record) return <Record record={record} />;
   return (
-    <h1>
-      {namespace}/{uid}
-    </h1>
+    <Empty title="No record yet">
+      <p>Records are kept for a limited time, and are readable for users who may read the history of this namespace.</p>
+    </Empty>
   );
+}
+
+function Record({ record }: { record: JobRecord }) {
+  const chosen = useSignal<number | null>(null);
+  const attempts = record.attempts ?? [];
+  const { namespace = "", name, uid } = record.metadata;
+  const job: Job = {
+    metadata: record.metadata,
+    spec: record.spec,
+    ...(record.status ? { status: record.status } : {}),
+  };
+  const newestFirst = [...attempts].sort((a, b) => (parseTime(b.createdAt) ?? 0) - (parseTime(a.createdAt) ?? 0));
+  const state = describeJob(job, newestFirst, now.value);
+  const isGone = Boolean(record.deletionTime);
+  const sentence = record.result === "Deleted" ? "Deleted before it ended" : state.sentence;
+  return (
+    <div class="detail-page">
+      <DetailHead
+        section="History"
+        sectionPath="/history"
+        namespace={namespace}
+        name={name}
+        word={record.result}
+        tone={record.result === "Deleted" ? "idle" : state.tone}
+        sentence={sentence}
+        actions={<RecordActions record={record} />}
+      />
+      <Facts facts={factsOf(record)} />
+      <Indexes job={job} chosen={chosen.value} onChoose={(index) => (chosen.value = index)} />
+      <div class="columns">
+        <div class="column">
+          <AttemptsPanel
+            attempts={newestFirst}
+            namespace={namespace}
+            now={now.value}
+            index={chosen.value}
+            onClearIndex={() => (chosen.value = null)}
+            isIndexed={isIndexed(job)}
+            omitted={record.attemptsOmitted ?? 0}
+            isLiving={() => !isGone}
+          />
+          <TimelinePanel attempts={newestFirst} record={record} />
+        </div>
+        <div class="column">
+          <EventsPanel events={record.events ?? []} own={uid} now={now.value} />
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function Indexes({
+  job,
+  chosen,
+  onChoose,
+}: {
+  job: Job;
+  chosen: number | null;
+  onChoose: (index: number | null) => void;
+}) {
+  if (!isIndexed(job) || (job.spec.completions ?? 0) < 2) return null;
+  return (
+    <Panel title={`Indexes (${job.spec.completions?.toLocaleString("en")})`}>
+      <IndexGrid states={buildStates(job, [])} chosen={chosen} onChoose={onChoose} />
+    </Panel>
+  );
+}
+
+function TimelinePanel({ attempts, record }: { attempts: Attempt[]; record: JobRecord }) {
+  const rows = attempts.slice(0, TIMELINES).map((each) => ({
+    key: each.podUID,
+    label: each.pod,
+    phases: buildRecordTimeline(each, record.events ?? []),
+    hasFailed: each.phase === "Failed",
+  }));
+  const end = parseTime(record.endTime ?? record.deletionTime) ?? now.value;
+  if (rows.length === 0) return null;
+  return (
+    <Panel title="Timeline">
+      <Timelines rows={rows} now={end} />
+    </Panel>
+  );
+}
+
+function RecordActions({ record }: { record: JobRecord }) {
+  const [, go] = useLocation();
+  const open = useSignal<"" | "yaml" | "edit">("");
+  const attempting = useAttempting();
+  const { name, namespace = "" } = record.metadata;
+  const show = (made: Job): undefined => void go(`/jobs/${made.metadata.namespace}/${made.metadata.name}`);
+  const openLogs = (): void => go(`/logs/${namespace}/job/${name}`);
+  useKeys({ l: openLogs, r: () => press("r"), e: () => press("e"), y: () => (open.value = "yaml") });
+  return (
+    <>
+      <button type="button" aria-keyshortcuts="l" onClick={openLogs}>
+        Logs<kbd aria-hidden="true">l</kbd>
+      </button>
+      <ActionButton
+        right={{ ...RERUN, namespace }}
+        attempting={attempting}
+        letter="r"
+        onAct={() => void attempting.run(async () => show(await rerunJob(record)))}
+      >
+        Rerun
+      </ActionButton>
+      <ActionButton
+        right={{ verb: "create", group: "batch", resource: "jobs", namespace }}
+        attempting={attempting}
+        letter="e"
+        onAct={() => (open.value = "edit")}
+      >
+        Edit and rerun
+      </ActionButton>
+      <button type="button" aria-keyshortcuts="y" onClick={() => (open.value = "yaml")}>
+        YAML<kbd aria-hidden="true">y</kbd>
+      </button>
+      <Outcome attempting={attempting} />
+      {open.value === "yaml" && <YamlDialog object={record} name={name} onClose={() => (open.value = "")} />}
+      {open.value === "edit" && (
+        <EditDialog
+          label={`Rerun ${name} with edits`}
+          object={makeRerun(record)}
+          verb="Create Job"
+          onSubmit={async (manifest) => show(await createJob(manifest))}
+          onClose={() => (open.value = "")}
+        />
+      )}
+    </>
+  );
+}
+
+function factsOf(record: JobRecord): Fact[] {
+  const at = now.value;
+  const [start, end] = [parseTime(record.startTime), parseTime(record.endTime)];
+  const deleted = parseTime(record.deletionTime);
+  const { namespace, name } = record.metadata;
+  return [
+    ["Started", start === null ? null : <Moment at={start}>{formatClock(start, at)}</Moment>],
+    ["Ended", end === null ? null : <Moment at={end}>{formatClock(end, at)}</Moment>],
+    ["Took", start === null || end === null ? null : formatDuration(end - start)],
+    ["Deleted", deleted === null ? null : <Moment at={deleted}>{formatDistance(deleted, at)}</Moment>],
+    ["Job", deleted === null ? <Link href={`/jobs/${namespace}/${name}`}>still there</Link> : null],
+    ["Completions", record.spec.completions?.toLocaleString("en") ?? null],
+    ["Image", <span class="mono">{record.spec.template.spec.containers[0]?.image}</span>],
+    ["Rerun of", record.rerunOf ? <Link href={`/history/${namespace}/${record.rerunOf}`}>an earlier Job</Link> : null],
+  ];
 }

@@ -1,0 +1,136 @@
+"""The page of one Job: its state in words, why it waits, indexes, attempts, timeline, YAML; live, and accessible."""
+
+import re
+
+import httpx
+import pytest
+from playwright.sync_api import Browser, expect
+
+from tests.e2e.cluster import Cluster
+from tests.ui.jobs import await_job, make_job
+from tests.ui.viewer import PHONE, Viewer
+
+
+def test_a_failed_attempt_is_told_with_the_next_one(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
+    make_job(api, namespace, "flaky", "exitCode=3", backoffLimit=6)
+    page = viewer.open(f"/jobs/{namespace}/flaky")
+    sentence = page.get_by_test_id("sentence")
+    expect(sentence).to_have_text(re.compile(r"^Attempt [23] of 7 at \d\d:\d\d:\d\d, because exit code 3$"))
+    expect(page.get_by_test_id("state")).to_have_text("Retrying")
+    expect(page.get_by_test_id("causes")).to_contain_text("tried again by itself")
+    row = page.get_by_role("table", name="Attempts").get_by_role("row").nth(1)
+    expect(row).to_contain_text("exit code 3")
+    expect(page.get_by_role("region", name="Timeline").get_by_role("img").first).to_have_attribute(
+        "aria-label", re.compile("queued")
+    )
+
+
+def test_a_change_is_seen_without_a_reload(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
+    make_job(api, namespace, "one", "seconds=3600")
+    page = viewer.open(f"/jobs/{namespace}/one")
+    expect(page.get_by_test_id("state")).to_have_text("Running")
+    path = f"/apis/batch/v1/namespaces/{namespace}/jobs/one"
+    patch = {"Content-Type": "application/merge-patch+json"}
+    api.patch(path, json={"spec": {"suspend": True}}, headers=patch).raise_for_status()
+    expect(page.get_by_test_id("state")).to_have_text("Suspended")
+    expect(page.get_by_test_id("causes")).to_contain_text("Resume it")
+    api.delete(path).raise_for_status()
+    expect(page.get_by_test_id("state")).to_have_text("Deleted")
+    expect(page.get_by_role("link", name="record")).to_be_visible()
+
+
+def test_a_pod_that_fits_no_node_says_so_with_figures(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
+    make_job(api, namespace, "huge", requests={"cpu": "5000"})
+    page = viewer.open(f"/jobs/{namespace}/huge")
+    expect(page.get_by_test_id("causes")).to_contain_text(
+        "No node is large enough: it asks for 5000 CPU, the largest node has"
+    )
+    expect(page.get_by_test_id("sentence")).to_have_text("Pending: waiting for a node")
+
+
+def test_five_thousand_indexes_are_one_grid_that_can_be_clicked(
+    viewer: Viewer, api: httpx.Client, namespace: str
+) -> None:
+    make_job(
+        api, namespace, "array", "seconds=3600", suspend=True, completions=5000, parallelism=5, completionMode="Indexed"
+    )
+    page = viewer.open(f"/jobs/{namespace}/array")
+    grid = page.get_by_role("slider", name="Index")
+    expect(grid).to_be_visible()
+    expect(page.get_by_role("list", name="States of indexes")).to_have_text("5,000 waiting")
+    patch = {"Content-Type": "application/merge-patch+json"}
+    api.patch(f"/apis/batch/v1/namespaces/{namespace}/jobs/array", json={"spec": {"suspend": False}}, headers=patch)
+    expect(page.get_by_role("list", name="States of indexes")).to_contain_text("5 running")
+
+    pitch = int(grid.get_attribute("data-pitch") or "0")
+    grid.click(position={"x": 3 * pitch + 2, "y": 2})
+    expect(page.get_by_test_id("index-shown")).to_have_text("Index 3: running")
+    attempts = page.get_by_role("region", name=re.compile("^Attempts")).get_by_role("row")
+    expect(attempts).to_have_count(2)
+    expect(attempts.nth(1)).to_contain_text("array-3-")
+    page.keyboard.press("End")
+    expect(page.get_by_test_id("index-shown")).to_have_text("Index 4999: waiting")
+    # As pixels: the fourth cell is not painted like the sixth.
+    colours = grid.evaluate(
+        """(canvas, pitch) => [3, 5].map((index) => {
+            const scale = canvas.width / canvas.clientWidth, at = (index * pitch + 5) * scale
+            return canvas.getContext("2d").getImageData(at, 5 * scale, 1, 1).data.join()
+        })""",
+        pitch,
+    )
+    assert colours[0] != colours[1]
+
+
+def test_the_result_of_a_container_is_shown(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
+    make_job(api, namespace, "result", '{"message": "{\\"accuracy\\": 0.93}"}')
+    await_job(api, namespace, "result", "Complete")
+    page = viewer.open(f"/jobs/{namespace}/result")
+    expect(page.get_by_test_id("sentence")).to_have_text(re.compile("^Complete"))
+    expect(page.get_by_role("table", name="Attempts")).to_contain_text('{"accuracy":0.93}')
+
+
+def test_keys_open_the_yaml_and_the_log(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
+    make_job(api, namespace, "keys", "seconds=3600 log=hello")
+    page = viewer.open(f"/jobs/{namespace}/keys")
+    expect(page.get_by_test_id("state")).to_have_text("Running")
+    page.keyboard.press("y")
+    expect(page.get_by_test_id("yaml")).to_contain_text("backoffLimit: 6")
+    expect(page.get_by_test_id("yaml")).not_to_contain_text("managedFields")
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    page.keyboard.press("l")
+    expect(page.get_by_role("log")).to_contain_text("hello")
+
+
+def test_a_job_that_is_not_there_leads_to_the_history(viewer: Viewer, namespace: str) -> None:
+    page = viewer.open(f"/history?namespace={namespace}")
+    page.goto(f"{viewer.url}/ui/jobs/{namespace}/none")
+    expect(page.get_by_text(f"There is no Job none in {namespace}")).to_be_visible()
+    expect(page.get_by_role("main").get_by_role("link", name="history")).to_have_attribute(
+        "href", re.compile("/ui/history")
+    )
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", ["desk", "phone"])
+def test_pages_are_accessible_and_fit(
+    ui_cluster: Cluster, browser: Browser, api: httpx.Client, namespace: str, scheme: str, size: str
+) -> None:
+    make_job(api, namespace, "wide", "seconds=3600", completions=60, parallelism=4, completionMode="Indexed")
+    make_job(api, namespace, "huge", requests={"cpu": "5000"})
+    make_job(api, namespace, "done", "log=hello")
+    done = await_job(api, namespace, "done", "Complete")
+    viewer = Viewer.signed_in(browser, ui_cluster, color_scheme=scheme)
+    if size == "phone":
+        viewer.page.set_viewport_size(PHONE)
+    node = api.get("/api/v1/nodes").json()["items"][0]["metadata"]["name"]
+    pod = api.get(f"/api/v1/namespaces/{namespace}/pods").json()["items"][0]["metadata"]["name"]
+    paths = [f"/jobs/{namespace}/wide", f"/jobs/{namespace}/huge", f"/pods/{namespace}/{pod}", f"/nodes/{node}"]
+    paths += [f"/logs/{namespace}/job/done", f"/history/{namespace}/{done['metadata']['uid']}", "/history"]
+    for path in paths:
+        page = viewer.open(path)
+        expect(page.get_by_text("Loading…")).to_have_count(0)
+        assert viewer.faults() == [], path
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        assert page.evaluate("(main => main.scrollWidth <= main.clientWidth)(document.querySelector('main'))"), path
+    viewer.close()

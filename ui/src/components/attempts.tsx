@@ -1,0 +1,168 @@
+// The attempts of a Job as a table: newest first, those of one index, or only those that failed.
+import { useSignal } from "@preact/signals";
+import { Link } from "wouter-preact";
+import { explainEnd } from "../job/attempts";
+import type { Attempt } from "../job/objects";
+import { formatBytes } from "../job/quantities";
+import { formatClock, formatDuration, parseTime } from "../job/times";
+import { Moment } from "./detail";
+import { Panel, Status, type Tone } from "./parts";
+
+const PAGE = 100;
+const TONES: Record<string, Tone> = { Running: "info", Pending: "warn", Succeeded: "ok", Failed: "bad" };
+
+interface Props {
+  attempts: Attempt[];
+  namespace: string;
+  now: number;
+  index: number | null;
+  onClearIndex: () => void;
+  isIndexed: boolean;
+  /** Attempts that a record left out. */
+  omitted?: number;
+  /** Whether a pod still lives, so that it has a page. */
+  isLiving: (attempt: Attempt) => boolean;
+}
+
+export function AttemptsPanel(props: Props) {
+  const onlyFailed = useSignal(false);
+  const most = useSignal(PAGE);
+  const matching = props.attempts.filter(
+    (each) => (props.index === null || each.index === props.index) && (!onlyFailed.value || each.phase === "Failed"),
+  );
+  const shown = matching.slice(0, most.value);
+  const tools = (
+    <div class="panel-tools">
+      {props.index !== null && (
+        <button
+          type="button"
+          class="chip"
+          onClick={props.onClearIndex}
+          aria-label={`Index ${props.index}: show all indexes`}
+        >
+          Index {props.index} ✕
+        </button>
+      )}
+      <label class="check">
+        <input
+          type="checkbox"
+          checked={onlyFailed.value}
+          onChange={(event) => (onlyFailed.value = event.currentTarget.checked)}
+        />
+        Only failed
+      </label>
+    </div>
+  );
+  return (
+    <Panel title={`Attempts (${matching.length.toLocaleString("en")})`} action={tools}>
+      {shown.length === 0 ? (
+        <p class="panel-note">{props.attempts.length ? "None matches." : "No pod was created yet."}</p>
+      ) : (
+        <AttemptsTable {...props} attempts={shown} />
+      )}
+      {matching.length > shown.length && (
+        <button type="button" class="more" onClick={() => (most.value += PAGE)}>
+          Show {Math.min(PAGE, matching.length - shown.length)} more of{" "}
+          {(matching.length - shown.length).toLocaleString("en")}
+        </button>
+      )}
+      {Boolean(props.omitted) && <p class="panel-note">{props.omitted} older attempts are not kept.</p>}
+    </Panel>
+  );
+}
+
+function AttemptsTable({ attempts, namespace, now, isIndexed, isLiving }: Props) {
+  const hasPeak = attempts.some((each) => each.peakMemoryBytes !== null);
+  return (
+    <div class="wide" tabIndex={0} role="region" aria-label="Table of attempts">
+      <table class="plain" aria-label="Attempts">
+        <thead>
+          <tr>
+            {isIndexed && <th>Index</th>}
+            <th>State</th>
+            <th>Pod</th>
+            <th>Node</th>
+            <th>Started</th>
+            <th class="number">Ran</th>
+            {hasPeak && <th class="number">Peak memory</th>}
+            <th>Result</th>
+            <th>
+              <span class="hidden">Log</span>
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {attempts.map((each) => (
+            <AttemptRow
+              key={each.podUID}
+              attempt={each}
+              {...{ namespace, now, isIndexed, hasPeak, isLiving: isLiving(each) }}
+            />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+interface RowProps {
+  attempt: Attempt;
+  namespace: string;
+  now: number;
+  isIndexed: boolean;
+  hasPeak: boolean;
+  isLiving: boolean;
+}
+
+function AttemptRow({ attempt, namespace, now, isIndexed, hasPeak, isLiving }: RowProps) {
+  const start = parseTime(attempt.startedAt);
+  const end = parseTime(attempt.endedAt);
+  const log = `/logs/${namespace}/pod/${attempt.pod}${isLiving ? "" : `?uid=${attempt.podUID}`}`;
+  return (
+    <tr data-pod={attempt.pod}>
+      {isIndexed && <td class="number">{attempt.index ?? "–"}</td>}
+      <td>
+        <Status tone={TONES[attempt.phase] ?? "muted"}>{attempt.phase}</Status>
+      </td>
+      <td class="mono">
+        {isLiving ? <Link href={`/pods/${namespace}/${attempt.pod}`}>{attempt.pod}</Link> : attempt.pod}
+      </td>
+      <td class="mono">{attempt.node ? <Link href={`/nodes/${attempt.node}`}>{attempt.node}</Link> : "–"}</td>
+      <td>
+        <Moment at={start}>{start === null ? "" : formatClock(start, now)}</Moment>
+      </td>
+      <td class="number">{start === null ? "–" : formatDuration((end ?? now) - start)}</td>
+      {hasPeak && (
+        <td class="number">{attempt.peakMemoryBytes === null ? "–" : formatBytes(attempt.peakMemoryBytes)}</td>
+      )}
+      <td>
+        <Result attempt={attempt} />
+      </td>
+      <td>
+        {attempt.startedAt && (
+          <Link href={log} class="link" aria-label={`Log of ${attempt.pod}`}>
+            Log
+          </Link>
+        )}
+      </td>
+    </tr>
+  );
+}
+
+/** How the attempt ended, and the result that the container wrote. */
+function Result({ attempt }: { attempt: Attempt }) {
+  const failure = explainEnd(attempt);
+  const text =
+    attempt.output === null || attempt.output === undefined ? attempt.message : JSON.stringify(attempt.output);
+  const words = failure || (attempt.exitCode === 0 ? "exit code 0" : attempt.phase === "Pending" ? attempt.reason : "");
+  return (
+    <>
+      {words}
+      {text && (
+        <span class="result mono" title={text}>
+          {text.length > 120 ? `${text.slice(0, 120)}…` : text}
+        </span>
+      )}
+    </>
+  );
+}

@@ -1,0 +1,83 @@
+// Resources: what is used of what was requested, or allocated of what a node has.
+import type { NodeRow, ResourceRow } from "../job/resources";
+import { formatAmount, nameResource } from "../job/quantities";
+import { Panel, type Tone } from "./parts";
+
+/** Use against requests of all running pods together. */
+export function ResourcesPanel({ rows, note }: { rows: ResourceRow[]; note: string }) {
+  return (
+    <Panel title="Resources" action={<span class="muted">{note}</span>}>
+      <ul class="meters">
+        {rows.map(({ resource, request, limit, used }) => (
+          <Meter
+            key={resource}
+            name={nameResource(resource)}
+            values={[[used, toneOf(used, request)]]}
+            most={Math.max(request ?? 0, limit ?? 0, used ?? 0)}
+            mark={request}
+            words={`${used === null ? "not measured" : `${formatAmount(resource, used)} used`} · ${
+              request === null ? "nothing requested" : `${formatAmount(resource, request)} requested`
+            }${limit === null ? "" : ` · limit ${formatAmount(resource, limit)}`}`}
+          />
+        ))}
+      </ul>
+    </Panel>
+  );
+}
+
+/** A node's allocatable resources: allocated to pods, and used. */
+export function NodeResourcesPanel({ rows }: { rows: NodeRow[] }) {
+  return (
+    <Panel title="Resources">
+      <ul class="meters">
+        {rows.map(({ resource, allocatable, allocated, used }) => (
+          <Meter
+            key={resource}
+            name={nameResource(resource)}
+            values={[
+              [allocated, "muted"],
+              [used, "info"],
+            ]}
+            most={allocatable}
+            mark={null}
+            words={`${formatAmount(resource, allocated)} of ${formatAmount(resource, allocatable)} allocated${
+              used === null ? "" : ` · ${formatAmount(resource, used)} used`
+            }`}
+          />
+        ))}
+      </ul>
+    </Panel>
+  );
+}
+
+interface MeterProps {
+  name: string;
+  values: [number | null, Tone][];
+  most: number;
+  /** Where a line stands, such as at the request. */
+  mark: number | null;
+  words: string;
+}
+
+function Meter({ name, values, most, mark, words }: MeterProps) {
+  const scale = most > 0 ? 1000 / most : 0;
+  return (
+    <li class="meter">
+      <span class="meter-name">{name}</span>
+      <span class="meter-words">{words}</span>
+      <svg viewBox="0 0 1000 8" preserveAspectRatio="none" role="img" aria-label={`${name}: ${words}`}>
+        <rect class="rail" width="1000" height="8" />
+        {values.map(([value, tone]) =>
+          value ? (
+            <rect key={tone} class={`fill ${tone}`} width={Math.max(4, Math.min(1000, value * scale))} height="8" />
+          ) : null,
+        )}
+        {mark !== null && mark < most && <rect class="mark" x={mark * scale - 2} width="4" height="8" />}
+      </svg>
+    </li>
+  );
+}
+
+function toneOf(used: number | null, request: number | null): Tone {
+  return used !== null && request !== null && request > 0 && used > request ? "warn" : "info";
+}

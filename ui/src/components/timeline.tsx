@@ -1,0 +1,87 @@
+// Timelines of attempts on one axis of time: queued, pulling, starting, running, done.
+import { type Phase, type PhaseName, spanTimelines } from "../job/timeline";
+import { formatClock, formatDuration } from "../job/times";
+
+const NAMES: PhaseName[] = ["queued", "pulling", "starting", "running"];
+const HEIGHT = 10;
+
+export interface TimelineRow {
+  key: string;
+  label: string;
+  phases: Phase[];
+  hasFailed: boolean;
+}
+
+export function Timelines({ rows, now }: { rows: TimelineRow[]; now: number }) {
+  const [from, to] = spanTimelines(
+    rows.map((each) => each.phases),
+    now,
+  );
+  const used = NAMES.filter((name) => rows.some((row) => row.phases.some((each) => each.name === name)));
+  return (
+    <div class="timelines">
+      <ul class="legend" aria-label="Phases">
+        {used.map((name) => (
+          <li key={name}>
+            <i class={`swatch phase-${name}`} aria-hidden="true" />
+            {name}
+          </li>
+        ))}
+      </ul>
+      {rows.map((row) => (
+        <div class="timeline" key={row.key}>
+          <span class="timeline-label mono" title={row.label}>
+            {row.label}
+          </span>
+          <svg viewBox={`0 0 1000 ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={describeRow(row, now)}>
+            <rect class="rail" width="1000" height={HEIGHT} />
+            {row.phases.map((each) => (
+              <PhaseBar key={each.name} phase={each} from={from} to={to} now={now} hasFailed={row.hasFailed} />
+            ))}
+          </svg>
+          <span class="timeline-total">{totalOf(row.phases, now)}</span>
+        </div>
+      ))}
+      <div class="timeline-axis" aria-hidden="true">
+        <span>
+          <i>{formatClock(from, now)}</i>
+          <i>{formatClock(to, now)}</i>
+        </span>
+      </div>
+    </div>
+  );
+}
+
+interface BarProps {
+  phase: Phase;
+  from: number;
+  to: number;
+  now: number;
+  hasFailed: boolean;
+}
+
+function PhaseBar({ phase, from, to, now, hasFailed }: BarProps) {
+  if (phase.name === "done") return null;
+  const scale = 1000 / (to - from);
+  const width = Math.max(3, ((phase.to ?? now) - phase.from) * scale);
+  const state = phase.name === "running" && hasFailed ? " failed" : "";
+  return (
+    <rect class={`phase-${phase.name}${state}`} x={(phase.from - from) * scale} width={width} height={HEIGHT}>
+      <title>{describePhase(phase, now)}</title>
+    </rect>
+  );
+}
+
+function describeRow(row: TimelineRow, now: number): string {
+  const phases = row.phases.filter((each) => each.name !== "done").map((each) => describePhase(each, now));
+  return `${row.label}: ${phases.join(", ")}`;
+}
+
+function describePhase(phase: Phase, now: number): string {
+  return `${phase.name} ${formatDuration((phase.to ?? now) - phase.from)}${phase.to === null ? " so far" : ""}`;
+}
+
+function totalOf(phases: Phase[], now: number): string {
+  const [first, last] = [phases[0], phases.at(-1)];
+  return first && last ? formatDuration((last.to ?? now) - first.from) : "";
+}
