@@ -32,6 +32,12 @@ class Upkeep:
         self.certificates = certificates.ensure(settings.data_dir / "tls", settings.certified_hosts)
         self._served = _stamps(self.certificates.ca, self.certificates.cert)
         self._tokens = TokenReload(registry, settings, self.certificates.ca)
+        self._expiry = registry.metrics.gauge(
+            "jobplane_certificate_expiration_timestamp_seconds",
+            "When a certificate of this API process ends, in seconds since 1970.",
+            ("certificate",),
+        )
+        self._measure_certificates()
 
     @property
     def has_kubeconfig(self) -> bool:
@@ -45,6 +51,10 @@ class Upkeep:
         """The URL at which other processes reach this one, and the certificate that it shows."""
         return Origin(self._url, certificates.fingerprint(self.certificates.cert) if self._settings.tls else "")
 
+    def _measure_certificates(self) -> None:
+        for name, file in (("authority", self.certificates.ca), ("server", self.certificates.cert)):
+            self._expiry.set(certificates.ends_at(file).timestamp(), name)
+
     async def prepare(self) -> None:
         """Keep tokens and kubeconfig once, before the first request."""
         await self._tokens.keep()
@@ -54,6 +64,7 @@ class Upkeep:
         renewal = CertificateRenewal(self._settings)
 
         def use() -> None:
+            self._measure_certificates()
             if context is not None:
                 context.load_cert_chain(self.certificates.cert, self.certificates.key)
             changed(self.origin())

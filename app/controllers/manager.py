@@ -19,6 +19,9 @@ from app.controllers.job_pending_pods import JobPendingPods
 from app.controllers.job_recorder import JobRecorder, RecordRetention
 from app.controllers.jobs import JobController
 from app.controllers.log_retention import LogRetention
+from app.controllers.metrics.scheduler import COLLECTOR as SCHEDULER_COLLECTOR
+from app.controllers.metrics.state import COLLECTOR as STATE_COLLECTOR
+from app.controllers.metrics.state import StateMetrics
 from app.controllers.namespaces import NamespaceController
 from app.controllers.node_lifecycle import NodeLifecycleController
 from app.controllers.owner_graph import PartialObjectMetadata
@@ -27,10 +30,7 @@ from app.controllers.resource_quotas import ResourceQuotaController
 from app.controllers.root_ca_publisher import RootCAPublisher
 from app.controllers.runner import Controller, Runner
 from app.controllers.scheduler import Scheduler
-from app.controllers.scheduler_metrics import COLLECTOR as SCHEDULER_COLLECTOR
 from app.controllers.serviceaccounts import ServiceAccountController
-from app.controllers.state_metrics import COLLECTOR as STATE_COLLECTOR
-from app.controllers.state_metrics import StateMetrics
 from app.controllers.webhook_client import WebhookClient
 from app.controllers.webhook_delivery import WebhookDelivery
 from app.controllers.webhook_messages import WebhookMessages

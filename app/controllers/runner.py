@@ -13,8 +13,8 @@ from datetime import datetime, timedelta
 from itertools import islice
 from typing import Protocol, runtime_checkable
 
+from app.controllers.metrics.workqueue import WorkqueueMetrics
 from app.controllers.planned_write import PlannedWrite
-from app.controllers.workqueue_metrics import WorkqueueMetrics
 from app.machinery.base import Object
 from app.registry.event_recorder import Recorder
 from app.registry.leader_election import Epoch

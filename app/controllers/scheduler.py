@@ -12,9 +12,9 @@ from typing import cast
 
 from app.controllers.binding_writes import EVENTS, DeferredEvents, bind_pods, scheduled_events, write_gang_attempt
 from app.controllers.local_queues import QUEUES, LocalQueues
+from app.controllers.metrics.scheduler import SchedulerMetrics
 from app.controllers.planned_write import PlannedWrite
 from app.controllers.preemption_writes import PendingReports, write_results
-from app.controllers.scheduler_metrics import SchedulerMetrics
 from app.kinds.core.node import KIND as NODES
 from app.kinds.core.node import Node
 from app.kinds.core.poddisruptionbudget import KIND as BUDGETS

@@ -11,16 +11,13 @@ _HELP = str.maketrans({"\\": r"\\", "\n": r"\n"})
 
 
 def format_families(families: Iterable[Family]) -> str:
-    """Return the text of a scrape. A name without samples is left out."""
+    """Return the text of a scrape. A name without samples has its help only: a reader sees that there is such a number."""
     return "".join(line for each in families for line in _lines(each))
 
 
 def _lines(family: Family) -> Iterator[str]:
-    has_begun = False
+    yield f"# HELP {family.name} {family.help.translate(_HELP)}\n# TYPE {family.name} {family.type}\n"
     for sample in family.samples:
-        if not has_begun:
-            has_begun = True
-            yield f"# HELP {family.name} {family.help.translate(_HELP)}\n# TYPE {family.name} {family.type}\n"
         yield f"{family.name}{sample.suffix}{_labels(sample)} {_number(sample.value)}\n"
 
 

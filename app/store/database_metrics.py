@@ -13,10 +13,13 @@ from app.store.errors import call_database
 
 _QUERY = """
 select c.relname as name, pg_total_relation_size(c.oid) as size, greatest(c.reltuples, 0)::bigint as rows,
-    (select revision from counter) as revision, pg_database_size(current_database()) as whole
+    (select revision from counter) as revision, pg_database_size(current_database()) as whole,
+    (select count(*) from (select from webhook_deliveries where failed_at is null limit $1) as w) as pending,
+    (select count(*) from (select from webhook_deliveries where failed_at is not null limit $1) as w) as failed
 from pg_class c where c.relkind = 'r'
     and c.relnamespace = (select relnamespace from pg_class where oid = 'counter'::regclass)
 """
+MOST_COUNTED = 10_000  # messages to webhooks: to count more would take a scrape too long
 
 
 class DatabaseMetrics:
@@ -27,7 +30,7 @@ class DatabaseMetrics:
 
     async def collect(self) -> Iterable[Family]:
         """Return the families. Unavailable if the database is away."""
-        rows = await call_database(self._pool.fetch(_QUERY))
+        rows = await call_database(self._pool.fetch(_QUERY, MOST_COUNTED))
         revision, whole = rows[0]["revision"], rows[0]["whole"]
         cursor = self._feed.cursor
         return [
@@ -47,6 +50,12 @@ class DatabaseMetrics:
                 "Size of the database, in bytes.",
                 "gauge",
                 [({"storage_cluster_id": "postgres"}, whole)],
+            ),
+            family(
+                "jobplane_webhook_deliveries",
+                f"Messages to webhooks that wait, and that no receiver has taken, as far as {MOST_COUNTED}.",
+                "gauge",
+                [({"state": state}, rows[0][state]) for state in ("pending", "failed")],
             ),
             family(
                 "jobplane_table_size_bytes",

@@ -8,9 +8,9 @@ from datetime import timedelta
 import pytest
 
 from app.client.protocol import StatusReport
-from app.controllers import state_metrics
 from app.controllers.manager import NAME, new_mirror, run
-from app.controllers.state_metrics import StateMetrics
+from app.controllers.metrics import state as state_metrics
+from app.controllers.metrics.state import StateMetrics
 from app.kinds.core.namespace import Namespace
 from app.kinds.pod.pod import PodStatus
 from app.machinery.base import ObjectMeta

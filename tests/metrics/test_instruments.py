@@ -29,7 +29,8 @@ def test_a_counter_counts_by_labels() -> None:
 def test_what_has_no_labels_is_there_from_the_start() -> None:
     assert text_of(Counter("a_total", "A.")).endswith("a_total 0\n")
     assert "b_count 0" in text_of(Histogram("b", "B."))
-    assert text_of(Counter("c_total", "C.", ("x",))) == ""
+    assert text_of(Counter("c_total", "C.", ("x",))) == "# HELP c_total C.\n# TYPE c_total counter\n"
+    check_metrics(text_of(Counter("c_total", "C.", ("x",))))
 
 
 def test_a_gauge_rises_falls_and_forgets() -> None:

@@ -62,6 +62,11 @@ def fingerprint(file: Path) -> str:
     return x509.load_pem_x509_certificate(file.read_bytes()).fingerprint(hashes.SHA256()).hex()
 
 
+def ends_at(file: Path) -> datetime:
+    """Return until when the first certificate of a PEM file is valid."""
+    return x509.load_pem_x509_certificate(file.read_bytes()).not_valid_after_utc
+
+
 def ensure(folder: Path, hosts: Sequence[str], *, now: datetime | None = None) -> Certificates:
     """Create or renew the server certificate for the hosts, this machine's name and loopback addresses."""
     now = now or datetime.now(UTC)
