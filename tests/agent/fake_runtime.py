@@ -42,6 +42,7 @@ class FakeRuntime(Imageless, Streamless):
         self.have: list[Image] = []
         self.kept: set[str] = set()
         self.pulls: list[tuple[str, Login | None]] = []
+        self.endless: set[str] = set()  # images whose pull does not end
         self.unpullable: dict[str, PullError | ConnectionError] = {}
         self.sandbox_specs: dict[str, SandboxSpec] = {}
         self.answers: dict[tuple[str, ...], FakeSession] = {}
@@ -93,6 +94,8 @@ class FakeRuntime(Imageless, Streamless):
 
     async def pull(self, image: str, login: Login | None = None) -> str:
         self.pulls.append((image, login))
+        if image in self.endless:
+            await asyncio.Event().wait()
         if image in self.unpullable:
             raise self.unpullable[image]
         self.have.append(Image(f"sha256:{len(self.have):064}", (image,), 1000))

@@ -12,13 +12,13 @@ import msgspec
 
 from app.kinds.batch.job import Job, condition, is_true
 from app.kinds.pod.pod import Pod, is_terminal
+from app.kinds.pod.pod_annotations import MAIN_CONTAINER
 from app.machinery.base import ObjectMeta, OwnerReference, wire_name
 from app.machinery.owner_references import controller_of
 from app.plans.jobs.indexes import index_of
 
 API_VERSION = "history.jobplane.dev/v1"
 MOST_ATTEMPTS = 1_000  # of one Job: the newest
-MAIN_CONTAINER = "jobplane.dev/main-container"
 PEAK_MEMORY = "jobplane.dev/peak-memory"
 RERUN_OF = "jobplane.dev/rerun-of"
 _CONTROLLER_UID, _JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"

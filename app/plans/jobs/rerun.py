@@ -20,7 +20,8 @@ _API_VERSION = "batch/v1"
 _GENERATED = re.compile(r"-rerun-[a-z0-9]{5}$")
 _MOST_CHARACTERS = 51  # of the old name: with what is added, it is still a label
 _DROPPED = frozenset(
-    f"jobplane.dev/{name}" for name in ("after", "backoff", "heartbeat", "heartbeat-timeout", "rerun-of", "waiting")
+    f"jobplane.dev/{name}"
+    for name in ("after", "backoff", "heartbeat", "heartbeat-timeout", "rerun-of", "waiting", "waiting-for")
 ) | {
     "kubectl.kubernetes.io/last-applied-configuration",
     "batch.kubernetes.io/cronjob-scheduled-timestamp",

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 
 from app.kinds.pod.container import Container
+from app.kinds.pod.pod_annotations import START_TIMEOUT
 from app.machinery.base import LocalObjectReference
 from app.runtimes.base import Image, Login, PullError, RuntimeInfo
 from tests.agent.scene import Scene
@@ -140,4 +141,25 @@ async def test_a_pod_that_pulls_can_be_deleted(scene: Scene) -> None:
     await scene.api.until(lambda: scene.api.phase() == "gone")
     scene.clock.advance(timedelta(minutes=10).total_seconds())
 
+    assert scene.runtime.started == []
+
+
+@pytest.mark.parametrize("is_endless", [True, False], ids=["the pull does not end", "the pull fails"])
+async def test_a_pod_that_does_not_start_in_time_fails(scene: Scene, *, is_endless: bool) -> None:
+    if is_endless:
+        scene.runtime.endless.add(BUSYBOX)
+    else:
+        scene.runtime.unpullable[BUSYBOX] = PullError("not found")
+    scene.start_agent()
+    scene.api.bind(containers=main(), metadata={"annotations": {START_TIMEOUT: "10m"}})
+    await scene.api.until(lambda: scene.runtime.pulls)
+    await scene.passes(590)
+    assert scene.api.phase() == "Pending"
+    await scene.api.until(lambda: scene.api.phase() == "Failed", scene.tick)
+
+    assert scene.api.status().reason == "StartTimeout"
+    why = "main" if is_endless else "main (ImagePullBackOff: "
+    assert scene.api.status().message.startswith(f"Containers did not start within 10m: {why}")
+    assert ("StartTimeout", scene.api.status().message) in scene.told()
+    await scene.api.until(lambda: not scene.runtime.standing, scene.tick)
     assert scene.runtime.started == []
