@@ -4,6 +4,7 @@ It follows the stored history, not the mirror: what happened while no controller
 there as well. Compaction leaves what is not recorded yet (`app.store.compaction`). The leader runs both tasks.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from datetime import datetime, timedelta
 from typing import TypeVar
@@ -16,11 +17,12 @@ from app.kinds.pod.pod import Pod
 from app.machinery.base import Object
 from app.machinery.decode import decode_older
 from app.plans.jobs.job_record import attempt_of, job_name_of, job_uid_of, summarize
-from app.store.job_records import AttemptRow, JobRecords, JobRow, Version
+from app.store.job_records import NOTHING_SWEPT, AttemptRow, JobRecords, JobRow, Version
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
-ROWS = 2_000  # of history in one transaction
+ROWS = 1_000  # of history in one transaction
+TOGETHER = 100  # versions decoded without a break for others
 BATCH = 500  # records deleted in one statement
 O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.machinery.base
 _encode = msgspec.json.Encoder().encode
@@ -39,7 +41,14 @@ class JobRecorder:
     async def run_once(self, _: datetime) -> dict[str, int]:
         """Catch up. It tells nothing: Jobs end all the time."""
         while part := await self._records.next_history(self._rows):
-            await self._records.record(part, list(_job_rows(part.versions)), list(_attempt_rows(part.versions)))
+            jobs: dict[str, JobRow] = {}
+            attempts: list[AttemptRow] = []
+            for start in range(0, len(part.versions), TOGETHER):
+                some = part.versions[start : start + TOGETHER]
+                jobs |= _job_rows(some)
+                attempts += _attempt_rows(some)
+                await asyncio.sleep(0)
+            await self._records.record(part, list(jobs.values()), attempts)
         return {}
 
 
@@ -53,25 +62,33 @@ class RecordRetention:
         self._records = records
         self._ttl = ttl
         self._batch = batch
+        self._swept = NOTHING_SWEPT
 
     async def run_once(self, now: datetime) -> dict[str, int]:
+        before = now - self._ttl
+        deleted, has_more = 0, True
+        while has_more:
+            gone = await self._records.expire(before, self._batch)
+            deleted, has_more = deleted + gone, gone == self._batch
+        return {"deleted records": deleted, "deleted attempts and events": await self._sweep(before)}
+
+    async def _sweep(self, before: datetime) -> int:
+        """Each row is looked at once, as long as this process leads."""
         deleted = 0
-        while rows := await self._records.expire(now - self._ttl, self._batch):
-            deleted += rows
-            if rows < self._batch:
-                break
-        return {"deleted records": deleted}
+        while swept := await self._records.sweep(before, self._swept, self._batch):
+            self._swept, deleted = swept, deleted + swept.deleted
+        return deleted
 
 
-def _job_rows(versions: Iterable[Version]) -> Iterable[JobRow]:
-    """The newest version of each Job that has ended."""
+def _job_rows(versions: Iterable[Version]) -> dict[str, JobRow]:
+    """The newest version of each Job that has ended, by UID."""
     rows: dict[str, JobRow] = {}
     for version in versions:
         if version.kind == "jobs.batch" and (job := _decode(version, Job)):
             summary = summarize(job, version.deleted_at)
             if summary.ended_at is not None:
                 rows[summary.uid] = JobRow(summary, version.revision, _body(job))
-    return rows.values()
+    return rows
 
 
 def _body(job: Job) -> bytes:

@@ -23,6 +23,7 @@ from app.store.job_records import MOST_EVENT_PODS, JobRow, Version
 
 
 class _Meta(msgspec.Struct, rename=wire_name):
+    namespace: str = ""
     creation_timestamp: str | None = None
 
 
@@ -46,7 +47,10 @@ async def read_record(registry: Registry, namespace: str, uid: str) -> JobRecord
     objects = {uid: row.summary.name} | {each.pod_uid: each.pod for each in newest[:MOST_EVENT_PODS]}
     events = await registry.job_records.events(namespace, objects)
     omitted = max(0, counts[uid] - len(attempts))
-    return build_record(row.body, row.summary, newest, omitted, sorted(map(msgspec.Raw, events), key=_time_of))
+    # An event can name any UID, so those of other namespaces do not count.
+    told = {body: times for body in events if (times := _times.decode(body)).metadata.namespace == namespace}
+    ordered = [msgspec.Raw(body) for body in sorted(told, key=lambda body: _time_of(told[body]))]
+    return build_record(row.body, row.summary, newest, omitted, ordered)
 
 
 async def find_job(registry: Registry, namespace: str, uid: str) -> JobRow | None:
@@ -88,7 +92,6 @@ async def _attempts(registry: Registry, uid: str) -> dict[str, Attempt]:
     return {each.pod_uid: each for each in (*pods, *stored)}
 
 
-def _time_of(event: msgspec.Raw) -> str:
+def _time_of(found: _EventTimes) -> str:
     """By which events are ordered: their first time, as RFC 3339 text."""
-    found = _times.decode(event)
     return found.first_timestamp or found.event_time or found.metadata.creation_timestamp or ""

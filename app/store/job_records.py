@@ -4,17 +4,23 @@ The recorder (`app.controllers.job_recorder`) follows history from a revision th
 same transaction. So nothing is missed or counted twice, whenever a process is killed and however long none has run.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from typing import NamedTuple
+from datetime import UTC, datetime
+from typing import NamedTuple, TypeVar
 
 import asyncpg
 import msgspec
 
 from app.plans.jobs.job_record import MOST_ATTEMPTS, Attempt, JobSummary
 from app.store.errors import call_database
+from app.structured_logging import Logger
 
+logger = Logger(__name__)
+Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
+R = TypeVar("R")
+
+_NEVER = datetime.min.replace(tzinfo=UTC)
 MOST_EVENTS = 500  # of one record
 MOST_EVENT_PODS = 100  # pods whose events a record shows: the newest
 
@@ -60,6 +66,14 @@ class Place(NamedTuple):
     uid: str
 
 
+class Swept(NamedTuple):
+    """How far a sweep has come, by time and UID, and how many rows its last step has deleted."""
+
+    events: tuple[datetime, str]
+    attempts: tuple[datetime, str]
+    deleted: int = 0
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordQuery:
     """What to list; empty strings and None stand for all."""
@@ -78,14 +92,21 @@ _NEXT = """select coalesce((select revision from job_recorder), 0) as after,
         order by revision limit $1
     ) next) as up_to"""
 _TERMINAL = "in ('Succeeded', 'Failed')"
+
+
+def _field(marks: str, name: str) -> str:
+    """SQL: a selectable field, empty if there is none."""
+    return f"coalesce({marks}::json #>> '{{fields,{name}}}', '')"
+
+
 # Of a pod, the version with which it ended: by its phase, or by its deletion. Of a Job, what is no mere creation.
 _VERSIONS = f"""select kind, revision, body, case change when 'D' then recorded_at end from history
     where revision > $1 and revision <= $2 and (
         kind = 'jobs.batch' and change <> 'A'
         or kind = 'pods' and case change
-            when 'D' then coalesce(marks::json #>> '{{fields,status.phase}}', '') not {_TERMINAL}
-            else old_marks is not null and marks::json #>> '{{fields,status.phase}}' {_TERMINAL}
-                and coalesce(old_marks::json #>> '{{fields,status.phase}}', '') not {_TERMINAL} end
+            when 'D' then {_field("marks", "status.phase")} not {_TERMINAL}
+            else {_field("marks", "status.phase")} {_TERMINAL}
+                and {_field("coalesce(old_marks, marks)", "status.phase")} not {_TERMINAL} end
     ) order by revision"""
 _ADVANCE = """insert into job_recorder (id, revision) values (1, $2)
     on conflict (id) do update set revision = excluded.revision where job_recorder.revision = $1 returning 1"""
@@ -117,11 +138,11 @@ _TRIM = """with many as (
     insert into job_record_omissions as o (job_uid, attempts) select job_uid, count(*) from gone group by job_uid
     on conflict (job_uid) do update set attempts = o.attempts + excluded.attempts"""
 # Events that are deleted. As long as they are objects, they are read as such.
-_PUT_EVENTS = """insert into job_record_events (involved_uid, revision, bodies)
+_PUT_EVENTS = f"""insert into job_record_events (involved_uid, revision, bodies)
     select uid, max(revision), array_agg(body order by revision) from (
-        select marks::json #>> '{fields,involvedObject.uid}' as uid, revision, body from history
+        select {_field("marks", "involvedObject.uid")} as uid, revision, body from history
         where kind = 'events' and revision > $1 and revision <= $2 and change = 'D'
-            and marks::json #>> '{fields,involvedObject.kind}' in ('Job', 'Pod')
+            and {_field("marks", "involvedObject.kind")} in ('Job', 'Pod')
     ) e where uid <> '' group by uid on conflict (involved_uid, revision) do nothing"""
 _FORGET = """with ended as (
         select name, max(revision) as revision from history
@@ -146,25 +167,33 @@ _EXPIRE = """with jobs as (
         delete from job_record_events where involved_uid in (select uid from jobs union all select pod_uid from attempts)
     )
     select count(*) from jobs"""
-# What belongs to no record: events of pods of no Job, attempts of a Job that still runs after so long.
-_EXPIRE_EVENTS = """with old as (
-        select involved_uid, revision from job_record_events e where recorded_at < $1
-            and not exists (select from job_records r where r.uid = e.involved_uid)
-            and not exists (select from job_record_attempts a where a.pod_uid = e.involved_uid)
-        order by recorded_at limit $2 for update skip locked
+# Events of what has no record: of pods of no Job, most of all. Each row is looked at once: from a place on.
+_SWEEP_EVENTS = """with old as (
+        select recorded_at, involved_uid, revision from job_record_events
+        where recorded_at < $1 and (recorded_at, involved_uid) > ($2, $3)
+        order by recorded_at, involved_uid limit $4
     ), gone as (
         delete from job_record_events e using old o where (e.involved_uid, e.revision) = (o.involved_uid, o.revision)
+            and not exists (select from job_records r where r.uid = e.involved_uid)
+            and not exists (select from job_record_attempts a where a.pod_uid = e.involved_uid)
         returning 1
     )
-    select count(*) from gone"""
-_EXPIRE_ATTEMPTS = """with old as (
-        select pod_uid from job_record_attempts a where recorded_at < $1
-            and not exists (select from job_records r where r.uid = a.job_uid)
-        order by recorded_at limit $2 for update skip locked
+    select recorded_at, involved_uid, (select count(*)::int from gone) as gone from old
+    order by recorded_at desc, involved_uid desc limit 1"""
+# Attempts of Jobs that are gone without a record: pods that outlived it.
+_SWEEP_ATTEMPTS = """with old as (
+        select recorded_at, pod_uid from job_record_attempts
+        where recorded_at < $1 and (recorded_at, pod_uid) > ($2, $3)
+        order by recorded_at, pod_uid limit $4
     ), gone as (
-        delete from job_record_attempts where pod_uid in (select pod_uid from old) returning 1
+        delete from job_record_attempts a using old o where a.pod_uid = o.pod_uid
+            and not exists (select from job_records r where r.uid = a.job_uid)
+            and not exists (select from heads h where h.kind = 'jobs.batch'
+                and (h.namespace, h.name, h.uid) = (a.namespace, a.job, a.job_uid))
+        returning 1
     )
-    select count(*) from gone"""
+    select recorded_at, pod_uid, (select count(*)::int from gone) as gone from old
+    order by recorded_at desc, pod_uid desc limit 1"""
 _SELECT = """select r.uid, r.namespace, r.name, r.labels, r.result, r.created_at, r.started_at, r.ended_at, r.deleted_at,
     r.rerun_of, r.revision, r.body from job_records r"""
 _GET = f"{_SELECT} where r.namespace = $1 and r.uid = $2"
@@ -184,18 +213,19 @@ _COUNTS = """select j.uid, (select count(*) from job_record_attempts a where a.j
     from unnest($1::text[]) as j(uid)"""
 _LIVE_PODS = f"""select s.body from heads h join history s using (revision)
     where h.owner = $1 and h.kind = 'pods' and (
-        coalesce(h.marks::json #>> '{{fields,status.phase}}', '') not {_TERMINAL}
+        {_field("h.marks", "status.phase")} not {_TERMINAL}
         or h.revision > coalesce((select revision from job_recorder), 0)
     ) limit $2"""
 _KEPT_EVENTS = """select body from job_record_events, unnest(bodies) as body where involved_uid = any($1)
     order by revision desc limit $2"""
 # An event is named after its object: the primary key leads to those of a few names.
-_LIVE_EVENTS = """select s.body from unnest($2::text[]) as n(name) cross join lateral (
+_LIVE_EVENTS = f"""select s.body from unnest($2::text[]) as n(name) cross join lateral (
         select revision, marks from heads h where h.kind = 'events' and h.namespace = $1
             and h.name >= n.name || '.' and h.name < n.name || '/' limit $4
     ) h join history s using (revision)
-    where h.marks::json #>> '{fields,involvedObject.uid}' = any($3) order by h.revision desc limit $4"""
+    where {_field("h.marks", "involvedObject.uid")} = any($3) order by h.revision desc limit $4"""
 _encode = msgspec.json.Encoder().encode
+NOTHING_SWEPT = Swept((_NEVER, ""), (_NEVER, ""))
 
 
 class JobRecords:
@@ -218,19 +248,32 @@ class JobRecords:
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(_ADVANCE, part.after, part.up_to):
                 return False
-            if jobs:
-                await connection.execute(_PUT_JOBS, *_job_columns(jobs))
+            await _put(connection, _PUT_JOBS, _job_columns, jobs)
+            await _put(connection, _PUT_ATTEMPTS, _attempt_columns, attempts)
             if attempts:
-                await connection.execute(_PUT_ATTEMPTS, *_attempt_columns(attempts))
                 await connection.execute(_TRIM, list({each.job_uid for each in attempts}), MOST_ATTEMPTS)
             await connection.execute(_PUT_EVENTS, part.after, part.up_to)
             await connection.execute(_FORGET, part.after, part.up_to)
         return True
 
     async def expire(self, before: datetime, limit: int) -> int:
-        """Delete records of Jobs that were deleted before, with all that is theirs; the most rows that went of a table."""
-        statements = (_EXPIRE, _EXPIRE_ATTEMPTS, _EXPIRE_EVENTS)
-        return max([int(await call_database(self._pool.fetchval(sql, before, limit))) for sql in statements])
+        """Delete records of Jobs that were deleted before, with all that is theirs; how many records went."""
+        return int(await call_database(self._pool.fetchval(_EXPIRE, before, limit)))
+
+    async def sweep(self, before: datetime, after: Swept, limit: int) -> Swept | None:
+        """Delete what was stored before and belongs to no record; where to go on, or None if there is no more.
+
+        What belongs to one goes with it.
+        """
+        events = await call_database(self._pool.fetchrow(_SWEEP_EVENTS, before, *after.events, limit))
+        attempts = await call_database(self._pool.fetchrow(_SWEEP_ATTEMPTS, before, *after.attempts, limit))
+        if events is None and attempts is None:
+            return None
+        return Swept(
+            (events["recorded_at"], events["involved_uid"]) if events else after.events,
+            (attempts["recorded_at"], attempts["pod_uid"]) if attempts else after.attempts,
+            (events["gone"] if events else 0) + (attempts["gone"] if attempts else 0),
+        )
 
     async def page(self, query: RecordQuery) -> Sequence[JobRow]:
         """Jobs that have ended, those that ended last first."""
@@ -275,6 +318,24 @@ class JobRecords:
         kept = await call_database(self._pool.fetch(_KEPT_EVENTS, uids, MOST_EVENTS))
         live = await call_database(self._pool.fetch(_LIVE_EVENTS, namespace, names, uids, MOST_EVENTS))
         return [row["body"] for row in (*kept, *live)]
+
+
+async def _put(
+    connection: Connection, sql: str, columns: Callable[[Sequence[R]], Iterable[list[object]]], rows: Sequence[R]
+) -> None:
+    """Insert the rows but for those that Postgres refuses for their values: one such must not stop the record of all others."""
+    if not rows:
+        return
+    try:
+        async with connection.transaction():
+            await connection.execute(sql, *columns(rows))
+    except asyncpg.DataError as error:
+        if len(rows) == 1:
+            logger.error("cannot record a Job or pod; leaving it out", error=error)
+            return
+        middle = len(rows) // 2
+        await _put(connection, sql, columns, rows[:middle])
+        await _put(connection, sql, columns, rows[middle:])
 
 
 def _page(query: RecordQuery) -> tuple[str, list[object]]:

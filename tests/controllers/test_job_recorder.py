@@ -14,11 +14,12 @@ from app.kinds.core.event import KIND as EVENTS
 from app.kinds.pod.container import ContainerState, ContainerStateTerminated, ContainerStatus
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Condition, ObjectReference, OwnerReference
+from app.plans.jobs.job_record import Attempt
 from app.registry import job_history, objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
 from app.store.compaction import compact
-from app.store.job_records import JobRow, RecordQuery
+from app.store.job_records import AttemptRow, JobRow, RecordQuery
 from tests.controllers.running import every, running, settled, until
 from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, example, get, named
 
@@ -204,8 +205,8 @@ async def test_a_record_goes_when_its_time_after_the_deletion_has_come(registry:
     now = await registry.store.pool.fetchval("select now()")
     retention = RecordRetention(registry.store.job_records, TTL)
 
-    assert await retention.run_once(now + TTL - timedelta(hours=1)) == {"deleted records": 0}
-    assert await retention.run_once(now + TTL + timedelta(hours=1)) == {"deleted records": 1}
+    assert (await retention.run_once(now + TTL - timedelta(hours=1)))["deleted records"] == 0
+    assert (await retention.run_once(now + TTL + timedelta(hours=1)))["deleted records"] == 1
 
     assert set(await recorded(registry)) == {"stays"}
     assert await registry.store.pool.fetchval("select array_agg(job) from job_record_attempts") == ["stays"]
@@ -269,6 +270,75 @@ async def an_event(registry: Registry, name: str, reason: str, job: Any) -> None
     )
     event = replace(example(EVENTS), involved_object=about, reason=reason)
     await create(registry, EVENTS, named(event, name=name, namespace="default"))
+
+
+async def test_events_of_another_namespace_do_not_count(registry: Registry) -> None:
+    """Whoever may write events there could say anything about a Job here."""
+    job = await a_finished_job(registry)
+    await create(registry, NAMESPACES, named(example(NAMESPACES), name="lab"))
+    about = ObjectReference(kind="Job", name="pi", namespace="lab", uid=job.metadata.uid)
+    event = replace(example(EVENTS), involved_object=about, reason="Forged")
+    await create(registry, EVENTS, named(event, name="pi.1", namespace="lab"))
+    await objects.delete(registry, EVENTS, "lab", "pi.1", Demand())
+    await catch_up(registry)
+    assert await registry.store.pool.fetchval("select count(*) from job_record_events") == 1
+
+    record = await job_history.read_record(registry, "default", job.metadata.uid)
+
+    assert record is not None
+    assert record.events == []
+
+
+async def test_what_belongs_to_no_record_goes_in_time(registry: Registry) -> None:
+    """Events of pods of no Job, and attempts of pods that outlived their Job's record; not those of a Job that runs."""
+    runs = await create(registry, JOBS, a_job("runs"))
+    await a_pod_that_failed(registry, runs, "runs-0")
+    gone = named(a_job("gone"), uid="gone", namespace="default")
+    await a_pod_that_failed(registry, gone, "gone-0")
+    kept = await a_finished_job(registry, "kept", pods=0)
+    for name, job in (("kept.1", kept), ("gone.1", gone), ("gone.2", gone)):
+        await an_event(registry, name, "Created", job)
+        await objects.delete(registry, EVENTS, "default", name, Demand())
+        await catch_up(registry)
+    now = await registry.store.pool.fetchval("select now()")
+    retention = RecordRetention(registry.store.job_records, TTL, batch=1)
+
+    assert sum((await retention.run_once(now)).values()) == 0
+    assert (await retention.run_once(now + TTL + timedelta(hours=1)))["deleted attempts and events"] == 3
+    assert sum((await retention.run_once(now + TTL + timedelta(hours=2))).values()) == 0
+
+    pool = registry.store.pool
+    assert await pool.fetchval("select array_agg(job) from job_record_attempts") == ["runs"]
+    assert await pool.fetchval("select array_agg(involved_uid) from job_record_events") == [kept.metadata.uid]
+
+
+async def test_numbers_that_no_column_takes_are_left_out(registry: Registry) -> None:
+    """Clients may write any annotation of a pod."""
+    job = await create(registry, JOBS, a_job())
+    odd = {"batch.kubernetes.io/job-completion-index": "9999999999", "jobplane.dev/peak-memory": f'{{"a":{2**64}}}'}
+    await a_running_pod(registry, job, "pi-0")
+    await objects.edit(registry, PODS, "default", "pi-0", lambda pod: named(pod, annotations=odd))
+    await objects.rewrite(registry, PODS, "default", "pi-0", _failed)
+
+    await catch_up(registry)
+
+    (found,) = (await registry.store.job_records.attempts([job.metadata.uid], 10))[job.metadata.uid]
+    assert (found.exit_code, found.index, found.peak_memory_bytes) == (3, None, None)
+
+
+async def test_of_rows_that_are_refused_the_others_are_recorded(registry: Registry) -> None:
+    await a_finished_job(registry)
+    records = registry.store.job_records
+    part = await records.next_history(1_000)
+    assert part is not None
+    rows = [
+        AttemptRow("u", "default", "pi", Attempt(pod=name, pod_uid=f"{number}"))
+        for number, name in enumerate(["a", "b\0", "c", "d\0", "e"])
+    ]
+
+    assert await records.record(part, [], rows)
+
+    assert {each.pod for each in (await records.attempts(["u"], 10))["u"]} == {"a", "c", "e"}
 
 
 async def test_a_job_that_real_controllers_end_is_recorded_once(registry: Registry) -> None:

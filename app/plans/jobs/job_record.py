@@ -12,7 +12,7 @@ import msgspec
 
 from app.kinds.batch.job import Job, condition, is_true
 from app.kinds.pod.pod import Pod, is_terminal
-from app.kinds.pod.pod_annotations import MAIN_CONTAINER
+from app.kinds.pod.pod_annotations import main_container
 from app.machinery.base import ObjectMeta, OwnerReference, wire_name
 from app.machinery.owner_references import controller_of
 from app.plans.jobs.indexes import index_of
@@ -154,7 +154,7 @@ def attempt_of(pod: Pod, deleted_at: datetime | None = None) -> Attempt:
     return Attempt(
         pod=pod.metadata.name,
         pod_uid=pod.metadata.uid,
-        index=index_of(pod),
+        index=_bounded(index_of(pod), 31),
         node=pod.spec.node_name,
         created_at=pod.metadata.creation_timestamp,
         started_at=(state.started_at if state else None) or pod.status.start_time,
@@ -174,7 +174,7 @@ def _statuses(pod: Pod) -> Sequence[Any]:
 def _decisive_container(pod: Pod) -> Any:
     """The status of the container that the annotation names; else of the first that failed; else of the first container."""
     statuses = _statuses(pod)
-    main = pod.metadata.annotations.get(MAIN_CONTAINER)
+    main = main_container(pod.metadata)
     named = next((each for each in statuses if each.name == main), None)
     failed = next((each for each in statuses if _has_failed(each)), None)
     first = next((each for each in pod.status.container_statuses), None)
@@ -191,7 +191,12 @@ def _peak_memory(pod: Pod) -> int | None:
         peaks = _peaks.decode(pod.metadata.annotations.get(PEAK_MEMORY, "{}"))
     except msgspec.MsgspecError:
         return None
-    return sum(peaks.values()) if peaks else None
+    return _bounded(sum(peaks.values()), 63) if peaks else None
+
+
+def _bounded(number: int | None, bits: int) -> int | None:
+    """A number that any client may have written: None if it is not one that the column takes."""
+    return number if number is not None and 0 <= number < 2**bits else None
 
 
 def parse_output(message: str) -> Any:

@@ -11,21 +11,27 @@ import msgspec
 from msgspec.structs import replace
 
 from app.kinds.batch.job import Job, JobSpec, JobStatus, own_labels, own_selector
+from app.kinds.batch.job_annotations import AFTER, HEARTBEAT, HEARTBEAT_TIMEOUT
 from app.machinery.base import LabelSelector, ObjectMeta
 from app.machinery.decode import Decoded, convert
 from app.machinery.strategic_merge_patch import apply_strategic_merge_patch
+from app.plans.jobs import backoff, dependencies, index_failure, oom_memory
 from app.plans.jobs.job_record import RERUN_OF
 
 _API_VERSION = "batch/v1"
 _GENERATED = re.compile(r"-rerun-[a-z0-9]{5}$")
 _MOST_CHARACTERS = 51  # of the old name: with what is added, it is still a label
-_DROPPED = frozenset(
-    f"jobplane.dev/{name}"
-    for name in ("after", "backoff", "heartbeat", "heartbeat-timeout", "rerun-of", "waiting", "waiting-for")
-) | {
+_DROPPED = frozenset({
+    AFTER,
+    HEARTBEAT,
+    HEARTBEAT_TIMEOUT,
+    backoff.ANNOTATION,
+    dependencies.SEEN,
+    index_failure.WAITING,
+    oom_memory.ANNOTATION,
     "kubectl.kubernetes.io/last-applied-configuration",
     "batch.kubernetes.io/cronjob-scheduled-timestamp",
-}  # fmt: skip
+})  # fmt: skip
 
 
 def rerun(old: Job, name: str = "", patch: Any = None) -> Decoded[Job]:

@@ -107,7 +107,7 @@ def test_a_name_that_was_asked_for() -> None:
 
 
 def test_annotations_that_spoke_of_the_old_job_are_left_out() -> None:
-    dropped = ("after", "backoff", "heartbeat", "heartbeat-timeout", "waiting", "rerun-of")
+    dropped = ("after", "backoff", "heartbeat", "heartbeat-timeout", "memory", "waiting", "waiting-for", "rerun-of")
     annotations = {f"jobplane.dev/{name}": "x" for name in dropped} | {"jobplane.dev/oom-memory": "x2", "note": "n"}
     old = stored(sent())
     old = replace(old, metadata=replace(old.metadata, annotations=annotations))
