@@ -5,7 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 DOCUMENTS := tests/conformance/test_documents.py tests/conformance/test_document_commands.py
-WHOLE := tests/e2e tests/conformance
+WHOLE := tests/e2e tests/conformance tests/manual
+# A process that has driven a browser cannot run coroutines of tests any more: hence processes of their own.
+BROWSER := tests/ui
 LOCKS := requirements.lock requirements-dev.lock
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
 	--custom-compile-command 'make lock' --exclude-newer "$(WEEK_AGO)" --extra postgres
@@ -41,15 +43,16 @@ check: setup
 	$(BIN)/lint-imports
 
 # What starts whole Jobplanes runs last: a file's tests share one. They mostly wait: hence more of them than two cores.
-# It runs also when a test before it has failed.
+# Each part runs also when a test before it has failed.
 test: check
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
 	failed=0; \
-	$(BIN)/python -m pytest -n 4 --dist worksteal --ignore tests/e2e --ignore tests/conformance || failed=1; \
+	$(BIN)/python -m pytest -n 4 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER)) || failed=1; \
 	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS)) \
 		|| failed=1; \
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(BROWSER) || failed=1; \
 	exit $$failed
 endif
 
