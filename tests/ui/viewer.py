@@ -33,7 +33,7 @@ class Viewer:
     @classmethod
     def unknown(cls, browser: Browser, cluster: Cluster, **options: Any) -> Self:
         """A window without a token."""
-        context = browser.new_context(ignore_https_errors=True, viewport=DESK, base_url=cluster.url, **options)
+        context = browser.new_context(ignore_https_errors=True, **{"viewport": DESK, **options})
         context.set_default_timeout(PATIENCE_MS)
         return cls(context, cluster.url)
 

@@ -19,6 +19,31 @@ export function useCollection<T extends KubernetesObject>(
   return collection;
 }
 
+const MANY = 5_000;
+const CALM_MS = 500;
+
+/** The objects of a collection for sums over all of them: at once if they are few, else twice a second at most. */
+export function useCalm<T>(items: Signal<ReadonlyMap<string, T>>): ReadonlyMap<string, T> {
+  const calm = useSignal(items.peek());
+  useEffect(() => {
+    let timer = 0;
+    const end = items.subscribe((view) => {
+      if (view.size <= MANY) calm.value = view;
+      else if (!timer) {
+        timer = window.setTimeout(() => {
+          timer = 0;
+          calm.value = items.peek();
+        }, CALM_MS);
+      }
+    });
+    return () => {
+      end();
+      clearTimeout(timer);
+    };
+  }, [items]);
+  return calm.value;
+}
+
 export interface LiveObject<T> {
   /** The object; null once it is known that there is none. */
   readonly object: T | null | undefined;

@@ -28,8 +28,8 @@ export function Bar({ value, most, label, tone = "info" }: { value: number; most
   return (
     <span class="bar" role="img" aria-label={label} title={label}>
       <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
-        <rect class="rail" width="100" height="4" rx="2" />
-        {share > 0 && <rect class={`fill ${tone}`} width={Math.max(1, share * 100)} height="4" rx="2" />}
+        <rect class="rail" width="100" height="4" />
+        {share > 0 && <rect class={`fill ${tone}`} width={Math.max(1, share * 100)} height="4" />}
       </svg>
     </span>
   );

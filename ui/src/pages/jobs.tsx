@@ -36,7 +36,7 @@ const COLUMNS: readonly Column<Job>[] = [
   {
     name: "Name",
     width: "minmax(12rem, 2.2fr)",
-    cell: (job) => <a href={`/ui${linkOf(job)}`} onClick={(event) => event.preventDefault()}>{job.metadata.name}</a>,
+    cell: (job) => job.metadata.name,
     by: (job) => job.metadata.name,
   },
   { name: "Namespace", width: "minmax(6rem, 1fr)", cell: (job) => job.metadata.namespace, by: (job) => job.metadata.namespace ?? "", isMinor: true },
@@ -81,11 +81,11 @@ const COLUMNS: readonly Column<Job>[] = [
 
 const linkOf = (job: Job): string => `/jobs/${job.metadata.namespace}/${job.metadata.name}`;
 
-/** Keep of a Job only what the list reads: a fleet's Jobs have large templates. */
-const trim = (job: Job): Job => ({
-  metadata: job.metadata,
-  spec: { ...job.spec, template: { spec: { containers: [] } } },
-  ...(job.status ? { status: job.status } : {}),
+/** Keep of a Job only what lists read: a fleet's Jobs have large templates. */
+export const trimJob = ({ metadata, spec, status }: Job): Job => ({
+  metadata: { ...metadata, annotations: {} },
+  spec: { ...spec, template: { spec: { containers: [] } } },
+  ...(status ? { status } : {}),
 });
 
 export function JobsPage() {
@@ -97,7 +97,7 @@ export function JobsPage() {
       linkOf={linkOf}
       states={["Running", "Pending", "Suspended", "Complete", "Failed"]}
       stateOf={stateOfJob}
-      trim={trim}
+      trim={trimJob}
       empty={
         <Empty title="No Jobs yet">
           <p>Start one in a terminal:</p>

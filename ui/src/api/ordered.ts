@@ -1,0 +1,66 @@
+// Rows in order, kept as objects change: a change costs one pass over the rows, not a new sort. Pure; lists are drawn from it.
+export interface Order<T> {
+  readonly matches: (row: T) => boolean;
+  readonly by: (row: T) => string | number;
+  /** Decides between rows that are equal by `by`. */
+  readonly nameOf: (row: T) => string;
+  readonly isDescending: boolean;
+}
+
+interface Entry<T> {
+  readonly uid: string;
+  readonly key: string | number;
+  readonly name: string;
+  readonly row: T;
+}
+
+export class OrderedRows<T> {
+  private entries: Entry<T>[] = [];
+
+  constructor(private readonly order: Order<T>) {}
+
+  get rows(): T[] {
+    return this.entries.map((entry) => entry.row);
+  }
+
+  /** Put all objects in order. */
+  reset(items: ReadonlyMap<string, T>): void {
+    this.entries = this.select(items.keys(), items);
+  }
+
+  /** Put those objects in order that have changed; those that are gone are left out. */
+  update(changed: ReadonlySet<string>, items: ReadonlyMap<string, T>): void {
+    const kept = this.entries.filter((entry) => !changed.has(entry.uid));
+    this.entries = this.merge(kept, this.select(changed, items));
+  }
+
+  private select(uids: Iterable<string>, items: ReadonlyMap<string, T>): Entry<T>[] {
+    const { matches, by, nameOf } = this.order;
+    const found: Entry<T>[] = [];
+    for (const uid of uids) {
+      const row = items.get(uid);
+      if (row !== undefined && matches(row)) found.push({ uid, key: by(row), name: nameOf(row), row });
+    }
+    return found.sort((a, b) => this.compare(a, b));
+  }
+
+  private merge(left: Entry<T>[], right: Entry<T>[]): Entry<T>[] {
+    const merged: Entry<T>[] = [];
+    let next = 0;
+    for (const entry of right) {
+      for (let other = left[next]; other && this.compare(other, entry) <= 0; other = left[next]) {
+        merged.push(other);
+        next += 1;
+      }
+      merged.push(entry);
+    }
+    for (; next < left.length; next += 1) merged.push(left[next] as Entry<T>);
+    return merged;
+  }
+
+  private compare(a: Entry<T>, b: Entry<T>): number {
+    const sign = this.order.isDescending ? -1 : 1;
+    if (a.key !== b.key) return a.key < b.key ? -sign : sign;
+    return a.name < b.name ? -1 : a.name > b.name ? 1 : a.uid < b.uid ? -1 : 1;
+  }
+}
