@@ -117,8 +117,8 @@ def test_search_filters_and_sort_are_in_the_address(viewer: Viewer, populated: s
     page.get_by_role("combobox", name="State").select_option("")
     page.get_by_role("searchbox").fill("team=vision S-")
     expect(rows(page)).to_have_count(3)
-    page.get_by_role("button", name="Name").click()
-    page.get_by_role("button", name="Name").click()
+    page.get_by_role("button", name="Name", exact=True).click()
+    page.get_by_role("button", name="Name", exact=True).click()
     expect(rows(page).first).to_contain_text("waits-")
     assert page.get_by_role("columnheader", name="Name", exact=True).get_attribute("aria-sort") == "descending"
 
