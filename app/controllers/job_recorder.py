@@ -21,7 +21,7 @@ from app.store.job_records import NOTHING_SWEPT, AttemptRow, JobRecords, JobRow,
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
-ROWS = 1_000  # of history in one transaction
+ROWS = 2_000  # of history in one transaction
 TOGETHER = 100  # versions decoded without a break for others
 BATCH = 500  # records deleted in one statement
 O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.machinery.base

@@ -99,10 +99,11 @@ def _field(marks: str, name: str) -> str:
     return f"coalesce({marks}::json #>> '{{fields,{name}}}', '')"
 
 
-# Of a pod, the version with which it ended: by its phase, or by its deletion. Of a Job, what is no mere creation.
+# Of a pod, the version with which it ended: by its phase, or by its deletion. Of a Job, those with a condition that ends it.
 _VERSIONS = f"""select kind, revision, body, case change when 'D' then recorded_at end from history
     where revision > $1 and revision <= $2 and (
-        kind = 'jobs.batch' and change <> 'A'
+        kind = 'jobs.batch' and (change = 'D' or change = 'M' and (
+            position('"type":"Complete"'::bytea in body) > 0 or position('"type":"Failed"'::bytea in body) > 0))
         or kind = 'pods' and case change
             when 'D' then {_field("marks", "status.phase")} not {_TERMINAL}
             else {_field("marks", "status.phase")} {_TERMINAL}

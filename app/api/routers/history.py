@@ -38,6 +38,7 @@ from app.registry.objects import Registry
 GROUP = "history.jobplane.dev"
 _PAGE, _MOST = 100, 500
 _LIST_ATTEMPTS = 20  # of each record of a list
+_TOGETHER = 50  # records built without a break for others
 _MOST_READ = 5_000  # records that one request for a selector looks at
 _RERUN = "/namespaces/{namespace}/jobs/{uid}/rerun"
 _ALL, _LIST, _ONE = "/jobs", "/namespaces/{namespace}/jobs", "/namespaces/{namespace}/jobs/{uid}"
@@ -202,6 +203,14 @@ async def _select(
 
 
 async def _records(registry: Registry, rows: Sequence[JobRow]) -> list[JobRecord]:
+    """The records of a page, some at a time: others want to be answered meanwhile."""
+    found: list[JobRecord] = []
+    for start in range(0, len(rows), _TOGETHER):
+        found += await _some_records(registry, rows[start : start + _TOGETHER])
+    return found
+
+
+async def _some_records(registry: Registry, rows: Sequence[JobRow]) -> list[JobRecord]:
     uids = [row.summary.uid for row in rows]
     attempts = await registry.job_records.attempts(uids, _LIST_ATTEMPTS)
     counts = await registry.job_records.attempt_counts(uids)
