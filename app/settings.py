@@ -210,6 +210,18 @@ class Settings(BaseSettings):
             "none",
         ),
     ] = ""
+    otlp_endpoint: Annotated[
+        str,
+        about(
+            "URL of an OpenTelemetry collector, such as http://127.0.0.1:4318, which gets a trace of each Job that ends.",
+            "none",
+            "controllers",
+        ),
+    ] = ""
+    otlp_headers: Annotated[
+        SecretStr,
+        about("Headers for the collector, name=value, comma-separated and percent-encoded.", "none", "controllers"),
+    ] = SecretStr("")
     log_level: Annotated[
         str,
         about("Lowest level of log lines: debug, info, warning, error or critical.", "", "api", "controllers", "agent"),
@@ -234,6 +246,13 @@ class Settings(BaseSettings):
             whole = False
         if url and not (whole and url.startswith(("https://", "http://"))):
             raise ValueError(f"{url} is not a URL such as https://192.0.2.10:6443")
+        return url
+
+    @field_validator("otlp_endpoint")
+    @classmethod
+    def _collector(cls, url: str) -> str:
+        if url and not (url.startswith(("http://", "https://")) and urlsplit(url).hostname):
+            raise ValueError("not a URL such as http://127.0.0.1:4318")
         return url
 
     @field_validator("database_url")

@@ -56,12 +56,12 @@ class AgentMetrics:
             "kubelet_desired_pods", "Pods that are to run here, or still have something to be cleaned up.", len(workers)
         )
         yield _one("jobplane_status_reports_waiting", "Reports on pods that the API has not taken yet.", len(reporter))
-        if self._renewed:
-            yield _one(
-                "jobplane_lease_renewed_timestamp_seconds",
-                "When the lease was last renewed that has waited longest, in seconds since 1970.",
-                min(self._renewed.values()),
-            )
+        yield family(
+            "jobplane_lease_renewed_timestamp_seconds",
+            "When the lease was last renewed that has waited longest, in seconds since 1970.",
+            "gauge",
+            [({}, min(self._renewed.values()))] if self._renewed else (),
+        )
 
 
 def _one(name: str, help_: str, value: float) -> Family:

@@ -24,6 +24,7 @@ from app.controllers.metrics.state import COLLECTOR as STATE_COLLECTOR
 from app.controllers.metrics.state import StateMetrics
 from app.controllers.namespaces import NamespaceController
 from app.controllers.node_lifecycle import NodeLifecycleController
+from app.controllers.otlp import OtlpClient
 from app.controllers.owner_graph import PartialObjectMetadata
 from app.controllers.pod_interning import PodInterner, PodStubs
 from app.controllers.resource_quotas import ResourceQuotaController
@@ -31,6 +32,7 @@ from app.controllers.root_ca_publisher import RootCAPublisher
 from app.controllers.runner import Controller, Runner
 from app.controllers.scheduler import Scheduler
 from app.controllers.serviceaccounts import ServiceAccountController
+from app.controllers.trace_export import TraceExport
 from app.controllers.webhook_client import WebhookClient
 from app.controllers.webhook_delivery import WebhookDelivery
 from app.controllers.webhook_messages import WebhookMessages
@@ -92,6 +94,7 @@ async def run(
     certificate: str = "",
     scheduling: ScoringSettings = DEFAULT,
     webhooks: WebhookClient | None = None,
+    traces: OtlpClient | None = None,
 ) -> None:
     """Stand for election and act, for ever; returns only when cancelled. `certificate` is the API's authority's, if known."""
     client = webhooks or WebhookClient()
@@ -111,6 +114,8 @@ async def run(
                         for each in controllers(registry, mirror, node_grace, certificate, scheduling)
                     ]
                     periodic = periodic_tasks(registry, epoch, retention, client)
+                    if traces is not None:
+                        periodic.append(TraceExport(registry.store, mirror, traces, registry.metrics))
                     await _lead(registry, mirror, runners, periodic, epoch, lost)
                 logger.warning("lost leadership; standing for election again")
             except (Unavailable, OutcomeUnknown, Compacted) as error:  # while it began its epoch, or read what there is

@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -54,6 +54,9 @@ from app.main.commands.run import RunCommand, run
 from app.main.commands.submit import submit
 from app.main.commands.watch import watch
 from app.settings import Settings
+
+if TYPE_CHECKING:
+    from app.controllers.otlp import OtlpClient
 
 HELP = "Kubernetes Jobs without running Kubernetes: serve the API, run Jobs on your machines. Start with `jobplane up`."
 # Without rich, which would read the brackets around defaults as markup.
@@ -257,11 +260,29 @@ async def _controllers(made: Settings) -> None:
             certificate=f"{text_of(made.ca_file)}\n" if made.ca_file else "",
             scheduling=ScoringSettings(strategy=made.scoring_strategy),
             webhooks=WebhookClient(allows_local=made.webhooks_to_this_host),
+            traces=traces,
         )
 
-    dsn = dsn_of(made)
+    dsn, traces = dsn_of(made), _trace_client(made)
     await wait_for_file(made.ca_file)
     await _run_despite_outages(dsn, work)
+
+
+def _trace_client(made: Settings) -> "OtlpClient | None":
+    """The client of the collector of traces, if there is one. Raises ConfigError."""
+    if not made.otlp_endpoint:
+        return None
+    from app.controllers.otlp import OtlpClient, encode, parse_headers
+
+    try:
+        encode([])
+        return OtlpClient(made.otlp_endpoint, parse_headers(made.otlp_headers.get_secret_value()))
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"JOBPLANE_OTLP_ENDPOINT needs one more package: pip install 'jobplane[otel]' ({error})"
+        ) from error
+    except ValueError as error:
+        raise ConfigError(f"JOBPLANE_OTLP_HEADERS: {error}") from error
 
 
 @app.command()

@@ -31,6 +31,7 @@ _STEADY_SECONDS = 5.0
 _LOOK_SECONDS = 1.0  # between looks at files that children have read
 _PATIENCE = 12.0  # seconds for a child to end before it is killed
 PARENT = "JOBPLANE_PARENT"
+_NOT_FOR_AGENTS = frozenset({"JOBPLANE_DATABASE_URL", "JOBPLANE_OTLP_HEADERS"})
 
 
 class Supervisor:
@@ -244,8 +245,8 @@ async def _wait_for_replacement(files: Sequence[Path]) -> Path:
 
 
 def _without_database(environment: dict[str, str]) -> dict[str, str]:
-    """The environment without the database URL, for the agent: its containers may be able to read it."""
-    return {name: value for name, value in environment.items() if name != "JOBPLANE_DATABASE_URL"}
+    """The environment without secrets of other parts, for the agent: its containers may be able to read it."""
+    return {name: value for name, value in environment.items() if name not in _NOT_FOR_AGENTS}
 
 
 def _create_token(path: Path) -> None:

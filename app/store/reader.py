@@ -105,6 +105,10 @@ _UNCHANGED = f"""select kind, namespace, name, uid, revision, marks, body from (
     ) x where recorded_at < now() - $4::interval order by revision"""
 
 
+_OWNED = """select s.body from heads h join history s using (revision)
+    where h.owner = $1 and h.kind = $2 order by h.revision desc limit $3"""
+
+
 class Reader:
     def __init__(self, pool: asyncpg.Pool) -> None:
         self._pool = pool
@@ -173,6 +177,11 @@ class Reader:
         """The bodies of these versions, as far as they are still kept."""
         rows = await self._pool.fetch("select revision, body from history where revision = any($1)", revisions)
         return {row["revision"]: row["body"] for row in rows}
+
+    async def owned_by(self, kind: str, uid: str, limit: int) -> list[bytes]:
+        """The bodies of the newest objects of a kind whose controller has this UID."""
+        rows = await self._pool.fetch(_OWNED, uid, kind, limit)
+        return [row["body"] for row in rows]
 
     async def count(self, kinds: Sequence[str], namespace: str) -> dict[str, int]:
         """Return how many objects of these kinds are in a namespace; kinds without any are left out."""

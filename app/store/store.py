@@ -122,6 +122,10 @@ class Store:
             for change in blank:
                 change.body_before = known.get(change.previous or 0, change.body)
 
+    async def owned_by(self, kind: str, uid: str, limit: int) -> Sequence[bytes]:
+        """The bodies of the newest objects of a kind whose controller has this UID."""
+        return await call_database(self.reader.owned_by(kind, uid, limit))
+
     async def count(self, kinds: Sequence[str], namespace: str) -> dict[str, int]:
         """Return how many objects of these kinds are in a namespace; kinds without any are left out."""
         return await call_database(self.reader.count(kinds, namespace))
