@@ -47,6 +47,7 @@ class WebhookDelivery:
         self._client = client
         self._commit = commit
         self._attempts: dict[str, asyncio.Task[bool]] = {}  # by message
+        self._forget_at: datetime | None = None
 
     async def run_once(self, now: datetime) -> dict[str, int]:
         due = await self._outbox.due(now, OF_EACH, AT_ONCE)
@@ -55,7 +56,9 @@ class WebhookDelivery:
             if each.id not in self._attempts and len(self._attempts) < AT_ONCE:
                 attempt = self._attempt(each, secrets.get((each.namespace, each.webhook)), now)
                 self._attempts[each.id] = asyncio.create_task(attempt)
-        await self._outbox.forget(now - KEPT)
+        if self._forget_at is None or now >= self._forget_at:
+            self._forget_at = now + timedelta(minutes=1)
+            await self._outbox.forget(now - KEPT)
         return {"delivered webhooks": await self._collect()}
 
     async def _collect(self) -> int:

@@ -84,11 +84,12 @@ class QuotaRequest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingRequest:
-    """A request without quota, the resources that are short, and the message about it."""
+    """A request without quota, the resources that are short, the message about it, and what would have to change."""
 
     request: QuotaRequest
     short_resources: frozenset[str]
     message: str
+    hint: str = ""
 
     @property
     def sort_key(self) -> SortKey:
@@ -160,9 +161,9 @@ class FairSharing:
     def pending_in(self, namespace: str) -> Sequence[PendingRequest]:
         return self._pending.get(namespace, ())
 
-    def add_pending(self, request: QuotaRequest, short_resources: frozenset[str], message: str) -> None:
+    def add_pending(self, request: QuotaRequest, short_resources: frozenset[str], message: str, hint: str = "") -> None:
         self.remove_pending(request)
-        pending = PendingRequest(request, short_resources, message)
+        pending = PendingRequest(request, short_resources, message, hint)
         insort(self._pending[request.namespace], pending, key=_sort_key)
         for uid in request.uids:
             self._pending_by_uid[uid] = pending
@@ -258,9 +259,13 @@ def queue_positions(pending: Sequence[PendingRequest]) -> dict[str, int]:
 
 
 def queue_message(pending: PendingRequest, positions: dict[str, int]) -> str:
-    """`queue default: over its quota of cpu (10 of 10 used); job train-7 is 3rd of 7 in line`"""
+    """`queue default: over its quota of cpu (10 of 10 used); job train-7 is 3rd of 7 in line`, and what would have to change."""
     owner = pending.request.owner
-    return f"{pending.message}; {owner} is {ordinal(positions[owner])} of {len(positions)} in line"
+    position = positions[owner]
+    text = f"{pending.message}; {owner} is {ordinal(position)} of {len(positions)} in line"
+    if not pending.hint:
+        return text
+    return f"{text}. {pending.hint}{' when those before it have started' if position > 1 else ''}."
 
 
 def ordinal(number: int) -> str:

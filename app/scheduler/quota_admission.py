@@ -16,6 +16,7 @@ from app.scheduler.cache import Cluster
 from app.scheduler.eviction_units import DisruptionBudgets, EvictionUnits
 from app.scheduler.fair_sharing import FairSharing, QueueConfig, QuotaRequest
 from app.scheduler.filters import Diagnosis
+from app.scheduler.fit_hints import START
 from app.scheduler.gang_scheduling import GangScheduler, PodGroupInfo, PodGroups, split_by_gang
 from app.scheduler.placement import Pending, PlacementResult
 from app.scheduler.pod_info import PodInfo, queue_sort_key
@@ -24,11 +25,12 @@ from app.scheduler.reclaim import find_reclaim_victims
 
 @dataclass(frozen=True, slots=True)
 class QuotaShortage:
-    """Why there is no quota now. `is_permanent`: there never will be, with these queues."""
+    """Why there is no quota now. `is_permanent`: there never will be, with these queues. `hint`: what would have to change."""
 
     resources: frozenset[str]
     message: str
     is_permanent: bool = False
+    hint: str = ""
 
 
 class QuotaSnapshot:
@@ -52,7 +54,10 @@ class QuotaSnapshot:
                 message = _permanent_message(config, name, request.requests[name], int(most))
                 return QuotaShortage(frozenset({name}), message, is_permanent=True)
         short = [name for name in names if self._is_short(request, config, name)] or self._find_earlier(request)
-        return QuotaShortage(frozenset(short), self._message(request, config, short[0])) if short else None
+        if not short:
+            return None
+        message, hint = self._message(request, config, short[0]), self._hint(request, config, short[0])
+        return QuotaShortage(frozenset(short), message, hint=hint)
 
     def _is_short(self, request: QuotaRequest, config: QueueConfig, name: str) -> bool:
         after = self.used(request.namespace, name) + request.requests[name]
@@ -82,6 +87,18 @@ class QuotaSnapshot:
             limit = config.format_amount(name, config.borrowing_limits[name])
             text += f", of which no more than {limit} may be borrowed"
         return f"queue {config.queue.metadata.name}: over its quota of {name} ({text})"
+
+    def _hint(self, request: QuotaRequest, config: QueueConfig, name: str) -> str:
+        """What must become free; empty if enough is, and those before it in line come first."""
+        asked = request.requests[name]
+        over_own = self.used(request.namespace, name) + asked - config.max_usage(name)
+        over_shared = asked - self.unused(config.cohort, name)
+        missing = int(max(over_own, over_shared))
+        if missing <= 0:
+            return ""
+        is_alone = len(list(self._fair.members(config.cohort, name))) == 1
+        where = f"queue {config.queue.metadata.name}" if is_alone or over_own >= over_shared else "the queues that lend"
+        return f"{START}{config.format_amount(name, missing)} more of {name} becomes free in {where}"
 
     def admit(self, request: QuotaRequest) -> None:
         admitted, config = self._admitted[request.namespace], self._fair.configs.get(request.namespace)
@@ -235,7 +252,7 @@ class QuotaAdmission:
             if shortage.is_permanent:
                 self._fair.remove_pending(entry.request)
             else:
-                self._fair.add_pending(entry.request, shortage.resources, shortage.message)
+                self._fair.add_pending(entry.request, shortage.resources, shortage.message, shortage.hint)
             snapshot.reset_claims(entry.request.namespace)
             short.append((entry, shortage))
         return admitted, short

@@ -71,7 +71,7 @@ async def test_pods_over_quota_wait_and_say_their_place(registry: Registry) -> N
         for name in ("p0", "p1", "p2", "p3"):
             await create(registry, PODS, a_pod_requesting(name))
         await wait_until_placed(registry, {"p0": "n1", "p1": "n1", "p2": "", "p3": ""})
-        await wait_for_message(registry, "p3", f"{SHORT}; pod p3 is 2nd of 2 in line")
+        await wait_for_message(registry, "p3", f"{SHORT}; pod p3 is 2nd of 2 in line.")
         await finish_pod(registry, "p0")
         await wait_until_placed(registry, {"p0": "n1", "p1": "n1", "p2": "n1", "p3": ""})
 
@@ -118,8 +118,9 @@ async def test_a_job_is_told_when_it_joins_the_line_and_when_it_has_its_quota(re
         await create(registry, PODS, a_pod_requesting("p0", "2"))
         await wait_until_placed(registry, {"p0": "n1"})
         await create(registry, PODS, of_job(a_pod_requesting("train-0"), job))
-        text = f"{SHORT}; job train is 1st of 1 in line"
+        text = f"{SHORT}; job train is 1st of 1 in line."
         await wait_for_message(registry, "train-0", text)
+        text = f"{text} Fits if 1 more of cpu becomes free in queue default."
         await wait_for_events(registry, ("Pending", text))
         await finish_pod(registry, "p0")
         await wait_for_events(registry, ("Pending", text), ("QuotaReserved", "Quota reserved in queue default"))
@@ -136,12 +137,12 @@ async def test_a_job_that_comes_nearer_is_told_and_so_are_its_pods(registry: Reg
             await create(registry, PODS, a_pod_requesting(f"p{number}", "2"))
             controllers.move(seconds=1)
         await create(registry, PODS, of_job(a_pod_requesting("train-0"), job))
-        await wait_for_message(registry, "train-0", f"{SHORT}; job train is 3rd of 3 in line")
+        await wait_for_message(registry, "train-0", f"{SHORT}; job train is 3rd of 3 in line.")
         controllers.move(seconds=20)
         for number in (0, 1):
             await finish_pod(registry, f"p{number}")
             await settled(registry)
-        await wait_for_message(registry, "train-0", f"{SHORT}; job train is 1st of 1 in line")
+        await wait_for_message(registry, "train-0", f"{SHORT}; job train is 1st of 1 in line.")
 
 
 async def test_without_its_queue_a_namespace_is_free(registry: Registry) -> None:

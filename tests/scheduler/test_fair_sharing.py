@@ -122,7 +122,8 @@ def test_those_over_quota_hear_the_queue_the_resource_and_their_place() -> None:
 
     assert (
         scheduler.message_of(pods[3])
-        == "queue default: over its quota of cpu (2 of 2 used); pod p3 is 2nd of 3 in line"
+        == "queue default: over its quota of cpu (2 of 2 used); pod p3 is 2nd of 3 in line. "
+        "Fits if 1 more of cpu becomes free in queue default when those before it have started."
     )
 
 
@@ -191,7 +192,8 @@ def test_a_gang_over_quota_waits_whole() -> None:
     assert scheduler.run_round() == []
     assert (
         scheduler.message_of(pods[2])
-        == "queue default: over its quota of cpu (1 of 3 used); pod g0 is 1st of 1 in line"
+        == "queue default: over its quota of cpu (1 of 3 used); pod g0 is 1st of 1 in line. "
+        "Fits if 1 more of cpu becomes free in queue default."
     )
     scheduler.end_pods("default", "first")
     assert scheduler.run_round() == ["g0", "g1", "g2"]

@@ -150,7 +150,8 @@ export function explainScheduling(message: string, pod: Pod, nodes: Node[]): Cau
   ];
 }
 
-function explainQueue(message: string): Cause {
+function explainQueue(whole: string): Cause {
+  const message = (whole.split(" Fits if ")[0] as string).replace(/\.$/, "");
   const asks = message.includes("may never have more");
   return {
     cause: `${message.charAt(0).toUpperCase()}${message.slice(1)}.`,
