@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { parseAnsi, stripAnsi } from "../src/logs/ansi";
-import { findFirstError, LineBuffer, parseSearch } from "../src/logs/lines";
+import { findFirstError, findNamed, LineBuffer, nameLine, parseSearch } from "../src/logs/lines";
 
 test("colours become class names, and other escapes vanish", () => {
   expect(parseAnsi("\x1b[1;31mbad\x1b[0m ok\x1b[2K\x1b]0;title\x07 \x1b[38;5;9mx\x1b[32mgreen")).toEqual([
@@ -63,4 +63,13 @@ test("the first error is found", () => {
   const buffer = new LineBuffer();
   buffer.append("a", "fine\nterrors\nValueError: no\nFATAL: yes\nan error\n");
   expect(findFirstError(buffer.all)).toBe(3);
+});
+
+test("a line is found again by its name, also among lines of the same time", () => {
+  const buffer = new LineBuffer();
+  buffer.append("a", "2026-11-25T14:00:00Z one\n2026-11-25T14:00:00Z two\n2026-11-25T14:00:02Z three\n");
+  for (const line of buffer.all)
+    expect(buffer.all[findNamed(buffer.all, nameLine(buffer.all, line), false)]).toBe(line);
+  expect(findNamed(buffer.all, "2026-11-25T14:00:01Z", false)).toBe(-1);
+  expect(findNamed(buffer.all, "2026-11-25T14:00:01Z", true)).toBe(2);
 });

@@ -81,14 +81,14 @@ function AttemptsTable({ attempts, namespace, now, isIndexed, isLiving }: Props)
             {isIndexed && <th>Index</th>}
             <th>State</th>
             <th>Pod</th>
+            <th>
+              <span class="hidden">Log</span>
+            </th>
             <th>Node</th>
             <th>Started</th>
             <th class="number">Ran</th>
             {hasPeak && <th class="number">Peak memory</th>}
             <th>Result</th>
-            <th>
-              <span class="hidden">Log</span>
-            </th>
           </tr>
         </thead>
         <tbody>
@@ -127,6 +127,13 @@ function AttemptRow({ attempt, namespace, now, isIndexed, hasPeak, isLiving }: R
       <td class="mono">
         {isLiving ? <Link href={`/pods/${namespace}/${attempt.pod}`}>{attempt.pod}</Link> : attempt.pod}
       </td>
+      <td>
+        {attempt.startedAt && (
+          <Link href={log} class="link" aria-label={`Log of ${attempt.pod}`}>
+            Log
+          </Link>
+        )}
+      </td>
       <td class="mono">{attempt.node ? <Link href={`/nodes/${attempt.node}`}>{attempt.node}</Link> : "–"}</td>
       <td>
         <Moment at={start}>{start === null ? "" : formatClock(start, now)}</Moment>
@@ -137,13 +144,6 @@ function AttemptRow({ attempt, namespace, now, isIndexed, hasPeak, isLiving }: R
       )}
       <td>
         <Result attempt={attempt} />
-      </td>
-      <td>
-        {attempt.startedAt && (
-          <Link href={log} class="link" aria-label={`Log of ${attempt.pod}`}>
-            Log
-          </Link>
-        )}
       </td>
     </tr>
   );

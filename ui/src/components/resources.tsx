@@ -67,14 +67,20 @@ function Meter({ name, values, most, mark, words }: MeterProps) {
       <span class="meter-words">{words}</span>
       <svg viewBox="0 0 1000 8" preserveAspectRatio="none" role="img" aria-label={`${name}: ${words}`}>
         <rect class="rail" width="1000" height="8" />
-        {values.map(([value, tone]) =>
-          value ? (
-            <rect key={tone} class={`fill ${tone}`} width={Math.max(4, Math.min(1000, value * scale))} height="8" />
-          ) : null,
-        )}
+        {values.map(([value, tone], place) => (
+          <MeterBar key={tone} tone={tone} width={(value ?? 0) * scale} place={place} of={values.length} />
+        ))}
         {mark !== null && mark < most && <rect class="mark" x={mark * scale - 2} width="4" height="8" />}
       </svg>
     </li>
+  );
+}
+
+/** One of several values of a meter: each has its own stripe, so that none hides another. */
+function MeterBar({ tone, width, place, of }: { tone: Tone; width: number; place: number; of: number }) {
+  if (width <= 0) return null;
+  return (
+    <rect class={`fill ${tone}`} y={(8 / of) * place} width={Math.max(4, Math.min(1000, width))} height={8 / of} />
   );
 }
 

@@ -47,6 +47,13 @@ export function Shortcuts() {
         <Key keys="/">search</Key>
         <Key keys="j k">next, previous row</Key>
         <Key keys="Enter">open the row</Key>
+        <Key keys="l y">log, YAML of what is open</Key>
+        <Key keys="s r e">suspend or resume, rerun, edit and rerun</Key>
+        <Key keys="t">trigger a CronJob; times in a log</Key>
+        <Key keys="c x">cordon, drain a node</Key>
+        <Key keys="d">delete, after a question</Key>
+        <Key keys="f w p">follow, wrap, previous run of a log</Key>
+        <Key keys="n N e">next, previous match, first error in a log</Key>
         {Object.entries(SECTIONS).map(([key, [, name]]) => (
           <Key key={key} keys={`g ${key}`}>
             {name}

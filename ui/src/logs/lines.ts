@@ -119,3 +119,19 @@ const TROUBLE = /\b(error|fatal|panic|exception|traceback|failed)\b/i;
 export function findFirstError(lines: readonly Line[]): number {
   return lines.findIndex((each) => TROUBLE.test(stripAnsi(each.text)));
 }
+
+/** A name for a line that stays right when the log is read again: its time, and which of the lines of that time it is. */
+export function nameLine(lines: readonly Line[], line: Line): string {
+  const before = lines.filter(
+    (each) => each.time === line.time && each.source === line.source && each.number < line.number,
+  );
+  return before.length ? `${line.time}~${before.length}` : line.time;
+}
+
+/** Place of the line with a name; of the first later one, if all lines are there and it is not; else -1. */
+export function findNamed(lines: readonly Line[], name: string, isComplete: boolean): number {
+  const [time = "", count = "0"] = name.split("~");
+  let seen = 0;
+  const exact = lines.findIndex((each) => each.time === time && seen++ === Number(count));
+  return exact >= 0 || !isComplete ? exact : lines.findIndex((each) => each.time >= time);
+}

@@ -10,7 +10,7 @@ import { useKeys } from "../components/keys";
 import { Empty, Problem } from "../components/parts";
 import type { Pod } from "../job/objects";
 import { stripAnsi } from "../logs/ansi";
-import { type Line, findFirstError, parseSearch } from "../logs/lines";
+import { type Line, findFirstError, findNamed, nameLine, parseSearch } from "../logs/lines";
 import { LogView } from "../logs/log-view";
 import { MOST_FOLLOWED, type Reading, read } from "../logs/reading";
 import { type Source, listKept, readWhole, sourcesOf } from "../logs/sources";
@@ -204,7 +204,7 @@ function LogPanel({ namespace, name, chosen, sources, reading, isPrevious, param
   };
   useKeys({ n: () => step(1), N: () => step(-1), e: () => show(findFirstError(lines)) });
   const link = (line: Line): void => {
-    set("at", line.time);
+    set("at", nameLine(reading.buffer.all, line));
     show(lines.indexOf(line));
   };
   const follow = (on: boolean): void => {
@@ -306,19 +306,19 @@ function LogPanel({ namespace, name, chosen, sources, reading, isPrevious, param
 
 /** Show the line that the address names, as soon as it is there. */
 function useLinkedLine(
-  time: string | null,
+  name: string | null,
   lines: readonly Line[],
   isComplete: boolean,
   show: (place: number) => void,
 ): void {
   const isShown = useSignal(false);
   useEffect(() => {
-    if (!time || isShown.value) return;
-    const place = lines.findIndex((each) => each.time >= time);
-    if (place < 0 || (!isComplete && lines[place]?.time !== time)) return;
+    if (!name || isShown.value) return;
+    const place = findNamed(lines, name, isComplete);
+    if (place < 0) return;
     isShown.value = true;
     show(place);
-  }, [time, lines, isComplete]);
+  }, [name, lines, isComplete]);
 }
 
 interface ToggleProps {

@@ -169,10 +169,12 @@ function PodRow({ pod }: { pod: Pod }) {
 }
 
 function ConditionsPanel({ node }: { node: Node }) {
+  const all = node.status?.conditions ?? [];
+  const sorted = [...all.filter((each) => each.type === "Ready"), ...all.filter((each) => each.type !== "Ready")];
   return (
     <Panel title="Conditions">
       <ul class="conditions">
-        {(node.status?.conditions ?? []).map((each) => {
+        {sorted.map((each) => {
           const isGood = (each.type === "Ready") === (each.status === "True");
           return (
             <li key={each.type}>
