@@ -168,13 +168,15 @@ class ContainerStatus:
 class ContainerUsage(NamedTuple):
     """Usage of a running container: CPU time in nanoseconds since it started, and bytes of memory and disk now.
 
-    Disk counts what it has written outside of volumes, log included, as far as that is known cheaply.
+    Disk counts what it has written outside of volumes, log included, as far as that is known cheaply. `peak` is the most memory
+    that it has used so far, where the machine remembers; 0 if it does not.
     """
 
     key: ContainerKey
     cpu: int
     memory: int
     disk: int = 0
+    peak: int = 0
 
 
 class LogChunk(NamedTuple):

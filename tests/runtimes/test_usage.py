@@ -59,6 +59,25 @@ async def test_a_runtime_that_was_started_again_counts_on(process: Lab) -> None:
     assert (used.key, used.cpu >= 90_000_000) == (key, True)
 
 
+SPIKE = f"""exec python3 -c '
+import mmap, time
+taken = mmap.mmap(-1, {64 << 20})
+taken.write(b"x" * {64 << 20})
+taken.close()
+print("given back", flush=True)
+time.sleep(600)
+'
+"""
+
+
+async def test_a_peak_is_known_when_it_is_over(process: Lab) -> None:
+    key = await process.start(script(SPIKE))
+    await process.logged(key, b"given back")
+
+    (used,) = await process.runtime.usage()
+    assert used.memory < 64 << 20 < used.peak < 256 << 20
+
+
 def test_processes_count_for_the_session_that_they_come_from() -> None:
     processes = {
         1: ProcessUsage(parent=0, session=1, ticks=1000, pages=1000),
@@ -75,6 +94,7 @@ def test_processes_count_for_the_session_that_they_come_from() -> None:
 
     assert {session: used.cpu // tick for session, used in found.items()} == {10: 15, 20: 16}
     assert found[10].memory == 4 * found[20].memory
+    assert {session: used.largest for session, used in found.items()} == {10: 13, 20: 20}
 
 
 @pytest.mark.parametrize(

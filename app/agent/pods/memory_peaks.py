@@ -1,7 +1,7 @@
 """Memory peaks: the most memory that each container has used, as far as looking often shows it. Run by `agent`.
 
-`pod_sync` sends the peaks with the report that ends the pod. What is used between two looks is not seen, nor are containers that
-end before the first one.
+`pod_sync` sends the peaks with the report that ends the pod. What is used between two looks is not seen, unless the runtime knows
+of it; nor are containers that end before the first look.
 """
 
 from collections.abc import Callable
@@ -31,4 +31,4 @@ class MemoryPeaks:
         for used in await self._runtime.usage():
             worker = self._worker_of(used.key.pod_uid)
             if worker is not None:
-                worker.note_memory(used.key.name, used.memory)
+                worker.note_memory(used.key.name, max(used.memory, used.peak))

@@ -17,10 +17,11 @@ from app.runtimes.linux import cgroups as cgroup
 
 
 class Used(NamedTuple):
-    """CPU time in nanoseconds, and bytes of memory."""
+    """CPU time in nanoseconds, bytes of memory, and the pid of the process that has most of these."""
 
     cpu: int
     memory: int
+    largest: int
 
 
 class ProcessUsage(NamedTuple):
@@ -49,8 +50,18 @@ def of_containers(running: Sequence[Running]) -> Sequence[ContainerUsage]:
         if pid in found:
             cpu, memory = cgroup.usage(cgroups)
             each = found[pid]
-            used.append(ContainerUsage(key, cpu or each.cpu, memory or each.memory, _disk(folder)))
+            now = memory or each.memory
+            used.append(ContainerUsage(key, cpu or each.cpu, now, _disk(folder), _peak(each.largest)))
     return used
+
+
+def _peak(pid: int) -> int:
+    """Bytes that a process had in memory at most, as the kernel remembers; 0 if it has just gone."""
+    with suppress(OSError, ValueError), open(f"/proc/{pid}/status", "rb", buffering=0) as file:
+        for line in file.read(4096).splitlines():
+            if line.startswith(b"VmHWM:"):
+                return int(line.split()[1]) * 1024
+    return 0
 
 
 def _disk(folder: Path) -> int:
@@ -83,14 +94,15 @@ def add_up(wanted: AbstractSet[int], processes: Mapping[int, ProcessUsage]) -> d
         return found
 
     ticks, pages = dict.fromkeys(wanted, 0), dict.fromkeys(wanted, 0)
-    alive = set()
+    largest: dict[int, tuple[int, int]] = {}  # pages and pid
     for pid, process in processes.items():
         session = session_of(pid)
         if session:
-            alive.add(session)
+            largest[session] = max(largest.get(session, (0, 0)), (process.pages, pid))
             ticks[session] += process.ticks
             pages[session] += process.pages
-    return {each: Used(ticks[each] * _tick(), pages[each] * os.sysconf("SC_PAGE_SIZE")) for each in alive}
+    size = os.sysconf("SC_PAGE_SIZE")
+    return {each: Used(ticks[each] * _tick(), pages[each] * size, pid) for each, (_, pid) in largest.items()}
 
 
 @cache
