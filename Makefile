@@ -58,7 +58,7 @@ endif
 
 # What takes half an hour and more: a thousand examples of every property, every kubectl that is found, fifty kills of
 # agents and engines and a hundred of schedulers, 20,000 requests of the fuzzers, the manifests of Kubernetes' manual,
-# 20,000 pods on 1,000 simulated nodes, and Podman, if there is one.
+# 20,000 pods on 1,000 simulated nodes, 20,000 Jobs in the page, and Podman, if there is one.
 test-long: check
 	JOBPLANE_PROPERTIES=thorough $(BIN)/python -m pytest -n 2 --dist worksteal tests/machinery tests/kinds tests/plans tests/scheduler tests/api
 	JOBPLANE_FUZZ_REQUESTS=20000 $(BIN)/python -m pytest -n 2 tests/fuzz
@@ -66,6 +66,7 @@ test-long: check
 		$(BIN)/python -m pytest -n 2 --dist loadfile -m e2e tests/e2e
 	$(BIN)/python -m pytest -m e2e $(DOCUMENTS)
 	JOBPLANE_FLEET_NODES=1000 $(BIN)/python -m pytest tests/e2e/test_fleet.py
+	JOBPLANE_UI_JOBS=20000 $(BIN)/python -m pytest --timeout 1200 tests/ui/test_many_rows.py
 	if command -v podman >/dev/null; then JOBPLANE_PODMAN=1 $(BIN)/python -m pytest tests/runtimes/docker/test_podman.py; fi
 
 # The wheel and the sdist, as a release has them, in dist/. Without the network; the page is built by `make setup`.
