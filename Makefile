@@ -16,7 +16,7 @@ WEEK_AGO = $(shell $(BIN)/python -c 'from datetime import *; print((datetime.now
 # The modules of the tests are compiled once, and not by each process that runs some of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup page demo check test test-long wheel bench up numbers generate migration settings lock clean
+.PHONY: setup page demo check test test-units test-whole test-browser test-long wheel bench up numbers generate migration settings lock clean
 
 setup: $(READY)
 	@scripts/page.sh $(VENV) || true
@@ -42,19 +42,23 @@ check: setup
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# What starts whole Jobplanes runs last: a file's tests share one. They mostly wait: hence more of them than two cores.
 # Each part runs also when a test before it has failed.
 test: check
 ifdef ARGS
 	$(BIN)/python -m pytest $(ARGS)
 else
-	failed=0; \
-	$(BIN)/python -m pytest -n 4 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER)) || failed=1; \
-	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS)) \
-		|| failed=1; \
-	$(BIN)/python -m pytest -n 2 --dist loadfile $(BROWSER) || failed=1; \
-	exit $$failed
+	@$(MAKE) --no-print-directory --keep-going test-units test-whole test-browser
 endif
+
+test-units: setup
+	$(BIN)/python -m pytest -n 4 --dist worksteal $(patsubst %,--ignore %,$(WHOLE) $(BROWSER))
+
+# What starts whole Jobplanes: a file's tests share one. They mostly wait: hence more of them than two cores.
+test-whole: setup
+	$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(WHOLE) $(patsubst %,--ignore %,$(DOCUMENTS))
+
+test-browser: setup
+	$(BIN)/python -m pytest -n 2 --dist loadfile $(BROWSER)
 
 # What takes half an hour and more: a thousand examples of every property, every kubectl that is found, fifty kills of
 # agents and engines and a hundred of schedulers, 20,000 requests of the fuzzers, the manifests of Kubernetes' manual,

@@ -13,7 +13,8 @@ from tests.e2e.scheduling import Site
 HERE = Path(__file__).parent
 
 
-LONG = ("test_kill.py", "test_database_away.py", "test_jobs_e2e.py")  # files that would be the last to end
+# Files that would be the last to end.
+LONG = ("test_kill.py", "test_database_away.py", "test_jobs_e2e.py", "test_compose.py", "test_pages.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
