@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # The demo and a quick part of the tests as most people first meet them: on the system's own Python, as an ordinary user,
-# without engines, bubblewrap, perl or kubectl. `.ci/run` calls it twice: with `setup` beside other checks, then with `test`.
+# without engines, bubblewrap, perl, Node.js or kubectl. `.ci/run` calls it twice: with `setup` beside other checks, then with `test`.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 PYTHON=/usr/bin/python3
-MISSING=(bwrap busybox containerd ctr docker dockerd ip iptables kubectl perl podman redis-cli redis-server runc)
+MISSING=(bwrap busybox chromium containerd ctr docker dockerd ip iptables kubectl node npm perl podman redis-cli redis-server runc)
 PARTS=(tests/agent tests/main/test_agent_process.py tests/runtimes/process/test_runtime.py tests/runtimes/linux/test_folder_removal.py
     tests/store/test_embedded_postgres.py tests/e2e/test_demo.py)
 
