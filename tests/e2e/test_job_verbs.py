@@ -5,6 +5,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,11 @@ import yaml
 from app.runtimes.linux.cgroup_roots import find
 from tests.e2e.cluster import Cluster
 from tests.e2e.kubectl import SECONDS, Kubectl, newest
+from tests.e2e.manifests import a_job
 from tests.needs import lacking
 
 PAGE = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
+_numbers = count()
 _BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -78,9 +81,9 @@ def kubectl(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> Itera
 
 
 @pytest.fixture
-def reader(kubectl: Kubectl, request: pytest.FixtureRequest) -> Reader:
+def reader(kubectl: Kubectl) -> Reader:
     """In a namespace of its own."""
-    return Reader(kubectl.apart(re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[-40:].strip("-")))
+    return Reader(kubectl.apart(f"verbs-{next(_numbers)}"))
 
 
 @pytest.mark.parametrize("heading", sections())
@@ -88,3 +91,25 @@ def test_an_example_of_the_page_does_as_the_page_says(reader: Reader, heading: s
     if heading == "Retry with more memory" and (why := find(tmp_path / "state").why):
         lacking(f"this machine keeps no limits: {why}")
     reader.follow(heading)
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text", "detail"),
+    [
+        ("after", "prepare:done", "must be NAME, NAME:ok, NAME:failed or NAME:any, several separated by commas"),
+        ("after", "asked", "must not name the Job itself"),
+        ("heartbeat-timeout", "5 minutes", "must be a duration above zero, such as 90s, 5m or 1h30m"),
+        ("heartbeat", "now", "must be a time as RFC 3339 has it, such as 2026-01-31T12:00:00Z"),
+        ("start-timeout", "0s", "must be a duration above zero, such as 90s, 5m or 1h30m"),
+        ("main-container", "other", "must name a container of the pods: main"),
+        ("oom-memory", "x1.5", "must be xFACTOR,max=MEMORY with a factor above 1, such as x1.5,max=8Gi"),
+    ],
+)
+def test_an_annotation_that_makes_no_sense_is_refused(reader: Reader, annotation: str, text: str, detail: str) -> None:
+    job = a_job("asked", "true")
+    job["metadata"]["annotations"] = {f"jobplane.dev/{annotation}": text}
+
+    said = reader.kubectl.send("apply", job, code=1)
+
+    where = f"metadata.annotations[jobplane.dev/{annotation}]"
+    assert f'The Job "asked" is invalid: {where}: Invalid value: "{text}": {detail}' in said

@@ -5,7 +5,7 @@ for. What was seen of these is kept in its annotation `jobplane.dev/waiting-for`
 seen and is gone was deleted, and one that is met stays so. Once the condition is true, nothing is looked at again.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 
 from msgspec.structs import replace
 
@@ -78,19 +78,28 @@ def _tell_end(other: Job | None) -> str:
 
 def find_cycle(job: Job, find: FindJob) -> list[str]:
     """Names of Jobs that wait for each other, from this Job to itself; empty if it does not wait for itself."""
-    paths, visited = [[job.metadata.name]], set[str]()
-    while paths and len(visited) < MOST_VISITED:
-        path = paths.pop()
-        current = job if len(path) == 1 else find(path[-1])
-        if current is None or is_finished(current) or is_true(current, CONDITION):
+    own = job.metadata.name
+    waits_for, names = {own: own}, [own]  # by awaited Job, one that waits for it
+    while names and len(waits_for) <= MOST_VISITED:
+        current = names.pop()
+        found = job if current == own else find(current)
+        if found is None or is_finished(found) or is_true(found, CONDITION):
             continue
-        for name, _ in dependencies(current.metadata):
-            if name == job.metadata.name:
-                return [*path, name]
-            if name not in visited:
-                visited.add(name)
-                paths.append([*path, name])
+        for name, _ in dependencies(found.metadata):
+            if name == own:
+                return [*_trace(waits_for, current), own]
+            if name not in waits_for:
+                waits_for[name] = current
+                names.append(name)
     return []
+
+
+def _trace(waits_for: Mapping[str, str], last: str) -> list[str]:
+    """The names on the way to the last, the first of which waits for itself."""
+    names = [last]
+    while waits_for[names[-1]] != names[-1]:
+        names.append(waits_for[names[-1]])
+    return names[::-1]
 
 
 def _read_seen(job: Job) -> dict[str, str]:
