@@ -138,13 +138,13 @@ class Agent:
             self._config.lease,
             self._clock,
             on_expired,
-            partial(self._on_renewed, lease_expiry, watches),
+            partial(_on_renewed, lease_expiry, watches),
         )
         nodes = Nodes(
             self._api, names, self._facts(host), self._clock, pods.sync.images.on_node if pods.sync.images else None
         )
         self._parts = pods, nodes
-        self._count(pods, reporter)
+        self._count(pods, reporter, leases)
         usages = UsageReporter(self._api, self._runtime, info, names, pods.node_of, self._clock)
         loops = [*self._upkeep(host, pods), *self._ca_rotation()]
         streams = CallHandler(self._api, self._runtime, names, pods.node_of, self._clock)
@@ -169,15 +169,9 @@ class Agent:
         finally:
             await pods.close()
 
-    def _count(self, pods: Pods, reporter: StatusReporter) -> None:
+    def _count(self, pods: Pods, reporter: StatusReporter, leases: Leases) -> None:
         if self._metrics is not None:
-            self._metrics.follow(self._api, pods, reporter)
-
-    def _on_renewed(self, lease_expiry: LeaseExpiry, watches: "PodWatches", node: str) -> None:
-        lease_expiry.on_renewed(node)
-        watches.relist(node)
-        if self._metrics is not None:
-            self._metrics.note_renewed(node)
+            self._metrics.follow(self._api, pods, reporter, leases)
 
     def _upkeep(self, host: Host, pods: Pods) -> list[Loop]:
         """Loops that keep the node fit for pods. A simulated node has none."""
@@ -310,6 +304,11 @@ class Agent:
             except Exception as error:
                 logger.error("task cannot start yet; retrying", task=name, traceback_of=error)
             await self._clock.sleep(AGAIN)
+
+
+def _on_renewed(lease_expiry: LeaseExpiry, watches: "PodWatches", node: str) -> None:
+    lease_expiry.on_renewed(node)
+    watches.relist(node)
 
 
 class PodWatches:

@@ -3,9 +3,9 @@
 `app.main.agent_process` makes them and serves them; `Agent` tells them what to count.
 """
 
-import time
 from collections.abc import Iterable, Sequence
 
+from app.agent.node.lease import Leases
 from app.agent.pods.pods import Pods
 from app.agent.pods.status_reports import StatusReporter
 from app.client.api import Api
@@ -20,17 +20,16 @@ class AgentMetrics:
 
     def __init__(self, nodes: Sequence[str]) -> None:
         self._nodes = nodes
-        self._renewed: dict[str, float] = {}  # by node, in seconds since 1970
         self.registry = MetricsRegistry()
         self._requests = self.registry.counter(
             "rest_client_requests_total", "Requests to the API, by method and HTTP status code.", ("method", "code")
         )
 
-    def follow(self, api: Api, pods: Pods, reporter: StatusReporter) -> None:
+    def follow(self, api: Api, pods: Pods, reporter: StatusReporter, leases: Leases) -> None:
         """Count the requests of `api`, and at each scrape what the others hold."""
 
         async def collect() -> Iterable[Family]:
-            return self._families(pods, reporter)
+            return self._families(pods, reporter, leases)
 
         api.on_answer = self.note_answer
         self.registry.add_collector("agent", collect)
@@ -39,11 +38,7 @@ class AgentMetrics:
         """Note an answer of the API; 0: none came."""
         self._requests.inc(method, str(code) if code else ERROR)
 
-    def note_renewed(self, node: str) -> None:
-        """Note that the node's lease was renewed."""
-        self._renewed[node] = time.time()
-
-    def _families(self, pods: Pods, reporter: StatusReporter) -> Iterable[Family]:
+    def _families(self, pods: Pods, reporter: StatusReporter, leases: Leases) -> Iterable[Family]:
         workers = pods.workers()
         if len(self._nodes) == 1:
             labels = {"node": self._nodes[0]}
@@ -56,11 +51,13 @@ class AgentMetrics:
             "kubelet_desired_pods", "Pods that are to run here, or still have something to be cleaned up.", len(workers)
         )
         yield _one("jobplane_status_reports_waiting", "Reports on pods that the API has not taken yet.", len(reporter))
-        yield family(
-            "jobplane_lease_renewed_timestamp_seconds",
-            "When the lease was last renewed that has waited longest, in seconds since 1970.",
-            "gauge",
-            [({}, min(self._renewed.values()))] if self._renewed else (),
+        yield _one(
+            "jobplane_lease_duration_seconds", "Seconds for which a renewal of a lease is good.", leases.duration
+        )
+        yield _one(
+            "jobplane_lease_renewal_age_seconds",
+            "Seconds since the last renewal of the lease that has waited longest.",
+            leases.oldest_age,
         )
 
 

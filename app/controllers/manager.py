@@ -24,7 +24,6 @@ from app.controllers.metrics.state import COLLECTOR as STATE_COLLECTOR
 from app.controllers.metrics.state import StateMetrics
 from app.controllers.namespaces import NamespaceController
 from app.controllers.node_lifecycle import NodeLifecycleController
-from app.controllers.otlp import OtlpClient
 from app.controllers.owner_graph import PartialObjectMetadata
 from app.controllers.pod_interning import PodInterner, PodStubs
 from app.controllers.resource_quotas import ResourceQuotaController
@@ -32,7 +31,8 @@ from app.controllers.root_ca_publisher import RootCAPublisher
 from app.controllers.runner import Controller, Runner
 from app.controllers.scheduler import Scheduler
 from app.controllers.serviceaccounts import ServiceAccountController
-from app.controllers.trace_export import TraceExport
+from app.controllers.tracing.otlp import OtlpClient
+from app.controllers.tracing.trace_export import TraceExport
 from app.controllers.webhook_client import WebhookClient
 from app.controllers.webhook_delivery import WebhookDelivery
 from app.controllers.webhook_messages import WebhookMessages

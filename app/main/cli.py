@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -42,6 +42,7 @@ from app.main.cli_page import page
 from app.main.cli_process import follow_parent, now, run_fast, run_until_signal, serving_metrics, wait_for_file
 from app.main.cli_systemd import systemd
 from app.main.cli_tokens import create, listed, revoke, rotate
+from app.main.cli_traces import trace_client
 from app.main.commands.cancel import cancel
 from app.main.commands.get import get
 from app.main.commands.history import history
@@ -54,9 +55,6 @@ from app.main.commands.run import RunCommand, run
 from app.main.commands.submit import submit
 from app.main.commands.watch import watch
 from app.settings import Settings
-
-if TYPE_CHECKING:
-    from app.controllers.otlp import OtlpClient
 
 HELP = "Kubernetes Jobs without running Kubernetes: serve the API, run Jobs on your machines. Start with `jobplane up`."
 # Without rich, which would read the brackets around defaults as markup.
@@ -263,26 +261,9 @@ async def _controllers(made: Settings) -> None:
             traces=traces,
         )
 
-    dsn, traces = dsn_of(made), _trace_client(made)
+    dsn, traces = dsn_of(made), trace_client(made)
     await wait_for_file(made.ca_file)
     await _run_despite_outages(dsn, work)
-
-
-def _trace_client(made: Settings) -> "OtlpClient | None":
-    """The client of the collector of traces, if there is one. Raises ConfigError."""
-    if not made.otlp_endpoint:
-        return None
-    from app.controllers.otlp import OtlpClient, encode, parse_headers
-
-    try:
-        encode([])
-        return OtlpClient(made.otlp_endpoint, parse_headers(made.otlp_headers.get_secret_value()))
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"JOBPLANE_OTLP_ENDPOINT needs one more package: pip install 'jobplane[otel]' ({error})"
-        ) from error
-    except ValueError as error:
-        raise ConfigError(f"JOBPLANE_OTLP_HEADERS: {error}") from error
 
 
 @app.command()

@@ -7,6 +7,7 @@ from typing import Any
 
 from app.agent.agent import Agent, RevokedError
 from app.agent.config import AgentConfig
+from app.agent.metrics import AgentMetrics
 from app.agent.node.device_sources import EMPTY, Inventory
 from app.client.api import Api
 from app.kinds.pod.container import ContainerStatus
@@ -23,12 +24,15 @@ class Scene:
         self._folder = folder
         self._agent: asyncio.Task[None] | None = None
 
-    def start_agent(self, *nodes: str, inventory: Inventory = EMPTY, **told: Any) -> None:
+    def start_agent(
+        self, *nodes: str, inventory: Inventory = EMPTY, metrics: AgentMetrics | None = None, **told: Any
+    ) -> None:
         config = AgentConfig(
             **{"server": "http://api", "node_names": nodes or ("n1",), "state_dir": self._folder, "address": "10.0.0.1"}
             | told
         )
-        self.agent = Agent(config, self.runtime, Api("http://api", transport=self.api), self.clock, inventory=inventory)
+        api = Api("http://api", transport=self.api)
+        self.agent = Agent(config, self.runtime, api, self.clock, inventory=inventory, metrics=metrics)
         self._agent = asyncio.create_task(self.agent.run())
 
     async def stop_agent(self) -> None:

@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from app.client.protocol import StatusReport
-from app.controllers import trace_export
-from app.controllers.otlp import ExportError, OtlpClient, parse_headers, traces_url
-from app.controllers.trace_export import TraceExport
+from app.controllers.tracing import trace_export
+from app.controllers.tracing.otlp import ExportError, OtlpClient, parse_headers, traces_url
+from app.controllers.tracing.trace_export import TraceExport
 from app.kinds.batch.job import Job
 from app.kinds.pod.container import ContainerState, ContainerStateTerminated, ContainerStatus
 from app.kinds.pod.pod import PodStatus

@@ -42,6 +42,8 @@ def test_the_default_folder_is_absolute(monkeypatch: pytest.MonkeyPatch) -> None
         ("server", "https://a b", "is not a URL such as https://"),
         ("database_url", "mysql://u:secret@h/x", "postgresql://user:password@host/database"),
         ("database_url", "h:5432/x", "postgresql://user:password@host/database"),
+        ("otlp_endpoint", "collector:4318", "not a URL such as http://127.0.0.1:4318"),
+        ("metrics_address", "9464", "9464 is not an address such as 127.0.0.1:9464"),
         ("log_level", "bogus", "bogus is not a level: pass one of debug, info, warning, error, critical"),
         ("data_dir", "~nobody-of-that-name/x", "pass an absolute path"),
     ],
@@ -55,3 +57,10 @@ def test_a_value_that_cannot_work_is_refused(name: str, value: str, expected: st
 @pytest.mark.parametrize("url", ["https://[::1]:6443", "http://localhost:8080", "https://api.example/prefix"])
 def test_the_url_of_an_api_is_taken_as_it_is(url: str) -> None:
     assert Settings(server=url).server == url
+
+
+@pytest.mark.parametrize(
+    ("address", "following"), [("", ""), ("[::1]:9464", "[::1]:9465"), ("127.0.0.1:0", "127.0.0.1:0")]
+)
+def test_the_agent_of_up_serves_its_numbers_at_the_next_port(address: str, following: str) -> None:
+    assert Settings(metrics_address=address).next_metrics_address == following

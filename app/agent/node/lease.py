@@ -61,6 +61,17 @@ class Leases:
         while True:
             await self._clock.sleep(self._pause if await self._renew_in_turn(node) else self._seconds / TRIES)
 
+    @property
+    def duration(self) -> float:
+        """Seconds for which a renewal is good."""
+        return self._seconds
+
+    @property
+    def oldest_age(self) -> float:
+        """Seconds since the last renewal of the lease that has waited longest."""
+        now = self._clock.elapsed()
+        return max((now - at for at in self._renewed_at.values()), default=0.0)
+
     async def _renew_in_turn(self, node: str) -> bool:
         """A fleet's renewals wait for each other, first come, first served, and for nothing else."""
         async with self._turns:

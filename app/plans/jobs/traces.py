@@ -1,6 +1,6 @@
 """Trace of a Job that has ended: its spans, as OpenTelemetry has them: the Job, each pod as an attempt, and the parts of that.
 
-`app.controllers.trace_export` sends them. Pure: IDs are made of UIDs, so that a trace that is sent twice is the same one. The
+`app.controllers.tracing.trace_export` sends them. Pure: IDs are made of UIDs, so a trace that is sent twice is the same one. The
 annotation `jobplane.dev/traceparent` (W3C Trace Context) puts the Job into the trace of its submitter.
 """
 

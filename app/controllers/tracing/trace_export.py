@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.controllers.otlp import ExportError, OtlpClient, encode
+from app.controllers.tracing.otlp import ExportError, OtlpClient, encode
 from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job, is_finished
 from app.kinds.pod.pod import KIND as PODS
