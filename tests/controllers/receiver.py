@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 
@@ -24,35 +24,27 @@ class Receiver:
     requests: list[Request] = field(default_factory=list)
     on_request: Callable[[], None] = lambda: None
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
-    handlers: set[asyncio.Task[None]] = field(default_factory=set)
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/hook"
 
     async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self.handlers.add(task)
         try:
-            await self._answer(await _read(reader), reader, writer)
+            await self._answer(await _read(reader), writer)
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
         finally:
             writer.close()
-            with suppress(ConnectionError):
-                await writer.wait_closed()
-            self.handlers.discard(task)
 
-    async def _answer(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, request: Request, writer: asyncio.StreamWriter) -> None:
         self.requests.append(request)
         self.on_request()
         async with self.arrived:
             self.arrived.notify_all()
         status = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if status is None:
-            await reader.read()  # until the sender has had enough
-            return
+            await asyncio.Event().wait()
         writer.write(f"HTTP/1.1 {status} x\r\nlocation: {self.url}/moved\r\ncontent-length: 0\r\n\r\n".encode())
         await writer.drain()
 
@@ -78,4 +70,3 @@ async def receiving(*answers: int | None, port: int = 0) -> AsyncIterator[Receiv
         yield receiver
     finally:
         server.close()
-        await asyncio.gather(*receiver.handlers)

@@ -1,11 +1,14 @@
 """Commands for people without kubectl, on a real `jobplane up`; and every command of docs/commands.md."""
 
+import fcntl
 import json
 import os
 import re
 import signal
+import struct
 import subprocess
 import sys
+import termios
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -128,6 +131,59 @@ def test_ctrl_c_detaches_or_cancels(shell: Shell, rule: str, words: str, stays: 
         until(lambda: shell.job("long") is None, SECONDS, "the Job is gone")
 
 
+def test_on_a_terminal_a_line_of_progress_says_why_it_waits_and_fits(shell: Shell) -> None:
+    controller, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 40, 0, 0))
+    command = [
+        "env",
+        "--default-signal=INT",
+        sys.executable,
+        "-m",
+        "app.main.cli",
+        "run",
+        "--name",
+        "big",
+        "--cpus",
+        "900",
+    ]
+    child = subprocess.Popen(
+        [*command, "--", "true"], stdout=terminal, stderr=terminal, stdin=terminal, env=shell.env, cwd=shell.home
+    )
+    shown = b""
+    while b"big: pending: waits for 900 free CPU" not in shown:
+        shown += os.read(controller, 4096)
+
+    child.send_signal(signal.SIGINT)
+
+    assert child.wait(SECONDS) == 130
+    lines = [line.decode() for line in re.split(rb"\r\x1b\[K", shown) if line.startswith(b"big: pending: waits")]
+    assert lines[-1] == "big: pending: waits for 900 free CPUs:…"
+    shell.run("jobplane cancel big --wait")
+
+
+def test_a_job_whose_time_is_over_fails_with_1(shell: Shell) -> None:
+    done = shell.run("jobplane run --timeout 1s -- sleep 600")
+
+    assert done.returncode == 1
+    assert "its time of 1s was over" in done.stderr
+
+
+def test_a_log_is_taken_up_where_it_was_when_the_api_is_killed(tmp_path: Path) -> None:
+    with Cluster(tmp_path / "data") as cluster:
+        shell = Shell(cluster, tmp_path, "default")
+        script = f"echo 0; until [ -e {tmp_path}/go ]; do sleep 0.1; done; seq 1 50"
+        child = shell.start("run", "--", "sh", "-c", script)
+        assert child.stdout is not None
+        assert child.stdout.readline() == "0\n"
+
+        os.kill(cluster.pid_of("api"), signal.SIGKILL)
+
+        until(cluster.is_usable, SECONDS, "the API is there again")
+        (tmp_path / "go").touch()
+        said, complaint = child.communicate(timeout=SECONDS)
+        assert (child.returncode, said.split()) == (0, [str(number) for number in range(1, 51)]), complaint
+
+
 def test_a_job_that_is_deleted_while_it_is_waited_for_ends_the_command(shell: Shell) -> None:
     child = shell.start("run", "--name", "gone", "--", "sh", "-c", "echo begun; exec sleep 600")
     assert child.stdout is not None
@@ -137,6 +193,19 @@ def test_a_job_that_is_deleted_while_it_is_waited_for_ends_the_command(shell: Sh
 
     assert child.communicate(timeout=SECONDS)[1] == "job gone was deleted before it ended\n"
     assert child.returncode == 1
+
+
+def test_logs_of_an_array_begin_with_the_index_and_those_of_a_retry_are_the_newest(shell: Shell) -> None:
+    shell.run("jobplane run --array 2 --name two -- sh -c 'echo at $JOB_COMPLETION_INDEX'")
+    assert shell.run("jobplane logs two").stdout == "[0] at 0\n[1] at 1\n"
+    assert shell.run("jobplane logs two --index 1").stdout == "at 1\n"
+
+    tried = shell.home / "tried"
+    shell.run(
+        f"jobplane run --retries 1 --name once -- sh -c 'test -e {tried} && echo again && exit; echo first; touch {tried}; false'"
+    )
+    assert shell.run("jobplane logs once").stdout == "again\n"
+    assert shell.run("jobplane logs once --previous").stdout == "first\n"
 
 
 def test_logs_are_followed_and_are_there_after_the_job(shell: Shell) -> None:
@@ -214,6 +283,31 @@ def test_a_job_that_is_gone_has_a_history(shell: Shell) -> None:
     assert shell.run("jobplane logs x").returncode in (0, 1)  # it printed nothing, so there may be no log
     uid = json.loads(shell.run("jobplane history x -o json").stdout)["metadata"]["uid"]
     assert shell.run(f"jobplane history {uid}").stdout.splitlines()[0] == shown.splitlines()[0]
+
+
+def test_a_job_runs_again_with_edits_also_after_it_was_deleted(shell: Shell) -> None:
+    shell.run("jobplane run --name x --env WORD=one -- sh -c 'echo $WORD; exit 2'")
+    first = shell.job("x")
+    assert first is not None
+    assert shell.run("jobplane rerun x --name y").returncode == 2
+    assert shell.run("jobplane cancel x --wait").returncode == 0
+
+    done = shell.run("jobplane rerun x --name z --set env.WORD=two --set command='echo $WORD'")
+
+    assert (done.returncode, done.stdout) == (0, "two\n"), done.stderr
+    assert shell.job("z")["metadata"]["annotations"]["jobplane.dev/rerun-of"] == first["metadata"]["uid"]  # type: ignore[index]
+    wrong = shell.run("jobplane rerun z --set colour=red")
+    assert (wrong.returncode, len(wrong.stderr.splitlines())) == (1, 1)
+    assert shell.run("jobplane rerun nope").stderr.startswith("no Job nope in namespace")
+
+
+def test_a_job_starts_after_another(shell: Shell) -> None:
+    shell.run("jobplane run --detach --name second --after first -- echo second")
+    until(lambda: "pending: waits for Job first" in shell.run("jobplane list").stdout, SECONDS, "it waits")
+
+    assert shell.run("jobplane run --name first -- echo first").stdout == "first\n"
+
+    assert shell.run("jobplane logs -f second").stdout == "second\n"
 
 
 def test_nodes_show_what_is_asked_of_them(shell: Shell) -> None:

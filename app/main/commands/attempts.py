@@ -1,60 +1,41 @@
 """Attempts of a Job: what its pods, or the record of a Job that is gone, tell of each run. Read by `job_words` and commands.
 
-Pure. The fields are those of `attempts` in a JobRecord, so that pods and records are told in the same words.
+Pure. An attempt is that of `app.plans.jobs.job_record`, so that pods and records are told in the same words; of a pod that has
+not ended, `reason` and `message` say here why it waits.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
-from app.kinds.pod.container import ContainerStateTerminated, ContainerStatus
-from app.kinds.pod.pod import Pod
+from app.kinds.pod.container import ContainerStatus
+from app.kinds.pod.pod import Pod, is_terminal
 from app.kinds.pod.pod_annotations import MAIN_CONTAINER
-from app.machinery.base import Time
 from app.machinery.conditions import condition
+from app.plans.jobs import job_record
+from app.plans.jobs.indexes import index_of
+from app.plans.jobs.job_record import Attempt
 
-COMPLETION_INDEX = "batch.kubernetes.io/job-completion-index"
+__all__ = ["Attempt", "attempt_of", "has_log", "in_order", "index_of", "last_failure", "main_container"]
+
 DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 FAILED, SUCCEEDED, PENDING, RUNNING = "Failed", "Succeeded", "Pending", "Running"
 
 
-class Attempt(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One pod of a Job. `reason` and `message`: why it waits, or how it ended."""
-
-    pod: str
-    pod_uid: str = msgspec.field(default="", name="podUID")
-    index: int | None = None
-    node: str | None = None
-    created_at: Time | None = None
-    started_at: Time | None = None
-    ended_at: Time | None = None
-    phase: str = PENDING
-    exit_code: int | None = None
-    reason: str | None = None
-    message: str | None = None
-    peak_memory_bytes: int | None = None
-    output: Any = None
-
-
 def attempt_of(pod: Pod) -> Attempt:
     """Return what a pod tells of its attempt."""
+    found = job_record.attempt_of(pod)
+    if is_terminal(pod):
+        return replace(found, output=job_record.parse_output(found.message))
     status = main_status(pod)
-    ended = status.state.terminated if status and status.state else None
-    reason, message = _explain(pod, status, ended)
     running = status.state.running if status and status.state else None
-    return Attempt(
-        pod=pod.metadata.name,
-        pod_uid=pod.metadata.uid,
-        index=index_of(pod),
-        node=pod.spec.node_name or None,
-        created_at=pod.metadata.creation_timestamp,
-        started_at=ended.started_at if ended else running.started_at if running else None,
-        ended_at=ended.finished_at if ended and pod.status.phase in (FAILED, SUCCEEDED) else None,
+    reason, message = _explain_wait(pod, status)
+    return replace(
+        found,
         phase=pod.status.phase or PENDING,
-        exit_code=ended.exit_code if ended else None,
-        reason=reason or None,
-        message=message or None,
+        started_at=running.started_at if running else None,
+        reason=reason,
+        message=message,
     )
 
 
@@ -66,31 +47,19 @@ def main_container(pod: Pod) -> str:
 
 
 def main_status(pod: Pod) -> ContainerStatus | None:
-    """Return the status of the container that failed first, else of the main one."""
-    statuses = pod.status.container_statuses
-    failed = [each for each in statuses if each.state and each.state.terminated and each.state.terminated.exit_code]
-    return next(
-        iter(
-            sorted(
-                failed, key=lambda each: str(each.state and each.state.terminated and each.state.terminated.finished_at)
-            )
-        ),
-        next((each for each in statuses if each.name == main_container(pod)), None),
-    )
+    """Return the status of the container that speaks for the pod."""
+    name = main_container(pod)
+    return next((each for each in pod.status.container_statuses if each.name == name), None)
 
 
-def index_of(pod: Pod) -> int | None:
-    """Return the completion index of a pod of an Indexed Job."""
-    text = pod.metadata.annotations.get(COMPLETION_INDEX, "")
-    return int(text) if text.isdecimal() else None
+def has_log(pod: Pod) -> bool:
+    """Return whether the container that speaks for the pod runs or has run."""
+    status = main_status(pod)
+    return bool(status and status.state and (status.state.running or status.state.terminated))
 
 
-def _explain(pod: Pod, status: ContainerStatus | None, ended: ContainerStateTerminated | None) -> tuple[str, str]:
-    """Return reason and message: of the pod, else of its end, of its container's wait, or of its placement."""
-    if pod.status.reason:
-        return pod.status.reason, pod.status.message
-    if ended:
-        return ended.reason, ended.message
+def _explain_wait(pod: Pod, status: ContainerStatus | None) -> tuple[str, str]:
+    """Return reason and message of the container's wait, or of the placement."""
     waiting = status.state.waiting if status and status.state else None
     if waiting and waiting.reason:
         return waiting.reason, waiting.message

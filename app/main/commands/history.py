@@ -11,7 +11,7 @@ from app.main.commands.tables import Output, OutputOption, print_object, print_t
 
 if TYPE_CHECKING:
     from app.client.api import Api
-    from app.main.commands.records import JobRecord
+    from app.plans.jobs.job_record import JobRecord
 
 MOST_ATTEMPTS, MOST_EVENTS = 100, 20
 _HEADER = ["NAME", "STATE", "DONE", "ATTEMPTS", "ENDED"]
@@ -65,7 +65,7 @@ def _print_records(found: list[dict[str, Any]], output: Output, *, with_namespac
         return
     import msgspec
 
-    from app.main.commands.records import JobRecord
+    from app.plans.jobs.job_record import JobRecord
 
     is_wide = output is Output.WIDE
     header = [*(("NAMESPACE",) if with_namespace else ()), *_HEADER, *(("UID", "COMMAND") if is_wide else ())]
@@ -77,25 +77,27 @@ def _row(record: "JobRecord", *, with_namespace: bool, is_wide: bool) -> list[st
     from app.main.cli_process import now
     from app.main.commands.job_words import Reader, describe_done
     from app.main.commands.listing import describe_command
+    from app.main.commands.records import job_of
 
     reader = Reader(now())
     return [
         *((record.metadata.namespace,) if with_namespace else ()),
         record.metadata.name,
         _describe(record, reader),
-        describe_done(record.job),
+        describe_done(job_of(record)),
         str(len(record.attempts) + record.attempts_omitted),
         reader.time_of(record.end_time) if record.end_time else "-",
-        *((record.metadata.uid, describe_command(record.job)) if is_wide else ()),
+        *((record.metadata.uid, describe_command(job_of(record))) if is_wide else ()),
     ]
 
 
 def _describe(record: "JobRecord", reader: Any) -> str:
     from app.main.commands.job_words import describe
+    from app.main.commands.records import job_of
 
     if record.result == "Deleted":
         return "deleted before it ended"
-    return describe(record.job, record.attempts, reader)
+    return describe(job_of(record), record.attempts, reader)
 
 
 async def _print_record(api: "Api", namespace: str, name: str, output: Output) -> None:
@@ -103,15 +105,16 @@ async def _print_record(api: "Api", namespace: str, name: str, output: Output) -
 
     from app.main.cli_process import now
     from app.main.commands.job_words import Reader
-    from app.main.commands.records import JobRecord, find_uid, records_path
+    from app.main.commands.records import find_uid, job_of, records_path
     from app.main.commands.sheets import attempt_rows, event_rows, job_lines, output_lines
+    from app.plans.jobs.job_record import JobRecord
 
     document = await api.request_json("GET", records_path(namespace, await find_uid(api, namespace, name)))
     if output in (Output.JSON, Output.YAML):
         print_object(document, output)
         return
     record, reader = msgspec.convert(document, JobRecord), Reader(now())
-    lines = dict(job_lines(record.job, record.attempts, reader)) | {
+    lines = dict(job_lines(job_of(record), record.attempts, reader)) | {
         "State": _describe(record, reader),
         "UID": record.metadata.uid,
     }
@@ -124,7 +127,7 @@ async def _print_record(api: "Api", namespace: str, name: str, output: Output) -
     width = None if output is Output.WIDE else terminal_width()
     for rows in (
         attempt_rows(record.attempts, reader, MOST_ATTEMPTS),
-        event_rows(record.events[-MOST_EVENTS:], reader),
+        event_rows((record.events or [])[-MOST_EVENTS:], reader),
     ):
         if len(rows) > 1:
             typer.echo("")

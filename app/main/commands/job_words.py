@@ -25,6 +25,7 @@ _ENDINGS = {
     "MaxFailedIndexesExceeded": "more indexes failed than it allows",
     "FailedIndexes": "indexes {indexes} failed",
 }
+_OF_ATTEMPTS = ("BackoffLimitExceeded", "FailedIndexes", "MaxFailedIndexesExceeded", "PodFailurePolicy")
 _WAITS = {
     "ContainerCreating": "its container is being created",
     "PodInitializing": "its init containers run",
@@ -34,7 +35,8 @@ _WAITS = {
     "SchedulingGated": "scheduling gates hold it",
 }
 _SHORT_OF = re.compile(r"Insufficient ([a-z0-9./-]*[a-z0-9])")
-_PREEMPTION = " preemption: "  # from here on a diagnosis tells of preemption, which few readers ask for
+_PREEMPTION = re.compile(r" preemption: .*?(?= Fits if |$)")  # which few readers ask for
+_HINT = re.compile(r"\. Fits if ")
 _UNITS = {"cpu": ("free CPU", "free CPUs"), "memory": ("of free memory",) * 2}
 
 
@@ -138,9 +140,10 @@ def _describe_many(job: Job, attempts: Sequence[Attempt]) -> str:
         f"{pending} pending" if pending else "",
         f"{job.status.failed} failed" if job.status.failed else "",
     ]
+    if running:
+        return ", ".join(filter(None, counts))
     waiting = next((each for each in in_order(attempts) if each.phase == PENDING and each.reason), None)
-    why = f": {describe_wait(job, waiting)}" if waiting and not running else ""
-    return ", ".join(filter(None, counts)) + why
+    return ", ".join(filter(None, counts)) + (f": {describe_wait(job, waiting)}" if waiting else "")
 
 
 def describe_wait(job: Job, attempt: Attempt) -> str:
@@ -149,7 +152,7 @@ def describe_wait(job: Job, attempt: Attempt) -> str:
     if attempt.reason in _WAITS:
         return f"{_WAITS[attempt.reason]}: {message}" if message else _WAITS[attempt.reason]
     if attempt.reason == "Unschedulable":
-        message = message.partition(_PREEMPTION)[0].rstrip(".")
+        message = _HINT.sub("; fits if ", _PREEMPTION.sub("", message)).rstrip(".")
         short = sorted(set(_SHORT_OF.findall(message)))
         wanted = " and ".join(_describe_amount(job, resource) for resource in short)
         return f"waits for {wanted}: {message}" if wanted else f"waits for a node: {message}"
@@ -232,8 +235,9 @@ def _is_true(found: Condition | None) -> bool:
 
 
 def exit_code(job: Job | None, attempts: Sequence[Attempt]) -> int:
-    """Return the code that a command ends with: 0 if Complete; of the attempt that failed last, if it has one; else 1."""
+    """Return the code that a command ends with: 0 if Complete; if its attempts made it fail, that of the last; else 1."""
     if job is not None and state(job) == COMPLETE:
         return 0
-    last = last_failure(attempts)
+    failed = condition(job, FAILED) if job is not None else None
+    last = last_failure(attempts) if failed and failed.reason in _OF_ATTEMPTS else None
     return (last.exit_code if last else None) or 1

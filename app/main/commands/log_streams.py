@@ -12,8 +12,10 @@ import msgspec
 
 from app.kinds.pod.pod import Pod, is_terminal
 from app.machinery.errors import ApiError
-from app.main.commands.attempts import index_of, main_container, main_status
+from app.main.cli_process import now
+from app.main.commands.attempts import has_log, index_of, main_container
 from app.main.commands.job_view import pods_path
+from app.main.commands.log_choice import WHOLE, Following
 from app.main.commands.screen import LinePrefixer
 
 if TYPE_CHECKING:
@@ -32,7 +34,7 @@ def kept_logs_path(namespace: str, pod: str = "") -> str:
 class LogStreams:
     """Prints the log of each pod that it is given, once. `has_many`: lines get the pod's index, or else its name.
 
-    index: only pods of this index; container: this one, not the one that speaks for the pod.
+    Only pods of the index of `how` are printed, and its container, not the one that speaks for the pod.
     """
 
     def __init__(
@@ -41,11 +43,10 @@ class LogStreams:
         write: Callable[[bytes], None],
         *,
         has_many: bool,
-        index: int | None = None,
-        container: str = "",
+        how: Following = WHOLE,
     ) -> None:
         self._api, self._write = api, write
-        self._has_many, self._index, self._container = has_many, index, container
+        self._has_many, self._how = has_many, how
         self._turns = asyncio.Semaphore(AT_ONCE)
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -53,7 +54,7 @@ class LogStreams:
         """Begin to print the logs of those pods that have one, and are not printed yet."""
         for pod in pods:
             uid = pod.metadata.uid
-            if uid not in self._tasks and has_log(pod) and self._index in (None, index_of(pod)):
+            if uid not in self._tasks and has_log(pod) and self._how.index in (None, index_of(pod)):
                 self._tasks[uid] = asyncio.create_task(self._print(pod))
 
     async def finish(self) -> None:
@@ -69,7 +70,7 @@ class LogStreams:
     async def _print(self, pod: Pod) -> None:
         async with self._turns:
             out = LinePrefixer(self._write, self._prefix(pod))
-            await print_log(self._api, pod, out.write, self._container)
+            await print_log(self._api, pod, out.write, self._how)
             out.end()
 
     def _prefix(self, pod: Pod) -> bytes:
@@ -79,44 +80,56 @@ class LogStreams:
         return f"[{pod.metadata.name if index is None else index}] ".encode()
 
 
-def has_log(pod: Pod) -> bool:
-    """Return whether the container that speaks for the pod runs or has run."""
-    status = main_status(pod)
-    return bool(status and status.state and (status.state.running or status.state.terminated))
-
-
-async def print_log(api: "Api", pod: Pod, write: Callable[[bytes], None], container: str = "") -> None:
+async def print_log(api: "Api", pod: Pod, write: Callable[[bytes], None], how: Following = WHOLE) -> None:
     """Print the log of one container to its end, however often the connection breaks."""
     from app.client.api import UnreachableError
 
     meta = pod.metadata
-    which = {"container": container or main_container(pod)}
+    query = {**how.query, "container": how.container or main_container(pod)}
     path, kept = f"{pods_path(meta.namespace, meta.name)}/log", kept_logs_path(meta.namespace, meta.name)
-    written = 0
+    copy = _Copy(api, write)
     while True:
         try:
             try:
-                written = await _copy(api, path, {**which, "follow": "true"}, write, written)
+                await copy.run(path, {**query, "follow": "true"})
             except ApiError as error:
                 if error.code != NOT_FOUND:
                     raise
-                await _copy(api, kept, {**which, "uid": meta.uid}, write, written)
+                await copy.run(kept, {**query, "uid": meta.uid})
                 return
             if await _has_ended(api, pod):
                 return
         except UnreachableError:
+            query = copy.resume(query)
             await asyncio.sleep(RETRY_SECONDS)
 
 
-async def _copy(api: "Api", path: str, query: dict[str, str], write: Callable[[bytes], None], skipped: int) -> int:
-    """Print a log from a byte on. Returns the byte up to which it is printed."""
-    place = 0
-    async with api.stream(path, query) as pieces:
-        async for piece in pieces:
-            if place + len(piece) > skipped:
-                write(piece[max(skipped - place, 0) :])
-            place += len(piece)
-    return max(place, skipped)
+class _Copy:
+    """Prints a log, and knows how much of it is printed."""
+
+    def __init__(self, api: "Api", write: Callable[[bytes], None]) -> None:
+        self._api, self._write = api, write
+        self._written = 0
+        self._last_at = now()
+
+    async def run(self, path: str, query: dict[str, str]) -> None:
+        """Print what has not been printed yet."""
+        place = 0
+        async with self._api.stream(path, query) as pieces:
+            async for piece in pieces:
+                fresh = piece[max(self._written - place, 0) :]
+                place += len(piece)
+                if fresh:
+                    self._write(fresh)
+                    self._written, self._last_at = place, now()
+
+    def resume(self, query: dict[str, str]) -> dict[str, str]:
+        """Return the query that goes on. The end of a log has another beginning by now, so a time stands for it."""
+        if not self._written or not {"tailLines", "sinceTime"} & set(query):
+            return query
+        self._written = 0
+        rest = {name: value for name, value in query.items() if name != "tailLines"}
+        return {**rest, "sinceTime": self._last_at.isoformat(timespec="seconds")}
 
 
 async def _has_ended(api: "Api", pod: Pod) -> bool:

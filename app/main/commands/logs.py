@@ -1,6 +1,5 @@
 """`jobplane logs`: print logs of pods and Jobs, as they come, and also once they are gone. Added by `app.main.cli`."""
 
-import re
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -8,11 +7,11 @@ import typer
 
 from app.main.commands import completion
 from app.main.commands.cluster_access import NOT_FOUND, Cluster, with_cluster
+from app.main.commands.log_choice import Following, choose, select
 
 if TYPE_CHECKING:
     from app.client.api import Api
 
-_INDEXED = re.compile(r"-(\d+)-[a-z0-9]{5}$")  # the end of the name of an Indexed Job's pod
 _POD, _JOB = ("pod", "pods"), ("job", "jobs", "job.batch")
 
 
@@ -46,31 +45,30 @@ def logs(
 ) -> None:
     """Print logs of containers, also of pods that were deleted. Logs are kept for a week after the container has ended.
 
-    If several pods match, the one that started last is printed; --all prints all, --index those of one index.
+    Of a Job, the pod that started last is printed; of an array, that of each index, and lines begin with the index.
     """
     given = {"tailLines": tail, "sinceTime": since_time, "timestamps": "true" if timestamps else None}
     query = {name: str(value) for name, value in given.items() if value is not None}
     kinds, name = _parse(what)
 
     async def work(api: "Api") -> None:
-        if follow and await _follow(api, cluster.namespace, kinds, name, index, container or ""):
+        if follow and await _follow(api, cluster.namespace, kinds, name, Following(index, container or "", query)):
             return
         from app.main.commands.log_streams import kept_logs_path
 
         place = kept_logs_path(cluster.namespace)
-        found = [each for each in await _find_logs(api, place, kinds, name) if _is_wanted(each, container, index)]
+        found = select(await _find_logs(api, place, kinds, name), container, index)
         if not found:
             typer.echo(f"no logs of {what} in namespace {cluster.namespace}", err=True)
             raise typer.Exit(1)
         if everything:
             await _print_all(api, place, found, query)
             return
-        newest = max(found, key=lambda each: each["startedAt"])["metadata"]
-        if len({each["metadata"]["uid"] for each in found}) > 1:
-            typer.echo(f"several pods match: printing {newest['name']}; --all prints all", err=True)
-        which = {"container": container} if container else {}
-        which |= {"previous": "true"} if previous else {}
-        await _print(api, f"{place}/{newest['name']}", {**query, **which, "uid": newest["uid"]})
+        chosen = choose(found, container, previous=previous)
+        if len(chosen) == 1 and len({each["metadata"]["uid"] for each in found}) > 1:
+            typer.echo(f"several pods match: printing {chosen[0].pod}; --all prints all", err=True)
+        for each in chosen:
+            await _print(api, f"{place}/{each.pod}", {**query, **each.query}, each.prefix.encode())
 
     cluster.call(work)
 
@@ -85,16 +83,7 @@ def _parse(what: str) -> tuple[tuple[str, ...], str]:
     raise typer.BadParameter(f"{what} is not JOB, POD, job/NAME or pod/NAME")
 
 
-def _is_wanted(log: dict[str, Any], container: str | None, index: int | None) -> bool:
-    found = _INDEXED.search(log["metadata"]["name"])
-    return (container is None or log["container"] == container) and (
-        index is None or (found is not None and int(found[1]) == index)
-    )
-
-
-async def _follow(
-    api: "Api", namespace: str, kinds: tuple[str, ...], name: str, index: int | None, container: str
-) -> bool:
+async def _follow(api: "Api", namespace: str, kinds: tuple[str, ...], name: str, how: Following) -> bool:
     """Print logs as they come, until what writes them has ended. Returns False if neither pod nor Job is there any more."""
     from app.kinds.batch.job import Job
     from app.kinds.pod.pod import Pod
@@ -105,9 +94,9 @@ async def _follow(
     for kind in kinds:
         try:
             if kind == "pod":
-                await follow_pod(api, await api.read(pods_path(namespace, name), Pod), container)
+                await follow_pod(api, await api.read(pods_path(namespace, name), Pod), how)
             else:
-                await follow_logs(api, await api.read(jobs_path(namespace, name), Job), index, container)
+                await follow_logs(api, await api.read(jobs_path(namespace, name), Job), how)
         except ApiError as error:
             if error.code != NOT_FOUND:
                 raise

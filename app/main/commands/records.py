@@ -4,12 +4,11 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from app.kinds.batch.job import Job, JobSpec, JobStatus
-from app.machinery.base import ObjectMeta, Time
+from app.kinds.batch.job import Job
 from app.machinery.errors import ApiError
 from app.main.cli_errors import CommandError
-from app.main.commands.attempts import Attempt
 from app.main.commands.job_view import jobs_path
+from app.plans.jobs.job_record import JobRecord
 
 if TYPE_CHECKING:
     from app.client.api import Api
@@ -18,25 +17,10 @@ GROUP = "apis/history.jobplane.dev/v1"
 NOT_FOUND = 404
 
 
-class JobRecord(msgspec.Struct, kw_only=True, rename="camel"):
-    """What is kept of a Job: its spec, its last status, its attempts. `result`: Complete, Failed, Deleted or Running."""
-
-    metadata: ObjectMeta
-    spec: JobSpec
-    status: JobStatus
-    result: str
-    start_time: Time | None = None
-    end_time: Time | None = None
-    deletion_time: Time | None = None
-    rerun_of: str | None = None
-    attempts: tuple[Attempt, ...] = ()
-    attempts_omitted: int = 0
-    events: list[dict[str, Any]] = []
-
-    @property
-    def job(self) -> Job:
-        """The Job as it was at last."""
-        return Job(metadata=self.metadata, spec=self.spec, status=self.status)
+def job_of(record: JobRecord) -> Job:
+    """Return the Job as it was at last."""
+    metadata = msgspec.to_builtins(record.metadata)
+    return msgspec.convert({"metadata": metadata, "spec": record.spec, "status": record.status}, Job)
 
 
 def records_path(namespace: str, uid: str = "") -> str:

@@ -5,8 +5,10 @@ Without a terminal on stderr there is no line of progress, and nothing but logs 
 
 import shutil
 import sys
+import time
 from collections.abc import Callable
 
+PAUSE_SECONDS = 0.1
 _CLEAR = "\r\x1b[K"
 
 
@@ -16,12 +18,18 @@ class Screen:
     def __init__(self, *, is_quiet: bool = False) -> None:
         self.is_live = sys.stderr.isatty() and not is_quiet
         self._shown = ""
+        self._drawn_at = float("-inf")
         self._is_line_open = False  # the last log line has not ended yet
+
+    def is_due(self) -> bool:
+        """Return whether the line of progress may be drawn again: ten times a second, however much happens."""
+        return self.is_live and time.monotonic() - self._drawn_at >= PAUSE_SECONDS
 
     def show(self, text: str) -> None:
         """Replace the line of progress; it is cut to the terminal."""
         if not self.is_live or self._is_line_open:
             return
+        self._drawn_at = time.monotonic()
         width = shutil.get_terminal_size().columns - 1
         shown = text if len(text) <= width else f"{text[: width - 1]}…"
         if shown != self._shown:

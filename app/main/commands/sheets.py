@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Iterator, Sequence
 from datetime import datetime
+from fractions import Fraction
 from typing import Any
 
 from app.kinds.batch.job import Job
@@ -19,6 +20,9 @@ from app.main.commands.job_words import (
     ended_at,
     has_many,
 )
+from app.main.commands.usage import format_bytes
+
+NONE = "-"
 
 
 def job_lines(job: Job, attempts: Sequence[Attempt], reader: Reader) -> Iterator[tuple[str, str]]:
@@ -46,23 +50,25 @@ def job_lines(job: Job, attempts: Sequence[Attempt], reader: Reader) -> Iterator
             yield label, f"{reader.time_of(moment)} ({human_duration(reader.now - moment)} ago)"
 
 
-def attempt_rows(job_attempts: Sequence[Attempt], reader: Reader, most: int) -> list[list[str]]:
-    """Return a header and a row for each of the newest attempts."""
-    rows = [["POD", "INDEX", "STATE", "NODE", "STARTED", "TOOK"]]
-    with_index = any(each.index is not None for each in job_attempts)
-    for each in in_order(job_attempts)[-most:]:
-        index = "-" if each.index is None else str(each.index)
-        rows.append(
-            [
-                each.pod,
-                index,
-                _describe_attempt(each),
-                each.node or "-",
-                _time(each.started_at, reader),
-                _took(each, reader),
-            ]
-        )
-    return rows if with_index else [[row[0], *row[2:]] for row in rows]
+def attempt_rows(attempts: Sequence[Attempt], reader: Reader, most: int) -> list[list[str]]:
+    """Return a header and a row for each of the newest attempts, without columns that are empty for all."""
+    rows = [["POD", "INDEX", "STATE", "NODE", "STARTED", "TOOK", "PEAK MEMORY"]]
+    rows += [_attempt_row(each, reader) for each in in_order(attempts)[-most:]]
+    used = [place for place, column in enumerate(zip(*rows, strict=True)) if set(column[1:]) != {NONE}]
+    return [[row[place] for place in used] for row in rows]
+
+
+def _attempt_row(attempt: Attempt, reader: Reader) -> list[str]:
+    peak = attempt.peak_memory_bytes
+    return [
+        attempt.pod,
+        NONE if attempt.index is None else str(attempt.index),
+        _describe_attempt(attempt),
+        attempt.node or NONE,
+        _time(attempt.started_at, reader),
+        _took(attempt, reader),
+        NONE if peak is None else format_bytes(Fraction(peak)),
+    ]
 
 
 def _describe_attempt(attempt: Attempt) -> str:
@@ -74,12 +80,12 @@ def _describe_attempt(attempt: Attempt) -> str:
 
 
 def _time(moment: datetime | None, reader: Reader) -> str:
-    return reader.time_of(moment) if moment else "-"
+    return reader.time_of(moment) if moment else NONE
 
 
 def _took(attempt: Attempt, reader: Reader) -> str:
     if not attempt.started_at:
-        return "-"
+        return NONE
     return human_duration((attempt.ended_at or reader.now) - attempt.started_at)
 
 

@@ -15,11 +15,13 @@ from app.kinds.pod.pod import Pod
 from app.machinery.errors import ApiError
 from app.main.cli_errors import CommandError
 from app.main.cli_process import now
+from app.main.commands.attempts import has_log
 from app.main.commands.cluster_access import OnInterrupt
 from app.main.commands.job_template import RunOptions
 from app.main.commands.job_view import JobView, jobs_path, open_view, pods_path
 from app.main.commands.job_words import Reader, describe, has_many, is_over
-from app.main.commands.log_streams import LogStreams, has_log, print_log
+from app.main.commands.log_choice import Following
+from app.main.commands.log_streams import LogStreams, print_log
 from app.main.commands.screen import Screen
 
 if TYPE_CHECKING:
@@ -71,7 +73,8 @@ async def wait_for(api: "Api", job: Job, *, logs: bool, on_interrupt: OnInterrup
 async def _follow(api: "Api", view: JobView, screen: Screen, streams: LogStreams | None) -> None:
     """Show progress and start logs until the Job is over and every log is printed."""
     while not view.is_over:
-        screen.show(f"{view.job.metadata.name}: {describe(view.job, list(view.attempts.values()), Reader(now()))}")
+        if screen.is_due():
+            screen.show(f"{view.job.metadata.name}: {describe(view.job, list(view.attempts.values()), Reader(now()))}")
         if streams:
             streams.start(view.take_changed_pods())
         await view.next_change(TICK_SECONDS if screen.is_live else None)
@@ -102,13 +105,11 @@ async def watch_job(api: "Api", job: Job) -> int:
     return code
 
 
-async def follow_logs(api: "Api", job: Job, index: int | None, container: str) -> None:
+async def follow_logs(api: "Api", job: Job, how: Following) -> None:
     """Print the logs of a Job, of one index if asked, until it has ended."""
     screen = Screen()
     async with open_view(api, job) as view:
-        streams = LogStreams(
-            api, screen.write, has_many=has_many(job) and index is None, index=index, container=container
-        )
+        streams = LogStreams(api, screen.write, has_many=has_many(job) and how.index is None, how=how)
         try:
             await _follow(api, view, screen, streams)
         finally:
@@ -116,7 +117,7 @@ async def follow_logs(api: "Api", job: Job, index: int | None, container: str) -
             screen.clear()
 
 
-async def follow_pod(api: "Api", pod: Pod, container: str) -> None:
+async def follow_pod(api: "Api", pod: Pod, how: Following) -> None:
     """Print the log of a pod until it has ended."""
     query = {"fieldSelector": f"metadata.name={pod.metadata.name}"}
     async with aclosing(api.list_and_watch(pods_path(pod.metadata.namespace), Pod, query)) as events:
@@ -124,7 +125,7 @@ async def follow_pod(api: "Api", pod: Pod, container: str) -> None:
             found = event.items[0] if event.items else event.object
             if found is None or event.type == "DELETED" or has_log(found):
                 break
-    await print_log(api, pod, Screen(is_quiet=True).write, container)
+    await print_log(api, pod, Screen(is_quiet=True).write, how)
 
 
 def _conclude(view: JobView, screen: Screen) -> int:

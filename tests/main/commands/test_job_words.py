@@ -34,7 +34,7 @@ def ended(type_: str, reason: str = "", message: str = "", **status: Any) -> dic
 
 
 def attempt(phase: str, **more: Any) -> Attempt:
-    return Attempt(pod=f"train-{len(more)}", phase=phase, **{"created_at": START, **more})
+    return Attempt(pod=f"train-{len(more)}", pod_uid="p", phase=phase, **{"created_at": START, **more})
 
 
 FAILURE = attempt("Failed", exit_code=1, reason="Error", ended_at=START + timedelta(minutes=1))
@@ -144,6 +144,10 @@ def test_a_time_of_another_day_is_told_with_its_date() -> None:
         ({"reason": "ImagePullBackOff"}, "its image cannot be pulled; it is tried again"),
         ({"reason": "Unschedulable", "message": "0/3 nodes are available: 3 Insufficient memory, 1 Insufficient cpu."},
          "waits for 2 free CPUs and 4Gi of free memory: 0/3 nodes are available: 3 Insufficient memory, 1 Insufficient cpu"),
+        ({"reason": "Unschedulable",
+          "message": f"{SHORT} Fits if a node has 2 free CPUs: the most free is 1 on node-a."},
+         "waits for 2 free CPUs: 0/1 nodes are available: 1 Insufficient cpu; "
+         "fits if a node has 2 free CPUs: the most free is 1 on node-a"),
         ({"reason": "Unschedulable", "message": "queue default: over its quota"},
          "waits for a node: queue default: over its quota"),
         ({"reason": "Unschedulable", "message": "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."},
@@ -182,6 +186,7 @@ def test_the_exit_code_is_that_of_the_attempt_that_failed_last() -> None:
     assert exit_code(failed, [later, FAILURE]) == 42
     assert exit_code(failed, [attempt("Succeeded", exit_code=0)]) == 1
     assert exit_code(job(**ended("Complete")), [FAILURE]) == 0
+    assert exit_code(job(**ended("Failed", "DeadlineExceeded")), [later]) == 1
 
 
 def pod(**status: Any) -> Pod:
@@ -196,18 +201,18 @@ def pod(**status: Any) -> Pod:
     return msgspec.convert(document, Pod)
 
 
-def test_an_attempt_is_told_by_the_container_that_failed_else_by_the_main_one() -> None:
+def test_an_attempt_is_told_by_the_main_container() -> None:
     def state(name: str, code: int) -> dict[str, Any]:
         times = {"startedAt": "2026-03-04T14:00:02Z", "finishedAt": "2026-03-04T14:02:00Z"}
         return {"name": name, "state": {"terminated": {"exitCode": code, "reason": "Error", **times}}}
 
-    failed = attempt_of(pod(phase="Failed", containerStatuses=[state("side", 4), state("main", 0)]))
+    failed = attempt_of(pod(phase="Failed", containerStatuses=[state("side", 0), state("main", 4)]))
     assert (failed.exit_code, failed.index, failed.node) == (4, 3, "worker-1")
     assert failed.ended_at == START + timedelta(minutes=2)
     running = {"name": "main", "state": {"running": {"startedAt": "2026-03-04T14:00:02Z"}}}
     waiting = {"name": "side", "state": {"waiting": {"reason": "ContainerCreating"}}}
     under_way = attempt_of(pod(phase="Running", containerStatuses=[waiting, running]))
-    assert (under_way.reason, under_way.started_at) == (None, START + timedelta(seconds=2))
+    assert (under_way.reason, under_way.started_at) == ("", START + timedelta(seconds=2))
 
 
 def test_a_pod_without_a_node_waits_for_the_reason_of_its_condition() -> None:
