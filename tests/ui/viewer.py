@@ -4,13 +4,15 @@ import json
 from pathlib import Path
 from typing import Any, Self
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, expect
 
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import Cluster, until
 
 PATIENCE_MS = 60_000
 AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
 PHONE = {"width": 390, "height": 844}
+# Chromium breaks off requests when an interface of the machine appears, such as those of containers of other tests.
+NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
 DESK = {"width": 1440, "height": 900}
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -48,9 +50,22 @@ class Viewer:
 
     def open(self, path: str) -> Page:
         """Go to a view, such as /jobs, and wait until its heading is there."""
-        self.page.goto(f"{self.url}/ui{path}")
+        until(lambda: self._goes_to(f"{self.url}/ui{path}"), PATIENCE_MS / 1000, f"{path} is open")
         expect(self.page.locator("h1").first).to_be_visible()
         return self.page
+
+    def _goes_to(self, url: str) -> bool:
+        try:
+            self.page.goto(url)
+        except Error as error:
+            if NETWORK_CHANGED in error.message:
+                return False
+            raise
+        return True
+
+    def _note(self, said: ConsoleMessage) -> None:
+        if said.type == "error" and NETWORK_CHANGED not in said.text:
+            self.errors.append(said.text)
 
     def faults(self) -> list[str]:
         """Faults that axe calls serious or critical."""
