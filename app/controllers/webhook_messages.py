@@ -16,7 +16,7 @@ from app.store.webhook_outbox import JobVersion, NewDelivery, WebhookOutbox
 from app.structured_logging import Logger, object_fields
 
 logger = Logger(__name__)
-BATCH = 1000  # versions of Jobs in one transaction
+BATCH = 100  # versions of Jobs in one transaction: what is decoded in one step of the event loop
 OF_A_NAMESPACE = 10  # webhooks; more are ignored
 MOST_PENDING = 10_000  # messages of a webhook; more are dropped
 SAVED_EVERY = 60  # runs without a message, after which the cursor is saved nevertheless
