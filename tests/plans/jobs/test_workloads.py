@@ -9,6 +9,7 @@ from hypothesis import strategies as some
 from msgspec.structs import replace
 
 from app.kinds.batch.job import Job, JobStatus
+from app.kinds.batch.job_annotations import AFTER
 from app.kinds.batch.job_scheduling import (
     JobSchedulingConfiguration,
     WorkloadPodGroupAllDisruptionMode,
@@ -374,3 +375,15 @@ def test_the_hash_is_the_one_that_is_known() -> None:
 
 def test_an_object_without_a_reference_is_of_no_workload() -> None:
     assert workloads.workload_of(PodGroup(metadata=ObjectMeta(name="g"))) == ""
+
+
+def test_a_job_that_waits_for_another_gets_its_gang_when_it_starts() -> None:
+    job = a_gang_job(metadata={"annotations": {AFTER: "other"}})
+    done = replace(a_job(), status=JobStatus(conditions=(Condition(type="Complete", status="True"),)))
+
+    waiting = planned(job)
+    waits = stored(waiting, job)
+    started = plan(waits, [], NOW, names(), NO_RULES, asked(waits), lambda _: done)
+
+    assert kinds_made(waiting) == []
+    assert kinds_made(started) == ["Workload", "PodGroup", *4 * ["Pod"]]
