@@ -217,8 +217,8 @@ _LIVE_PODS = f"""select s.body from heads h join history s using (revision)
         {_field("h.marks", "status.phase")} not {_TERMINAL}
         or h.revision > coalesce((select revision from job_recorder), 0)
     ) limit $2"""
-_KEPT_EVENTS = """select body from job_record_events, unnest(bodies) as body where involved_uid = any($1)
-    order by revision desc limit $2"""
+_KEPT_EVENTS = """select body from job_record_events, unnest(bodies) with ordinality as b(body, place)
+    where involved_uid = any($1) order by revision desc, place desc limit $2"""
 # An event is named after its object: the primary key leads to those of a few names.
 _LIVE_EVENTS = f"""select s.body from unnest($2::text[]) as n(name) cross join lateral (
         select revision, marks from heads h where h.kind = 'events' and h.namespace = $1
@@ -314,11 +314,11 @@ class JobRecords:
         return [row["body"] for row in await call_database(self._pool.fetch(_LIVE_PODS, uid, limit))]
 
     async def events(self, namespace: str, objects: Mapping[str, str]) -> Sequence[bytes]:
-        """The events of objects, by UID and name: those that are still objects, and those that are not."""
+        """The events of objects, by UID and name, oldest first: those that are no longer objects, then those that are."""
         uids, names = list(objects), sorted(set(objects.values()))
         kept = await call_database(self._pool.fetch(_KEPT_EVENTS, uids, MOST_EVENTS))
         live = await call_database(self._pool.fetch(_LIVE_EVENTS, namespace, names, uids, MOST_EVENTS))
-        return [row["body"] for row in (*kept, *live)]
+        return [row["body"] for row in reversed((*live, *kept))]
 
 
 async def _put(
