@@ -22,9 +22,10 @@ from app.main.commands.kubeconfig import Access, choose, default_paths, read_fil
 
 if TYPE_CHECKING:
     from app.client.api import Api
+    from app.machinery.errors import ApiError
 
 T = TypeVar("T")
-UNAUTHORIZED, NOT_FOUND = 401, 404
+UNAUTHORIZED, NOT_FOUND, CONFLICT = 401, 404, 409
 
 KubeconfigFile = Annotated[
     Path | None,
@@ -99,12 +100,14 @@ def open_api(access: Access) -> "Api":
     return Api(access.server, access.token, tls=tls)
 
 
-def explain_refusal(error: Any, access: Access) -> str:
+def explain_refusal(error: "ApiError", access: Access) -> str:
     """Return the API's message, and what to do about it where that is the same for all commands."""
-    message: str = error.message
+    message = error.message
     if error.code == UNAUTHORIZED:
         where = f"the token in {access.source}" if access.source else "the token of --token-file"
         return f"{message}: {where} is not valid, or has ended: ask for a new one (`jobplane token`)"
+    if error.code == CONFLICT and message.endswith(" already exists"):
+        return f"{message}: pass another --name, or `jobplane cancel` it first"
     if error.code == NOT_FOUND and message.endswith(" not found"):
         return f"{message}: `jobplane list` lists the Jobs of a namespace, -n names another namespace"
     return message
