@@ -182,6 +182,7 @@ def test_a_phone_shows_lists_without_scrolling_sideways(ui_cluster: Cluster, bro
             expect(rows(page).first).to_be_visible()
             assert page.locator(".scroller").evaluate("each => each.scrollWidth <= each.clientWidth"), path
         assert page.evaluate("() => document.documentElement.scrollWidth") <= PHONE["width"], path
+        assert page.locator("main").evaluate("each => each.scrollWidth <= each.clientWidth"), path
     viewer.close()
 
 

@@ -1,11 +1,14 @@
 """Signing in to the page: by the link that `jobplane page` prints, by a token, and out again."""
 
+import os
+import re
 import subprocess
+from pathlib import Path
 
 import httpx
 from playwright.sync_api import Browser, expect
 
-from tests.e2e.cluster import Cluster, environment
+from tests.e2e.cluster import Cluster, environment, until
 from tests.ui.viewer import Viewer
 
 
@@ -68,3 +71,37 @@ def test_a_token_that_is_revoked_signs_out(ui_cluster: Cluster, browser: Browser
     expect(page.get_by_label("Token")).to_be_visible()
     viewer.errors.clear()  # of the 401
     viewer.close()
+
+
+def test_up_prints_the_link_to_a_terminal_only(browser: Browser, tmp_path: Path) -> None:
+    terminal, end = os.openpty()
+    cluster = PrintingCluster(tmp_path / "data", end)
+    try:
+        with cluster:
+            shown = b""
+            while not (found := re.search(rb"Open (https://\S+/ui#signin=\S+)", shown)):
+                shown += os.read(terminal, 65536)
+            viewer = Viewer.unknown(browser, cluster)
+            viewer.page.goto(found[1].decode())
+            expect(viewer.page.get_by_role("navigation", name="Sections")).to_be_visible()
+            viewer.close()
+    finally:
+        os.close(terminal)
+        os.close(end)
+    assert "signin=" not in cluster.log.read_text()
+
+
+class PrintingCluster(Cluster):
+    """A `jobplane up` whose standard output is a terminal; its log is not."""
+
+    def __init__(self, folder: Path, terminal: int) -> None:
+        super().__init__(folder, "--runtime", "simulated")
+        self._terminal = terminal
+
+    def start(self) -> None:
+        command = [*self.program, "up", "--data-dir", str(self.folder), "--port", str(self.port), *self._arguments]
+        with self.log.open("ab") as log:
+            self._up = subprocess.Popen(
+                command, stdout=self._terminal, stderr=log, env=environment(), start_new_session=True
+            )
+        until(self.is_usable, self.ready_seconds, f"ready; see {self.log}")

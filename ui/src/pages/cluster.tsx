@@ -28,7 +28,7 @@ export function ClusterPage() {
       <h1>Cluster</h1>
       <Problem>{problem}</Problem>
       <Figures nodes={nodes.items} pods={pods.items} jobs={jobs.items} />
-      <div class="columns">
+      <div class="overview">
         <div>
           <CapacityPanel nodes={nodes.items} pods={pods.items} isLoading={isLoading} />
           <WaitingPanel pods={pods.items} />
@@ -121,7 +121,7 @@ function ThroughputPanel({ jobs }: { jobs: Items<Job> }) {
   const failed = counts.reduce((sum, each) => sum + each.failed, 0);
   return (
     <Panel title="Throughput in the last hour">
-      <p class="legend">
+      <p class="counts">
         <span class="ok">
           <strong>{formatCount(completed)}</strong> completed
         </span>
@@ -144,13 +144,13 @@ function WaitingPanel({ pods }: { pods: Items<ActivePod> }) {
       {rows.length === 0 ? (
         <Empty title="Nothing runs, and nothing waits" />
       ) : (
-        <table class="plain">
+        <table class="namespaces">
           <thead>
             <tr>
               <th scope="col">Namespace</th>
               <th scope="col">Running</th>
               <th scope="col">Waiting</th>
-              <th scope="col">Median wait</th>
+              <th scope="col" class="minor">Median wait</th>
               <th scope="col">Longest</th>
             </tr>
           </thead>
@@ -162,7 +162,7 @@ function WaitingPanel({ pods }: { pods: Items<ActivePod> }) {
                 </th>
                 <td>{formatCount(row.running)}</td>
                 <td>{formatCount(row.waiting)}</td>
-                <td>{row.waiting ? formatDuration(row.median) : "–"}</td>
+                <td class="minor">{row.waiting ? formatDuration(row.median) : "–"}</td>
                 <td>{row.waiting ? formatDuration(row.longest) : "–"}</td>
               </tr>
             ))}
