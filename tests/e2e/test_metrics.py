@@ -1,0 +1,143 @@
+"""Numbers of a whole Jobplane that runs a Job: what Prometheus, the dashboard and the alerts of monitoring/ find there."""
+
+import re
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import httpx
+import pytest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from tests.conftest import NO_TLS
+from tests.e2e.cluster import Cluster, free_port, until
+from tests.metrics.dashboard import alert_expressions, dashboard_expressions, metric_names, names_of
+from tests.metrics.promtool import check_metrics
+from tests.metrics.test_registry import samples
+
+SECONDS = 60
+CONTAINER = {"name": "main", "image": "busybox", "command": ["sh", "-c", "exit 0"]}
+JOB = {
+    "metadata": {"name": "counted"},
+    "spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [CONTAINER]}}},
+}
+ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "system:monitoring"}
+BINDING = {
+    "metadata": {"name": "prometheus"},
+    "roleRef": ROLE,
+    "subjects": [{"kind": "ServiceAccount", "name": "prometheus", "namespace": "default"}],
+}
+
+
+class Collector(ThreadingHTTPServer):
+    """A receiver of traces. `spans`: the names of those that have come."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Receiver)
+        self.spans: list[str] = []
+
+
+class Receiver(BaseHTTPRequestHandler):
+    server: Collector
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        for resource in ExportTraceServiceRequest.FromString(body).resource_spans:
+            self.server.spans += [span.name for scope in resource.scope_spans for span in scope.spans]
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Monitored(Cluster):
+    """A Jobplane whose controllers and agent serve their numbers at `port` and the next, and that sends traces."""
+
+    def __init__(self, folder: Path, collector: Collector) -> None:
+        self.metrics_port, self.collector = free_port(), collector
+        endpoint = f"http://127.0.0.1:{collector.server_port}"
+        address = f"127.0.0.1:{self.metrics_port}"
+        super().__init__(folder, "--metrics-address", address, JOBPLANE_OTLP_ENDPOINT=endpoint)
+
+    def plain(self, part: str, path: str) -> str:
+        """What the controllers or the agent answer."""
+        port = self.metrics_port + (part == "agent")
+        return httpx.get(f"http://127.0.0.1:{port}{path}", verify=NO_TLS, timeout=30).text
+
+
+@pytest.fixture(scope="module")
+def monitored(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Monitored]:
+    with Collector() as collector:
+        serving = Thread(target=collector.serve_forever)
+        serving.start()
+        try:
+            with Monitored(tmp_path_factory.mktemp("monitored") / "data", collector) as running:
+                yield running
+        finally:
+            collector.shutdown()
+            serving.join()
+
+
+def ok(answer: httpx.Response) -> Any:
+    assert answer.is_success, answer.text
+    return answer.json()
+
+
+def monitoring_token(client: httpx.Client) -> str:
+    """The token of a service account that may read the numbers, as docs/monitoring.md makes it."""
+    accounts = "/api/v1/namespaces/default/serviceaccounts"
+    ok(client.post(accounts, json={"metadata": {"name": "prometheus"}}))
+    ok(client.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", json=BINDING))
+    request = {
+        "apiVersion": "authentication.k8s.io/v1",
+        "kind": "TokenRequest",
+        "spec": {"expirationSeconds": 31536000},
+    }
+    return str(ok(client.post(f"{accounts}/prometheus/token", json=request))["status"]["token"])
+
+
+def is_complete(client: httpx.Client) -> bool:
+    status = ok(client.get("/apis/batch/v1/namespaces/default/jobs/counted"))["status"]
+    return any(each["type"] == "Complete" for each in status.get("conditions", ()))
+
+
+def test_a_job_is_seen_in_the_numbers_of_all_programs(monitored: Monitored) -> None:
+    with monitored.client() as client:
+        ok(client.post("/apis/batch/v1/namespaces/default/jobs", json=JOB))
+        until(lambda: is_complete(client), SECONDS, "the Job is complete")
+        token = monitoring_token(client)
+        api = client.get("/metrics", headers={"Authorization": f"Bearer {token}"}).text
+    complete = 'kube_job_complete{namespace="default",condition="true"}'
+    until(lambda: samples(monitored.plain("controllers", "/metrics").encode()).get(complete) == 1, SECONDS, complete)
+    scrapes = {"api": api, **{part: monitored.plain(part, "/metrics") for part in ("controllers", "agent")}}
+
+    for text in scrapes.values():
+        check_metrics(text)
+        assert token not in text
+    controllers, agent = (samples(scrapes[part].encode()) for part in ("controllers", "agent"))
+    assert controllers['leader_election_master_status{name="jobplane-controllers"}'] == 1
+    assert controllers["scheduler_pod_scheduling_sli_duration_seconds_count"] == 1
+    assert agent['rest_client_requests_total{method="POST",code="200"}'] > 0
+    assert re.search(
+        r'^jobplane_certificate_expiration_timestamp_seconds\{certificate="server"} \d+', api, re.MULTILINE
+    )
+
+    there = {name for text in scrapes.values() for name in names_of(text)}
+    for expression in (*dashboard_expressions(), *alert_expressions()):
+        assert metric_names(expression) <= there, expression
+
+
+def test_the_trace_of_a_job_reaches_the_collector(monitored: Monitored) -> None:
+    with monitored.client() as client:
+        ok(client.post("/apis/batch/v1/namespaces/default/jobs", json=JOB | {"metadata": {"name": "traced"}}))
+    seen = monitored.collector.spans
+    until(lambda: seen[-5:] == ["job", "attempt", "queued", "pulling", "running"], SECONDS, "the trace is exported")
+
+
+@pytest.mark.parametrize("part", ["controllers", "agent"])
+def test_controllers_and_agents_answer_probes(monitored: Monitored, part: str) -> None:
+    assert monitored.plain(part, "/readyz?verbose").endswith("readyz check passed\n")
+    assert monitored.plain(part, "/livez") == "ok"
