@@ -112,3 +112,10 @@ test("a pod that the scheduler ignores points to the controllers", () =>
   expect(explain({ pods: [makePod("a", { phase: "Pending" })] })[0]).toContain(
     "has not looked at it for 2 min. Check that `jobplane controllers` runs.",
   ));
+
+test("a pod that is being placed is no cause while others run", () => {
+  const young = makePod("a", { phase: "Pending" });
+  young.metadata.creationTimestamp = at("14:01:58");
+  expect(explain({ pods: [young] })[0]).toContain("about to place it");
+  expect(explain({ pods: [young, makePod("b", { phase: "Running" })] })).toEqual([]);
+});

@@ -61,7 +61,7 @@ export function AttemptsPanel(props: Props) {
         <AttemptsTable {...props} attempts={shown} />
       )}
       {matching.length > shown.length && (
-        <button type="button" class="more" onClick={() => (most.value += PAGE)}>
+        <button type="button" class="show-more" onClick={() => (most.value += PAGE)}>
           Show {Math.min(PAGE, matching.length - shown.length)} more of{" "}
           {(matching.length - shown.length).toLocaleString("en")}
         </button>
@@ -75,11 +75,12 @@ function AttemptsTable({ attempts, namespace, now, isIndexed, isLiving }: Props)
   const hasPeak = attempts.some((each) => each.peakMemoryBytes !== null);
   return (
     <div class="wide" tabIndex={0} role="region" aria-label="Table of attempts">
-      <table class="plain" aria-label="Attempts">
+      <table class="data" aria-label="Attempts">
         <thead>
           <tr>
             {isIndexed && <th>Index</th>}
             <th>State</th>
+            <th>Result</th>
             <th>Pod</th>
             <th>
               <span class="hidden">Log</span>
@@ -88,7 +89,6 @@ function AttemptsTable({ attempts, namespace, now, isIndexed, isLiving }: Props)
             <th>Started</th>
             <th class="number">Ran</th>
             {hasPeak && <th class="number">Peak memory</th>}
-            <th>Result</th>
           </tr>
         </thead>
         <tbody>
@@ -124,6 +124,9 @@ function AttemptRow({ attempt, namespace, now, isIndexed, hasPeak, isLiving }: R
       <td>
         <Status tone={TONES[attempt.phase] ?? "muted"}>{attempt.phase}</Status>
       </td>
+      <td>
+        <Result attempt={attempt} />
+      </td>
       <td class="mono">
         {isLiving ? <Link href={`/pods/${namespace}/${attempt.pod}`}>{attempt.pod}</Link> : attempt.pod}
       </td>
@@ -142,9 +145,6 @@ function AttemptRow({ attempt, namespace, now, isIndexed, hasPeak, isLiving }: R
       {hasPeak && (
         <td class="number">{attempt.peakMemoryBytes === null ? "–" : formatBytes(attempt.peakMemoryBytes)}</td>
       )}
-      <td>
-        <Result attempt={attempt} />
-      </td>
     </tr>
   );
 }

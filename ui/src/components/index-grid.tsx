@@ -72,7 +72,7 @@ export function IndexGrid({ states, chosen, onChoose }: Props) {
 function Legend({ states }: { states: Uint8Array }) {
   const counts = countStates(states);
   return (
-    <ul class="legend" aria-label="States of indexes">
+    <ul class="swatches" aria-label="States of indexes">
       {STATES.filter((state) => counts[state] > 0).map((state) => (
         <li key={state}>
           <i class={`swatch ${state}`} aria-hidden="true" />

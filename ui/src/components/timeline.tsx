@@ -20,7 +20,7 @@ export function Timelines({ rows, now }: { rows: TimelineRow[]; now: number }) {
   const used = NAMES.filter((name) => rows.some((row) => row.phases.some((each) => each.name === name)));
   return (
     <div class="timelines">
-      <ul class="legend" aria-label="Phases">
+      <ul class="swatches" aria-label="Phases">
         {used.map((name) => (
           <li key={name}>
             <i class={`swatch phase-${name}`} aria-hidden="true" />

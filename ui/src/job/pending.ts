@@ -35,7 +35,9 @@ export function explainPending(evidence: Evidence): Cause[] {
   const causes = evidence.job ? explainJob(evidence.job, evidence) : [];
   const waiting = evidence.pods.filter((pod) => (pod.status?.phase ?? "Pending") === "Pending");
   for (const pod of waiting) causes.push(...explainPod(pod, evidence));
-  return unite(causes);
+  // Pods that start while others run are a matter of moments, and no cause for a panel that comes and goes.
+  const isMoving = evidence.pods.some((pod) => pod.status?.phase === "Running");
+  return unite(isMoving ? causes.filter((each) => !each.change.startsWith("Nothing")) : causes);
 }
 
 function explainJob(job: Job, evidence: Evidence): Cause[] {

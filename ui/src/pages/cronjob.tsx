@@ -60,7 +60,7 @@ function LivingCronJob({ cronJob, problem }: { cronJob: CronJob; problem: string
       <Problem>{problem}</Problem>
       <Facts facts={factsOf(cronJob, zone, resolved)} />
       <RunsPanel runs={runs} namespace={namespace} now={now.value} />
-      <div class="columns">
+      <div class="detail-columns">
         <div class="column">
           <NextPanel next={isSuspended ? [] : next} zone={zone} />
         </div>

@@ -82,7 +82,7 @@ export function HistoryPage() {
       )}
       {records.length > 0 && <RecordsTable records={records} />}
       {hasMore && (
-        <button type="button" class="more" onClick={more}>
+        <button type="button" class="show-more" onClick={more}>
           Show older
         </button>
       )}
@@ -134,7 +134,7 @@ function unite(before: JobRecord[], more: JobRecord[]): JobRecord[] {
 function RecordsTable({ records }: { records: JobRecord[] }) {
   return (
     <div class="wide boxed" tabIndex={0} role="region" aria-label="Table of records">
-      <table class="plain" aria-label="Records">
+      <table class="data" aria-label="Records">
         <thead>
           <tr>
             <th>Result</th>

@@ -17,7 +17,7 @@ import { ResourcesPanel } from "../components/resources";
 import { Timelines } from "../components/timeline";
 import { attemptsOf, isEnded, mergeAttempts } from "../job/attempts";
 import { buildStates, isIndexed } from "../job/indexes";
-import { type Job, type JobRecord, type KubeEvent, type Node, type Pod, findTrue } from "../job/objects";
+import { type Attempt, type Job, type JobRecord, type KubeEvent, type Node, type Pod, findTrue } from "../job/objects";
 import { explainPending } from "../job/pending";
 import { type PodMetrics, compareResources, sumUsage } from "../job/resources";
 import { describeJob, measureProgress } from "../job/state";
@@ -91,7 +91,7 @@ function LivingJob({ job, problem }: { job: Job; problem: string }) {
       <Facts facts={factsOf(job)} />
       <PendingPanel causes={causes} pods={pods.length} />
       <Indexes job={job} pods={pods} chosen={chosen.value} onChoose={(index) => (chosen.value = index)} />
-      <div class="columns">
+      <div class="detail-columns">
         <div class="column">
           <AttemptsPanel
             attempts={attempts}
@@ -135,7 +135,7 @@ function useJobData(job: Job) {
   const nodes = usePolled<{ items: Node[] | null }>(hasPending ? pathOf(NODES) : null, NODES_MS)?.items ?? [];
   const podEvents = usePodEvents(namespace, newest(pods, null));
   const events = [...eventItems.value.values(), ...podEvents];
-  return { pods, attempts, events, nodes, resources: useResources(job, pods, isEndedJob) };
+  return { pods, attempts, events, nodes, resources: useResources(job, pods, attempts, isEndedJob) };
 }
 
 /** Events of a few pods: asked for, not watched, as a browser holds only six connections to a server. */
@@ -150,17 +150,25 @@ function usePodEvents(namespace: string, pods: Pod[]): KubeEvent[] {
   return useAnswers<{ items: KubeEvent[] | null }>(paths, changed).flatMap((each) => each.items ?? []);
 }
 
-function useResources(job: Job, pods: Pod[], isEndedJob: boolean) {
+function useResources(job: Job, pods: Pod[], attempts: Attempt[], isEndedJob: boolean) {
   const { namespace = "", uid } = job.metadata;
   const query = new URLSearchParams({ labelSelector: `batch.kubernetes.io/controller-uid=${uid}` });
   const path = isEndedJob ? null : `/apis/metrics.k8s.io/v1beta1/namespaces/${namespace}/pods?${query}`;
   const metrics = usePolled<{ items: PodMetrics[] | null }>(path, METRICS_MS)?.items ?? [];
   const usage = new Map(metrics.map((each) => [each.metadata.name, sumUsage(each)]));
   const running = pods.filter((pod) => pod.status?.phase === "Running");
-  if (running.length === 0) return { rows: compareResources([{ spec: job.spec.template.spec }]), note: "of one pod" };
+  if (running.length === 0) return peakResources(job, attempts);
   const rows = compareResources(running.map((pod) => ({ spec: pod.spec, usage: usage.get(pod.metadata.name) ?? {} })));
   const measured = rows.map((row) => (metrics.length ? row : { ...row, used: null }));
   return { rows: measured, note: running.length === 1 ? "of the running pod" : `of ${running.length} running pods` };
+}
+
+/** Requests of one pod, and the most memory that any of them has used: all that is known when nothing runs. */
+function peakResources(job: Job, attempts: Attempt[]) {
+  const peaks = attempts.map((each) => each.peakMemoryBytes ?? 0);
+  const peak = peaks.reduce((most, each) => Math.max(most, each), 0);
+  const rows = compareResources([{ spec: job.spec.template.spec, ...(peak ? { usage: { memory: peak } } : {}) }]);
+  return { rows, note: peak ? "of one pod, at its peak" : "of one pod" };
 }
 
 function Progress({ job }: { job: Job }) {
@@ -170,7 +178,7 @@ function Progress({ job }: { job: Job }) {
   const words = `${done.toLocaleString("en")} of ${job.spec.completions?.toLocaleString("en")} done`;
   return (
     <div class="progress">
-      <Bar value={share} most={1} label={words} tone={findTrue(job.status?.conditions, "Failed") ? "bad" : "ok"} />
+      <Bar value={share} most={1} label={words} tone="ok" />
       <span class="muted">{words}</span>
     </div>
   );

@@ -52,7 +52,7 @@ function LivingNode({ node, problem }: { node: Node; problem: string }) {
       <DetailHead section="Nodes" sectionPath="/nodes" name={name} {...state} actions={<NodeActions node={node} />} />
       <Problem>{problem}</Problem>
       <Facts facts={factsOf(node)} />
-      <div class="columns">
+      <div class="detail-columns">
         <div class="column">
           <NodeResourcesPanel rows={measureNode(node, pods, usage)} />
           <PodsPanel pods={pods} />
@@ -123,7 +123,7 @@ function PodsPanel({ pods }: { pods: Pod[] }) {
       {active.length === 0 && <p class="panel-note">Nothing runs here now.</p>}
       {active.length > 0 && (
         <div class="wide" tabIndex={0} role="region" aria-label="Table of pods">
-          <table class="plain" aria-label="Pods">
+          <table class="data" aria-label="Pods">
             <thead>
               <tr>
                 <th>Pod</th>

@@ -69,7 +69,7 @@ function LivingPod({ pod, problem }: { pod: Pod; problem: string }) {
       <Problem>{problem}</Problem>
       <Facts facts={factsOf(pod)} />
       <PendingPanel causes={explainPending({ pods: [pod], events, nodes, now: now.value })} pods={1} />
-      <div class="columns">
+      <div class="detail-columns">
         <div class="column">
           <ContainersPanel pod={pod} />
           <Panel title="Timeline">
@@ -132,7 +132,7 @@ function ContainersPanel({ pod }: { pod: Pod }) {
   return (
     <Panel title={`Containers (${all.length})`}>
       <div class="wide" tabIndex={0} role="region" aria-label="Table of containers">
-        <table class="plain" aria-label="Containers">
+        <table class="data" aria-label="Containers">
           <thead>
             <tr>
               <th>Name</th>

@@ -60,7 +60,7 @@ function Record({ record }: { record: JobRecord }) {
       />
       <Facts facts={factsOf(record)} />
       <Indexes job={job} chosen={chosen.value} onChoose={(index) => (chosen.value = index)} />
-      <div class="columns">
+      <div class="detail-columns">
         <div class="column">
           <AttemptsPanel
             attempts={newestFirst}
