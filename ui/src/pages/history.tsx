@@ -12,6 +12,7 @@ import type { JobRecord } from "../job/objects";
 import { formatDistance, formatDuration, parseTime } from "../job/times";
 
 const PAGE = "100";
+const AGAIN_MS = 4_000;
 export const RESULTS: Record<string, Tone> = { Complete: "ok", Failed: "bad", Deleted: "muted", Running: "info" };
 
 interface RecordList {
@@ -115,9 +116,15 @@ function useRecords(namespace: string, search: string, result: string) {
   };
   useEffect(() => {
     const stopping = new AbortController();
-    const soon = setTimeout(() => void load("", stopping.signal), search ? 200 : 0);
+    const { signal } = stopping;
+    const soon = setTimeout(() => void load("", signal), search ? 200 : 0);
+    // Records cannot be watched: the newest are asked for again, unless older ones have been opened.
+    const again = setInterval(() => {
+      if (!document.hidden && records.value.length <= Number(PAGE)) void load("", signal);
+    }, AGAIN_MS);
     return () => {
       clearTimeout(soon);
+      clearInterval(again);
       stopping.abort();
     };
   }, [path, search, result]);
