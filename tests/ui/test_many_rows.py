@@ -5,7 +5,6 @@
 
 import json
 import os
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -104,7 +103,7 @@ def tasks_of_page(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
     names = {(each["pid"], each["tid"]) for each in events if each.get("args", {}).get("name") == "CrRendererMain"}
     tasks: dict[tuple[int, int], list[dict[str, Any]]] = {}
     for each in events:
-        if re.search("RunTask$", each.get("name", "")) and each.get("ph") == "X":
+        if each.get("name") == "RunTask" and each.get("ph") == "X":
             tasks.setdefault((each["pid"], each["tid"]), []).append(each)
     return max((found for thread, found in tasks.items() if thread in names), key=lambda found: sum(map(cpu_of, found)))
 
