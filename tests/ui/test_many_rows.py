@@ -21,13 +21,13 @@ NAMESPACE = "many"
 MOST_DRAWN = 80
 STEPS = 240
 FRAME_MS = 1000 / 60
-# Scrolls as a hand on a touchpad would, a step a frame, to the middle of the list.
+# Scrolls as fast as a hand on a touchpad can: five rows a frame, or 300 rows a second.
 SCROLL = f"""
 () => new Promise((resolve) => {{
   const scroller = document.querySelector(".scroller");
   let step = 0;
   const tick = () => {{
-    scroller.scrollTop = (scroller.scrollHeight / 2) * (step / {STEPS});
+    scroller.scrollTop = 200 * step;
     if (step++ < {STEPS}) requestAnimationFrame(tick); else resolve();
   }};
   requestAnimationFrame(tick);
