@@ -5,8 +5,9 @@ import importlib
 import pkgutil
 import re
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
 from urllib.parse import quote
 
@@ -27,6 +28,7 @@ from app.store.database_wait import reachable
 from app.store.migrate import MIGRATIONS, migrate, newest, run_alembic
 from app.store.tables import METADATA
 from scripts.make_migration import write_migration
+from tests.conftest import database
 from tests.registry.examples import JOBS, PODS, a_job, a_pod, create, named
 from tests.store.writes import create as a_thing
 
@@ -166,27 +168,35 @@ CHANGES = {
 }
 
 
+@pytest.fixture
+async def migrated(server: str, template: str) -> AsyncIterator[str]:
+    """A migrated database of the test's own, which need not be as it was in the end."""
+    name = f"copy_{token_hex(4)}"
+    await query(server, f"create database {name} template {template}")
+    yield database(server, name)
+    await query(server, f"drop database {name} with (force)")
+
+
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 async def test_a_difference_becomes_a_migration_that_goes_up_down_and_up_again(
-    empty: str, tmp_path: Path, change: str
+    migrated: str, tmp_path: Path, change: str
 ) -> None:
-    await migrate(empty)
-    whole = await schema(empty)
-    await query(empty, change)
-    changed = await schema(empty)
+    whole = await schema(migrated)
+    await query(migrated, change)
+    changed = await schema(migrated)
     if changed == whole and "compression" in change:
         pytest.skip("this Postgres has one way of compression only")
     migrations = Path(shutil.copytree(MIGRATIONS, tmp_path / "migrations"))
 
-    await write_migration(empty, "what differs", migrations)
+    await write_migration(migrated, "what differs", migrations)
 
     async def go(step: Callable[[Config, str], None], to: str) -> list[tuple[Any, ...]]:
-        await run_alembic(empty, lambda config: step(config, to), migrations)
-        return unordered(await schema(empty))
+        await run_alembic(migrated, lambda config: step(config, to), migrations)
+        return unordered(await schema(migrated))
 
     assert newest(migrations) == f"{int(newest()) + 1:04}"
     assert await go(command.upgrade, "head") == unordered(whole)
-    await run_alembic(empty, command.check, migrations)
+    await run_alembic(migrated, command.check, migrations)
     assert await go(command.downgrade, "-1") == unordered(changed)
     assert await go(command.upgrade, "head") == unordered(whole)
 
