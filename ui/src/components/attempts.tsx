@@ -88,7 +88,11 @@ function AttemptsTable({ attempts, namespace, now, isIndexed, isLiving }: Props)
             <th>Node</th>
             <th>Started</th>
             <th class="number">Ran</th>
-            {hasPeak && <th class="number">Peak memory</th>}
+            {hasPeak && (
+              <th class="number" title="Most memory that its containers used">
+                Peak
+              </th>
+            )}
           </tr>
         </thead>
         <tbody>
