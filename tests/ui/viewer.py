@@ -13,6 +13,7 @@ AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.
 PHONE = {"width": 390, "height": 844}
 # Chromium breaks off requests when an interface of the machine appears, such as those of containers of other tests.
 NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
+ITS_ERROR_PAGE = "chrome-error://"
 DESK = {"width": 1440, "height": 900}
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -44,8 +45,9 @@ class Viewer:
         """A window with a token; the administrator's unless another is given."""
         made = cls.unknown(browser, cluster, **options)
         key, value = json.dumps("jobplane.token"), json.dumps(token or cluster.token())
-        # Once: whoever signs out stays signed out.
-        made._context.add_init_script(f"window.name || sessionStorage.setItem({key}, {value}); window.name = 'visited'")
+        # Once: whoever signs out stays signed out. The browser's own error pages have no storage.
+        keep = f"sessionStorage.setItem({key}, {value}); window.name = 'visited'"
+        made._context.add_init_script(f"if (location.protocol == 'https:' && !window.name) {{ {keep} }}")
         return made
 
     def open(self, path: str) -> Page:
@@ -58,7 +60,7 @@ class Viewer:
         try:
             self.page.goto(url)
         except Error as error:
-            if NETWORK_CHANGED in error.message:
+            if NETWORK_CHANGED in error.message or ITS_ERROR_PAGE in error.message:
                 return False
             raise
         return True
