@@ -50,7 +50,7 @@ class Receiver:
 
     async def has(self, count: int) -> None:
         """Return when so many requests have come."""
-        async with asyncio.timeout(60), self.arrived:
+        async with asyncio.timeout(140), self.arrived:
             await self.arrived.wait_for(lambda: len(self.requests) >= count)
 
 
