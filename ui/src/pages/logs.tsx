@@ -292,7 +292,7 @@ function LogPanel({ namespace, name, chosen, sources, reading, isPrevious, param
         onLink={link}
       />
       <p class="log-foot muted" role="status">
-        {lines.length.toLocaleString("en")} lines
+        {lines.length.toLocaleString("en")} {lines.length === 1 ? "line" : "lines"}
         {reading.buffer.dropped > 0 && `, ${reading.buffer.dropped.toLocaleString("en")} older ones dropped`}
         {chosen.every((each) => each.isKept)
           ? " · kept log of a pod that is gone"
