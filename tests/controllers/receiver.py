@@ -24,12 +24,18 @@ class Receiver:
     requests: list[Request] = field(default_factory=list)
     on_request: Callable[[], None] = lambda: None
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+    handlers: set[asyncio.Task[None]] = field(default_factory=set)  # asyncio itself forgets those that only wait
 
     @property
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}/hook"
 
-    async def handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        handler = asyncio.create_task(self._handle(reader, writer))
+        self.handlers.add(handler)
+        handler.add_done_callback(self.handlers.discard)
+
+    async def _handle(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             await self._answer(await _read(reader), writer)
         except (ConnectionError, asyncio.IncompleteReadError):
@@ -64,9 +70,12 @@ async def _read(reader: asyncio.StreamReader) -> Request:
 @asynccontextmanager
 async def receiving(*answers: int | None, port: int = 0) -> AsyncIterator[Receiver]:
     receiver = Receiver(answers=[*answers] or [204])
-    server = await asyncio.start_server(receiver.handle, "127.0.0.1", port)
+    server = await asyncio.start_server(receiver.connected, "127.0.0.1", port)
     receiver.port = server.sockets[0].getsockname()[1]
     try:
         yield receiver
     finally:
         server.close()
+        for each in [*receiver.handlers]:
+            each.cancel()
+        await asyncio.gather(*receiver.handlers, return_exceptions=True)
