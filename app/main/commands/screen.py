@@ -3,13 +3,14 @@
 Without a terminal on stderr there is no line of progress, and nothing but logs is printed. Used by `run`, `watch` and `logs`.
 """
 
-import shutil
+import os
 import sys
 import time
 from collections.abc import Callable
 
 PAUSE_SECONDS = 0.1
 _CLEAR = "\r\x1b[K"
+_USUAL_WIDTH = 80
 
 
 class Screen:
@@ -30,7 +31,7 @@ class Screen:
         if not self.is_live or self._is_line_open:
             return
         self._drawn_at = time.monotonic()
-        width = shutil.get_terminal_size().columns - 1
+        width = _read_width() - 1
         shown = text if len(text) <= width else f"{text[: width - 1]}…"
         if shown != self._shown:
             sys.stderr.write(f"{_CLEAR}{shown}")
@@ -81,3 +82,11 @@ class LinePrefixer:
         if self._rest:
             self._write(self._prefix + self._rest + b"\n")
             self._rest = b""
+
+
+def _read_width() -> int:
+    """Return the columns of the terminal on stderr: not those of stdout, which may be a file, nor a shell's stale $COLUMNS."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or _USUAL_WIDTH
+    except OSError:
+        return _USUAL_WIDTH
