@@ -1,7 +1,7 @@
 // A list page of one resource: live rows, a search, filters and a sort that are kept in the address.
 import { type Signal, useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import { useEffect, useMemo } from "preact/hooks";
+import { useLayoutEffect, useMemo } from "preact/hooks";
 import { useSearchParams } from "wouter-preact";
 import { type Collection, MOST } from "../api/collection";
 import { useCollection } from "../api/hooks";
@@ -113,7 +113,8 @@ function useOrderedRows<T>(collection: Collection<T>, order: Order<T>, inputs: u
     rows.value = made.rows;
     return made;
   }, [collection, ...inputs]);
-  useEffect(
+  // Before the browser may draw: a change between the first rows and an effect after the frame would never be seen.
+  useLayoutEffect(
     () =>
       collection.onChange((change, items) => {
         if (change) ordered.update(change, items);
