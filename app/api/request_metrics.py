@@ -124,7 +124,7 @@ class MetricsMiddleware:
 
 
 def _target_of_route(scope: Scope) -> Target:
-    """What a request is about that Kubernetes' paths did not parse: an endpoint of our own, or nothing that there is.
+    """Name the endpoint of a request beside Kubernetes' paths: a route of our own, or none.
 
     Labels are those of the route, never what the client sent: so there are only so many.
     """

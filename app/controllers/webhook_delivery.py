@@ -62,7 +62,7 @@ class WebhookDelivery:
         return {"delivered webhooks": await self._collect()}
 
     async def _collect(self) -> int:
-        """How many attempts of those that have ended were successful. Waits a moment for the others."""
+        """Count the successful ones of the attempts that have ended. Waits a moment for the others."""
         try:
             if self._attempts:
                 await asyncio.wait(self._attempts.values(), timeout=_WAIT_SECONDS)

@@ -110,7 +110,7 @@ class _Series:
 
 
 class Histogram:
-    """How values, such as durations in seconds, are distributed over buckets of rising upper bounds."""
+    """Histogram: counts of values, such as durations in seconds, in buckets of rising upper bounds."""
 
     type: Type = "histogram"
 

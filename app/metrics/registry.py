@@ -72,7 +72,7 @@ class MetricsRegistry:
 
 
 async def _collected(name: str, collect: Collector) -> list[Family] | None:
-    """What a collector computes; None, after a line in the log, if it cannot."""
+    """Return the samples of a collector; None, after a line in the log, if it fails."""
     try:
         async with asyncio.timeout(COLLECTOR_SECONDS):
             return list(await collect())

@@ -86,7 +86,7 @@ def _key(secret: str) -> bytes:
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What is told of one Job to one webhook. The id is the same however often it is made, or sent."""
+    """Message about one Job to one webhook. Its id is the same however often it is built or sent."""
 
     id: str
     webhook: str
@@ -94,7 +94,7 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def event_of(job: Job) -> tuple[str, datetime] | None:
-    """How the Job has ended, Complete or Failed, and when; None while it has not."""
+    """Return how the Job ended, Complete or Failed, and when; None while it has not."""
     for event in EVENTS:
         if is_true(job, event):
             found = condition(job.status.conditions, event)
@@ -104,7 +104,7 @@ def event_of(job: Job) -> tuple[str, datetime] | None:
 
 
 def is_told(webhook: Webhook, name: str, created_at: datetime | None, job: Job) -> bool:
-    """Whether this webhook is told of the end of this Job. One that is younger than the end is not."""
+    """Return whether the webhook wants the end of this Job. A webhook that is younger than the end does not."""
     ended = event_of(job)
     if ended is None or ended[0] not in webhook.events or (created_at is not None and ended[1] < created_at):
         return False
@@ -154,7 +154,7 @@ def headers(webhook: Webhook, message_id: str, body: bytes, now: datetime) -> di
 
 
 def next_attempt_at(message_id: str, attempts: int, now: datetime) -> datetime | None:
-    """When to try again after so many attempts failed; None if that was the last. Messages differ by up to a tenth."""
+    """Return when to try again after so many attempts failed; None if that was the last. Messages differ by up to a tenth."""
     if attempts >= MOST_ATTEMPTS:
         return None
     delay = min(_FIRST_DELAY * 2 ** min(attempts - 1, 20), _LONGEST_DELAY)
@@ -164,7 +164,7 @@ def next_attempt_at(message_id: str, attempts: int, now: datetime) -> datetime |
 
 
 def is_refused(address: str, *, allows_local: bool) -> bool:
-    """Whether nothing may be sent to this address: it is this machine's own, or answers for the machine's credentials."""
+    """Return whether this address is refused: it is this machine's own, or answers for the machine's credentials."""
     ip: IPv4Address | IPv6Address = ip_address(address.partition("%")[0])
     if isinstance(ip, IPv6Address) and ip.ipv4_mapped is not None:
         ip = ip.ipv4_mapped

@@ -89,7 +89,7 @@ class QuotaSnapshot:
         return f"queue {config.queue.metadata.name}: over its quota of {name} ({text})"
 
     def _hint(self, request: QuotaRequest, config: QueueConfig, name: str) -> str:
-        """What must become free; empty if enough is, and those before it in line come first."""
+        """Return how much must become free; empty if enough is, and those before it in line come first."""
         asked = request.requests[name]
         over_own = self.used(request.namespace, name) + asked - config.max_usage(name)
         over_shared = asked - self.unused(config.cohort, name)

@@ -60,14 +60,14 @@ class JobRow(NamedTuple):
 
 
 class Place(NamedTuple):
-    """What a page ends with."""
+    """Position of a page's last row."""
 
     ended_at: datetime
     uid: str
 
 
 class Swept(NamedTuple):
-    """How far a sweep has come, by time and UID, and how many rows its last step has deleted."""
+    """Position of a sweep, by time and UID, and the number of rows that its last step deleted."""
 
     events: tuple[datetime, str]
     attempts: tuple[datetime, str]
@@ -76,7 +76,7 @@ class Swept(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordQuery:
-    """What to list; empty strings and None stand for all."""
+    """Filter of a list; empty strings and None stand for all."""
 
     namespace: str = ""
     name: str = ""
@@ -282,7 +282,7 @@ class JobRecords:
         return [_job_row(row) for row in await call_database(self._pool.fetch(sql, *values))]
 
     async def get(self, namespace: str, uid: str) -> JobRow | None:
-        """What is recorded of a Job."""
+        """Return the record of a Job."""
         row = await call_database(self._pool.fetchrow(_GET, namespace, uid))
         return None if row is None else _job_row(row)
 

@@ -19,8 +19,8 @@ expect.set_options(timeout=PATIENCE_MS)
 
 
 def is_fault(said: ConsoleMessage) -> bool:
-    """Whether the console tells of an error. That another program changed an interface of this machine is none of the page."""
-    return said.type == "error" and "ERR_NETWORK_CHANGED" not in said.text
+    """Return whether the console reports a fault of the page: a change of the machine's network is none."""
+    return said.type == "error" and NETWORK_CHANGED not in said.text
 
 
 class Viewer:
@@ -64,10 +64,6 @@ class Viewer:
                 return False
             raise
         return True
-
-    def _note(self, said: ConsoleMessage) -> None:
-        if said.type == "error" and NETWORK_CHANGED not in said.text:
-            self.errors.append(said.text)
 
     def faults(self) -> list[str]:
         """Faults that axe calls serious or critical."""

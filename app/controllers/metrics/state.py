@@ -30,7 +30,7 @@ _STATUSES = ("true", "false", "unknown")
 
 
 class JobCount(NamedTuple):
-    """What one Job adds to the numbers of its namespace."""
+    """Counts that one Job adds to the metrics of its namespace."""
 
     active: int
     ready: int

@@ -6,7 +6,7 @@ _LABELS = ("name",)
 
 
 class WorkqueueMetrics:
-    """What one runner counts."""
+    """Metrics of one runner's work queue."""
 
     def __init__(self, metrics: MetricsRegistry, name: str) -> None:
         self._name = name

@@ -85,7 +85,7 @@ class TraceExport:
         self._spans.add(spans)
 
     def _gives_up(self, waiting: _Waiting, error: ExportError | Unavailable) -> bool:
-        """Whether the Job is not tried again: the collector never takes it, or was away for too long."""
+        """Return whether the Job is given up: the collector refuses it, or was away for too long."""
         if waiting.tries + 1 < MOST_TRIES and not (isinstance(error, ExportError) and error.is_final):
             return False
         self._dropped.inc()
@@ -97,7 +97,7 @@ class TraceExport:
 
 
 def _encode(job: Job, bodies: Sequence[bytes]) -> tuple[int, list[bytes]]:
-    """How many spans a Job has, and the requests that carry them. Runs in a thread: a large Job takes a tenth of a second."""
+    """Return the number of a Job's spans, and the requests with them. Runs in a thread: a large Job takes a tenth of a second."""
     spans = spans_of(job, map(_decode, bodies))
     return len(spans), [encode(part) for part in _parts(spans)]
 

@@ -15,7 +15,7 @@ _ZONES = ("TZ=", "CRON_TZ=")
 
 
 def is_hashed(text: str) -> bool:
-    """Whether a field of the schedule has an `H`."""
+    """Return whether a field of the schedule has an `H`."""
     return any(part.startswith("H") for field in text.split() for part in field.split(","))
 
 

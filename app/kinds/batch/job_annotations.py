@@ -90,7 +90,7 @@ def last_heartbeat(metadata: ObjectMeta) -> datetime | None:
 
 
 class MemoryRaise(NamedTuple):
-    """How much more memory a container gets after an OOM kill: so many times its limit, and at most so many bytes."""
+    """Growth of a container's memory limit after an OOM kill: the factor, and the largest limit in bytes."""
 
     factor: Fraction
     most: int
@@ -131,7 +131,7 @@ _PARSERS: dict[str, Callable[[str], object]] = {
 
 
 def validate_annotations(metadata: ObjectMeta, spec: PodSpec, path: str = "metadata.annotations") -> Iterator[Cause]:
-    """Of a Job, or of a template of Jobs, whose pods have this spec."""
+    """Validate the annotations of a Job, or of a template of Jobs, whose pods have this spec."""
     annotations = metadata.annotations
     for key, parse in _PARSERS.items():
         if key in annotations and (fault := _fault(parse, annotations[key])):
@@ -154,7 +154,7 @@ def _fault(parse: Callable[[str], object], text: str) -> str:
 
 
 def validate_annotations_update(new: ObjectMeta, old: ObjectMeta) -> Iterator[Cause]:
-    """What a Job waits for can be taken back, but not changed: the Jobs that it names were looked at already."""
+    """Validate an update: `after` can be removed, but not changed, as the Jobs that it names may have been decided on."""
     text = new.annotations.get(AFTER)
     if text is not None and text != old.annotations.get(AFTER):
         yield invalid(f"metadata.annotations[{AFTER}]", text, IMMUTABLE)

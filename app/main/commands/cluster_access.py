@@ -56,7 +56,7 @@ _OPTIONS: dict[str, Any] = {
 
 
 class OnInterrupt(StrEnum):
-    """What Ctrl-C does to the Job that a command waits for."""
+    """Effect of Ctrl-C on the Job that a command waits for."""
 
     DETACH = "detach"
     CANCEL = "cancel"

@@ -23,7 +23,7 @@ _AFTER = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?)(:(ok|failed|any))?")
 
 
 class RunOptions(NamedTuple):
-    """What the user asked for; empty or None where nothing."""
+    """Options of `jobplane run`; empty or None where none is given."""
 
     image: str = ""
     command: Sequence[str] = ()

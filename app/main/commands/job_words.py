@@ -41,7 +41,7 @@ _UNITS = {"cpu": ("free CPU", "free CPUs"), "memory": ("of free memory",) * 2}
 
 
 class Reader(NamedTuple):
-    """When and where the words are read."""
+    """Time and time zone in which the words are read."""
 
     now: datetime
     zone: tzinfo | None = None

@@ -16,7 +16,7 @@ from app.main.cli_errors import CommandError
 
 
 class Cluster(msgspec.Struct, rename="kebab", frozen=True):
-    """Where an API is, and whose certificate it shows."""
+    """Address of an API, and the authority of its certificate."""
 
     server: str = ""
     certificate_authority: str = ""

@@ -1,4 +1,4 @@
-"""Which of the kept logs of a pod or Job are printed: one, or one of each index of an array. Pure; called by `logs`."""
+"""Choice among the kept logs of a pod or Job: one, or one of each index of an array. Pure; called by `logs`."""
 
 import re
 from collections import defaultdict
@@ -12,7 +12,7 @@ _INDEXED = re.compile(r"(\d+)-[a-z0-9]{5}")  # what follows the Job's name in th
 
 @dataclass(frozen=True)
 class Following:
-    """What of a log is followed: of which index and container, and the query's options, such as tailLines."""
+    """Part of a log to follow: index, container, and the query's options, such as tailLines."""
 
     index: int | None = None
     container: str = ""

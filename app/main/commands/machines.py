@@ -21,7 +21,7 @@ FORBIDDEN = 403
 
 
 class TopKind(StrEnum):
-    """What `top` adds up."""
+    """Sums that `top` shows."""
 
     JOBS = "jobs"
     PODS = "pods"

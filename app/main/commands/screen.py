@@ -14,7 +14,7 @@ _USUAL_WIDTH = 80
 
 
 class Screen:
-    """What is printed, and whether a line of progress stands at the end."""
+    """Output of a command, with or without a line of progress at its end."""
 
     def __init__(self, *, is_quiet: bool = False) -> None:
         self.is_live = sys.stderr.isatty() and not is_quiet

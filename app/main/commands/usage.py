@@ -1,4 +1,4 @@
-"""What nodes have, what pods ask for, and what they use: sums of quantities. Pure; used by `top` and `nodes`."""
+"""Sums of quantities: capacity of nodes, requests of pods, and usage. Pure; used by `top` and `nodes`."""
 
 from collections.abc import Iterable, Mapping
 from fractions import Fraction

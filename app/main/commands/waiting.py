@@ -1,4 +1,4 @@
-"""What `jobplane run` does after it has read its options: submit, wait, follow the logs. Called by `run`, `watch`, `submit`.
+"""The work of `jobplane run` after its options are read: submit, wait, follow the logs. Called by `run`, `watch`, `submit`.
 
 The Job is watched, not polled. It ends when the Job has ended and every log is printed, or with Ctrl-C.
 """

@@ -30,7 +30,7 @@ STILL_ACTIVE = "the Job before still runs, and concurrencyPolicy is Forbid"
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """What decides about missed times. A Job that is active blocks the next; `room`: how many may start now under `all`."""
+    """Inputs for missed times. A Job that is active blocks the next; `room`: how many may start now under `all`."""
 
     policy: str
     deadline: timedelta | None = None

@@ -28,7 +28,7 @@ FindJob = Callable[[str], Job | None]  # the Job of that name in the CronJob's n
 
 @dataclass
 class PlanBuilder:
-    """What a plan is made from, and what it contains so far."""
+    """Inputs of a CronJob's plan, and its actions so far."""
 
     cron_job: CronJob
     now: datetime

@@ -45,7 +45,7 @@ class Attempt(msgspec.Struct, kw_only=True, rename=wire_name):
 
 
 class JobSummary(msgspec.Struct, kw_only=True, frozen=True):
-    """What lists of records are filtered and sorted by. `ended_at` is None while the Job runs."""
+    """Fields that lists of records are filtered and sorted by. `ended_at` is None while the Job runs."""
 
     uid: str
     namespace: str

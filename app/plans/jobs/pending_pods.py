@@ -26,7 +26,7 @@ _MOST_CHARACTERS = 700  # of what the scheduler or the node says
 
 
 class Cause(msgspec.Struct, frozen=True):
-    """Why a pod is pending. Causes of one key are told once for a Job."""
+    """Cause of a pending pod. Causes of one key are reported once for a Job."""
 
     key: str
     reason: str  # of the event
@@ -34,7 +34,7 @@ class Cause(msgspec.Struct, frozen=True):
 
 
 def find_causes(pod: Pod) -> Iterator[Cause]:
-    """Why this pod is pending; nothing if it is not, or not for long."""
+    """Return why this pod is pending; nothing if it is not, or not for long."""
     if pod.status.phase not in ("", "Pending") or pod.metadata.deletion_timestamp is not None:
         return
     scheduled = condition(pod.status.conditions, "PodScheduled")

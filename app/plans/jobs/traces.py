@@ -72,7 +72,7 @@ def spans_of(job: Job, pods: Iterable[Pod]) -> list[Span]:
 
 
 def _end_of(job: Job) -> tuple[datetime, str, str] | None:
-    """When a Job ended, how, and why it failed, if it did."""
+    """End of a Job: the time, the result, and the cause of a failure."""
     for result in ("Complete", "Failed"):
         found = condition(job, result) if is_true(job, result) else None
         if found is not None and found.last_transition_time is not None:
@@ -133,7 +133,7 @@ def _containers(pod: Pod) -> tuple[ContainerStatus, ...]:
 
 
 def _started_at(status: ContainerStatus) -> datetime | None:
-    """When a container first started, as far as its status knows: the run before the last is not in it."""
+    """Return when a container first started, as far as its status knows: the run before the last is not in it."""
     for state in (status.last_state, status.state):
         if state is not None and state.terminated is not None and state.terminated.started_at is not None:
             return state.terminated.started_at
