@@ -6,7 +6,7 @@ have parsed it. Long-running requests (watches, logs, exec) count as such, and h
 
 import time
 from collections.abc import Awaitable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,6 +29,7 @@ _LISTS = {"list": "LIST", "watch": "WATCH", "deletecollection": "DELETECOLLECTIO
 _MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _UNANSWERED = "0"
 _HANDED_OVER = "101"
+_NOTHING = nullcontext()
 
 
 class RequestMetrics:
@@ -56,12 +57,8 @@ class RequestMetrics:
         return [family("apiserver_current_inflight_requests", help_, "gauge", samples)]
 
     @contextmanager
-    def count_long_running(self, scope: Scope) -> Iterator[None]:
-        """Count a request as open, and not as in flight, until the context ends; nothing if it is not long-running."""
-        target: Target | None = scope.get("target")
-        if target is None or target[0] not in _LONG_RUNNING:
-            yield
-            return
+    def _count_open(self, scope: Scope, target: Target) -> Iterator[None]:
+        """Count a long-running request as open, and not as in flight, until the context ends."""
         labels = (target[0], *target[2:], _COMPONENT)
         kind = kind_of(scope["method"])
         self.long_running.add(1, *labels)
@@ -71,6 +68,13 @@ class RequestMetrics:
         finally:
             self.inflight[kind] += 1
             self.long_running.add(-1, *labels)
+
+    def count_long_running(self, scope: Scope) -> AbstractContextManager[None]:
+        """Count a request as open while it is answered; nothing if it is not long-running."""
+        target: Target | None = scope.get("target")
+        if target is None or target[0] not in _LONG_RUNNING:
+            return _NOTHING
+        return self._count_open(scope, target)
 
 
 def kind_of(method: str) -> str:

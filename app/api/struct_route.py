@@ -36,7 +36,7 @@ class FromQuery(Generic[S]):
         self.type = type_
 
     async def __call__(self, request: Request) -> S:
-        return query.read(request.query_params.multi_items(), self.type)
+        return query.read(query.query_of(request), self.type)
 
 
 class FromBody(Generic[S]):

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
 from typing import cast
-from uuid import uuid4
 
 from app.controllers.planned_write import PlannedWrite
 from app.controllers.refused_objects import Refused
@@ -22,6 +21,7 @@ from app.plans.jobs import cronjob as cronjob_plan
 from app.plans.plan import Emit
 from app.registry.admission import RULES, NamespaceLocks, RuleCache
 from app.registry.codec import NAMESPACES
+from app.registry.uids import new_uid
 from app.store import Key, Mirror
 
 
@@ -79,7 +79,7 @@ class CronJobController:
             owned,
             now,
             find_job=lambda name: cast("Job | None", self._mirror.get(Key(JOBS.resource, key.namespace, name))),
-            uids=lambda: str(uuid4()),
+            uids=new_uid,
             since=self._changed.get(uid),
             rules=self._rules.rules(key.namespace),
         )

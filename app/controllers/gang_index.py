@@ -6,7 +6,6 @@ It follows the controller's events. Without such objects it is empty, and costs 
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import cast
-from uuid import uuid4
 
 from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job
@@ -20,6 +19,7 @@ from app.machinery.feature_gates import Features
 from app.plans.jobs import workloads
 from app.plans.jobs.workloads import NO_GANG, Gang, StoredObjects
 from app.registry.codec import NAMESPACES
+from app.registry.uids import new_uid
 from app.store import Key, Mirror
 
 KINDS = frozenset({WORKLOADS.resource, POD_GROUPS.resource})
@@ -78,7 +78,7 @@ class GangIndex:
             cast("list[PodGroup]", groups),
             lambda resource, name: self._mirror.get(Key(resource, namespace, name)) is not None,
         )
-        return workloads.plan_gang(job, pods, there, lambda: str(uuid4()))
+        return workloads.plan_gang(job, pods, there, new_uid)
 
     def _find_referrers(self, reference: Key) -> list[Object]:
         return list(self._referrers.get(reference, {}).values())

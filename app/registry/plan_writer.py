@@ -4,7 +4,6 @@ from collections.abc import Iterable, Iterator
 from datetime import datetime
 from functools import cache
 from secrets import token_hex
-from uuid import uuid4
 
 import msgspec
 
@@ -14,6 +13,7 @@ from app.machinery.base import Kind, Object, ObjectMeta, ObjectReference
 from app.plans.plan import Action, Create, Delete, Emit, Plan, SetStatus, Update
 from app.registry import deletion
 from app.registry.codec import NAMESPACES, write_of
+from app.registry.uids import new_uid
 from app.store import Key, Write, precondition
 
 
@@ -81,7 +81,7 @@ def _deletion_write(kind: Kind, action: Delete, now: datetime) -> Write:
 def _new_object(obj: Object, now: datetime) -> Object:
     """Build an object that a controller creates: identity and defaults are added, its parts were validated with its owner."""
     kind = kind_of(type(obj))
-    metadata = msgspec.structs.replace(obj.metadata, uid=obj.metadata.uid or str(uuid4()), creation_timestamp=now)
+    metadata = msgspec.structs.replace(obj.metadata, uid=obj.metadata.uid or new_uid(), creation_timestamp=now)
     made: Object = kind.on_create(kind.prepare(msgspec.structs.replace(obj, metadata=metadata)), now)
     return made
 
@@ -101,7 +101,7 @@ def event(emit: Emit, component: str, now: datetime) -> Event:
     )
     name = f"{meta.name[:230]}.{token_hex(8)}"
     return Event(
-        metadata=ObjectMeta(name=name, namespace=_space_of(emit), uid=str(uuid4()), creation_timestamp=now),
+        metadata=ObjectMeta(name=name, namespace=_space_of(emit), uid=new_uid(), creation_timestamp=now),
         involved_object=reference,
         reason=emit.reason,
         message=emit.message[:1024],

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from secrets import choice
 from typing import Any, cast
-from uuid import uuid4
 
 import msgspec
 
@@ -24,6 +23,7 @@ from app.machinery.managed_fields import (
 from app.machinery.metadata_validation import validate_metadata, validate_metadata_update
 from app.plans.admission.pod_admission import NO_RULES, Rules
 from app.registry.strategies import strategy_of
+from app.registry.uids import new_uid
 
 _ALPHABET = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, no look-alikes: Kubernetes' own choice
 
@@ -65,7 +65,7 @@ def new(
         sent,
         name=sent.name or (random_name(sent.generate_name) if sent.generate_name else ""),
         namespace=namespace if kind.namespaced else "",
-        uid=str(uuid4()),
+        uid=new_uid(),
         creation_timestamp=now,
         deletion_timestamp=None,
         deletion_grace_period_seconds=None,

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from app.api.auth.authenticator import AUDIENCE, MASTERS, NODES, User, account_user
 from app.api.auth.tokens import issue
 from app.api.http import content
-from app.api.http.query import create_options
+from app.api.http.query import create_options, query_of
 from app.api.resources.reviews import review_response
 from app.api.resources.routes import RequestInfo
 from app.kinds.auth import authentication
@@ -36,7 +36,7 @@ _BINDABLE = {("v1", kind.name): kind for kind in (PODS, SECRETS, NODE_KIND)}
 
 async def answer(registry: Registry, request: Request, found: RequestInfo) -> Response:
     """Issue the token and return the TokenRequest with it. 400, 403, 404, 409 or 422 if it cannot be issued."""
-    options = create_options(request.query_params.multi_items())
+    options = create_options(query_of(request))
     decoded = await content.read_struct(
         request, TokenRequest, f"{authentication.GROUP}/v1", content.validation_of(options)
     )

@@ -16,7 +16,7 @@ from starlette.responses import Response
 from app.api.http.accept import BodyFormat as Form
 from app.api.http.accept import ResponseFormat, negotiate_media_type, parse_object_content_type
 from app.api.http.compression import Body
-from app.api.http.query import WriteOptions, first_value
+from app.api.http.query import WriteOptions, first_value, query_of
 from app.api.resources import protobuf, tables
 from app.kinds import KINDS
 from app.machinery import json_document as document
@@ -250,9 +250,7 @@ def shape_of(request: Request, kind: Kind) -> ResponseShape:
     form = negotiate_media_type(request.headers.get("accept"))
     if form.form != "table":
         return ResponseShape(kind, form)
-    return ResponseShape(
-        kind, form, tables.parse_include_object(first_value(request.query_params.multi_items(), "includeObject"))
-    )
+    return ResponseShape(kind, form, tables.parse_include_object(first_value(query_of(request), "includeObject")))
 
 
 def object_response(

@@ -1,6 +1,6 @@
 """Request options (ListOptions, CreateOptions, DeleteOptions ...) from the query, or a DELETE's body: typed and checked.
 
-Routes call `create_options`, `update_options`, `patch_options` and `delete_options` with the pairs that Starlette parsed;
+Routes call `create_options`, `update_options`, `patch_options` and `delete_options` with the pairs of `query_of`;
 `app.api.resources.selection` reads list options once for a request. Of a parameter that is repeated the first value counts, as in
 Kubernetes' conversion of query parameters. The structs are also what `app.api.openapi.paths` documents. Refusals are
 worded as Kubernetes words them, except that a negative limit is refused where Kubernetes takes it for none.
@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeVar, cast
 
 import msgspec
 from msgspec import Meta, inspect
+from starlette.requests import Request
 
 from app.machinery.base import Int64, Struct, at
 from app.machinery.errors import (
@@ -103,6 +104,11 @@ class DeleteOptions(Struct):
         if self.orphan_dependents is not None:
             return "Orphan" if self.orphan_dependents else "Background"
         return self.propagation_policy or ""
+
+
+def query_of(request: Request) -> Query:
+    """Return the parameters of a request, decoded, in their order. Most writes have none, which costs nothing."""
+    return request.query_params.multi_items() if request.scope["query_string"] else ()
 
 
 def read_list_options(query: Query) -> ListOptions:
@@ -290,6 +296,8 @@ def _match_causes(options: ListOptions, allowed: tuple[str, ...]) -> list[Cause]
 
 
 def _write_options(query: Query, kind: str, apply: bool | None = None) -> WriteOptions:
+    if not query and not apply:
+        return _NO_WRITE_OPTIONS
     options = read(query, WriteOptions)
     causes = [] if apply is None else _apply_causes(options, apply)
     causes += validate_manager(options.field_manager, "fieldManager")
@@ -299,6 +307,9 @@ def _write_options(query: Query, kind: str, apply: bool | None = None) -> WriteO
         causes.append(not_supported("fieldValidation", options.field_validation, supported))
     _raise_invalid(kind, causes)
     return options
+
+
+_NO_WRITE_OPTIONS = WriteOptions()
 
 
 def _apply_causes(options: WriteOptions, apply: bool) -> list[Cause]:

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from app.api.auth import rbac_escalation
 from app.api.auth.authenticator import Action, User, check
 from app.api.http import content
-from app.api.http.query import create_options
+from app.api.http.query import create_options, query_of
 from app.api.resources import lists
 from app.api.resources.field_manager import writer
 from app.api.resources.routes import RequestInfo
@@ -37,7 +37,7 @@ async def answer(registry: Registry, request: Request, found: RequestInfo, verb:
 async def _create(registry: Registry, request: Request, found: RequestInfo) -> Response:
     if found.kind.namespaced and found.namespace is None:
         raise bad_request("an empty namespace may not be set during creation")
-    options = create_options(request.query_params.multi_items())
+    options = create_options(query_of(request))
     decoded = await content.read_object(request, found.kind, content.validation_of(options))
     name = decoded.object.metadata.name
     user: User = request.state.user

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.http import content
-from app.api.http.query import DeleteOptions, WriteOptions, create_options, delete_options
+from app.api.http.query import DeleteOptions, WriteOptions, create_options, delete_options, query_of
 from app.api.resources.routes import RequestInfo
 from app.machinery.base import Object, at
 from app.machinery.errors import ApiError, bad_request
@@ -27,7 +27,7 @@ VERSIONS = ("policy/v1", "policy/v1beta1")
 
 async def answer(registry: Registry, request: Request, found: RequestInfo) -> Response:
     """Evict the pod; 201 and a Status, or 429 if a PodDisruptionBudget forbids it. Both versions of Eviction are equal."""
-    query = create_options(request.query_params.multi_items())
+    query = create_options(query_of(request))
     sent = await _read_eviction(request, query)
     if sent.metadata.name != found.name:
         raise bad_request("name in URL does not match name in Eviction object")

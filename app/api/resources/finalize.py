@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.http import content
-from app.api.http.query import update_options
+from app.api.http.query import query_of, update_options
 from app.api.resources.field_manager import edit_options, writer
 from app.api.resources.routes import RequestInfo
 from app.kinds.core.namespace import KIND as NAMESPACES
@@ -19,7 +19,7 @@ _FINALIZED = replace(NAMESPACES, on_update=on_finalize)
 
 async def answer(registry: Registry, request: Request, found: RequestInfo) -> Response:
     """Store the finalizers. Without any left, a terminating namespace is removed."""
-    options = update_options(request.query_params.multi_items())
+    options = update_options(query_of(request))
     decoded = await content.read_object(request, found.kind, content.validation_of(options))
     by = edit_options(request, writer(registry, request, options, found.subresource), options)
     made = await objects.edit(registry, _FINALIZED, "", found.name, lambda _: decoded.object, by)

@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from app.api.auth import impersonation, token_requests
 from app.api.auth.authenticator import NODES, Action, Authenticator, User, check, is_for_everyone, may
 from app.api.http import errors, websocket
+from app.api.http.query import query_of
 from app.api.request_metrics import RequestMetrics, note_target
 from app.api.resources import collection, ephemeral_resources, eviction, finalize, single_object, unsupported_kinds
 from app.api.resources.discovery import verbs
@@ -127,7 +128,7 @@ def _selection_of(request: Request, found: RequestInfo) -> Selection:
     """Read list options and selectors of a list, watch or deletecollection. The verbs do not read them again."""
     if found.name or request.method not in {"GET", "DELETE"}:
         return EVERY_OBJECT
-    return read_selection(request.query_params.multi_items())
+    return read_selection(query_of(request))
 
 
 def _verb_of(request: Request, found: RequestInfo, selection: Selection) -> str:

@@ -13,6 +13,7 @@ from starlette.responses import Response
 
 from app.api.http import errors
 from app.api.http.accept import negotiate_media_type
+from app.api.http.query import query_of
 from app.api.resources.discovery import EphemeralResource
 from app.api.resources.selection import read_selection
 from app.client.protocol import ResourceUsage
@@ -82,7 +83,7 @@ ANSWERS = {NODES: nodes, PODS: pods}
 
 async def _select(registry: Registry, request: Request, kind: Kind, namespace: str | None) -> list[_Summary]:
     """The objects that the selectors pick; names and namespaces are all the fields there are."""
-    selection = read_selection(request.query_params.multi_items())
+    selection = read_selection(query_of(request))
     selection.check()
     if selection.options.watch:
         raise errors.no_such_method()

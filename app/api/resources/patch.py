@@ -9,7 +9,7 @@ from starlette.responses import Response
 from app.api.auth import rbac_escalation
 from app.api.http import content
 from app.api.http.accept import parse_patch_content_type
-from app.api.http.query import patch_options
+from app.api.http.query import patch_options, query_of
 from app.api.resources import apply
 from app.api.resources.field_manager import edit_options, writer
 from app.api.resources.routes import RequestInfo
@@ -24,7 +24,7 @@ from app.registry.objects import Registry
 async def answer(registry: Registry, request: Request, found: RequestInfo) -> Response:
     """Patch an object by the patch type in Content-Type; 415 for any other."""
     form = parse_patch_content_type(request.headers.get("content-type"))
-    options = patch_options(request.query_params.multi_items(), apply=form == "apply-patch")
+    options = patch_options(query_of(request), apply=form == "apply-patch")
     if form == "apply-patch":
         return await apply.answer(registry, request, found, options)
     sent = await content.read_document(request)

@@ -16,7 +16,7 @@ from app.api.auth.authenticator import AUDIENCE, MASTERS, NODES, Action, User, d
 from app.api.auth.tokens import StoredTokens
 from app.api.http import content
 from app.api.http.accept import negotiate_media_type
-from app.api.http.query import create_options
+from app.api.http.query import create_options, query_of
 from app.api.resources.discovery import EphemeralResource
 from app.kinds.auth import authentication, authorization
 from app.kinds.auth.authentication import (
@@ -212,7 +212,7 @@ def _reviewer(
     virtual = EphemeralResource(group, version, plural, type_.__name__, namespaced=namespaced, type=type_)
 
     async def answer(registry: Registry, request: Request, namespace: str | None, _: str) -> Response:
-        options = create_options(request.query_params.multi_items())
+        options = create_options(query_of(request))
         decoded = await content.read_struct(request, type_, f"{group}/{version}", content.validation_of(options))
         review = await reviewing(registry, cast("User", request.state.user), decoded.object, namespace)
         return review_response(request, review, decoded.warnings)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 
 from app.api.http import content, errors
 from app.api.http.accept import parse_object_content_type
-from app.api.http.query import DeleteOptions, delete_options, update_options
+from app.api.http.query import DeleteOptions, delete_options, query_of, update_options
 from app.api.resources import patch
 from app.api.resources.field_manager import edit_options, writer
 from app.api.resources.routes import RequestInfo
@@ -37,7 +37,7 @@ async def answer(registry: Registry, request: Request, found: RequestInfo, verb:
 
 
 async def _update(registry: Registry, request: Request, found: RequestInfo) -> Response:
-    options = update_options(request.query_params.multi_items())
+    options = update_options(query_of(request))
     decoded = await content.read_object(request, found.kind, content.validation_of(options))
     sent = content.convert_to_stored(found.kind, decoded.object)
     made = await objects.edit(
@@ -58,7 +58,7 @@ async def read_delete_options(request: Request) -> tuple[Demand, Preconditions, 
     given = await content.read_options(request, DeleteOptions)
     if given is not None and not isinstance(given, dict):
         raise bad_request("the body of a DELETE must be DeleteOptions")
-    options = delete_options(request.query_params.multi_items(), given)
+    options = delete_options(query_of(request), given)
     wanted = options.preconditions
     demand = Demand(grace_seconds=options.grace_period_seconds, propagation=cast("Any", options.policy) or None)
     preconditions = Preconditions(

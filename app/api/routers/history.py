@@ -20,7 +20,7 @@ from app.api.auth.authenticator import Action, check
 from app.api.dependencies import CurrentUser, RegistryDep, current_user
 from app.api.http import errors
 from app.api.http.content import body_size, object_response, read_body
-from app.api.http.query import create_options
+from app.api.http.query import create_options, query_of
 from app.api.middleware import HISTORY
 from app.api.openapi.meta import ListMeta
 from app.api.resources.field_manager import writer
@@ -146,7 +146,7 @@ async def rerun_job(
     made = await offload.run(size, rerun, job_history.decode_job(found.body), asked.name, asked.patch)
     name = made.object.metadata.name
     await check(registry, user, Action("create", JOBS.group, JOBS.plural, namespace=namespace, name=name))
-    options = create_options(request.query_params.multi_items())
+    options = create_options(query_of(request))
     by = writer(registry, request, options)
     answer = await objects.create(registry, JOBS, namespace, made.object, by=by, dry_run=options.is_dry_run, size=size)
     return object_response(request, JOBS, answer.body, registry.now(), 201, (*made.warnings, *answer.warnings))

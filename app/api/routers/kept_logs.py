@@ -17,7 +17,7 @@ from starlette.responses import Response
 from app.api.auth.authenticator import Action, check
 from app.api.dependencies import CurrentUser, RegistryDep, current_user
 from app.api.http import errors
-from app.api.http.query import first_value
+from app.api.http.query import first_value, query_of
 from app.api.middleware import LOGS
 from app.api.openapi.meta import ListMeta
 from app.api.streams.logs import log_response, parse_log_options
@@ -87,7 +87,7 @@ class KeptLogList(msgspec.Struct, tag_field="kind", tag="KeptLogList", kw_only=T
 
 async def require_pod_logs(request: Request, registry: RegistryDep, user: CurrentUser, namespace: str) -> None:
     """403 unless the user may read logs of the pod that the path or query names, or of all pods of the namespace."""
-    named = request.path_params.get("pod") or first_value(request.query_params.multi_items(), "pod") or ""
+    named = request.path_params.get("pod") or first_value(query_of(request), "pod") or ""
     await check(registry, user, Action("get", "", "pods", "log", namespace, named))
 
 
@@ -119,7 +119,7 @@ async def read_kept_log(
     options: Annotated[LogQuery, Depends(FromQuery(LogQuery))],
 ) -> Response:
     """The text of one run, whether its pod is there or not."""
-    log_options = parse_log_options(request.query_params.multi_items(), pod, registry.now())
+    log_options = parse_log_options(query_of(request), pod, registry.now())
     logs = await registry.kept_logs.of(namespace, pod, limit=_ALL)
     uid = options.uid or (max(logs, key=lambda log: log.started_at).pod_uid if logs else "")
     mine = [log for log in logs if log.pod_uid == uid]

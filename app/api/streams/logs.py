@@ -14,7 +14,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Scope
 
-from app.api.http.query import Query, first_value, parse_flag, parse_number
+from app.api.http.query import Query, first_value, parse_flag, parse_number, query_of
 from app.api.resources.routes import RequestInfo
 from app.api.streams.revocation import Revoked, watch_revocation
 from app.api.streams.stream_options import resolve_container
@@ -44,7 +44,7 @@ class LogOptions:
 
 async def answer(registry: Registry, request: Request, found: RequestInfo) -> Response:
     pod = cast("Pod", decode(found.kind, await find(registry, found.kind, found.namespace or "", found.name)))
-    query = request.query_params.multi_items()
+    query = query_of(request)
     options = parse_log_options(query, pod.metadata.name, registry.now())
     options = replace(options, container=resolve_container(pod, first_value(query, "container") or ""))
     if not pod.spec.node_name:

@@ -17,7 +17,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.http import errors, websocket
-from app.api.http.query import first_value
+from app.api.http.query import first_value, query_of
 from app.api.resources.routes import RequestInfo
 from app.api.streams.agent_calls import Calls, DialError, Line, RefusedError
 from app.api.streams.channels import Channel, Upgrade
@@ -95,7 +95,7 @@ def _calls(request: Request) -> Calls:
 
 
 async def _run_command(request: Request, pod: Pod, kind: str, argv: Sequence[str]) -> ASGIApp:
-    pairs = request.query_params.multi_items()
+    pairs = query_of(request)
     asked = parse_requested_streams(pairs)
     whole = msgspec.structs.replace(
         _make_request(pod, kind, resolve_container(pod, first_value(pairs, "container") or ""), argv),
