@@ -167,6 +167,24 @@ class Settings(BaseSettings):
             ge=1,
         ),
     ] = 5
+    secrets_key_file: Annotated[
+        Path | None,
+        about(
+            "File of master keys that encrypt Secrets in the database: base64 of 32 bytes a line, the newest first.",
+            "Secrets are plain text",
+            "api",
+            "controllers",
+        ),
+    ] = None
+    secrets_key_command: Annotated[
+        str,
+        about(
+            "Command in place of the file: `COMMAND wrap` and `COMMAND unwrap` call a key service (stdin to stdout).",
+            "none",
+            "api",
+            "controllers",
+        ),
+    ] = ""
     event_ttl_seconds: Annotated[
         float, about("Retention of events after they last happened, in seconds.", "", "controllers", gt=0)
     ] = 3600
@@ -228,7 +246,7 @@ class Settings(BaseSettings):
     ] = "info"
     log_format: Annotated[LogFormat, about("Format of log lines: text, or json, one object a line.")] = "text"
 
-    @field_validator("data_dir", "token_file", "ca_file", "join_token_file")
+    @field_validator("data_dir", "token_file", "ca_file", "join_token_file", "secrets_key_file")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         """Children, shims and mounts have other working directories than the one that a path was given in."""

@@ -64,7 +64,7 @@ where datname = current_database() and pid <> pg_backend_pid()
 # Leaves what a migration leaves.
 EMPTY = "; ".join((
     *(f"delete from {table}" for table in ("history", "heads", "tokens", "log_streams", "log_chunks", "node_usage")),
-    "delete from job_records; delete from job_recorder",
+    "delete from job_records; delete from job_recorder; delete from data_keys",
     *(f"delete from job_record_{part}" for part in ("attempts", "events", "omissions")),
     "delete from webhook_deliveries",
     "delete from webhook_cursor",

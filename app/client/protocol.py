@@ -20,8 +20,8 @@ from app.machinery.base import Int32, Int64, Struct, Time, at
 GROUP = "agents.jobplane.dev"
 BASE = f"/apis/{GROUP}/v1"
 NODES = f"{BASE}/nodes"
-CA, JOIN, JOIN_TOKENS, TOKENS, CREDENTIALS = (
-    f"{BASE}/{each}" for each in ("ca", "join", "jointokens", "tokens", "credentials")
+CA, JOIN, JOIN_TOKENS, TOKENS, CREDENTIALS, DATA_KEYS = (
+    f"{BASE}/{each}" for each in ("ca", "join", "jointokens", "tokens", "credentials", "datakeys")
 )
 SIGNIN, SIGNIN_CODES = "/ui/signin", "/ui/codes"
 ALL_NODES = "-"  # in the place of a node: all for which the token speaks

@@ -48,6 +48,7 @@ from app.scheduler import DEFAULT, ScoringSettings
 from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, hold_leader_lock
 from app.store.compaction import HistoryCompaction, SecretsCompaction
 from app.store.logs import CAP
+from app.store.reencryption import SecretsReencryption
 from app.store.webhook_outbox import WebhookOutbox
 from app.structured_logging import Logger
 
@@ -202,6 +203,7 @@ def periodic_tasks(
         LogRetention(store.kept_logs, retention.logs, retention.log_cap),
         HistoryCompaction(store.pool, retention.history),
         SecretsCompaction(store.pool, retention.secrets),
+        SecretsReencryption(store.pool, store.keys),
         WebhookMessages(outbox),
         WebhookDelivery(store, outbox, webhooks, partial(epoch.commit, store)),
     ]

@@ -12,7 +12,7 @@ import typer
 
 from app.main.cli_agent import agent
 from app.main.cli_certificates import certificates
-from app.main.cli_database import dsn_of, open_database
+from app.main.cli_database import dsn_of, open_database, open_with_keys
 from app.main.cli_errors import CommandError, ConfigError, ended, text_of
 from app.main.cli_examples import examples
 from app.main.cli_kubeconfig import kubeconfig
@@ -40,6 +40,7 @@ from app.main.cli_options import (
 )
 from app.main.cli_page import page
 from app.main.cli_process import follow_parent, now, run_fast, run_until_signal, serving_metrics, wait_for_file
+from app.main.cli_secrets import secrets
 from app.main.cli_systemd import systemd
 from app.main.cli_tokens import create, listed, revoke, rotate
 from app.main.cli_traces import trace_client
@@ -77,6 +78,7 @@ app.command()(examples)
 app.command()(systemd)
 app.add_typer(nodes, name="node")
 app.add_typer(certificates, name="certificates")
+app.add_typer(secrets, name="secrets")
 tokens = typer.Typer(invoke_without_command=True)
 app.add_typer(tokens, name="token")
 tokens.command("create")(create)
@@ -185,10 +187,9 @@ async def _api(made: Settings, migrate: bool) -> None:
     from app.api.http.listening_sockets import ListenError, bind_sockets
     from app.api.serve import serve
     from app.registry.objects import Registry
-    from app.store import open_store
 
     async def work() -> None:
-        async with open_store(dsn, log_cap=made.log_cap) as store:
+        async with open_with_keys(made, log_cap=made.log_cap) as store:
             await serve(Registry(store, now, made.features), made, sockets)
 
     dsn = dsn_of(made)
@@ -235,10 +236,9 @@ async def _controllers(made: Settings) -> None:
     from app.registry.objects import Registry
     from app.registry.readiness import readiness
     from app.scheduler import ScoringSettings
-    from app.store import open_store
 
     async def work() -> None:
-        async with open_store(dsn, ring_bytes=0, pool_size=2) as store:
+        async with open_with_keys(made, ring_bytes=0, pool_size=2) as store:
             registry = Registry(store, now, made.features, time.monotonic)
             async with serving_metrics(made.metrics_address, registry.metrics, readiness(registry)):
                 await act(registry)

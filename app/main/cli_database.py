@@ -20,12 +20,26 @@ async def open_database(made: Settings) -> AsyncIterator["Store"]:
     try:
         if problem := await problem_of(dsn):
             raise CommandError(f"cannot use the database at {place_of(dsn)}: {problem}")
-        async with open_store(dsn, ring_bytes=0, pool_size=1) as store:
+        async with open_store(dsn, ring_bytes=0, pool_size=1) as store:  # these commands look at no Secret
             yield store
     except UrlError as error:
         raise ConfigError(f"--database-url or JOBPLANE_DATABASE_URL: {error}") from error
     except (Unavailable, OutcomeUnknown) as error:
         raise CommandError(str(error)) from error
+
+
+@asynccontextmanager
+async def open_with_keys(made: Settings, **options: int) -> AsyncIterator["Store"]:
+    """Open the store of a service, which reads and writes Secrets. Raises ConfigError if they need a key that is not there."""
+    from app.store import MasterKeyError, master_keys, open_store
+
+    keys = master_keys(made.secrets_key_file, made.secrets_key_command)
+    try:
+        async with open_store(dsn_of(made), keys=keys, **options) as store:
+            store.keys.check()
+            yield store
+    except MasterKeyError as error:
+        raise ConfigError(str(error)) from error
 
 
 def dsn_of(made: Settings) -> str:

@@ -31,7 +31,9 @@ _STEADY_SECONDS = 5.0
 _LOOK_SECONDS = 1.0  # between looks at files that children have read
 _PATIENCE = 12.0  # seconds for a child to end before it is killed
 PARENT = "JOBPLANE_PARENT"
-_NOT_FOR_AGENTS = frozenset({"JOBPLANE_DATABASE_URL", "JOBPLANE_OTLP_HEADERS"})
+_NOT_FOR_AGENTS = frozenset(
+    {"JOBPLANE_DATABASE_URL", "JOBPLANE_OTLP_HEADERS", "JOBPLANE_SECRETS_KEY_FILE", "JOBPLANE_SECRETS_KEY_COMMAND"}
+)
 
 
 class Supervisor:
@@ -112,6 +114,7 @@ class Supervisor:
             "JOBPLANE_TLS_SAN": self._settings.tls_san,
             "JOBPLANE_METRICS_ADDRESS": "",  # each child has its own, as an argument
             "JOBPLANE_TLS_NAME": "",  # the API is on this machine
+            **({"JOBPLANE_SECRETS_KEY_FILE": str(key_file)} if (key_file := self._settings.secrets_key_file) else {}),
             PARENT: str(os.getpid()),
         }
 

@@ -4,11 +4,12 @@ The functions for objects are in `objects`, `lists`, `watch`, and take it as the
 objects (tokens, logs, calls of agents) it hands out itself.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
 
+from app.machinery.errors import ApiError
 from app.machinery.feature_gates import DEFAULTS, Features
 from app.metrics.registry import MetricsRegistry
 from app.registry.admission import Admission
@@ -17,7 +18,9 @@ from app.store import READ_ONLY, Store
 from app.store.job_records import JobRecords
 from app.store.kept_logs import KeptLogs
 from app.store.logs import Logs
+from app.store.master_keys import MasterKeyError
 from app.store.notifications import AgentCalls
+from app.store.reencryption import DataKeyUse
 from app.store.tokens import Tokens
 
 
@@ -63,6 +66,18 @@ class Registry:
     @property
     def database_url(self) -> str:
         return self.store.dsn
+
+    async def data_keys(self) -> Sequence[DataKeyUse]:
+        """The keys that encrypt Secrets, and how much is stored under each."""
+        return await self.store.data_keys()
+
+    async def rotate_data_keys(self) -> None:
+        """Encrypt Secrets under a new data key, from a few seconds on. 409 without a master key."""
+        await _with_master_key(self.store.rotate_data_keys())
+
+    async def decrypt_secrets(self) -> None:
+        """Store Secrets as plain text, from a few seconds on. 409 without a master key."""
+        await _with_master_key(self.store.decrypt_secrets())
 
     async def revision(self) -> int:
         """The last revision given out."""
@@ -110,3 +125,10 @@ class Registry:
     @cached_property
     def admission(self) -> Admission:
         return Admission(self.store, self.policy)
+
+
+async def _with_master_key(change: Awaitable[None]) -> None:
+    try:
+        await change
+    except MasterKeyError as error:
+        raise ApiError(409, "Conflict", str(error)) from error

@@ -13,6 +13,7 @@ from app.store.database_wait import UrlError, despite_outages, place_of, problem
 from app.store.errors import Compacted, Conflict, Key, OutcomeUnknown, Unavailable
 from app.store.leader_lock import hold_leader_lock
 from app.store.logs import Append, Stream
+from app.store.master_keys import MasterKeyError, master_keys
 from app.store.mirror import Mirror
 from app.store.reader import SHORT_HISTORY, Page, Query, StoredObject
 from app.store.store import READ_ONLY, Store, open_store
@@ -34,6 +35,7 @@ __all__ = [
     "Limits",
     "Listed",
     "Loss",
+    "MasterKeyError",
     "Mirror",
     "Need",
     "OutcomeUnknown",
@@ -49,6 +51,7 @@ __all__ = [
     "Write",
     "despite_outages",
     "hold_leader_lock",
+    "master_keys",
     "open_store",
     "place_of",
     "precondition",

@@ -24,6 +24,7 @@ from app.machinery.base import Object
 from app.metrics.registry import MetricsRegistry
 from app.store.change_feed import Change, Feed, SelectorIndex
 from app.store.commit_metrics import CommitMetrics
+from app.store.encryption import KeyRing
 from app.store.errors import Conflict, Key, OutcomeUnknown, Unavailable
 from app.structured_logging import Logger
 
@@ -120,9 +121,14 @@ class Writer:
     """Owns one connection, and the queue in front of it."""
 
     def __init__(
-        self, connect: Callable[[], Awaitable[asyncpg.Connection]], feed: Feed, metrics: MetricsRegistry | None = None
+        self,
+        connect: Callable[[], Awaitable[asyncpg.Connection]],
+        feed: Feed,
+        metrics: MetricsRegistry | None = None,
+        keys: KeyRing | None = None,
     ) -> None:
         self._connect = connect
+        self._keys = keys or KeyRing()
         self._feed = feed
         self._queue: deque[_PendingSet] = deque()
         self._urgent: deque[_PendingSet] = deque()
@@ -222,7 +228,7 @@ class Writer:
 
     async def _call(self, batch: list[_PendingSet]) -> asyncpg.Record | None:
         """Anew, if the server has ended the session and nothing was sent to it any more."""
-        values = (*_columns(batch), self.origin)
+        values = (*_columns(batch, self._keys), self.origin)
         try:
             return await (await self._ensure_connection()).fetchrow(_CALL, *values, timeout=COMMIT_SECONDS)
         except asyncpg.InternalClientError as error:
@@ -331,7 +337,7 @@ _CALL = "select previous, refused from commit_write_sets($1, $2, $3, $4, $5, $6,
 _encode = msgspec.json.Encoder().encode
 
 
-def _columns(batch: list[_PendingSet]) -> tuple[list[object], ...]:
+def _columns(batch: list[_PendingSet], keys: KeyRing) -> tuple[list[object], ...]:
     """The batch as the arrays of the commit function, in the order of its parameters."""
     rows = [(index, write) for index, waiting in enumerate(batch) for write in waiting.writes]
     writes = [write for _, write in rows]
@@ -343,7 +349,7 @@ def _columns(batch: list[_PendingSet]) -> tuple[list[object], ...]:
         [write.uid for write in writes],
         [write.change for write in writes],
         [write.expected for write in writes],
-        [write.body for write in writes],
+        [keys.encrypt(write.key, write.body) for write in writes],
         [_encode(write.selector_index).decode() for write in writes],
         [_encode(write.old_selector_index).decode() if write.old_selector_index else None for write in writes],
         [write.owner for write in writes],

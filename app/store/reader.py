@@ -9,6 +9,7 @@ from typing import Any
 import asyncpg
 
 from app.store.change_feed import Change, SelectorIndex, decode_selector_index, versioned
+from app.store.encryption import ENCRYPTED, KeyRing
 from app.store.errors import Compacted, Key, NewTimeline
 from app.store.timeline import BEGINNING
 
@@ -84,12 +85,6 @@ class Query:
     size: int | None = None
 
 
-def _head(columns: Iterable[Any]) -> StoredObject:
-    """From `_COLUMNS`, by their places: there may be many thousands."""
-    kind, namespace, name, uid, revision, selector_index, body = columns
-    return StoredObject(Key(kind, namespace, name), uid, revision, body, selector_index)
-
-
 def _floor(kind: str, revision: str) -> str:
     """SQL: history of a kind at or below this may be gone, or was lost with `revision`."""
     compacted = "greatest(c.floor, c.secrets_floor)" if kind in SHORT_HISTORY else "c.floor"
@@ -105,13 +100,36 @@ _UNCHANGED = f"""select kind, namespace, name, uid, revision, marks, body from (
     ) x where recorded_at < now() - $4::interval order by revision"""
 
 
+_VERSIONS = "select kind, namespace, name, uid, revision, null, body from history where revision = any($1)"
 _OWNED = """select s.body from heads h join history s using (revision)
     where h.owner = $1 and h.kind = $2 order by h.revision desc limit $3"""
 
 
 class Reader:
-    def __init__(self, pool: asyncpg.Pool) -> None:
+    def __init__(self, pool: asyncpg.Pool, keys: KeyRing) -> None:
         self._pool = pool
+        self._keys = keys
+
+    def _head(self, columns: Iterable[Any]) -> StoredObject:
+        """From `_COLUMNS`, by their places: there may be many thousands."""
+        kind, namespace, name, uid, revision, selector_index, body = columns
+        key = Key(kind, namespace, name)
+        if kind in ENCRYPTED and body is not None:
+            body = self._keys.decrypt(key, body)
+        return StoredObject(key, uid, revision, body, selector_index)
+
+    def _changes(self, rows: Sequence[asyncpg.Record], after: int) -> list[Change]:
+        if after < rows[0]["floor"]:
+            raise Compacted(after, rows[0]["floor"])
+        return [self._change(row) for row in rows if row["revision"] is not None]
+
+    def _change(self, row: asyncpg.Record) -> Change:
+        key, body = Key(row["kind"], row["namespace"], row["name"]), row["body"]
+        if key.kind in ENCRYPTED:
+            body = self._keys.decrypt(key, body)
+        change = Change(row["revision"], key, row["uid"], row["change"], body, row["marks"], row["old_marks"])
+        change.previous = row["previous"]
+        return change
 
     async def get_many(self, keys: Iterable[Key]) -> dict[Key, StoredObject]:
         """Those of the objects that exist, in one query."""
@@ -120,7 +138,7 @@ class Reader:
             join heads h on (h.kind, h.namespace, h.name) = (k.kind, k.namespace, k.name)
             join history s on s.revision = h.revision"""
         rows = await self._pool.fetch(sql, kinds, namespaces, names)
-        return {(head := _head(row)).key: head for row in rows}
+        return {(head := self._head(row)).key: head for row in rows}
 
     async def page(self, query: Query) -> Page:
         """One page in key order, and the revision that it shows, from one statement. Compacted if that is forgotten."""
@@ -129,7 +147,7 @@ class Reader:
         if query.at is not None and (query.at < rows[0]["floor"] or any(map(_is_forgotten, rows))):
             raise Compacted(query.at, rows[0]["floor"])
         before = 1 if query.at is None else 2
-        heads = [_head(row[before : before + 7]) for row in rows] if rows[0]["revision"] is not None else []
+        heads = [self._head(row[before : before + 7]) for row in rows] if rows[0]["revision"] is not None else []
         revision = rows[0]["store_revision"] if query.at is None else query.at
         limit = query.limit
         if query.size is not None and None in [head.body for head in heads]:
@@ -144,8 +162,9 @@ class Reader:
         large = {head.revision: head for head in heads if head.body is None}
         column = "marks" if query.with_selector_index else _NO_SELECTOR_INDEX
         sql = f"select revision, {column}, body from history where revision = any($1)"
-        for revision, selector_index, body in await self._pool.fetch(sql, list(large)):
-            large.pop(revision).take(selector_index, body)
+        for revision, selector_index, stored in await self._pool.fetch(sql, list(large)):
+            head = large.pop(revision)
+            head.take(selector_index, self._keys.decrypt(head.key, stored) if head.key.kind in ENCRYPTED else stored)
         if large:
             raise Compacted(min(large), max(large))
 
@@ -155,7 +174,7 @@ class Reader:
         By the database's own clock, which dated them.
         """
         rows = await self._pool.fetch(_UNCHANGED, kind, after, limit, age)
-        return [_head(row) for row in rows]
+        return [self._head(row) for row in rows]
 
     async def remaining(self, query: Query) -> int:
         """Return how many objects came after a place at a revision: what comes now, but for those that have come or gone since.
@@ -175,8 +194,8 @@ class Reader:
 
     async def versions(self, revisions: Sequence[int]) -> dict[int, bytes]:
         """The bodies of these versions, as far as they are still kept."""
-        rows = await self._pool.fetch("select revision, body from history where revision = any($1)", revisions)
-        return {row["revision"]: row["body"] for row in rows}
+        rows = await self._pool.fetch(_VERSIONS, revisions)
+        return {head.revision: head.body for head in map(self._head, rows)}
 
     async def owned_by(self, kind: str, uid: str, limit: int) -> list[bytes]:
         """The bodies of the newest objects of a kind whose controller has this UID."""
@@ -209,7 +228,7 @@ class Reader:
         rows = await self._pool.fetch(sql, after, up_to, HISTORY_ROWS)
         if timeline is not None and (timeline != rows[0]["timeline"] or rows[0]["store_revision"] < after):
             raise NewTimeline
-        changes = _changes(rows, after)
+        changes = self._changes(rows, after)
         if len(changes) == HISTORY_ROWS:
             return changes, changes[-1].revision, True
         return changes, up_to if up_to is not None else rows[0]["store_revision"], False
@@ -219,20 +238,7 @@ class Reader:
         sql = f"""select {_floor(kind, "$2")}, x.* from counter c left join lateral (
             select * from history where kind = $1 and revision > $2 and revision <= $3 order by revision limit $4
             ) x on true"""
-        return _changes(await self._pool.fetch(sql, kind, after, up_to, limit), after)
-
-
-def _changes(rows: Sequence[asyncpg.Record], after: int) -> list[Change]:
-    if after < rows[0]["floor"]:
-        raise Compacted(after, rows[0]["floor"])
-    return [_change(row) for row in rows if row["revision"] is not None]
-
-
-def _change(row: asyncpg.Record) -> Change:
-    key = Key(row["kind"], row["namespace"], row["name"])
-    change = Change(row["revision"], key, row["uid"], row["change"], row["body"], row["marks"], row["old_marks"])
-    change.previous = row["previous"]
-    return change
+        return self._changes(await self._pool.fetch(sql, kind, after, up_to, limit), after)
 
 
 class _Values(list[object]):

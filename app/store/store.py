@@ -13,15 +13,18 @@ from app.store.batching_loader import BatchingLoader
 from app.store.change_feed import Change, Feed
 from app.store.commit import CONNECT_SECONDS, Write, Writer
 from app.store.database_metrics import DatabaseMetrics
+from app.store.encryption import KeyRing
 from app.store.errors import Key, Unavailable, call_database
 from app.store.job_records import JobRecords
 from app.store.kept_logs import KeptLogs
 from app.store.lifetimes import Lifetimes
 from app.store.logs import CAP, Logs
+from app.store.master_keys import MasterKeys
 from app.store.mirror import Mirror
 from app.store.node_usage import NodeUsageReports
 from app.store.notifications import AgentCalls, LogGrowth
 from app.store.reader import Page, Query, Reader, StoredObject
+from app.store.reencryption import DataKeyUse, data_key_uses
 from app.store.tokens import Tokens
 
 # The commit function joins short arrays with large tables: always by index, whatever the statistics say.
@@ -49,10 +52,13 @@ async def is_read_only(connection: asyncpg.Connection | asyncpg.Pool) -> bool:
 class Store:
     """Facade over the package's parts; every database error reaches callers as one of `app.store.errors`."""
 
-    def __init__(self, dsn: str, pool: asyncpg.Pool, ring_bytes: int, log_cap: int = CAP) -> None:
+    def __init__(
+        self, dsn: str, pool: asyncpg.Pool, ring_bytes: int, log_cap: int = CAP, keys: MasterKeys | None = None
+    ) -> None:
         self.dsn = dsn
         self.pool = pool
-        self.reader = Reader(pool)
+        self.keys = KeyRing(keys)
+        self.reader = Reader(pool, self.keys)
         self._loader = BatchingLoader(self.get_many)
         self.logs = Logs(pool, log_cap)
         self.kept_logs = KeptLogs(pool)
@@ -63,7 +69,7 @@ class Store:
         self.log_growth = LogGrowth()
         self.feed = Feed(self._history, ring_bytes, self._check_timeline)
         self.metrics = MetricsRegistry()
-        self.writer = Writer(self._connect_writer, self.feed, self.metrics)
+        self.writer = Writer(self._connect_writer, self.feed, self.metrics, self.keys)
         self.metrics.add_collector("database", DatabaseMetrics(pool, self.feed).collect)
         self.lifetimes = Lifetimes(pool, self.feed)
         self._looking_back = asyncio.Lock()
@@ -134,6 +140,16 @@ class Store:
         """The first of one kind's changes in (after, up_to]; Compacted if some of them are gone."""
         return await call_database(self.reader.history_of(kind, after, up_to, limit))
 
+    async def data_keys(self) -> Sequence[DataKeyUse]:
+        """The keys that encrypt Secrets, and how much is stored under each."""
+        return await data_key_uses(self.pool)
+
+    async def rotate_data_keys(self) -> None:
+        await self.keys.rotate(self.pool)
+
+    async def decrypt_secrets(self) -> None:
+        await self.keys.switch_off(self.pool)
+
     async def revision(self) -> int:
         """The last revision given out."""
         return await call_database(self.reader.revision())
@@ -192,9 +208,17 @@ async def _as_it_is(_connection: asyncpg.Connection) -> None:
 
 @contextlib.asynccontextmanager
 async def open_store(
-    dsn: str, *, ring_bytes: int = 32 << 20, pool_size: int = 8, log_cap: int = CAP
+    dsn: str,
+    *,
+    ring_bytes: int = 32 << 20,
+    pool_size: int = 8,
+    log_cap: int = CAP,
+    keys: MasterKeys | None = None,
 ) -> AsyncIterator[Store]:
-    """Connect, and run the writer, the feed and the listener while the context is open. Raises Unavailable."""
+    """Connect, and run the writer, the feed and the listener while the context is open.
+
+    keys: what encrypts Secrets, if they are to be encrypted. Raises Unavailable; MasterKeyError if no key can be had.
+    """
 
     # No connection is kept for its own sake: asyncpg would replace lost ones in tasks that nobody waits for.
     async def check_timeline(connection: asyncpg.Connection) -> None:
@@ -203,12 +227,14 @@ async def open_store(
     pool = await asyncpg.create_pool(
         dsn, min_size=0, max_size=pool_size, server_settings=_READER_SETTINGS, reset=_as_it_is, init=check_timeline
     )
-    store = Store(dsn, pool, ring_bytes, log_cap)
+    store = Store(dsn, pool, ring_bytes, log_cap, keys)
     tasks: list[asyncio.Task[None]] = []
     try:
+        await store.keys.load(pool)
         store.feed.start_at(*await call_database(timeline.read_position(pool)))
         await store.feed.listen(store.lifetimes.apply, since=store.feed.cursor)
-        tasks += [asyncio.create_task(run) for run in (store.writer.run(), store.feed.run(), store.listen())]
+        running = (store.writer.run(), store.feed.run(), store.listen(), store.keys.follow(pool))
+        tasks += [asyncio.create_task(run) for run in running]
         yield store
     finally:
         try:

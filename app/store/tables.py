@@ -117,6 +117,17 @@ TOKENS = Table(
     Index("tokens_by_expiry", "expires_at", postgresql_where=text("expires_at is not null")),
 )
 
+# Keys that encrypt Secrets, wrapped under a master key, which is not in the database.
+DATA_KEYS = Table(
+    "data_keys",
+    METADATA,
+    Column("id", Text, primary_key=True),  # hexadecimal; what it encrypts names it
+    Column("master", Text, nullable=False),  # name of the master key; empty: from then on Secrets are plain text
+    Column("wrapped", LargeBinary, nullable=False),
+    Column("created_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("active_at", DateTime(timezone=True), nullable=False),
+)
+
 LOG_STREAMS = Table(
     "log_streams",
     METADATA,

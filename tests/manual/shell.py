@@ -81,7 +81,9 @@ class Shell:
     def _start(self, words: list[str]) -> None:
         log = self.folder.with_name(f"{words[1]}-{len(self._services)}.log")
         with log.open("wb") as out:
-            process = subprocess.Popen(words, cwd=self.folder, env=self._environment, stdout=out, stderr=out)
+            # With the variables that the page has set.
+            run = ["bash", "-c", f". {self._state} && exec {shlex.join(words)}"]
+            process = subprocess.Popen(run, cwd=self.folder, env=self._environment, stdout=out, stderr=out)
         self._services.append(process)
 
         def is_ready() -> bool:

@@ -17,6 +17,7 @@ from alembic import command
 from alembic.config import Config
 from msgspec.structs import replace
 from sqlalchemy.engine import make_url
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -25,11 +26,13 @@ from app.registry import objects
 from app.registry.objects import Registry
 from app.store import Holder, open_store
 from app.store.database_wait import reachable
+from app.store.master_keys import KeyFile
 from app.store.migrate import MIGRATIONS, migrate, newest, run_alembic
 from app.store.tables import METADATA
 from scripts.make_migration import write_migration
 from tests.conftest import database
 from tests.registry.examples import JOBS, PODS, a_job, a_pod, create, named
+from tests.store.test_master_keys import key_file, new_line
 from tests.store.writes import create as a_thing
 
 CATALOG = """
@@ -84,6 +87,16 @@ async def test_up_down_and_up_again_leads_to_the_same_schema(empty: str, seeded:
     await migrate(empty)
     assert await schema(empty) == first
     await seed(empty)
+
+
+async def test_no_downgrade_takes_the_keys_of_secrets_that_are_encrypted(empty: str, tmp_path: Path) -> None:
+    await migrate(empty)
+    async with open_store(empty, keys=KeyFile(key_file(tmp_path / "keys", new_line()))) as store:
+        await store.commit([a_thing("a", kind="secrets")])
+
+    with pytest.raises(DBAPIError, match="run `jobplane secrets decrypt` first"):
+        await migrate(empty, "base")
+    assert await query(empty, "select count(*) from data_keys") == [(1,)]
 
 
 async def test_tokens_of_before_have_ids_by_which_they_are_revoked(empty: str) -> None:

@@ -16,12 +16,13 @@ from starlette.responses import HTMLResponse, Response
 
 from app.api.dependencies import require_path
 from app.api.resources import version
-from app.api.routers import agents, health, history, join, kept_logs, metrics, signin
+from app.api.routers import agents, data_keys, health, history, join, kept_logs, metrics, signin
 from app.api.struct_route import components, structs_of
 
 TITLE = "Jobplane"
 DOCUMENTED = (
     agents.router,
+    data_keys.router,
     join.router,
     kept_logs.router,
     history.router,
