@@ -65,7 +65,7 @@ where datname = current_database() and pid <> pg_backend_pid()
 EMPTY = "; ".join((
     *(f"delete from {table}" for table in ("history", "heads", "tokens", "log_streams", "log_chunks", "node_usage")),
     "delete from job_records; delete from job_recorder; delete from data_keys",
-    *(f"delete from job_record_{part}" for part in ("attempts", "events", "omissions")),
+    *(f"delete from job_record_{part}" for part in ("attempts", "events", "omissions", "restarts")),
     "delete from webhook_deliveries",
     "delete from webhook_cursor",
     "update counter set revision = 1, floor = 0, secrets_floor = 0, timeline = 0",

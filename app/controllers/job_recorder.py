@@ -6,6 +6,7 @@ there as well. Compaction leaves what is not recorded yet (`app.store.compaction
 
 import asyncio
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TypeVar
 
@@ -13,16 +14,17 @@ import msgspec
 from msgspec.structs import replace
 
 from app.kinds.batch.job import Job
-from app.kinds.pod.pod import Pod
+from app.kinds.pod.pod import Pod, is_terminal
 from app.machinery.base import Object
-from app.machinery.decode import decode_older
-from app.plans.jobs.job_record import attempt_of, job_name_of, job_uid_of, summarize
-from app.store.job_records import NOTHING_SWEPT, AttemptRow, JobRecords, JobRow, Version
+from app.machinery.decode import decode_stored
+from app.plans.jobs.job_record import attempt_of, job_name_of, job_uid_of, restarts_of, summarize
+from app.store.job_records import NOTHING_SWEPT, AttemptRow, JobRecords, JobRow, RestartRow, Version
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
 ROWS = 2_000  # of history in one transaction
-TOGETHER = 100  # versions decoded without a break for others
+TOGETHER = 100  # versions decoded without a break for others, if they have fewer bytes than
+BYTES = 512 << 10
 BATCH = 500  # records deleted in one statement
 O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.machinery.base
 _encode = msgspec.json.Encoder().encode
@@ -41,14 +43,12 @@ class JobRecorder:
     async def run_once(self, _: datetime) -> dict[str, int]:
         """Catch up. It tells nothing: Jobs end all the time."""
         while part := await self._records.next_history(self._rows):
-            jobs: dict[str, JobRow] = {}
-            attempts: list[AttemptRow] = []
-            for start in range(0, len(part.versions), TOGETHER):
-                some = part.versions[start : start + TOGETHER]
-                jobs |= _job_rows(some)
-                attempts += _attempt_rows(some)
+            rows = _Rows()
+            for some in _in_steps(part.versions):
+                for version in some:
+                    _add(rows, version)
                 await asyncio.sleep(0)
-            await self._records.record(part, list(jobs.values()), attempts)
+            await self._records.record(part, list(rows.jobs.values()), rows.attempts, rows.restarts)
         return {}
 
 
@@ -80,15 +80,39 @@ class RecordRetention:
         return deleted
 
 
-def _job_rows(versions: Iterable[Version]) -> dict[str, JobRow]:
-    """The newest version of each Job that has ended, by UID."""
-    rows: dict[str, JobRow] = {}
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What there is to store of a part of history: of each Job, by UID, its newest version."""
+
+    jobs: dict[str, JobRow] = field(default_factory=dict)
+    attempts: list[AttemptRow] = field(default_factory=list)
+    restarts: list[RestartRow] = field(default_factory=list)
+
+
+def _in_steps(versions: Iterable[Version]) -> Iterator[list[Version]]:
+    """Yield them in groups, each of which is decoded in one step of the event loop."""
+    group: list[Version] = []
+    size = 0
     for version in versions:
-        if version.kind == "jobs.batch" and (job := _decode(version, Job)):
-            summary = summarize(job, version.deleted_at)
-            if summary.ended_at is not None:
-                rows[summary.uid] = JobRow(summary, version.revision, _body(job))
-    return rows
+        group.append(version)
+        size += len(version.body)
+        if len(group) >= TOGETHER or size >= BYTES:
+            yield group
+            group, size = [], 0
+    yield group
+
+
+def _add(rows: _Rows, version: Version) -> None:
+    if version.kind == "jobs.batch":
+        job = _decode(version, Job)
+        summary = summarize(job, version.deleted_at) if job else None
+        if job and summary and summary.ended_at is not None:
+            rows.jobs[summary.uid] = JobRow(summary, version.revision, _body(job))
+    elif (pod := _decode(version, Pod)) and (uid := job_uid_of(pod)):
+        rows.restarts.extend(RestartRow(pod.metadata.uid, each) for each in restarts_of(pod))
+        if is_terminal(pod) or version.deleted_at:
+            attempt = attempt_of(pod, version.deleted_at)
+            rows.attempts.append(AttemptRow(uid, pod.metadata.namespace, job_name_of(pod), attempt))
 
 
 def _body(job: Job) -> bytes:
@@ -96,19 +120,10 @@ def _body(job: Job) -> bytes:
     return _encode(replace(job, metadata=replace(job.metadata, managed_fields=())))
 
 
-def _attempt_rows(versions: Iterable[Version]) -> Iterator[AttemptRow]:
-    for version in versions:
-        if version.kind == "pods" and (pod := _decode(version, Pod)) and (uid := job_uid_of(pod)):
-            yield AttemptRow(uid, pod.metadata.namespace, job_name_of(pod), attempt_of(pod, version.deleted_at))
-
-
 def _decode(version: Version, type_: type[O]) -> O | None:
     """The object; None for one that cannot be read, which must not end the record of all others."""
     try:
-        try:
-            return msgspec.json.decode(version.body, type=type_)
-        except msgspec.ValidationError:
-            return decode_older(version.body, type_)
+        return decode_stored(version.body, type_)
     except Exception as error:
         logger.error("cannot decode an object; it is not recorded", revision=version.revision, traceback_of=error)
         return None

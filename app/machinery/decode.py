@@ -59,6 +59,15 @@ def convert(
     return decode(json_document.encode(doc), type_, api_version=api_version, validation=validation)
 
 
+def decode_stored(body: bytes, type_: type[T]) -> T:
+    """A stored object, also one that an older version has stored. Raises as `decode_older` does."""
+    try:
+        decoded: T = _decoder(type_).decode(body)
+    except msgspec.ValidationError:
+        return decode_older(body, type_)
+    return decoded
+
+
 def decode_older(wire: bytes, type_: type[T]) -> T:
     """An object that was stored by an older version, which did not look into some of its fields: nulls are left out.
 

@@ -25,7 +25,7 @@ from app.store import (
     Stream,
     Unavailable,
 )
-from app.store.job_records import MOST_EVENT_PODS, JobRow, RecordQuery
+from app.store.job_records import MOST_EVENT_PODS, JobRow, ListedJob, RecordQuery
 from app.store.job_records import Place as RecordPlace
 from app.store.kept_logs import After, KeptLog
 from app.store.logs import Logs
@@ -44,6 +44,7 @@ __all__ = [
     "Key",
     "Limits",
     "Listed",
+    "ListedJob",
     "Logs",
     "Need",
     "OutcomeUnknown",

@@ -3,19 +3,25 @@
 `app.api.routers.history` asks. The recorder may be a moment behind: what it has not recorded yet is read where it is.
 """
 
+import asyncio
+from collections.abc import Iterable
+
 import msgspec
+from msgspec.structs import replace
 
 from app.kinds.batch.job import Job
 from app.kinds.pod.pod import Pod
 from app.machinery.base import wire_name
-from app.machinery.decode import decode_older
+from app.machinery.decode import decode_stored
 from app.plans.jobs.job_record import (
     MOST_ATTEMPTS,
     Attempt,
     JobRecord,
+    Restart,
     attempt_of,
     build_record,
     newest_first,
+    parse_output,
     summarize,
 )
 from app.registry.registry import Registry
@@ -33,6 +39,8 @@ class _EventTimes(msgspec.Struct, rename=wire_name):
     event_time: str | None = None
 
 
+_STEP = 50  # pods decoded, or messages parsed, without a break for others
+_MOST_RESTARTS = 1_000  # of one record
 _times = msgspec.json.Decoder(_EventTimes)
 
 
@@ -41,16 +49,20 @@ async def read_record(registry: Registry, namespace: str, uid: str) -> JobRecord
     row = await find_job(registry, namespace, uid)
     if row is None:
         return None
-    attempts = await _attempts(registry, uid)
-    counts = await registry.job_records.attempt_counts([uid])
-    newest = newest_first(attempts.values())
+    records = registry.job_records
+    job = {uid: namespace}
+    stored = (await records.attempts(job, MOST_ATTEMPTS))[uid]
+    count = (await records.attempt_counts(job))[uid]
+    pods = await _unrecorded_attempts(registry, namespace, uid)
+    attempts = {each.pod_uid: each for each in (*pods, *stored)}
+    newest = newest_first(attempts.values())[:MOST_ATTEMPTS]
+    omitted = max(0, count - len(stored)) + len(attempts) - len(newest)
     objects = {uid: row.summary.name} | {each.pod_uid: each.pod for each in newest[:MOST_EVENT_PODS]}
-    events = await registry.job_records.events(namespace, objects)
-    omitted = max(0, counts[uid] - len(attempts))
-    # An event can name any UID, so those of other namespaces do not count.
-    told = {body: times for body in events if (times := _times.decode(body)).metadata.namespace == namespace}
+    events = await records.events(namespace, objects)
+    told = {body: _times.decode(body) for body in events}
     ordered = [msgspec.Raw(body) for body in sorted(told, key=lambda body: _time_of(told[body]))]
-    return build_record(row.body, row.summary, newest, omitted, ordered)
+    whole = await with_outputs(await _with_restarts(registry, newest))
+    return build_record(row.body, row.summary, whole, omitted, ordered)
 
 
 async def find_job(registry: Registry, namespace: str, uid: str) -> JobRow | None:
@@ -67,29 +79,40 @@ async def find_job(registry: Registry, namespace: str, uid: str) -> JobRow | Non
 async def find_ended(registry: Registry, namespace: str, uid: str) -> Job | None:
     """A Job that completed or failed, as it was then; None for one that was deleted before, or of which nothing is known."""
     row = await find_job(registry, namespace, uid)
-    return decode_job(row.body) if row and row.summary.result in ("Complete", "Failed") else None
+    return decode_stored(row.body, Job) if row and row.summary.result in ("Complete", "Failed") else None
+
+
+async def with_outputs(attempts: Iterable[Attempt]) -> list[Attempt]:
+    """The attempts with their termination messages as JSON."""
+    found: list[Attempt] = []
+    for number, each in enumerate(attempts, 1):
+        found.append(replace(each, output=parse_output(each.message)))
+        if not number % _STEP:
+            await asyncio.sleep(0)
+    return found
+
+
+async def _with_restarts(registry: Registry, attempts: Iterable[Attempt]) -> list[Attempt]:
+    restarted = [each.pod_uid for each in attempts if each.restart_count]
+    found: dict[str, list[Restart]] = {}
+    for pod_uid, restart in await registry.job_records.restarts(restarted, _MOST_RESTARTS) if restarted else ():
+        found.setdefault(pod_uid, []).append(restart)
+    return [replace(each, restarts=found.get(each.pod_uid, [])) for each in attempts]
 
 
 def _row(version: Version) -> JobRow:
-    summary = summarize(decode_job(version.body), version.deleted_at)
+    summary = summarize(decode_stored(version.body, Job), version.deleted_at)
     return JobRow(summary, version.revision, version.body)
 
 
-def decode_job(body: bytes) -> Job:
-    """A stored Job, also one that an older version has stored."""
-    try:
-        return msgspec.json.decode(body, type=Job)
-    except msgspec.ValidationError:
-        return decode_older(body, Job)
-
-
-async def _attempts(registry: Registry, uid: str) -> dict[str, Attempt]:
-    """Those that are stored, and those of pods that are not: by the pod's UID."""
-    records = registry.job_records
-    stored = (await records.attempts([uid], MOST_ATTEMPTS))[uid]
-    bodies = await records.pods_to_record(uid, MOST_ATTEMPTS)
-    pods = [attempt_of(msgspec.json.decode(body, type=Pod)) for body in bodies]
-    return {each.pod_uid: each for each in (*pods, *stored)}
+async def _unrecorded_attempts(registry: Registry, namespace: str, uid: str) -> list[Attempt]:
+    """Those of pods that are there and not recorded."""
+    found: list[Attempt] = []
+    for number, body in enumerate(await registry.job_records.pods_to_record(namespace, uid, MOST_ATTEMPTS), 1):
+        found.append(attempt_of(decode_stored(body, Pod)))
+        if not number % _STEP:
+            await asyncio.sleep(0)
+    return found
 
 
 def _time_of(found: _EventTimes) -> str:

@@ -7,12 +7,12 @@ same transaction. So nothing is missed or counted twice, whenever a process is k
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import asyncpg
 import msgspec
 
-from app.plans.jobs.job_record import MOST_ATTEMPTS, Attempt, JobSummary
+from app.plans.jobs.job_record import MOST_ATTEMPTS, MOST_RESTARTS, Attempt, JobSummary, Restart
 from app.store.errors import call_database
 from app.structured_logging import Logger
 
@@ -21,7 +21,8 @@ Connection = asyncpg.Connection | asyncpg.pool.PoolConnectionProxy
 R = TypeVar("R")
 
 _NEVER = datetime.min.replace(tzinfo=UTC)
-MOST_EVENTS = 500  # of one record
+MOST_EVENTS = 500  # of one record, and of one object in one namespace
+MOST_BYTES = 16 << 20  # of history in one part
 MOST_EVENT_PODS = 100  # pods whose events a record shows: the newest
 
 
@@ -49,6 +50,20 @@ class AttemptRow(NamedTuple):
     namespace: str
     job: str
     attempt: Attempt
+
+
+class RestartRow(NamedTuple):
+    """A run of a container before its last one, and of which pod."""
+
+    pod_uid: str
+    restart: Restart
+
+
+class ListedJob(NamedTuple):
+    """A Job that has ended, as a list finds it; `size` is that of its JSON."""
+
+    summary: JobSummary
+    size: int
 
 
 class JobRow(NamedTuple):
@@ -85,12 +100,14 @@ class RecordQuery:
     limit: int = 100
 
 
-# The next so many rows of history. Revisions may leap, so a range of them says nothing.
-_NEXT = """select coalesce((select revision from job_recorder), 0) as after,
-    (select max(revision) from (
-        select revision from history where revision > coalesce((select revision from job_recorder), 0)
-        order by revision limit $1
-    ) next) as up_to"""
+# The next so many rows of history, or fewer if they are large. Revisions may leap, so a range of them says nothing.
+_NEXT = """select coalesce((select revision from job_recorder), 0) as after, (select max(revision) from (
+        select revision, sum(octet_length(body)) over (order by revision) - octet_length(body) as before from (
+            select revision, body from history where revision > coalesce((select revision from job_recorder), 0)
+            order by revision limit $1
+        ) next
+    ) sized where before <= $2) as up_to"""
+_RESTARTED = b'"lastState":{"terminated"'  # in the stored JSON of a pod with a container that was restarted
 _TERMINAL = "in ('Succeeded', 'Failed')"
 
 
@@ -99,15 +116,17 @@ def _field(marks: str, name: str) -> str:
     return f"coalesce({marks}::json #>> '{{fields,{name}}}', '')"
 
 
-# Of a pod, the version with which it ended: by its phase, or by its deletion. Of a Job, those with a condition that ends it.
+# Of a pod, the version with which it ended: by its phase, or by its deletion; and those that tell of a restart before that.
+# Of a Job, those with a condition that ends it.
 _VERSIONS = f"""select kind, revision, body, case change when 'D' then recorded_at end from history
     where revision > $1 and revision <= $2 and (
         kind = 'jobs.batch' and (change = 'D' or change = 'M' and (
             position('"type":"Complete"'::bytea in body) > 0 or position('"type":"Failed"'::bytea in body) > 0))
-        or kind = 'pods' and case change
-            when 'D' then {_field("marks", "status.phase")} not {_TERMINAL}
-            else {_field("marks", "status.phase")} {_TERMINAL}
-                and {_field("coalesce(old_marks, marks)", "status.phase")} not {_TERMINAL} end
+        or kind = 'pods' and case
+            when change = 'D' then {_field("marks", "status.phase")} not {_TERMINAL}
+            when {_field("marks", "status.phase")} {_TERMINAL}
+                then {_field("coalesce(old_marks, marks)", "status.phase")} not {_TERMINAL}
+            else position($3::bytea in body) > 0 end
     ) order by revision"""
 _ADVANCE = """insert into job_recorder (id, revision) values (1, $2)
     on conflict (id) do update set revision = excluded.revision where job_recorder.revision = $1 returning 1"""
@@ -121,48 +140,69 @@ _PUT_JOBS = """insert into job_records
         ended_at = excluded.ended_at, deleted_at = excluded.deleted_at, rerun_of = excluded.rerun_of,
         revision = excluded.revision, body = excluded.body"""
 _PUT_ATTEMPTS = """insert into job_record_attempts (job_uid, namespace, job, pod_uid, pod, index, node, created_at, started_at,
-        ended_at, phase, exit_code, reason, message, peak_memory_bytes)
+        ended_at, phase, exit_code, reason, message, peak_memory_bytes, restart_count)
     select * from unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::int[], $7::text[],
         $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::text[], $12::int[], $13::text[], $14::text[],
-        $15::bigint[])
+        $15::bigint[], $16::int[])
     on conflict (pod_uid) do nothing"""
-_TRIM = """with many as (
-        select job_uid from job_record_attempts where job_uid = any($1) group by job_uid having count(*) > $2
-    ), gone as (
+_PUT_RESTARTS = """insert into job_record_restarts
+        (pod_uid, container, run, started_at, ended_at, exit_code, reason, message)
+    select * from unnest($1::text[], $2::text[], $3::int[], $4::timestamptz[], $5::timestamptz[], $6::int[], $7::text[],
+        $8::text[])
+    on conflict (pod_uid, container, run) do nothing"""
+_TRIM_RESTARTS = """delete from job_record_restarts r using (
+        select pod_uid, container, max(run) as last from job_record_restarts where pod_uid = any($1)
+        group by pod_uid, container
+    ) newest where (r.pod_uid, r.container) = (newest.pod_uid, newest.container) and r.run <= newest.last - $2"""
+# Restarts go with the attempts that a statement deletes as `attempts`.
+_RESTARTS = "restarts as (delete from job_record_restarts where pod_uid in (select pod_uid from attempts))"
+# A pod of another namespace can claim to belong to a Job, so that attempts are those of a Job and a namespace.
+_TRIM = f"""with many as (
+        select job_uid, namespace from job_record_attempts where job_uid = any($1)
+        group by job_uid, namespace having count(*) > $2
+    ), attempts as (
         delete from job_record_attempts where pod_uid in (
             select pod_uid from (
-                select pod_uid, row_number() over (partition by job_uid order by created_at desc, pod_uid desc) as place
-                from job_record_attempts where job_uid in (select job_uid from many)
+                select pod_uid,
+                    row_number() over (partition by job_uid, namespace order by created_at desc, pod_uid desc) as place
+                from job_record_attempts where (job_uid, namespace) in (select * from many)
             ) ordered where place > $2
-        ) returning job_uid
-    )
-    insert into job_record_omissions as o (job_uid, attempts) select job_uid, count(*) from gone group by job_uid
-    on conflict (job_uid) do update set attempts = o.attempts + excluded.attempts"""
+        ) returning pod_uid, job_uid, namespace
+    ), {_RESTARTS}
+    insert into job_record_omissions as o (job_uid, namespace, attempts)
+    select job_uid, namespace, count(*) from attempts group by job_uid, namespace
+    on conflict (job_uid, namespace) do update set attempts = o.attempts + excluded.attempts"""
 # Events that are deleted. As long as they are objects, they are read as such.
-_PUT_EVENTS = f"""insert into job_record_events (involved_uid, revision, bodies)
-    select uid, max(revision), array_agg(body order by revision) from (
-        select {_field("marks", "involvedObject.uid")} as uid, revision, body from history
+_PUT_EVENTS = f"""insert into job_record_events (involved_uid, namespace, revision, bodies)
+    select uid, namespace, max(revision), (array_agg(body order by revision))[greatest(count(*)::int - $3 + 1, 1):] from (
+        select {_field("marks", "involvedObject.uid")} as uid, namespace, revision, body from history
         where kind = 'events' and revision > $1 and revision <= $2 and change = 'D'
             and {_field("marks", "involvedObject.kind")} in ('Job', 'Pod')
-    ) e where uid <> '' group by uid on conflict (involved_uid, revision) do nothing"""
-_FORGET = """with ended as (
+    ) e where uid <> '' group by uid, namespace on conflict (involved_uid, revision) do nothing returning involved_uid"""
+_TRIM_EVENTS = """delete from job_record_events where (involved_uid, revision) in (
+        select involved_uid, revision from (
+            select involved_uid, revision, sum(cardinality(bodies)) over (
+                    partition by involved_uid, namespace order by revision desc) - cardinality(bodies) as newer
+            from job_record_events where involved_uid = any($1)
+        ) counted where newer >= $2)"""
+_FORGET = f"""with ended as (
         select name, max(revision) as revision from history
         where kind = 'namespaces' and change = 'D' and revision > $1 and revision <= $2 group by name
     ), jobs as (
         delete from job_records r using ended e where r.namespace = e.name and r.revision < e.revision returning r.uid
     ), attempts as (
         delete from job_record_attempts where job_uid in (select uid from jobs) returning pod_uid
-    ), omissions as (
+    ), {_RESTARTS}, omissions as (
         delete from job_record_omissions where job_uid in (select uid from jobs)
     )
     delete from job_record_events where involved_uid in (select uid from jobs union all select pod_uid from attempts)"""
-_EXPIRE = """with jobs as (
+_EXPIRE = f"""with jobs as (
         delete from job_records where uid in (
             select uid from job_records where deleted_at < $1 order by deleted_at limit $2 for update skip locked
         ) returning uid
     ), attempts as (
         delete from job_record_attempts where job_uid in (select uid from jobs) returning pod_uid
-    ), omissions as (
+    ), {_RESTARTS}, omissions as (
         delete from job_record_omissions where job_uid in (select uid from jobs)
     ), events as (
         delete from job_record_events where involved_uid in (select uid from jobs union all select pod_uid from attempts)
@@ -182,43 +222,52 @@ _SWEEP_EVENTS = """with old as (
     select recorded_at, involved_uid, (select count(*)::int from gone) as gone from old
     order by recorded_at desc, involved_uid desc limit 1"""
 # Attempts of Jobs that are gone without a record: pods that outlived it.
-_SWEEP_ATTEMPTS = """with old as (
+_SWEEP_ATTEMPTS = f"""with old as (
         select recorded_at, pod_uid from job_record_attempts
         where recorded_at < $1 and (recorded_at, pod_uid) > ($2, $3)
         order by recorded_at, pod_uid limit $4
-    ), gone as (
+    ), attempts as (
         delete from job_record_attempts a using old o where a.pod_uid = o.pod_uid
             and not exists (select from job_records r where r.uid = a.job_uid)
             and not exists (select from heads h where h.kind = 'jobs.batch'
                 and (h.namespace, h.name, h.uid) = (a.namespace, a.job, a.job_uid))
-        returning 1
+        returning a.pod_uid, a.job_uid
+    ), {_RESTARTS}, omissions as (
+        delete from job_record_omissions where job_uid in (select job_uid from attempts)
     )
-    select recorded_at, pod_uid, (select count(*)::int from gone) as gone from old
+    select recorded_at, pod_uid, (select count(*)::int from attempts) as gone from old
     order by recorded_at desc, pod_uid desc limit 1"""
-_SELECT = """select r.uid, r.namespace, r.name, r.labels, r.result, r.created_at, r.started_at, r.ended_at, r.deleted_at,
-    r.rerun_of, r.revision, r.body from job_records r"""
-_GET = f"{_SELECT} where r.namespace = $1 and r.uid = $2"
+_SUMMARY = (
+    "r.uid, r.namespace, r.name, r.labels, r.result, r.created_at, r.started_at, r.ended_at, r.deleted_at, r.rerun_of"
+)
+_GET = f"select {_SUMMARY}, r.revision, r.body from job_records r where r.namespace = $1 and r.uid = $2"
+_BODIES = "select uid, body from job_records where uid = any($1)"
 # A Job that has not ended, or whose end is not recorded yet: its newest version.
 _UNRECORDED = """select revision, body, case change when 'D' then recorded_at end as deleted_at from history
     where kind = 'jobs.batch' and revision > coalesce((select revision from job_recorder), 0)
         and uid = $2 and namespace = $1 order by revision desc limit 1"""
 _LIVE = """select revision, body, null::timestamptz as deleted_at from heads h join history s using (revision)
     where h.kind = 'jobs.batch' and h.namespace = $1 and h.uid = $2"""
-_ATTEMPTS = """select j.uid as job_uid, a.* from unnest($1::text[]) as j(uid) cross join lateral (
+_ATTEMPTS = """select j.uid as job_uid, a.* from unnest($1::text[], $2::text[]) as j(uid, namespace) cross join lateral (
         select pod, pod_uid, index, node, created_at, started_at, ended_at, phase, exit_code, reason, message,
-            peak_memory_bytes
-        from job_record_attempts where job_uid = j.uid order by created_at desc, pod_uid desc limit $2
+            peak_memory_bytes, restart_count
+        from job_record_attempts where job_uid = j.uid and namespace = j.namespace
+        order by created_at desc, pod_uid desc limit $3
     ) a"""
-_COUNTS = """select j.uid, (select count(*) from job_record_attempts a where a.job_uid = j.uid)
-        + coalesce((select attempts from job_record_omissions o where o.job_uid = j.uid), 0) as attempts
-    from unnest($1::text[]) as j(uid)"""
+_COUNTS = """select j.uid,
+        (select count(*) from job_record_attempts a where a.job_uid = j.uid and a.namespace = j.namespace) + coalesce(
+            (select attempts from job_record_omissions o where o.job_uid = j.uid and o.namespace = j.namespace), 0
+        ) as attempts
+    from unnest($1::text[], $2::text[]) as j(uid, namespace)"""
+_OF_PODS = """select pod_uid, container, run, started_at, ended_at, exit_code, reason, message from job_record_restarts
+    where pod_uid = any($1) order by ended_at desc nulls last, pod_uid, container, run desc limit $2"""
 _LIVE_PODS = f"""select s.body from heads h join history s using (revision)
-    where h.owner = $1 and h.kind = 'pods' and (
+    where h.owner = $1 and h.kind = 'pods' and h.namespace = $2 and (
         {_field("h.marks", "status.phase")} not {_TERMINAL}
         or h.revision > coalesce((select revision from job_recorder), 0)
-    ) limit $2"""
+    ) limit $3"""
 _KEPT_EVENTS = """select body from job_record_events, unnest(bodies) with ordinality as b(body, place)
-    where involved_uid = any($1) order by revision desc, place desc limit $2"""
+    where involved_uid = any($1) and namespace = $2 order by revision desc, place desc limit $3"""
 # An event is named after its object: the primary key leads to those of a few names.
 _LIVE_EVENTS = f"""select s.body from unnest($2::text[]) as n(name) cross join lateral (
         select revision, marks from heads h where h.kind = 'events' and h.namespace = $1
@@ -234,26 +283,39 @@ class JobRecords:
         self._pool = pool
 
     async def next_history(self, limit: int) -> History | None:
-        """Read what follows of history, at most so many rows of it; None if all is recorded."""
-        ((after, up_to),) = await call_database(self._pool.fetch(_NEXT, limit))
+        """Read what follows of history, at most so many rows of it and, but for one row, MOST_BYTES; None if all is recorded."""
+        ((after, up_to),) = await call_database(self._pool.fetch(_NEXT, limit, MOST_BYTES))
         if up_to is None:
             return None
-        rows = await call_database(self._pool.fetch(_VERSIONS, after, up_to))
+        rows = await call_database(self._pool.fetch(_VERSIONS, after, up_to, _RESTARTED))
         return History(after, up_to, [Version(*each) for each in rows])
 
-    async def record(self, part: History, jobs: Sequence[JobRow], attempts: Sequence[AttemptRow]) -> bool:
+    async def record(
+        self,
+        part: History,
+        jobs: Sequence[JobRow],
+        attempts: Sequence[AttemptRow],
+        restarts: Sequence[RestartRow] = (),
+    ) -> bool:
         """Store what there is to record of a part of history; False, and nothing is stored, if another process has."""
-        return await call_database(self._record(part, jobs, attempts))
+        return await call_database(self._record(part, jobs, attempts, restarts))
 
-    async def _record(self, part: History, jobs: Sequence[JobRow], attempts: Sequence[AttemptRow]) -> bool:
+    async def _record(
+        self, part: History, jobs: Sequence[JobRow], attempts: Sequence[AttemptRow], restarts: Sequence[RestartRow]
+    ) -> bool:
         async with self._pool.acquire() as connection, connection.transaction():
             if not await connection.fetchval(_ADVANCE, part.after, part.up_to):
                 return False
             await _put(connection, _PUT_JOBS, _job_columns, jobs)
+            await _put(connection, _PUT_RESTARTS, _restart_columns, restarts)
+            if restarts:
+                await connection.execute(_TRIM_RESTARTS, list({each.pod_uid for each in restarts}), MOST_RESTARTS)
             await _put(connection, _PUT_ATTEMPTS, _attempt_columns, attempts)
             if attempts:
                 await connection.execute(_TRIM, list({each.job_uid for each in attempts}), MOST_ATTEMPTS)
-            await connection.execute(_PUT_EVENTS, part.after, part.up_to)
+            told = await connection.fetch(_PUT_EVENTS, part.after, part.up_to, MOST_EVENTS)
+            if told:
+                await connection.execute(_TRIM_EVENTS, [row["involved_uid"] for row in told], MOST_EVENTS)
             await connection.execute(_FORGET, part.after, part.up_to)
         return True
 
@@ -276,15 +338,24 @@ class JobRecords:
             (events["gone"] if events else 0) + (attempts["gone"] if attempts else 0),
         )
 
-    async def page(self, query: RecordQuery) -> Sequence[JobRow]:
+    async def page(self, query: RecordQuery) -> Sequence[ListedJob]:
         """Jobs that have ended, those that ended last first."""
         sql, values = _page(query)
-        return [_job_row(row) for row in await call_database(self._pool.fetch(sql, *values))]
+        rows = map(dict, await call_database(self._pool.fetch(sql, *values)))
+        return [ListedJob(size=row.pop("size"), summary=_summary(row)) for row in rows]
+
+    async def bodies(self, uids: Sequence[str]) -> Mapping[str, bytes]:
+        """The JSON of Jobs that have a record, by UID."""
+        return {row["uid"]: row["body"] for row in await call_database(self._pool.fetch(_BODIES, uids))}
 
     async def get(self, namespace: str, uid: str) -> JobRow | None:
         """Return the record of a Job."""
         row = await call_database(self._pool.fetchrow(_GET, namespace, uid))
-        return None if row is None else _job_row(row)
+        if row is None:
+            return None
+        values = dict(row)
+        revision, body = values.pop("revision"), values.pop("body")
+        return JobRow(_summary(values), revision, body)
 
     async def unrecorded(self, namespace: str, uid: str) -> Version | None:
         """The newest version of a Job that history has and the records have not."""
@@ -296,27 +367,32 @@ class JobRecords:
         row = await call_database(self._pool.fetchrow(_LIVE, namespace, uid))
         return None if row is None else Version("jobs.batch", *row)
 
-    async def attempts(self, uids: Sequence[str], limit: int) -> Mapping[str, list[Attempt]]:
-        """The newest attempts of each of these Jobs."""
-        found: dict[str, list[Attempt]] = {uid: [] for uid in uids}
-        for row in await call_database(self._pool.fetch(_ATTEMPTS, uids, limit)):
+    async def attempts(self, jobs: Mapping[str, str], limit: int) -> Mapping[str, list[Attempt]]:
+        """The newest attempts of each of these Jobs, which are given by UID and namespace; newest first."""
+        found: dict[str, list[Attempt]] = {uid: [] for uid in jobs}
+        for row in await call_database(self._pool.fetch(_ATTEMPTS, list(jobs), list(jobs.values()), limit)):
             values = dict(row)
             found[values.pop("job_uid")].append(Attempt(**values))
         return found
 
-    async def attempt_counts(self, uids: Sequence[str]) -> Mapping[str, int]:
+    async def attempt_counts(self, jobs: Mapping[str, str]) -> Mapping[str, int]:
         """Count all attempts that these Jobs have had, with those that are not kept."""
-        rows = await call_database(self._pool.fetch(_COUNTS, uids))
+        rows = await call_database(self._pool.fetch(_COUNTS, list(jobs), list(jobs.values())))
         return {row["uid"]: row["attempts"] for row in rows}
 
-    async def pods_to_record(self, uid: str, limit: int) -> Sequence[bytes]:
+    async def restarts(self, pods: Sequence[str], limit: int) -> Sequence[RestartRow]:
+        """The newest restarts of containers in these pods, which are given by UID; newest first."""
+        rows = map(dict, await call_database(self._pool.fetch(_OF_PODS, pods, limit)))
+        return [RestartRow(row.pop("pod_uid"), Restart(**row)) for row in rows]
+
+    async def pods_to_record(self, namespace: str, uid: str, limit: int) -> Sequence[bytes]:
         """The pods of a Job that are still there and have no attempt stored yet."""
-        return [row["body"] for row in await call_database(self._pool.fetch(_LIVE_PODS, uid, limit))]
+        return [row["body"] for row in await call_database(self._pool.fetch(_LIVE_PODS, uid, namespace, limit))]
 
     async def events(self, namespace: str, objects: Mapping[str, str]) -> Sequence[bytes]:
         """The events of objects, by UID and name, oldest first: those that are no longer objects, then those that are."""
         uids, names = list(objects), sorted(set(objects.values()))
-        kept = await call_database(self._pool.fetch(_KEPT_EVENTS, uids, MOST_EVENTS))
+        kept = await call_database(self._pool.fetch(_KEPT_EVENTS, uids, namespace, MOST_EVENTS))
         live = await call_database(self._pool.fetch(_LIVE_EVENTS, namespace, names, uids, MOST_EVENTS))
         return [row["body"] for row in reversed((*live, *kept))]
 
@@ -350,7 +426,8 @@ def _page(query: RecordQuery) -> tuple[str, list[object]]:
     if query.after:
         values += query.after
         where.append(f"(r.ended_at, r.uid) < (${len(values) - 1}, ${len(values)})")
-    return f"{_SELECT} where {' and '.join(where)} order by r.ended_at desc, r.uid desc limit $1", values
+    columns = f"select {_SUMMARY}, octet_length(r.body) as size from job_records r"
+    return f"{columns} where {' and '.join(where)} order by r.ended_at desc, r.uid desc limit $1", values
 
 
 def _job_columns(rows: Sequence[JobRow]) -> Iterable[list[object]]:
@@ -377,6 +454,7 @@ _ATTEMPT_FIELDS = (
     "reason",
     "message",
     "peak_memory_bytes",
+    "restart_count",
 )
 
 
@@ -388,7 +466,12 @@ def _attempt_columns(rows: Sequence[AttemptRow]) -> Iterable[list[object]]:
         yield [getattr(row.attempt, name) for row in rows]
 
 
-def _job_row(row: asyncpg.Record) -> JobRow:
-    values = dict(row)
-    revision, body, labels = values.pop("revision"), values.pop("body"), msgspec.json.decode(values.pop("labels"))
-    return JobRow(JobSummary(labels=labels, **values), revision, body)
+def _restart_columns(rows: Sequence[RestartRow]) -> Iterable[list[object]]:
+    """In the order of `_PUT_RESTARTS`."""
+    yield [row.pod_uid for row in rows]
+    for name in Restart.__struct_fields__:
+        yield [getattr(row.restart, name) for row in rows]
+
+
+def _summary(values: dict[str, Any]) -> JobSummary:
+    return JobSummary(labels=msgspec.json.decode(values.pop("labels")), **values)

@@ -14,6 +14,7 @@ from app.store.tables import (
     HISTORY,
     JOB_RECORD_ATTEMPTS,
     JOB_RECORD_OMISSIONS,
+    JOB_RECORD_RESTARTS,
     JOB_RECORDS,
     LOG_CHUNKS,
     METADATA,
@@ -85,10 +86,13 @@ from {HISTORY.name} where kind = '{{kind}}'"""
 # Jobs that have ended and their pods, whether they are still there or not. For people who query.
 _FINISHED_JOBS = f"""select r.namespace, r.name, r.uid, r.result, r.labels, r.created_at, r.started_at, r.ended_at,
     r.deleted_at, r.rerun_of, coalesce(o.attempts, 0) as attempts_omitted, convert_from(r.body, 'UTF8')::jsonb as object
-from {JOB_RECORDS.name} r left join {JOB_RECORD_OMISSIONS.name} o on o.job_uid = r.uid"""
+from {JOB_RECORDS.name} r left join {JOB_RECORD_OMISSIONS.name} o on (o.namespace, o.job_uid) = (r.namespace, r.uid)"""
 _JOB_ATTEMPTS = f"""select namespace, job, job_uid, pod, pod_uid, index, node, created_at, started_at, ended_at, phase,
-    exit_code, reason, message, peak_memory_bytes
+    exit_code, reason, message, peak_memory_bytes, restart_count
 from {JOB_RECORD_ATTEMPTS.name}"""
+_JOB_ATTEMPT_RESTARTS = f"""select a.namespace, a.job, a.job_uid, a.pod, a.pod_uid, r.container, r.run, r.started_at, r.ended_at,
+    r.exit_code, r.reason, r.message
+from {JOB_RECORD_RESTARTS.name} r join {JOB_RECORD_ATTEMPTS.name} a using (pod_uid)"""
 
 SCHEMA_OBJECTS = (
     *(function(path.stem, path.read_text().strip()) for path in sorted(_SQL.glob("*.sql"))),
@@ -96,6 +100,7 @@ SCHEMA_OBJECTS = (
     *(view(f"{name}_history", _HISTORY_VIEW.format(kind=kind)) for kind, name in VIEWS.items()),
     view("finished_jobs", _FINISHED_JOBS),
     view("job_attempts", _JOB_ATTEMPTS),
+    view("job_attempt_restarts", _JOB_ATTEMPT_RESTARTS),
     _compression(HISTORY, "body"),
     _compression(LOG_CHUNKS, "data"),
 )

@@ -184,6 +184,7 @@ JOB_RECORDS = Table(
     Column("body", LargeBinary, nullable=False),  # the Job's JSON as it was last, without managedFields
     Index("job_records_by_end", "ended_at", "uid"),
     Index("job_records_by_namespace", "namespace", "ended_at", "uid"),
+    Index("job_records_by_name", "name", "namespace", "ended_at", "uid"),
     Index("job_records_by_deletion", "deleted_at", postgresql_where=text("deleted_at is not null")),
 )
 
@@ -206,8 +207,23 @@ JOB_RECORD_ATTEMPTS = Table(
     Column("message", Text, nullable=False),  # the termination message, or why the pod ended
     Column("peak_memory_bytes", BigInteger),
     Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("restart_count", Integer, nullable=False, server_default="0"),  # of all containers, within the pod
     Index("job_record_attempts_by_job", "job_uid", "created_at", "pod_uid"),
     Index("job_record_attempts_by_time", "recorded_at"),
+)
+
+# Runs of containers that ended before the last one, because the container was restarted in its pod. They go with the attempt.
+JOB_RECORD_RESTARTS = Table(
+    "job_record_restarts",
+    METADATA,
+    Column("pod_uid", Text, primary_key=True),
+    Column("container", Text, primary_key=True),
+    Column("run", Integer, primary_key=True, autoincrement=False),  # from 0, as the attempt of its log
+    Column("started_at", DateTime(timezone=True)),
+    Column("ended_at", DateTime(timezone=True)),
+    Column("exit_code", Integer, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("message", Text, nullable=False),
 )
 
 # How many attempts of a Job were too many to be kept.
@@ -217,6 +233,7 @@ JOB_RECORD_OMISSIONS = Table(
     Column("job_uid", Text, primary_key=True),
     Column("attempts", Integer, nullable=False),
     Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("namespace", _PLAIN, primary_key=True, server_default=""),
 )
 
 # Events that are no longer objects, those of one Job or pod that went together in one row.
@@ -227,6 +244,7 @@ JOB_RECORD_EVENTS = Table(
     Column("revision", BigInteger, primary_key=True, autoincrement=False),
     Column("bodies", ARRAY(LargeBinary), nullable=False),
     Column("recorded_at", DateTime(timezone=True), nullable=False, server_default=func.now()),
+    Column("namespace", _PLAIN, nullable=False, server_default=""),
     Index("job_record_events_by_time", "recorded_at"),
 )
 

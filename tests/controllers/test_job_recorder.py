@@ -15,7 +15,7 @@ from app.kinds.core.event import KIND as EVENTS
 from app.kinds.pod.container import ContainerState, ContainerStateTerminated, ContainerStatus
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Condition, ObjectReference, OwnerReference
-from app.plans.jobs.job_record import Attempt
+from app.plans.jobs.job_record import MOST_RESTARTS, Attempt
 from app.registry import job_history, objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
@@ -82,7 +82,7 @@ async def recorded(registry: Registry) -> dict[str, JobRow]:
 
 
 async def attempts(registry: Registry, uid: str) -> list[tuple[str, str, int | None]]:
-    found = (await registry.store.job_records.attempts([uid], 5_000))[uid]
+    found = (await registry.store.job_records.attempts({uid: "default"}, 5_000))[uid]
     return [(each.pod, each.phase, each.exit_code) for each in found]
 
 
@@ -195,7 +195,7 @@ async def test_of_many_attempts_the_newest_stay_and_the_others_are_counted(
     await catch_up(registry)
 
     assert await attempts(registry, job.metadata.uid) == [("pi-4", "Failed", 3), ("pi-3", "Failed", 3)]
-    assert (await registry.store.job_records.attempt_counts([job.metadata.uid])) == {job.metadata.uid: 5}
+    assert (await registry.store.job_records.attempt_counts({job.metadata.uid: "default"})) == {job.metadata.uid: 5}
 
 
 async def test_a_record_goes_when_its_time_after_the_deletion_has_come(registry: Registry) -> None:
@@ -323,7 +323,7 @@ async def test_numbers_that_no_column_takes_are_left_out(registry: Registry) -> 
 
     await catch_up(registry)
 
-    (found,) = (await registry.store.job_records.attempts([job.metadata.uid], 10))[job.metadata.uid]
+    (found,) = (await registry.store.job_records.attempts({job.metadata.uid: "default"}, 10))[job.metadata.uid]
     assert (found.exit_code, found.index, found.peak_memory_bytes) == (3, None, None)
 
 
@@ -339,7 +339,129 @@ async def test_of_rows_that_are_refused_the_others_are_recorded(registry: Regist
 
     assert await records.record(part, [], rows)
 
-    assert {each.pod for each in (await records.attempts(["u"], 10))["u"]} == {"a", "c", "e"}
+    assert {each.pod for each in (await records.attempts({"u": "default"}, 10))["u"]} == {"a", "c", "e"}
+
+
+async def _restart(registry: Registry, name: str, count: int, code: int) -> None:
+    """The container has ended and runs again."""
+    end = ContainerStateTerminated(exit_code=code, reason="Error", finished_at=registry.now())
+    status = ContainerStatus(name="main", restart_count=count, last_state=ContainerState(terminated=end))
+    await objects.rewrite(
+        registry,
+        PODS,
+        "default",
+        name,
+        lambda pod: replace(pod, status=replace(pod.status, phase="Running", container_statuses=(status,))),
+    )
+
+
+def _ended_after(count: int) -> Any:
+    """How a pod looks that has ended after so many restarts."""
+    last = ContainerStateTerminated(exit_code=count, reason="Error")
+    end = ContainerState(terminated=ContainerStateTerminated(exit_code=0, reason="Completed"))
+    status = ContainerStatus(name="main", state=end, restart_count=count, last_state=ContainerState(terminated=last))
+    return lambda pod: replace(pod, status=replace(pod.status, phase="Succeeded", container_statuses=(status,)))
+
+
+async def restarts(registry: Registry, job: Any) -> list[list[tuple[int, int]]]:
+    record = await job_history.read_record(registry, "default", job.metadata.uid)
+    assert record is not None
+    return [[(each.run, each.exit_code) for each in attempt.restarts] for attempt in record.attempts]
+
+
+async def test_each_restart_of_a_container_is_recorded_once(registry: Registry) -> None:
+    """While the pod runs, when it has ended, and when it is gone; however the parts of history are cut."""
+    job = await create(registry, JOBS, a_job())
+    await a_running_pod(registry, job, "pi-0")
+    for count in (1, 2):
+        await _restart(registry, "pi-0", count, code=count)
+        await catch_up(registry, rows=1)
+    assert await restarts(registry, job) == [[(1, 2), (0, 1)]]
+
+    await objects.rewrite(registry, PODS, "default", "pi-0", _ended_after(4))
+    await finish(registry, job, "Complete")
+    await delete(registry)
+    await catch_up(registry)
+
+    assert await restarts(registry, job) == [[(1, 2), (0, 1), (3, 4)]]  # the third was never reported
+    sql = "select run, exit_code from job_attempt_restarts where job = 'pi' order by run"
+    assert [tuple(row) for row in await registry.store.pool.fetch(sql)] == [(0, 1), (1, 2), (3, 4)]
+    assert await registry.store.pool.fetchval("select restart_count from job_attempts") == 4
+
+
+async def test_of_many_restarts_the_newest_stay_and_go_with_their_record(registry: Registry) -> None:
+    job = await create(registry, JOBS, a_job())
+    await a_running_pod(registry, job, "pi-0")
+    for count in range(1, MOST_RESTARTS + 4):
+        await _restart(registry, "pi-0", count, code=1)
+        await catch_up(registry)
+    await delete(registry)
+    await catch_up(registry)
+
+    ((*_, (oldest, _)),) = await restarts(registry, job)
+    assert oldest == 3
+    assert await registry.store.pool.fetchval("select count(*) from job_record_restarts") == MOST_RESTARTS
+
+    now = await registry.store.pool.fetchval("select now()")
+    await RecordRetention(registry.store.job_records, TTL).run_once(now + 2 * TTL)
+    assert await registry.store.pool.fetchval("select count(*) from job_record_restarts") == 0
+
+
+async def test_pods_of_another_namespace_are_no_attempts(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever may create pods there could claim any Job: neither do they show, nor do they drive out what is true."""
+    monkeypatch.setattr("app.store.job_records.MOST_ATTEMPTS", 2)
+    await create(registry, NAMESPACES, named(example(NAMESPACES), name="lab"))
+    job = await a_finished_job(registry)
+    forged = named(job, namespace="lab")
+    for number in range(3):
+        registry.clock.move(seconds=1)
+        await a_pod_that_failed(registry, forged, f"forged-{number}")
+    await a_running_pod(registry, forged, "forged-runs")
+
+    await catch_up(registry)
+
+    record = await job_history.read_record(registry, "default", job.metadata.uid)
+    assert record is not None
+    assert ([each.pod for each in record.attempts], record.attempts_omitted) == (["pi-0"], 0)
+    assert await registry.store.pool.fetchval("select attempts_omitted from finished_jobs") == 0
+
+
+async def test_of_many_events_the_newest_stay(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each object and namespace, so that those of another namespace drive out none."""
+    monkeypatch.setattr("app.store.job_records.MOST_EVENTS", 3)
+    job = await a_finished_job(registry)
+    await create(registry, NAMESPACES, named(example(NAMESPACES), name="lab"))
+    about = ObjectReference(kind="Job", name="pi", namespace="lab", uid=job.metadata.uid)
+    for number in range(6):
+        await an_event(registry, f"pi.{number}", f"Number{number}", job)
+        await objects.delete(registry, EVENTS, "default", f"pi.{number}", Demand())
+        forged = replace(example(EVENTS), involved_object=about, reason="Forged")
+        await create(registry, EVENTS, named(forged, name=f"pi.{number}", namespace="lab"))
+        await objects.delete(registry, EVENTS, "lab", f"pi.{number}", Demand())
+        if number % 3:
+            await catch_up(registry)
+    await catch_up(registry)
+
+    record = await job_history.read_record(registry, "default", job.metadata.uid)
+
+    assert record is not None
+    assert [msgspec.json.decode(bytes(each))["reason"] for each in record.events] == ["Number3", "Number4", "Number5"]
+    kept = await registry.store.pool.fetchval("select sum(cardinality(bodies)) from job_record_events")
+    assert kept <= 2 * (3 + 2)  # a row that begins within the bound stays whole
+
+
+async def test_large_objects_come_in_small_parts(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No more of history is in memory at a time than fits, and one object that is larger is recorded as well."""
+    monkeypatch.setattr("app.store.job_records.MOST_BYTES", 1_000)
+    for number in range(3):
+        await create(registry, JOBS, a_job(f"pi{number}", {"annotations": {"large": "x" * 5_000}}))
+        await objects.delete(registry, JOBS, "default", f"pi{number}", Demand(propagation="Background"))
+    sizes = []
+    while part := await registry.store.job_records.next_history(1_000):
+        sizes.append(sum(len(each.body) for each in part.versions))
+        assert await registry.store.job_records.record(part, [], [])
+
+    assert 5_000 < max(sizes) < 10_000
 
 
 async def test_a_job_that_real_controllers_end_is_recorded_once(registry: Registry) -> None:

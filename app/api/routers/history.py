@@ -9,6 +9,7 @@ from base64 import urlsafe_b64decode, urlsafe_b64encode
 from binascii import Error as NotBase64
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import accumulate
 from typing import Annotated, Any, NoReturn, cast
 
 import msgspec
@@ -28,17 +29,19 @@ from app.api.struct_route import EVERY_METHOD, FromBody, FromQuery, S, StructRou
 from app.kinds.batch.job import KIND as JOBS
 from app.machinery import selectors
 from app.machinery.base import Int64, Struct, at, wire_name
-from app.machinery.decode import decode
+from app.machinery.decode import decode, decode_stored
 from app.machinery.errors import bad_request, not_found
-from app.plans.jobs.job_record import API_VERSION, JobRecord, build_record
+from app.plans.jobs.job_record import API_VERSION, JobRecord, JobSummary, build_record
 from app.plans.jobs.rerun import rerun
-from app.registry import JobRow, RecordPlace, RecordQuery, job_history, objects, offload
+from app.registry import ListedJob, RecordPlace, RecordQuery, job_history, objects, offload
 from app.registry.objects import Registry
 
 GROUP = "history.jobplane.dev"
 _PAGE, _MOST = 100, 500
 _LIST_ATTEMPTS = 20  # of each record of a list
-_TOGETHER = 50  # records built without a break for others
+_TOGETHER = 50  # records built without a break for others, if their Jobs have fewer bytes than
+_STEP_BYTES = 1 << 20
+_MOST_BYTES = 16 << 20  # of the Jobs of a page
 _MOST_READ = 5_000  # records that one request for a selector looks at
 _RERUN = "/namespaces/{namespace}/jobs/{uid}/rerun"
 _ALL, _LIST, _ONE = "/jobs", "/namespaces/{namespace}/jobs", "/namespaces/{namespace}/jobs/{uid}"
@@ -143,7 +146,7 @@ async def rerun_job(
     if found is None:
         raise not_found(f"jobs.{GROUP}", uid)
     size = max(body_size(request), len(found.body))
-    made = await offload.run(size, rerun, job_history.decode_job(found.body), asked.name, asked.patch)
+    made = await offload.run(size, rerun, decode_stored(found.body, JOBS.type), asked.name, asked.patch)
     name = made.object.metadata.name
     await check(registry, user, Action("create", JOBS.group, JOBS.plural, namespace=namespace, name=name))
     options = create_options(query_of(request))
@@ -178,18 +181,18 @@ async def _list(registry: Registry, namespace: str, options: RecordListQuery) ->
         raise bad_request(f"limit must be between 1 and {_MOST}")
     if options.result not in ("", "Complete", "Failed", "Deleted"):
         raise bad_request("result must be Complete, Failed or Deleted")
-    rows, following = await _select(registry, namespace, options, limit)
+    rows, following = _cut(*await _select(registry, namespace, options, limit))
     metadata = ListMeta(continue_=_token(following)) if following else ListMeta()
     return JobRecordList(metadata=metadata, items=await _records(registry, rows))
 
 
 async def _select(
     registry: Registry, namespace: str, options: RecordListQuery, limit: int
-) -> tuple[list[JobRow], RecordPlace | None]:
+) -> tuple[list[ListedJob], RecordPlace | None]:
     """The rows of a page and, if there may be more, where it ends. With a selector, at most `_MOST_READ` are looked at."""
     selector, after = selectors.parse_labels(options.label_selector), _read_token(options.continue_)
     size = limit + 1 if selector == selectors.EVERYTHING else _MOST
-    found: list[JobRow] = []
+    found: list[ListedJob] = []
     for _ in range(0, _MOST_READ, _MOST):
         query = RecordQuery(namespace=namespace, name=options.name, result=options.result, after=after, limit=size)
         rows = await registry.job_records.page(query)
@@ -202,25 +205,45 @@ async def _select(
     return found, after
 
 
-async def _records(registry: Registry, rows: Sequence[JobRow]) -> list[JobRecord]:
+def _cut(rows: list[ListedJob], following: RecordPlace | None) -> tuple[list[ListedJob], RecordPlace | None]:
+    """So many of the rows of a page, at least one, that their Jobs have no more than `_MOST_BYTES`."""
+    for number, size in enumerate(accumulate(row.size for row in rows)):
+        if number and size > _MOST_BYTES:
+            return rows[:number], _place(rows[number - 1])
+    return rows, following
+
+
+async def _records(registry: Registry, rows: Sequence[ListedJob]) -> list[JobRecord]:
     """The records of a page, some at a time: others want to be answered meanwhile."""
     found: list[JobRecord] = []
-    for start in range(0, len(rows), _TOGETHER):
-        found += await _some_records(registry, rows[start : start + _TOGETHER])
+    group: list[JobSummary] = []
+    size = 0
+    for row in rows:
+        group.append(row.summary)
+        size += row.size
+        if len(group) == _TOGETHER or size > _STEP_BYTES:
+            found += await _some_records(registry, group)
+            group, size = [], 0
+    return found + await _some_records(registry, group)
+
+
+async def _some_records(registry: Registry, summaries: Sequence[JobSummary]) -> list[JobRecord]:
+    """Those of them that are still there."""
+    if not summaries:
+        return []
+    records = registry.job_records
+    jobs = {each.uid: each.namespace for each in summaries}
+    bodies, counts = await records.bodies(list(jobs)), await records.attempt_counts(jobs)
+    attempts = await records.attempts(jobs, _LIST_ATTEMPTS)
+    found = []
+    for each in summaries:
+        if body := bodies.get(each.uid):
+            some = await job_history.with_outputs(attempts[each.uid])
+            found.append(build_record(body, each, some, counts[each.uid] - len(some)))
     return found
 
 
-async def _some_records(registry: Registry, rows: Sequence[JobRow]) -> list[JobRecord]:
-    uids = [row.summary.uid for row in rows]
-    attempts = await registry.job_records.attempts(uids, _LIST_ATTEMPTS)
-    counts = await registry.job_records.attempt_counts(uids)
-    return [
-        build_record(row.body, row.summary, attempts[uid], counts[uid] - len(attempts[uid]))
-        for uid, row in zip(uids, rows, strict=True)
-    ]
-
-
-def _place(row: JobRow) -> RecordPlace:
+def _place(row: ListedJob) -> RecordPlace:
     return RecordPlace(cast("datetime", row.summary.ended_at), row.summary.uid)  # what is stored has ended
 
 

@@ -10,15 +10,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import NamedTuple
 
-import msgspec
-
 from app.controllers.tracing.otlp import ExportError, OtlpClient, encode
 from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job, is_finished
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Object
-from app.machinery.decode import decode_older
+from app.machinery.decode import decode_stored
 from app.metrics.registry import MetricsRegistry
 from app.plans.jobs.traces import Span, spans_of
 from app.store import Key, Mirror, Store, Unavailable
@@ -98,16 +96,9 @@ class TraceExport:
 
 def _encode(job: Job, bodies: Sequence[bytes]) -> tuple[int, list[bytes]]:
     """Return the number of a Job's spans, and the requests with them. Runs in a thread: a large Job takes a tenth of a second."""
-    spans = spans_of(job, map(_decode, bodies))
+    spans = spans_of(job, (decode_stored(body, Pod) for body in bodies))
     return len(spans), [encode(part) for part in _parts(spans)]
 
 
 def _parts(spans: list[Span]) -> Iterator[list[Span]]:
     return (spans[at : at + MOST_SPANS] for at in range(0, len(spans), MOST_SPANS))
-
-
-def _decode(body: bytes) -> Pod:
-    try:
-        return msgspec.json.decode(body, type=Pod)
-    except msgspec.ValidationError:
-        return decode_older(body, Pod)

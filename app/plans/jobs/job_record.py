@@ -4,7 +4,7 @@
 `app.api.routers.history` build whole records from these. Pure: the same Job and pods always give the same record.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -19,6 +19,7 @@ from app.plans.jobs.indexes import index_of
 
 API_VERSION = "history.jobplane.dev/v1"
 MOST_ATTEMPTS = 1_000  # of one Job: the newest
+MOST_RESTARTS = 20  # of one container, and 1,000 of one record: the newest
 PEAK_MEMORY = "jobplane.dev/peak-memory"
 RERUN_OF = "jobplane.dev/rerun-of"
 _CONTROLLER_UID, _JOB_NAME = "batch.kubernetes.io/controller-uid", "batch.kubernetes.io/job-name"
@@ -26,8 +27,23 @@ _NEVER = datetime.min.replace(tzinfo=UTC)
 _peaks = msgspec.json.Decoder(dict[str, int])
 
 
+class Restart(msgspec.Struct, kw_only=True, rename=wire_name):
+    """A run of a container that ended before the last one: the container was restarted in its pod. `run` counts from 0."""
+
+    container: str
+    run: int
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    exit_code: int = 0
+    reason: str = ""
+    message: str = ""
+
+
 class Attempt(msgspec.Struct, kw_only=True, rename=wire_name):
-    """One pod of a Job, and how it ended. `output` is the termination message, if that is JSON."""
+    """One pod of a Job, and how it ended. `output` is the termination message, if that is JSON.
+
+    `restart_count` is that of all containers; `restarts` are the newest of them, newest first, in the record of one Job.
+    """
 
     pod: str
     pod_uid: str = msgspec.field(name="podUID")
@@ -42,6 +58,8 @@ class Attempt(msgspec.Struct, kw_only=True, rename=wire_name):
     message: str = ""
     peak_memory_bytes: int | None = None
     output: Any = None
+    restart_count: int = 0
+    restarts: list[Restart] = []
 
 
 class JobSummary(msgspec.Struct, kw_only=True, frozen=True):
@@ -164,7 +182,24 @@ def attempt_of(pod: Pod, deleted_at: datetime | None = None) -> Attempt:
         reason=pod.status.reason or (state.reason if state else ""),
         message=(state.message if state else "") or pod.status.message,
         peak_memory_bytes=_peak_memory(pod),
+        restart_count=min(sum(max(each.restart_count, 0) for each in _statuses(pod)), 2**31 - 1),
     )
+
+
+def restarts_of(pod: Pod) -> Iterator[Restart]:
+    """Yield for each container that was restarted the run before its last one."""
+    for status in _statuses(pod):
+        ended = status.last_state.terminated if status.last_state else None
+        if ended is not None and 0 < status.restart_count < 2**31:
+            yield Restart(
+                container=status.name,
+                run=status.restart_count - 1,
+                started_at=ended.started_at,
+                ended_at=ended.finished_at,
+                exit_code=ended.exit_code,
+                reason=ended.reason,
+                message=ended.message,
+            )
 
 
 def _statuses(pod: Pod) -> Sequence[Any]:
@@ -210,8 +245,7 @@ def parse_output(message: str) -> Any:
 def build_record(
     body: bytes, summary: JobSummary, attempts: Iterable[Attempt], omitted: int, events: Iterable[Any] | None = None
 ) -> JobRecord:
-    """Build the record of a Job. `body` is the Job's JSON, Of the attempts, the newest `MOST_ATTEMPTS` stay."""
-    ordered = newest_first(attempts)
+    """Build the record of a Job. `body` is the Job's JSON; `omitted` is how many attempts it had beside these."""
     stored = _stored.decode(body)
     return JobRecord(
         metadata=_meta(stored.metadata),
@@ -222,8 +256,8 @@ def build_record(
         end_time=summary.ended_at,
         deletion_time=summary.deleted_at,
         rerun_of=summary.rerun_of,
-        attempts=[_with_output(each) for each in ordered[:MOST_ATTEMPTS]],
-        attempts_omitted=omitted + max(0, len(ordered) - MOST_ATTEMPTS),
+        attempts=list(attempts),
+        attempts_omitted=omitted,
         events=msgspec.UNSET if events is None else list(events),
     )
 
@@ -243,7 +277,3 @@ def _meta(meta: ObjectMeta) -> RecordMeta:
         annotations=meta.annotations,
         owner_references=meta.owner_references,
     )
-
-
-def _with_output(attempt: Attempt) -> Attempt:
-    return msgspec.structs.replace(attempt, output=parse_output(attempt.message))

@@ -18,7 +18,15 @@ from app.store import Append, Stream
 from app.store.job_records import RecordQuery
 from tests.api.people import bind, cluster_role, meeting, rule
 from tests.controllers.running import running, settled
-from tests.controllers.test_job_recorder import a_finished_job, a_running_pod, an_event, catch_up, delete, finish
+from tests.controllers.test_job_recorder import (
+    a_finished_job,
+    a_pod_that_failed,
+    a_running_pod,
+    an_event,
+    catch_up,
+    delete,
+    finish,
+)
 from tests.registry.examples import JOBS, a_job, create, example, named
 
 BASE = "/apis/history.jobplane.dev/v1"
@@ -73,6 +81,8 @@ async def test_a_job_its_pod_and_its_node_are_gone_for_an_hour(registry: Registr
         "message": '{"lost": 1}',
         "peakMemoryBytes": None,
         "output": {"lost": 1},
+        "restartCount": 0,
+        "restarts": [],
     }
     assert [each["reason"] for each in found["events"]] == ["Created"]
     assert (await admin.get("/apis/logs.jobplane.dev/v1/namespaces/default/logs/pi-0")).text == "hello\n"
@@ -157,6 +167,45 @@ async def test_a_list_has_the_newest_attempts_and_counts_the_others(
 
     assert (len(item["attempts"]), item["attemptsOmitted"], "events" in item) == (20, 5, False)
     assert len((await record(admin, job.metadata.uid))["attempts"]) == 25
+
+
+async def test_a_page_of_large_jobs_is_short_and_has_a_next_one(
+    registry: Registry, admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of 500 Jobs of the largest size would be most of a gigabyte."""
+    monkeypatch.setattr("app.api.routers.history._MOST_BYTES", 14_000)
+    for number in range(5):
+        registry.clock.move(minutes=1)
+        job = await create(registry, JOBS, a_job(f"pi{number}", {"annotations": {"large": "x" * 5_000}}))
+        await finish(registry, job)
+    await catch_up(registry)
+
+    pages, token = [], None
+    while token != "":
+        page = (await admin.get(RECORDS, params={"continue": token or ""})).json()
+        pages.append([each["metadata"]["name"] for each in page["items"]])
+        token = page["metadata"].get("continue", "")
+
+    assert pages == [["pi4", "pi3"], ["pi2", "pi1"], ["pi0"]]
+
+
+async def test_attempts_of_pods_that_run_are_counted_with_those_that_are_not_kept(
+    registry: Registry, admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("app.store.job_records.MOST_ATTEMPTS", 2)
+    monkeypatch.setattr("app.registry.job_history.MOST_ATTEMPTS", 2)
+    job = await create(registry, JOBS, a_job())
+    for number in range(4):
+        registry.clock.move(seconds=1)
+        await a_pod_that_failed(registry, job, f"pi-{number}")
+    registry.clock.move(seconds=1)
+    await a_running_pod(registry, job, "pi-runs")
+    await catch_up(registry)
+
+    found = await record(admin, job.metadata.uid)
+
+    assert [each["pod"] for each in found["attempts"]] == ["pi-runs", "pi-3"]
+    assert found["attemptsOmitted"] == 3
 
 
 BAD_TOKENS = ["x", b64encode(b"[]").decode(), urlsafe_b64encode(b'["2026-03-01T12:00:00Z","\\u0000"]').decode()]

@@ -12,13 +12,13 @@ from app.kinds.pod.container import ContainerState, ContainerStateTerminated, Co
 from app.kinds.pod.pod import Pod, PodSpec, PodStatus
 from app.machinery.base import Condition, ObjectMeta, OwnerReference
 from app.plans.jobs.job_record import (
-    MOST_ATTEMPTS,
     Attempt,
     attempt_of,
     build_record,
     job_name_of,
     job_uid_of,
     parse_output,
+    restarts_of,
     summarize,
 )
 from tests.build import NOW
@@ -162,20 +162,49 @@ def test_only_pods_of_jobs_have_a_job() -> None:
     assert job_uid_of(others) == ""
 
 
-def test_a_record_keeps_the_newest_attempts_and_counts_the_others() -> None:
+def test_a_record_says_what_became_of_the_job() -> None:
     job = a_job("Complete", labels={"app": "pi"}, annotations={"jobplane.dev/rerun-of": "before"})
-    attempts = [
-        Attempt(pod=f"p{number}", pod_uid=f"{number}", created_at=NOW + timedelta(seconds=number), message='{"n":1}')
-        for number in range(MOST_ATTEMPTS + 5)
-    ]
 
-    record = build_record(msgspec.json.encode(job), summarize(job), attempts, 2)
+    record = build_record(msgspec.json.encode(job), summarize(job), [Attempt(pod="p", pod_uid="p")], 2)
 
-    assert (len(record.attempts), record.attempts_omitted) == (MOST_ATTEMPTS, 7)
-    assert (record.attempts[0].pod, record.attempts[0].output) == (f"p{MOST_ATTEMPTS + 4}", {"n": 1})
+    assert (record.attempts[0].pod, record.attempts_omitted) == ("p", 2)
     told = msgspec.json.decode(msgspec.json.encode(record))
     assert told["spec"] == {"parallelism": 1, "template": {}} or told["spec"]["parallelism"] == 1
     assert (told["kind"], told["metadata"]["uid"], told["rerunOf"]) == ("JobRecord", "u", "before")
     assert told["status"]["conditions"][0]["type"] == "Complete"
     assert "events" not in told
     assert {"podUID", "exitCode", "peakMemoryBytes"} <= set(told["attempts"][0])
+
+
+def restarted(count: int, code: int = 1, name: str = "main") -> ContainerStatus:
+    """Status of a container that runs again."""
+    end = ContainerStateTerminated(exit_code=code, reason="Error", message="lost", started_at=NOW, finished_at=NOW)
+    return ContainerStatus(name=name, restart_count=count, last_state=ContainerState(terminated=end))
+
+
+@pytest.mark.parametrize(
+    ("count", "expected"),
+    [
+        pytest.param(0, [], id="never restarted"),
+        pytest.param(3, [2], id="the run before the last one"),
+        pytest.param(-1, [], id="no count"),
+        pytest.param(2**31, [], id="a count that no column takes"),
+    ],
+)
+def test_a_restart_is_the_run_before(count: int, expected: list[int]) -> None:
+    pod = a_pod()
+    pod = replace(pod, status=replace(pod.status, container_statuses=(restarted(count),)))
+
+    assert [each.run for each in restarts_of(pod)] == expected
+
+
+def test_the_restarts_of_all_containers_are_counted() -> None:
+    pod = a_pod()
+    statuses = (restarted(2, 7), restarted(3, 137, "side"))
+    pod = replace(pod, status=replace(pod.status, container_statuses=statuses))
+
+    found = list(restarts_of(pod))
+
+    assert attempt_of(pod).restart_count == 5
+    assert [(each.container, each.run, each.exit_code) for each in found] == [("main", 1, 7), ("side", 2, 137)]
+    assert (found[0].started_at, found[0].ended_at, found[0].message) == (NOW, NOW, "lost")
