@@ -7,6 +7,8 @@ name that changes its mind in between leads nowhere else. Proxies of the environ
 import asyncio
 import socket
 import ssl
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import httpx
 
@@ -14,6 +16,7 @@ from app.plans.webhooks import is_refused
 
 SECONDS = 10.0  # for one attempt in all
 _RESOLVE_SECONDS = 5.0
+_THREADS = 64
 
 
 class DeliveryError(Exception):
@@ -27,6 +30,8 @@ class WebhookClient:
         self._allows_local = allows_local
         self._seconds = seconds
         self._http: httpx.AsyncClient | None = None
+        # A name server that does not answer holds a thread for long: none that others need.
+        self._threads = ThreadPoolExecutor(_THREADS, "webhook-names")
 
     async def post(self, url: str, headers: dict[str, str], body: bytes) -> None:
         """Return if the receiver answered 2xx; else raise DeliveryError."""
@@ -64,7 +69,8 @@ class WebhookClient:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(_RESOLVE_SECONDS):
-                found = await loop.getaddrinfo(url.host, port, type=socket.SOCK_STREAM)
+                find = partial(socket.getaddrinfo, url.host, port, type=socket.SOCK_STREAM)
+                found = await loop.run_in_executor(self._threads, find)
         except (OSError, UnicodeError) as error:
             raise DeliveryError("the name of the host cannot be resolved") from error
         addresses = [str(each[4][0]) for each in found]
@@ -76,7 +82,8 @@ class WebhookClient:
 
     async def _client(self) -> httpx.AsyncClient:
         if self._http is None:
-            context = await asyncio.to_thread(ssl.create_default_context)  # reads every authority of this machine
+            loop = asyncio.get_running_loop()  # it reads every authority of this machine
+            context = await loop.run_in_executor(self._threads, ssl.create_default_context)
             limits = httpx.Limits(max_keepalive_connections=0)
             self._http = httpx.AsyncClient(
                 verify=context, trust_env=False, timeout=self._seconds, limits=limits, follow_redirects=False

@@ -50,7 +50,7 @@ class WebhookDelivery:
         self._forget_at: datetime | None = None
 
     async def run_once(self, now: datetime) -> dict[str, int]:
-        due = await self._outbox.due(now, OF_EACH, AT_ONCE)
+        due = await self._outbox.due(now, OF_EACH, AT_ONCE + len(self._attempts))
         secrets = await self._read_secrets(due)
         for each in due:
             if each.id not in self._attempts and len(self._attempts) < AT_ONCE:

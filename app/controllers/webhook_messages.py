@@ -10,13 +10,13 @@ import msgspec
 
 from app.kinds.batch.job import Job, is_finished
 from app.kinds.core.secret import Secret
-from app.machinery.decode import decode_older
+from app.machinery.decode import decode_stored
 from app.plans.webhooks import LABEL, Webhook, WebhookError, is_told, message, read_webhook
 from app.store.webhook_outbox import JobVersion, NewDelivery, WebhookOutbox
 from app.structured_logging import Logger, object_fields
 
 logger = Logger(__name__)
-BATCH = 100  # versions of Jobs in one transaction: what is decoded in one step of the event loop
+BATCH = 100  # versions of Jobs in one transaction
 OF_A_NAMESPACE = 10  # webhooks; more are ignored
 MOST_PENDING = 10_000  # messages of a webhook; more are dropped
 SAVED_EVERY = 60  # runs without a message, after which the cursor is saved nevertheless
@@ -60,11 +60,12 @@ class WebhookMessages:
         return {"webhook messages": written}
 
     async def _read_jobs(self, after: int, up_to: int, now: datetime) -> int:
-        """Write the messages about the next Jobs that ended; returns how many."""
-        versions = await self._outbox.versions(after, BATCH, _ENDED)
-        cursor = (
-            versions[-1].revision if len(versions) == BATCH else max(up_to, versions[-1].revision if versions else 0)
-        )
+        """Write the messages about the next Jobs that ended; returns how many.
+
+        Not beyond `up_to`: the webhooks that were read may be older than what came after it.
+        """
+        versions = await self._outbox.versions(after, up_to, BATCH, _ENDED)
+        cursor = versions[-1].revision if versions else up_to
         deliveries = [each for version in versions if version.body is not None for each in self._deliveries(version)]
         added = 0
         if deliveries:
@@ -76,10 +77,10 @@ class WebhookMessages:
         return added
 
     def _deliveries(self, version: JobVersion) -> Iterator[NewDelivery]:
-        job = _decode(version.body)
+        job = _decode(version.revision, version.body)
         if job is None or not is_finished(job):
             return
-        before = _decode(version.before)
+        before = _decode(version.revision, version.before)
         if before is not None and is_finished(before):
             return
         for each in self._webhooks.get(job.metadata.namespace, ()):
@@ -92,7 +93,7 @@ class WebhookMessages:
     async def _read_webhooks(self) -> dict[str, list[NamedWebhook]]:
         found: dict[str, list[NamedWebhook]] = {}
         for namespace, body in await self._outbox.secrets(LABEL, OF_A_NAMESPACE):
-            secret = msgspec.json.decode(body, type=Secret)
+            secret = decode_stored(body, Secret)
             try:
                 found.setdefault(namespace, []).append(NamedWebhook(secret, read_webhook(secret)))
             except WebhookError as error:
@@ -107,10 +108,10 @@ class WebhookMessages:
             self._saved, self._unsaved_runs = self._cursor, 0
 
 
-def _decode(body: bytes | None) -> Job | None:
-    if body is None:
-        return None
+def _decode(revision: int, body: bytes | None) -> Job | None:
+    """None for one that cannot be read, which must not hold back the messages about all others."""
     try:
-        return msgspec.json.decode(body, type=Job)
-    except msgspec.ValidationError:
-        return decode_older(body, Job)
+        return None if body is None else decode_stored(body, Job)
+    except Exception as error:
+        logger.error("cannot decode a Job; no webhook is told of it", revision=revision, traceback_of=error)
+        return None

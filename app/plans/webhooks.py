@@ -28,8 +28,8 @@ MOST_TEXT = 1024  # characters of a condition's message
 MOST_BYTES = 64 << 10  # of a message; labels are left out of one that has more
 _FIRST_DELAY, _LONGEST_DELAY = timedelta(seconds=5), timedelta(hours=1)
 _MOST_URL = 2048
-# Where clouds tell a machine its credentials, if that is no link-local address.
-_REFUSED = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200")))
+# Where clouds (AWS, Google, Alibaba, Azure) tell a machine its credentials, if that is no link-local address.
+_REFUSED = frozenset(map(ip_address, ("fd00:ec2::254", "fd20:ce::254", "100.100.100.200", "168.63.129.16")))
 _NAT64 = ip_network("64:ff9b::/96")  # IPv6 addresses with an IPv4 address at their end
 
 

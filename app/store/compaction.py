@@ -1,9 +1,9 @@
 """Compaction: deletes history that nobody can need any more, in slices so that writers never wait long.
 
 What was there at the floor stays readable: a version goes when the one after it is at or below the floor, too. So a list at
-any revision from the floor on is whole. Nothing goes that the job recorder has not read. Secrets have a floor of their own,
-because what was in one that was deleted or replaced is to be gone within minutes; every read of theirs, and of all kinds
-together, goes by the higher of the two.
+any revision from the floor on is whole. Nothing goes that the job recorder or the webhooks have not read. Secrets have a floor
+of their own, because what was in one that was deleted or replaced is to be gone within minutes; every read of theirs, and of
+all kinds together, goes by the higher of the two.
 The leader runs both compactions as periodic tasks (`app.registry.periodic_task`).
 """
 
@@ -17,10 +17,10 @@ from app.store.errors import call_database
 SLICE = 2_000
 
 # The floor rises first, in the same statement: a watcher that asks below it gets 410 rather than a gap.
-# What the job recorder has yet to read stays.
+# What the job recorder and the webhooks have yet to read stays.
 _FLOOR = """update counter set floor = greatest(floor, least(
     coalesce((select max(revision) from history where recorded_at < now() - $1::interval), 0),
-    (select revision from job_recorder)))"""
+    (select revision from job_recorder), (select revision from webhook_cursor)))"""
 _SECRETS_FLOOR = """update counter set secrets_floor = greatest(secrets_floor, coalesce(
     (select max(revision) from history where kind = 'secrets' and recorded_at < now() - $1::interval), 0))"""
 # In the order of revisions, or the two compactions could lock each other out of a Secret's versions.

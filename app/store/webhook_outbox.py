@@ -12,6 +12,7 @@ import asyncpg
 
 from app.store.errors import call_database
 
+MOST_BYTES = 512 << 10  # of versions that are read at a time, as they are decoded in one step of the event loop
 _STATE = """select c.revision, (select max(revision) from history where kind = 'secrets') as secrets,
     (select revision from webhook_cursor) as cursor from counter c"""
 _SECRETS = """select namespace, body from (
@@ -20,16 +21,19 @@ _SECRETS = """select namespace, body from (
         where h.kind = 'secrets' and h.marks::jsonb -> 'labels' ->> $1 = 'true'
     ) x where place <= $2 order by namespace, name"""
 # Only versions that say that the Job has ended are read, with the version before, which must not say so.
-_VERSIONS = """select revision, case when ended then body end as body,
-        case when ended then (select p.body from history p where p.revision = x.previous) end as before
+_VERSIONS = """select revision, body, case when body is not null then
+            (select p.body from history p where p.revision = sized.previous) end as before
     from (
-        select revision, previous, body,
-            change <> 'D' and (position($3::bytea in body) > 0 or position($4::bytea in body) > 0) as ended
-        from history where kind = 'jobs.batch' and revision > $1 order by revision limit $2
-    ) x order by revision"""
+        select *, coalesce(sum(octet_length(body)) over (order by revision) - octet_length(body), 0) as size from (
+            select revision, previous, case when change <> 'D'
+                and (position($3::bytea in body) > 0 or position($4::bytea in body) > 0) then body end as body
+            from history where kind = 'jobs.batch' and revision > $1 and revision <= $5 order by revision limit $2
+        ) next
+    ) sized where size <= $6 order by revision"""
 _ADD = """with counts as (
         select namespace, webhook, count(*) as pending from webhook_deliveries
-        where (namespace, webhook) in (select * from unnest($2::text[], $3::text[])) group by namespace, webhook
+        where failed_at is null and (namespace, webhook) in (select * from unnest($2::text[], $3::text[]))
+        group by namespace, webhook
     )
     insert into webhook_deliveries (id, namespace, webhook, job, job_uid, body, next_at)
     select m.id, m.namespace, m.webhook, m.job, m.job_uid, m.body, $7
@@ -39,11 +43,12 @@ _ADD = """with counts as (
     on conflict (id) do nothing returning 1"""
 _MOVE = """insert into webhook_cursor (id, revision) values (1, $1)
     on conflict (id) do update set revision = greatest(webhook_cursor.revision, excluded.revision)"""
-# A receiver with many messages may not keep the others waiting: of each only a few at a time.
+# A receiver with many messages, or one that never answers, may not keep the others waiting: of each only a few at a time,
+# and one of each before a second of any. Those on their way are due, too, so that they have their place.
 _DUE = """select d.id, d.namespace, d.webhook, d.job, d.job_uid, d.body, d.attempts from (
         select id, row_number() over (partition by namespace, webhook order by next_at, id) as place
         from webhook_deliveries where failed_at is null and next_at <= $1
-    ) due join webhook_deliveries d using (id) where place <= $2 order by d.next_at, d.id limit $3"""
+    ) due join webhook_deliveries d using (id) where place <= $2 order by place, d.next_at, d.id limit $3"""
 _RETRY = "update webhook_deliveries set attempts = $2, next_at = $3, error = $4 where id = $1"
 _GIVE_UP = "update webhook_deliveries set attempts = $2, failed_at = $3, error = $4 where id = $1"
 _FORGET = """delete from webhook_deliveries where id in (
@@ -101,9 +106,13 @@ class WebhookOutbox:
         """Namespace and body of the Secrets with this label, at most so many of each namespace."""
         return [(row[0], row[1]) for row in await call_database(self._pool.fetch(_SECRETS, label, most))]
 
-    async def versions(self, after: int, limit: int, signs: tuple[bytes, bytes]) -> list[JobVersion]:
-        """The next versions of Jobs in commit order; a body that has neither of the signs is not read."""
-        return [JobVersion(*row) for row in await call_database(self._pool.fetch(_VERSIONS, after, limit, *signs))]
+    async def versions(self, after: int, up_to: int, limit: int, signs: tuple[bytes, bytes]) -> list[JobVersion]:
+        """The next versions of Jobs in commit order, at most so many and, but for one, MOST_BYTES.
+
+        A body that has neither of the signs is not read.
+        """
+        rows = await call_database(self._pool.fetch(_VERSIONS, after, limit, *signs, up_to, MOST_BYTES))
+        return [JobVersion(*row) for row in rows]
 
     async def add(self, deliveries: Sequence[NewDelivery], cursor: int, now: datetime, most: int) -> int:
         """Write messages and move the cursor, together; returns how many are new. A webhook has `most` at a time."""

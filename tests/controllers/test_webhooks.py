@@ -9,7 +9,9 @@ import re
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -19,6 +21,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from app.controllers.job_recorder import JobRecorder
 from app.controllers.webhook_client import WebhookClient
 from app.controllers.webhook_delivery import WebhookDelivery
 from app.controllers.webhook_messages import MOST_PENDING, WebhookMessages
@@ -29,6 +32,7 @@ from app.plans.webhooks import LABEL, MOST_ATTEMPTS, WebhookError, is_refused, n
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
+from app.store.compaction import compact
 from app.store.webhook_outbox import WebhookOutbox
 from tests.build import NOW
 from tests.controllers.receiver import Receiver, Request, receiving
@@ -244,6 +248,115 @@ async def test_a_slow_receiver_delays_no_other(registry: Registry, webhooks: Web
     assert len({name for _, name in told(quick)}) == 12
 
 
+async def test_a_receiver_that_never_answers_does_not_hold_every_attempt(
+    registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has many messages, all of them older. As soon as one of its attempts has ended, the other receiver is told."""
+    monkeypatch.setattr("app.controllers.webhook_delivery.AT_ONCE", 4)
+    webhooks = Webhooks(registry, seconds=0.5)
+    await webhooks.run()
+    async with receiving(None) as dead, receiving() as quick:
+        await a_webhook(registry, dead.url, "dead")
+        await a_webhook(registry, quick.url, "quick")
+        for number in range(12):
+            await ends(registry, f"old-{number}", annotations={LABEL: "dead"})
+        await webhooks.messages.run_once(registry.now())
+        registry.clock.move(seconds=1)
+        await ends(registry, "new", annotations={LABEL: "quick"})
+        await webhooks.messages.run_once(registry.now())
+        while not quick.requests:
+            await webhooks.delivery.run_once(registry.now())
+        assert len(dead.requests) <= 7  # four, and those that began when these had ended, but for one
+        for task in webhooks.delivery._attempts.values():
+            task.cancel()
+
+
+async def test_names_are_resolved_while_the_threads_of_others_are_busy(registry: Registry, webhooks: Webhooks) -> None:
+    """And name servers that do not answer hold no thread that others need."""
+    loop = asyncio.get_running_loop()
+    begun, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        begun.set()
+        done.wait()
+
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    holding = loop.run_in_executor(None, hold)
+    try:
+        async with receiving() as receiver:
+            await a_webhook(registry, receiver.url)
+            await ends(registry)
+            assert begun.wait(60)
+            await webhooks.run()
+        assert told(receiver) == [("job.complete", "pi")]
+    finally:
+        done.set()
+        await holding
+
+
+async def test_a_webhook_that_is_new_misses_no_end(registry: Registry, webhooks: Webhooks) -> None:
+    """Not even one that comes while the webhooks of before are being told."""
+    async with receiving() as receiver:
+        await a_webhook(registry, receiver.url, "first")
+        await ends(registry, "before")
+        state = await webhooks.outbox.state()
+        await a_webhook(registry, receiver.url, "second")
+        await ends(registry, "after")
+
+        signs = (b'"type":"Complete"', b'"type":"Failed"')
+        versions = await webhooks.outbox.versions(0, state.revision, 100, signs)
+        assert max(each.revision for each in versions) <= state.revision
+        await webhooks.run()
+
+    assert sorted(name for _, name in told(receiver)) == ["after", "after", "before", "before"]
+
+
+async def test_what_is_not_told_yet_is_not_compacted(registry: Registry, webhooks: Webhooks) -> None:
+    """Controllers that were away for longer than the history is kept tell of all that ended meanwhile."""
+    await JobRecorder(registry.store.job_records).run_once(registry.now())
+    async with receiving() as receiver:
+        await a_webhook(registry, receiver.url)
+        await ends(registry)
+        await objects.delete(registry, JOBS, "default", "pi", Demand(propagation="Background"))
+        await JobRecorder(registry.store.job_records).run_once(registry.now())
+        await compact(registry.store.pool, timedelta(0))
+
+        await Webhooks(registry).run()
+
+    assert told(receiver) == [("job.complete", "pi")]
+
+
+async def test_a_job_that_cannot_be_read_holds_back_no_other(
+    registry: Registry, webhooks: Webhooks, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with receiving() as receiver:
+        await a_webhook(registry, receiver.url)
+        await ends(registry, "broken")
+        broken = """replace(convert_from(body, 'UTF8'), '"spec":{', '"spec":3,"x":{')"""
+        sql = f"update history set body = convert_to({broken}, 'UTF8') where name = 'broken'"
+        await registry.store.pool.execute(sql)
+        await ends(registry, "good")
+        await webhooks.run()
+
+    assert told(receiver) == [("job.complete", "good")]
+    assert "cannot decode a Job" in caplog.text
+
+
+async def test_messages_that_were_given_up_make_room_for_new_ones(registry: Registry, webhooks: Webhooks) -> None:
+    async with receiving() as receiver:
+        await a_webhook(registry, receiver.url)
+        await registry.store.pool.execute(
+            """insert into webhook_deliveries (id, namespace, webhook, job, job_uid, body, next_at, failed_at)
+            select number::text, 'default', 'chat', 'old', '', '', $2, $2 from generate_series(1, $1::int) number""",
+            MOST_PENDING,
+            NOW,
+        )
+        await ends(registry)
+        await webhooks.run()
+
+    assert told(receiver) == [("job.complete", "pi")]
+
+
 async def test_with_the_secret_go_its_messages_and_with_a_new_one_comes_its_url(
     registry: Registry, webhooks: Webhooks
 ) -> None:
@@ -316,7 +429,9 @@ async def test_this_machine_is_refused_and_no_secret_is_told(
         ("64:ff9b::a9fe:a9fe", True),
         ("64:ff9b::5db8:d822", False),
         ("fd00:ec2::254", True),
+        ("fd20:ce::254", True),
         ("100.100.100.200", True),
+        ("168.63.129.16", True),
         ("0.0.0.0", True),
         ("224.0.0.1", True),
         ("255.255.255.255", True),
