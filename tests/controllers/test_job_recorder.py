@@ -342,7 +342,7 @@ async def test_of_rows_that_are_refused_the_others_are_recorded(registry: Regist
     assert {each.pod for each in (await records.attempts({"u": "default"}, 10))["u"]} == {"a", "c", "e"}
 
 
-async def _restart(registry: Registry, name: str, count: int, code: int) -> None:
+async def restart(registry: Registry, name: str, count: int, code: int) -> None:
     """The container has ended and runs again."""
     end = ContainerStateTerminated(exit_code=code, reason="Error", finished_at=registry.now())
     status = ContainerStatus(name="main", restart_count=count, last_state=ContainerState(terminated=end))
@@ -374,7 +374,7 @@ async def test_each_restart_of_a_container_is_recorded_once(registry: Registry) 
     job = await create(registry, JOBS, a_job())
     await a_running_pod(registry, job, "pi-0")
     for count in (1, 2):
-        await _restart(registry, "pi-0", count, code=count)
+        await restart(registry, "pi-0", count, code=count)
         await catch_up(registry, rows=1)
     assert await restarts(registry, job) == [[(1, 2), (0, 1)]]
 
@@ -393,7 +393,7 @@ async def test_of_many_restarts_the_newest_stay_and_go_with_their_record(registr
     job = await create(registry, JOBS, a_job())
     await a_running_pod(registry, job, "pi-0")
     for count in range(1, MOST_RESTARTS + 4):
-        await _restart(registry, "pi-0", count, code=1)
+        await restart(registry, "pi-0", count, code=1)
         await catch_up(registry)
     await delete(registry)
     await catch_up(registry)

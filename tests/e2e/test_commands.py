@@ -19,7 +19,13 @@ from tests.e2e.cluster import Cluster, environment, until
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
 SECONDS = 90
 # What prints its one line on stderr, or what has nothing to show while nothing was measured or made.
-MAY_BE_EMPTY = ("jobplane submit pi.yaml", "jobplane list cronjobs", "jobplane top", "jobplane history --result Failed")
+MAY_BE_EMPTY = (
+    "jobplane submit pi.yaml",
+    "jobplane submit sweep.sh",
+    "jobplane list cronjobs",
+    "jobplane top",
+    "jobplane history --result Failed",
+)
 
 
 class Shell:
@@ -240,6 +246,22 @@ def test_a_script_runs_as_a_job_and_its_code_is_ours(shell: Shell) -> None:
     assert (done.returncode, done.stdout) == (1, "trained\n")
 
 
+def test_a_script_for_slurm_runs_as_a_job(shell: Shell) -> None:
+    lines = (
+        "#!/bin/sh",
+        "#SBATCH --job-name=sweep -a 0-2%2",
+        "#SBATCH --mem=64M --time=5",
+        "echo task $SLURM_ARRAY_TASK_ID",
+    )
+    (shell.home / "sweep.sh").write_text("\n".join(lines))
+
+    done = shell.run("jobplane submit sweep.sh --wait")
+
+    assert (done.returncode, sorted(done.stdout.splitlines())) == (0, [f"[{n}] task {n}" for n in range(3)]), (
+        done.stderr
+    )
+
+
 def test_what_is_no_manifest_is_refused_in_one_line(shell: Shell) -> None:
     for text, words in (("a: [", "is not YAML"), ("just text", "is no object"), ("", "holds no object")):
         done = shell.run("jobplane submit -", text)
@@ -364,6 +386,8 @@ def test_every_command_of_the_page_works(shell: Shell) -> None:
     """In the order of the page. A line that ends with `# exits with N` does."""
     (shell.home / "pi.yaml").write_text((PAGE.parents[1] / "examples" / "pi.yaml").read_text())
     (shell.home / "train.sh").write_text("#!/bin/sh\necho trained\n")
+    (script,) = re.findall(r"```bash\n(.*?)```", PAGE.read_text(), re.DOTALL)
+    (shell.home / "sweep.sh").write_text(script)
     lines = [
         line for block in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.DOTALL) for line in block.splitlines()
     ]

@@ -36,9 +36,8 @@ FATES = {"seconds=0": [0], '{"exitCode": 3, "seconds": 0}': [3, 3], "seconds=0.3
 @pytest.fixture(scope="module")
 def parts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Parts]:
     simulated = ("--runtime", "simulated", "--nodes", str(NODES))
-    settings = {"JOBPLANE_WEBHOOKS_TO_THIS_HOST": "true"}
     folder = tmp_path_factory.mktemp("recorded") / "data"
-    with Parts(folder, *simulated, nodes=NODES, **settings) as running:
+    with Parts(folder, *simulated, nodes=NODES, JOBPLANE_WEBHOOKS_TO_THIS_HOST="true") as running:
         yield running
     assert running.surprises() == ""
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from app.client.api import Api
     from app.plans.jobs.job_record import JobRecord
 
-MOST_ATTEMPTS, MOST_EVENTS = 100, 20
+MOST_ATTEMPTS, MOST_RESTARTS, MOST_EVENTS = 100, 20, 20
 _HEADER = ["NAME", "STATE", "DONE", "ATTEMPTS", "ENDED"]
 
 
@@ -106,7 +106,7 @@ async def _print_record(api: "Api", namespace: str, name: str, output: Output) -
     from app.main.cli_process import now
     from app.main.commands.job_words import Reader
     from app.main.commands.records import find_uid, job_of, records_path
-    from app.main.commands.sheets import attempt_rows, event_rows, job_lines, output_lines
+    from app.main.commands.sheets import attempt_rows, event_rows, job_lines, output_lines, restart_rows
     from app.plans.jobs.job_record import JobRecord
 
     document = await api.request_json("GET", records_path(namespace, await find_uid(api, namespace, name)))
@@ -127,6 +127,7 @@ async def _print_record(api: "Api", namespace: str, name: str, output: Output) -
     width = None if output is Output.WIDE else terminal_width()
     for rows in (
         attempt_rows(record.attempts, reader, MOST_ATTEMPTS),
+        restart_rows(record.attempts, reader, MOST_RESTARTS),
         event_rows((record.events or [])[-MOST_EVENTS:], reader),
     ):
         if len(rows) > 1:

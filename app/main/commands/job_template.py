@@ -115,7 +115,10 @@ def parse_array(text: str) -> Array:
         raise CommandError(f"--array {text} is no array: pass one such as 0-99, 0-99%10 (ten at a time) or 100")
     first, last, of_range, count, of_count = found.groups()
     if first is not None and int(first):
-        raise CommandError(f"--array {text}: indexes begin with 0: pass 0-{last}, and add {first} in the command")
+        rest = f"0-{max(int(last) - int(first), 0)}"
+        raise CommandError(
+            f"--array {text}: indexes begin with 0: pass {rest}, and add {first} to the index in the command"
+        )
     size = int(last) + 1 if first is not None else int(count)
     at_once = of_range or of_count
     if not size or at_once == "0":

@@ -5,7 +5,8 @@ from pathlib import PurePath
 from typing import Any
 
 from app.main.cli_errors import CommandError
-from app.main.commands.job_template import RunOptions, make_job
+from app.main.commands.job_template import make_job
+from app.main.commands.sbatch import apply_directives, read_directives, run_options
 
 SHEBANG = "#!"
 MOST_OBJECTS = 1_000
@@ -50,12 +51,13 @@ def _check(document: Any, source: str) -> None:
 
 
 def make_script_job(text: str, source: str) -> dict[str, Any]:
-    """Make a Job that runs a script with the interpreter of its first line."""
+    """Make a Job that runs a script with the interpreter of its first line, as its `#SBATCH` lines say."""
     line = text.partition("\n")[0].removeprefix(SHEBANG).strip()
     interpreter = shlex.split(line)
     if not interpreter:
         raise CommandError(f"{source} names no interpreter after #!")
     name = "script" if source == "-" else PurePath(source).stem
-    job = make_job(RunOptions(command=(name,)), {})
+    directives = read_directives(text, source)
+    job = apply_directives(make_job(run_options(directives, name), {}), directives)
     job["spec"]["template"]["spec"]["containers"][0]["command"] = [*interpreter, "-c", text]
     return job

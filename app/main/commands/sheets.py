@@ -52,7 +52,7 @@ def job_lines(job: Job, attempts: Sequence[Attempt], reader: Reader) -> Iterator
 
 def attempt_rows(attempts: Sequence[Attempt], reader: Reader, most: int) -> list[list[str]]:
     """Return a header and a row for each of the newest attempts, without columns that are empty for all."""
-    rows = [["POD", "INDEX", "STATE", "NODE", "STARTED", "TOOK", "PEAK MEMORY"]]
+    rows = [["POD", "INDEX", "STATE", "NODE", "STARTED", "TOOK", "PEAK MEMORY", "RESTARTS"]]
     rows += [_attempt_row(each, reader) for each in in_order(attempts)[-most:]]
     used = [place for place, column in enumerate(zip(*rows, strict=True)) if set(column[1:]) != {NONE}]
     return [[row[place] for place in used] for row in rows]
@@ -68,7 +68,19 @@ def _attempt_row(attempt: Attempt, reader: Reader) -> list[str]:
         _time(attempt.started_at, reader),
         _took(attempt, reader),
         NONE if peak is None else format_bytes(Fraction(peak)),
+        str(attempt.restart_count) if attempt.restart_count else NONE,
     ]
+
+
+def restart_rows(attempts: Sequence[Attempt], reader: Reader, most: int) -> list[list[str]]:
+    """Return a header and a row for each of the newest runs of containers that ended in a restart; `#N` is run N, from 0."""
+    rows = [["RESTARTED", "BECAUSE", "STARTED", "ENDED"]]
+    runs = [(attempt, each) for attempt in in_order(attempts) for each in reversed(attempt.restarts)]
+    for attempt, each in runs[-most:]:
+        because = f"exit code {each.exit_code}" + ("" if each.reason in ("", "Error") else f" ({each.reason})")
+        times = (_time(each.started_at, reader), _time(each.ended_at, reader))
+        rows.append([f"{attempt.pod}/{each.container}#{each.run}", because, *times])
+    return rows
 
 
 def _describe_attempt(attempt: Attempt) -> str:

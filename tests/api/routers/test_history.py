@@ -1,13 +1,19 @@
 """Records of Jobs over HTTP: what is left when Job, pods and node are gone, in pages, and for whom."""
 
+import asyncio
+import json
+import re
+import sys
 from base64 import b64encode, urlsafe_b64encode
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
-from app.api.auth.authenticator import AUTHENTICATED
+from app.api.auth.authenticator import AUTHENTICATED, MASTERS, User
+from app.api.auth.tokens import issue
 from app.controllers.job_recorder import JobRecorder, RecordRetention
 from app.controllers.resource_quotas import ResourceQuotaController
 from app.kinds.core.node import KIND as NODES
@@ -26,7 +32,9 @@ from tests.controllers.test_job_recorder import (
     catch_up,
     delete,
     finish,
+    restart,
 )
+from tests.e2e.cluster import environment
 from tests.registry.examples import JOBS, a_job, create, example, named
 
 BASE = "/apis/history.jobplane.dev/v1"
@@ -40,6 +48,21 @@ async def names(client: httpx.AsyncClient, path: str = RECORDS, **query: Any) ->
     return [each["metadata"]["name"] for each in answer.json()["items"]]
 
 
+async def a_job_that_is_gone_for_an_hour(registry: Registry) -> Any:
+    """With its pod, which had printed hello, and with its node."""
+    await create(registry, NODES, named(example(NODES), name="n"))
+    job = await a_finished_job(registry)
+    await an_event(registry, "pi.1", "Created", job)
+    line = b"2026-03-01T12:00:00.123456789Z stdout F hello\n"
+    await registry.store.logs.append([Append(Stream("p", "main", 0), "default", "pi-0", 0, line, "pi")])
+    await delete(registry)
+    await objects.delete(registry, NODES, "", "n", Demand())
+    await catch_up(registry)
+    registry.clock.now += HOUR
+    await RecordRetention(registry.store.job_records, timedelta(hours=720)).run_once(registry.now())
+    return job
+
+
 async def record(client: httpx.AsyncClient, uid: str) -> dict[str, Any]:
     answer = await client.get(f"{RECORDS}/{uid}")
     assert answer.status_code == 200, answer.text
@@ -49,17 +72,7 @@ async def record(client: httpx.AsyncClient, uid: str) -> dict[str, Any]:
 
 async def test_a_job_its_pod_and_its_node_are_gone_for_an_hour(registry: Registry, admin: httpx.AsyncClient) -> None:
     """Attempts, exit codes, results, events and logs are there, by API and by SQL."""
-    await create(registry, NODES, named(example(NODES), name="n"))
-    job = await a_finished_job(registry)
-    uid = job.metadata.uid
-    await an_event(registry, "pi.1", "Created", job)
-    line = b"2026-03-01T12:00:00.123456789Z stdout F hello\n"
-    await registry.store.logs.append([Append(Stream("p", "main", 0), "default", "pi-0", 0, line, "pi")])
-    await delete(registry)
-    await objects.delete(registry, NODES, "", "n", Demand())
-    await catch_up(registry)
-    registry.clock.now += HOUR
-    await RecordRetention(registry.store.job_records, timedelta(hours=720)).run_once(registry.now())
+    uid = (await a_job_that_is_gone_for_an_hour(registry)).metadata.uid
 
     found = await record(admin, uid)
 
@@ -90,6 +103,56 @@ async def test_a_job_its_pod_and_its_node_are_gone_for_an_hour(registry: Registr
         from finished_jobs join job_attempts on job_uid = uid where finished_jobs.name = 'pi'"""
     (row,) = await registry.store.pool.fetch(sql)
     assert tuple(row) == ("Failed", 3, "n", "1", "6")
+
+
+async def jobplane(url: str, token_file: Path, *arguments: str) -> str:
+    """What the real command prints, in a process of its own."""
+    command = [sys.executable, "-m", "app.main.cli", *arguments, "--server", url, "--token-file", str(token_file)]
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE, env=environment(COLUMNS="200")
+    )
+    said, errors = await process.communicate()
+    assert (process.returncode, errors) == (0, b""), errors
+    return said.decode()
+
+
+async def test_commands_show_a_job_that_is_gone_for_an_hour(registry: Registry, url: str, tmp_path: Path) -> None:
+    """Its state, attempt, exit code, node, result, events and log."""
+    job = await a_job_that_is_gone_for_an_hour(registry)
+    token = tmp_path / "token"
+    token.write_text(await issue(registry, User(name="admin", groups=(MASTERS,))))
+
+    assert re.search(r"^pi +failed after 0s: exit code 3", await jobplane(url, token, "history"), re.MULTILINE)
+    whole = await jobplane(url, token, "history", "pi")
+    assert "\nDeleted:" in whole
+    assert '\nResult:    {"lost": 1}\n' in whole
+    assert re.search(r"^pi-0 +failed: exit code 3 +n$", whole, re.MULTILINE)
+    assert re.search(r"^Created +", whole, re.MULTILINE)
+    document = json.loads(await jobplane(url, token, "history", job.metadata.uid, "-o", "json"))
+    assert (document["result"], document["attempts"][0]["exitCode"]) == ("Failed", 3)
+    assert await jobplane(url, token, "logs", "pi") == "hello\n"
+    assert await jobplane(url, token, "logs", "job/pi", "--all") == "[pi-0/main] hello\n"
+
+
+async def test_the_command_shows_each_restart(registry: Registry, url: str, tmp_path: Path) -> None:
+    job = await create(registry, JOBS, a_job())
+    await a_running_pod(registry, job, "pi-0")
+    for count in (1, 2):
+        await restart(registry, "pi-0", count, code=40 + count)
+        await catch_up(registry)
+    await delete(registry)
+    await catch_up(registry)
+    token = tmp_path / "token"
+    token.write_text(await issue(registry, User(name="admin", groups=(MASTERS,))))
+
+    whole = await jobplane(url, token, "history", "pi")
+
+    assert re.search(r"^POD +STATE .*RESTARTS", whole, re.MULTILINE)
+    rows = re.findall(r"^(pi-0/main#\d) +(.+?) *$", whole, re.MULTILINE)
+    assert [(run, words.split("  ")[0]) for run, words in rows] == [
+        ("pi-0/main#0", "exit code 41"),
+        ("pi-0/main#1", "exit code 42"),
+    ]
 
 
 async def test_a_job_that_runs_has_a_record_of_its_own(registry: Registry, admin: httpx.AsyncClient) -> None:

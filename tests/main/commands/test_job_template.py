@@ -81,7 +81,7 @@ def test_arrays(text: str, array: Array) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"array": "1-10"}, "--array 1-10: indexes begin with 0: pass 0-10, and add 1 in the command"),
+        ({"array": "1-10"}, "--array 1-10: indexes begin with 0: pass 0-9, and add 1 to the index in the command"),
         ({"array": "a"}, "--array a is no array: pass one such as 0-99, 0-99%10 (ten at a time) or 100"),
         ({"array": "0"}, "--array 0 runs nothing: pass at least one index, and at least one at a time"),
         ({"array": "9%0"}, "--array 9%0 runs nothing: pass at least one index, and at least one at a time"),
