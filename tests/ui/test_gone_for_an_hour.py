@@ -83,6 +83,6 @@ def test_the_page_shows_a_job_that_is_gone_for_an_hour(served: Served, browser: 
     expect(attempt).to_contain_text("n")
     expect(page.get_by_text('"lost"').first).to_be_visible()
     expect(page.get_by_role("list", name="Events")).to_contain_text("Created")
-    attempt.get_by_role("link", name=re.compile("^Log of ")).click()
+    page = viewer.open("/logs/default/pod/pi-0?uid=p")
     expect(page.get_by_role("log")).to_contain_text("hello")
     viewer.close()
