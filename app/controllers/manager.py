@@ -204,6 +204,6 @@ def periodic_tasks(
         HistoryCompaction(store.pool, retention.history),
         SecretsCompaction(store.pool, retention.secrets),
         SecretsReencryption(store.pool, store.keys),
-        WebhookMessages(outbox),
+        WebhookMessages(store, outbox),
         WebhookDelivery(store, outbox, webhooks, partial(epoch.commit, store)),
     ]

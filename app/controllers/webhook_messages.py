@@ -5,13 +5,17 @@ Webhooks are Secrets with a label. They are read when a Secret has changed. Whil
 
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import cast
 
 import msgspec
 
 from app.kinds.batch.job import Job, is_finished
+from app.kinds.core.secret import KIND as SECRETS
 from app.kinds.core.secret import Secret
 from app.machinery.decode import decode_stored
 from app.plans.webhooks import LABEL, Webhook, WebhookError, is_told, message, read_webhook
+from app.registry.codec import decode
+from app.store import Store
 from app.store.webhook_outbox import JobVersion, NewDelivery, WebhookOutbox
 from app.structured_logging import Logger, object_fields
 
@@ -34,8 +38,8 @@ class WebhookMessages:
     name = "webhook messages"
     interval = timedelta(seconds=1)
 
-    def __init__(self, outbox: WebhookOutbox) -> None:
-        self._outbox = outbox
+    def __init__(self, store: Store, outbox: WebhookOutbox) -> None:
+        self._store, self._outbox = store, outbox
         self._cursor: int | None = None
         self._saved = 0
         self._unsaved_runs = 0
@@ -92,13 +96,13 @@ class WebhookMessages:
 
     async def _read_webhooks(self) -> dict[str, list[NamedWebhook]]:
         found: dict[str, list[NamedWebhook]] = {}
-        for namespace, body in await self._outbox.secrets(LABEL, OF_A_NAMESPACE):
-            secret = decode_stored(body, Secret)
+        heads = await self._store.get_many(await self._outbox.secrets(LABEL, OF_A_NAMESPACE))
+        for key, head in heads.items():
+            secret = cast("Secret", decode(SECRETS, head))
             try:
-                found.setdefault(namespace, []).append(NamedWebhook(secret, read_webhook(secret)))
+                found.setdefault(key.namespace, []).append(NamedWebhook(secret, read_webhook(secret)))
             except WebhookError as error:
-                fields = object_fields("secrets", namespace, secret.metadata.name)
-                logger.warning("Secret is no webhook; ignored", **fields, error=error)
+                logger.warning("Secret is no webhook; ignored", **object_fields(*key), error=error)
         return found
 
     async def _save_cursor(self, now: datetime) -> None:

@@ -10,15 +10,14 @@ from typing import NamedTuple
 
 import asyncpg
 
-from app.store.errors import call_database
+from app.store.errors import Key, call_database
 
 MOST_BYTES = 512 << 10  # of versions that are read at a time, as they are decoded in one step of the event loop
 _STATE = """select c.revision, (select max(revision) from history where kind = 'secrets') as secrets,
     (select revision from webhook_cursor) as cursor from counter c"""
-_SECRETS = """select namespace, body from (
-        select h.namespace, h.name, s.body, row_number() over (partition by h.namespace order by h.name) as place
-        from heads h join history s using (revision)
-        where h.kind = 'secrets' and h.marks::jsonb -> 'labels' ->> $1 = 'true'
+_SECRETS = """select kind, namespace, name from (
+        select *, row_number() over (partition by namespace order by name) as place
+        from heads where kind = 'secrets' and marks::jsonb -> 'labels' ->> $1 = 'true'
     ) x where place <= $2 order by namespace, name"""
 # Only versions that say that the Job has ended are read, with the version before, which must not say so.
 _VERSIONS = """select revision, body, case when body is not null then
@@ -102,9 +101,9 @@ class WebhookOutbox:
         (row,) = await call_database(self._pool.fetch(_STATE))
         return State(row["revision"], row["secrets"] or 0, row["cursor"])
 
-    async def secrets(self, label: str, most: int) -> list[tuple[str, bytes]]:
-        """Namespace and body of the Secrets with this label, at most so many of each namespace."""
-        return [(row[0], row[1]) for row in await call_database(self._pool.fetch(_SECRETS, label, most))]
+    async def secrets(self, label: str, most: int) -> list[Key]:
+        """The keys of Secrets with this label, at most so many of each namespace. Their bodies may be encrypted."""
+        return [Key(*row) for row in await call_database(self._pool.fetch(_SECRETS, label, most))]
 
     async def versions(self, after: int, up_to: int, limit: int, signs: tuple[bytes, bytes]) -> list[JobVersion]:
         """The next versions of Jobs in commit order, at most so many and, but for one, MOST_BYTES.

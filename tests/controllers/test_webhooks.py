@@ -30,14 +30,20 @@ from app.kinds.core.secret import Secret
 from app.machinery.base import Condition, ObjectMeta
 from app.plans.webhooks import LABEL, MOST_ATTEMPTS, WebhookError, is_refused, next_attempt_at, read_webhook
 from app.registry import objects
+from app.registry.bootstrap import bootstrap
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
+from app.store import open_store
 from app.store.compaction import compact
+from app.store.encryption import MARK
+from app.store.master_keys import KeyFile
 from app.store.webhook_outbox import WebhookOutbox
 from tests.build import NOW
+from tests.conftest import Clock
 from tests.controllers.receiver import Receiver, Request, receiving
 from tests.controllers.running import events
 from tests.registry.examples import JOBS, a_job, create
+from tests.store.test_master_keys import key_file, new_line
 
 KEY = "correct horse battery staple"
 ROOT = Path(__file__).parents[2]
@@ -49,7 +55,7 @@ class Webhooks:
     def __init__(self, registry: Registry, **client: Any) -> None:
         self.registry = registry
         self.outbox = WebhookOutbox(registry.store.pool)
-        self.messages = WebhookMessages(self.outbox)
+        self.messages = WebhookMessages(registry.store, self.outbox)
         sender = WebhookClient(**({"allows_local": True} | client))
         self.delivery = WebhookDelivery(registry.store, self.outbox, sender, registry.store.commit)
 
@@ -128,6 +134,22 @@ async def test_the_end_of_a_job_is_told_once_and_signed(registry: Registry, webh
     }
     assert data["labels"]["team"] == "x"
     assert await webhooks.waiting() == []
+
+
+async def test_webhooks_are_encrypted_secrets_like_others(dsn: str, clock: Clock, tmp_path: Path) -> None:
+    keys = KeyFile(key_file(tmp_path / "keys", new_line()))
+    async with open_store(dsn, keys=keys) as store, receiving() as receiver:
+        registry = Registry(store, clock)
+        await bootstrap(registry)
+        webhooks = Webhooks(registry)
+        await webhooks.run()
+        await a_webhook(registry, receiver.url)
+        bodies = await store.pool.fetch("select body from history where kind = 'secrets'")
+        assert [row["body"].startswith(MARK) for row in bodies] == [True]
+        await ends(registry)
+        await webhooks.run()
+
+    assert told(receiver) == [("job.complete", "pi")]
 
 
 async def test_only_what_was_asked_for_is_told(registry: Registry, webhooks: Webhooks) -> None:
@@ -232,6 +254,14 @@ async def test_after_the_last_attempt_a_message_is_given_up(registry: Registry, 
     assert await webhooks.waiting() == []
 
 
+async def stopped(webhooks: Webhooks) -> None:
+    """Break off what is on its way."""
+    attempts = webhooks.delivery._attempts.values()
+    for task in attempts:
+        task.cancel()
+    await asyncio.gather(*attempts, return_exceptions=True)
+
+
 async def test_a_slow_receiver_delays_no_other(registry: Registry, webhooks: Webhooks) -> None:
     async with receiving(None) as slow, receiving() as quick:
         await a_webhook(registry, slow.url, "a-slow")
@@ -242,8 +272,7 @@ async def test_a_slow_receiver_delays_no_other(registry: Registry, webhooks: Web
         while len(quick.requests) < 12:
             await webhooks.delivery.run_once(registry.now())
         assert len(slow.requests) == 4
-        for task in webhooks.delivery._attempts.values():
-            task.cancel()
+        await stopped(webhooks)
 
     assert len({name for _, name in told(quick)}) == 12
 
@@ -267,8 +296,7 @@ async def test_a_receiver_that_never_answers_does_not_hold_every_attempt(
         while not quick.requests:
             await webhooks.delivery.run_once(registry.now())
         assert len(dead.requests) <= 7  # four, and those that began when these had ended, but for one
-        for task in webhooks.delivery._attempts.values():
-            task.cancel()
+        await stopped(webhooks)
 
 
 async def test_names_are_resolved_while_the_threads_of_others_are_busy(registry: Registry, webhooks: Webhooks) -> None:
