@@ -17,7 +17,8 @@ from app.api.auth.tokens import issue
 from app.controllers.job_recorder import JobRecorder, RecordRetention
 from app.controllers.resource_quotas import ResourceQuotaController
 from app.kinds.core.node import KIND as NODES
-from app.registry import objects
+from app.plans.jobs.job_record import Attempt
+from app.registry import job_history, objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
 from app.store import Append, Stream
@@ -429,3 +430,22 @@ async def test_roles_for_a_rerun(registry: Registry, url: str, admin: httpx.Asyn
     async with meeting(registry, url) as people:
         bob = await people.user("bob", AUTHENTICATED)
         assert (await rerun(bob, job.metadata.uid)).status_code == code
+
+
+async def test_messages_of_many_attempts_hold_up_no_other() -> None:
+    """Users write them: a thousand of the longest, nested as deep as it goes, take a third of a second."""
+    attempts = [Attempt(pod="p", pod_uid=str(number), message="[[1]]") for number in range(1_000)]
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(count())
+    found = await job_history.with_outputs(attempts)
+    other.cancel()
+
+    assert [each.output for each in found] == [[[1]]] * 1_000
+    assert turns >= 15
