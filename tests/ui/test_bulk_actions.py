@@ -5,13 +5,13 @@ from typing import Any
 
 import httpx
 import pytest
-from playwright.sync_api import Browser, Locator, Page, Route, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.e2e.cluster import Cluster
 from tests.ui.jobs import await_job
 from tests.ui.objects import create_cronjob, create_job
 from tests.ui.test_actions import read_job, token_of_a_reader
-from tests.ui.viewer import PHONE, Viewer
+from tests.ui.viewer import PHONE, Viewer, hold_requests
 
 AT_ONCE = 4
 
@@ -166,8 +166,7 @@ def test_a_few_requests_at_a_time_until_it_is_stopped(viewer: Viewer, api: httpx
     for number in range(12):
         create_job(api, namespace, f"job-{number:02}", suspend=True)
     page = viewer.open(f"/jobs?namespace={namespace}&sort=Name")
-    held: list[Route] = []
-    page.route("**/jobs/job-*", lambda route: held.append(route))
+    held = hold_requests(page, "**/jobs/job-*")
     page.get_by_role("checkbox", name="Select all rows").click()
     dialog = press(page, "Resume", "Resume 12 Jobs?")
     dialog.get_by_role("button", name="Resume 12").click()
@@ -261,6 +260,11 @@ def test_selected_nodes_are_cordoned_and_taken_back(viewer: Viewer, api: httpx.C
         page.get_by_role("button", name="Actions on simulated-2").click()
         page.get_by_role("menuitem", name="Uncordon").click()
         expect(row(page, "simulated-2")).to_contain_text("Ready")
+        page.get_by_role("button", name="Actions on simulated-3").click()
+        page.get_by_role("menuitem", name="Drain").click()
+        question = page.get_by_role("dialog", name="Drain Node simulated-3?")
+        question.get_by_role("button", name="Drain").click()
+        expect(page.get_by_text(re.compile(r"^\d+ pods evicted from simulated-3\.$"))).to_be_visible()
     finally:
         merge = {"Content-Type": "application/merge-patch+json"}
         for name in ("simulated-2", "simulated-3"):

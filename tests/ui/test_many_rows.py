@@ -11,11 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Route, expect
+from playwright.sync_api import Browser, expect
 
 from tests.e2e.cluster import Cluster
 from tests.ui.objects import create_job
-from tests.ui.viewer import Viewer
+from tests.ui.viewer import Viewer, hold_requests
 
 JOBS = int(os.environ.get("JOBPLANE_UI_JOBS", "1500"))
 NAMESPACE = "many"
@@ -70,8 +70,7 @@ def test_only_rows_in_view_are_drawn(many: Viewer, crowded: Cluster) -> None:
 
 def test_the_first_rows_are_drawn_while_the_rest_loads(crowded: Cluster, browser: Browser) -> None:
     viewer = Viewer.signed_in(browser, crowded)
-    held: list[Route] = []
-    viewer.page.route(re.compile("/jobs.*continue="), lambda route: held.append(route))
+    held = hold_requests(viewer.page, re.compile("/jobs.*continue="))
     page = viewer.open(f"/jobs?namespace={NAMESPACE}&sort=Name")
     expect(page.locator(".body [role=row]").first).to_contain_text("job-00000")
     expect(page.get_by_role("heading", name="Jobs")).to_contain_text(f"500 loading {500 * 100 // JOBS}%")

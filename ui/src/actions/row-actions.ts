@@ -185,11 +185,10 @@ export function rightOn<T extends KubernetesObject>({ right, isNamed }: RowActio
 // Of so many namespaces the right is asked, if the viewer does not have it in all; the server refuses what is left.
 const MOST_NAMESPACES = 20;
 
-/** The first namespace in which the viewer may not do this to the rows, `null` if there is none; "" stands for the cluster. */
-export async function findForbidden<T extends KubernetesObject>({ right }: RowAction<T>, rows: readonly T[]): Promise<string | null> {
+/** The first of the namespaces in which the viewer may not do this, `null` if there is none; "" stands for the cluster. */
+export async function findForbidden<T>({ right }: RowAction<T>, namespaces: readonly string[]): Promise<string | null> {
   if (await may(right)) return null;
-  const namespaces = new Set(rows.map((row) => row.metadata.namespace ?? ""));
-  for (const namespace of [...namespaces].slice(0, MOST_NAMESPACES)) {
+  for (const namespace of namespaces.slice(0, MOST_NAMESPACES)) {
     if (!namespace || !(await may({ ...right, namespace }))) return namespace;
   }
   return null;

@@ -1,6 +1,6 @@
 // Doing one thing to the rows of a list: one question that says to how many, progress, and what failed and why.
 import { type Signal, useSignal } from "@preact/signals";
-import { useRef } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import { type Outcome, groupFailures, runBatch } from "../actions/batch";
 import type { RowAction } from "../actions/row-actions";
 import type { KubernetesObject } from "../api/types";
@@ -35,6 +35,7 @@ export function useBatch<T extends KubernetesObject>(onEnd: (left: readonly T[])
   const through = useSignal<number | null>(null);
   const ended = useSignal<Ended<T> | null>(null);
   const stopping = useRef(new AbortController());
+  useEffect(() => () => stopping.current.abort(), []); // whoever leaves the page can no longer stop it
   const confirm = async (): Promise<void> => {
     if (!asked.value || through.value !== null) return;
     const { action, rows } = asked.value;

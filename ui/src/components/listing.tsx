@@ -240,16 +240,16 @@ function orderOf<T extends KubernetesObject>({ columns, stateOf, wordsOf, matche
 const without = <T,>(order: Order<T>, isHidden: ((row: T) => boolean) | undefined): Order<T> =>
   isHidden ? { ...order, matches: (row) => !isHidden(row) && order.matches(row) } : order;
 
-const texts = new WeakMap<object, string>();
+/** What the search reads of a row, kept with it: 100,000 entries of a WeakMap take twice as long. */
+const TEXT = Symbol("text");
 
-function textOf<T extends KubernetesObject>(row: T, wordsOf: ((row: T) => string) | undefined): string {
-  const known = texts.get(row);
-  if (known !== undefined) return known;
+function textOf<T extends KubernetesObject>(row: T & { [TEXT]?: string }, wordsOf: ((row: T) => string) | undefined): string {
+  if (row[TEXT] !== undefined) return row[TEXT];
   const { name, namespace = "", labels = {} } = row.metadata;
   let text = `${namespace}/${name} ${wordsOf?.(row) ?? ""}`;
   for (const key in labels) text += ` ${key}=${labels[key]}`;
   text = text.toLowerCase();
-  texts.set(row, text);
+  row[TEXT] = text;
   return text;
 }
 

@@ -47,14 +47,15 @@ export function RowMenu<T extends KubernetesObject>({ row, anchor, links, action
 function Item<T extends KubernetesObject>({ action, row, onAct }: { action: RowAction<T>; row: T; onAct: () => void }) {
   const right = rightOn(action, row);
   const isAllowed = useMay(right);
+  // Not `disabled`: the arrow keys reach it, too, and its reason is read.
   return (
     <button
       type="button"
       role="menuitem"
       class={action.warning ? "danger" : undefined}
-      disabled={!isAllowed}
+      aria-disabled={!isAllowed}
       title={isAllowed ? undefined : `You may not ${right.verb} ${right.resource}${right.subresource ? `/${right.subresource}` : ""}`}
-      onClick={onAct}
+      onClick={isAllowed ? onAct : undefined}
     >
       {action.name}
       {action.warning && "…"}

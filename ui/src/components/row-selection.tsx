@@ -89,6 +89,7 @@ interface BarProps<T> {
 }
 
 export function SelectionBar<T extends KubernetesObject>({ selected, total, actions, onAct, onAll, onClear }: BarProps<T>) {
+  const namespaces = useMemo(() => [...new Set(selected.map((row) => row.metadata.namespace ?? ""))].sort(), [selected]);
   return (
     <section class="selection-bar" aria-label="Selected rows">
       <p aria-live="polite">
@@ -101,7 +102,7 @@ export function SelectionBar<T extends KubernetesObject>({ selected, total, acti
       )}
       <span class="selection-actions">
         {actions.map((each) => (
-          <BatchButton key={each.name} action={each} selected={selected} onAct={() => onAct(each)} />
+          <BatchButton key={each.name} action={each} selected={selected} namespaces={namespaces} onAct={() => onAct(each)} />
         ))}
       </span>
       <button type="button" aria-keyshortcuts="Escape" onClick={onClear}>
@@ -111,10 +112,17 @@ export function SelectionBar<T extends KubernetesObject>({ selected, total, acti
   );
 }
 
+interface ButtonProps<T> {
+  action: RowAction<T>;
+  selected: readonly T[];
+  namespaces: readonly string[];
+  onAct: () => void;
+}
+
 /** Grey if it applies to none of the rows, or if the viewer may not do it in one of their namespaces. */
-function BatchButton<T extends KubernetesObject>({ action, selected, onAct }: { action: RowAction<T>; selected: readonly T[]; onAct: () => void }) {
+function BatchButton<T>({ action, selected, namespaces, onAct }: ButtonProps<T>) {
   const isAny = selected.some(action.appliesTo);
-  const forbidden = useForbidden(action, selected);
+  const forbidden = useForbidden(action, namespaces);
   const isAllowed = forbidden.isKnown && forbidden.namespace === null;
   const why = forbidden.namespace === null ? `The selected are ${action.leftOut ?? "as they are"}` : refusal(action, forbidden.namespace);
   return (
@@ -130,18 +138,17 @@ function BatchButton<T extends KubernetesObject>({ action, selected, onAct }: { 
   );
 }
 
-function useForbidden<T extends KubernetesObject>(action: RowAction<T>, selected: readonly T[]): { isKnown: boolean; namespace: string | null } {
+function useForbidden<T>(action: RowAction<T>, namespaces: readonly string[]): { isKnown: boolean; namespace: string | null } {
   const answer = useSignal<{ isKnown: boolean; namespace: string | null }>({ isKnown: false, namespace: null });
-  const namespaces = [...new Set(selected.map((row) => row.metadata.namespace ?? ""))].sort().join(" ");
   useEffect(() => {
     let isShown = true;
-    void findForbidden(action, selected).then((namespace) => {
+    void findForbidden(action, namespaces).then((namespace) => {
       if (isShown) answer.value = { isKnown: true, namespace };
     });
     return () => {
       isShown = false;
     };
-  }, [action, namespaces]);
+  }, [action, namespaces.join(" ")]);
   return answer.value;
 }
 
