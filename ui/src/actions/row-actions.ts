@@ -5,7 +5,6 @@ import { CRONJOBS, pathOf } from "../api/resources";
 import type { CronJob, Job, KubernetesObject, Node, Pod } from "../api/types";
 import type { CronJob as WholeCronJob } from "../job/objects";
 import {
-  RERUN,
   cordon,
   deleteCronJob,
   deleteJob,
@@ -60,7 +59,7 @@ export const JOB_ACTIONS: readonly RowAction<Job>[] = [
   {
     name: "Rerun",
     done: "run again",
-    right: RERUN,
+    right: { group: "history.jobplane.dev", resource: "jobs", subresource: "rerun", verb: "create" },
     appliesTo: () => true,
     run: async (job) => `${job.metadata.name} runs again as ${(await rerunJob(job)).metadata.name}`,
   },

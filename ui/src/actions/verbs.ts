@@ -6,8 +6,6 @@ import { isEnded } from "../job/attempts";
 
 const MERGE = "application/merge-patch+json";
 export const HISTORY = "/apis/history.jobplane.dev/v1";
-/** The right that a rerun needs. */
-export const RERUN = { verb: "create", group: "history.jobplane.dev", resource: "jobs", subresource: "rerun" };
 const RERUN_OF = "jobplane.dev/rerun-of";
 const MADE_BY_SERVERS = /^(batch\.kubernetes\.io\/(controller-uid|job-name)|controller-uid|job-name)$/;
 const STATE =

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useLocation } from "wouter-preact";
 import { ActionButton, Outcome, press, useAttempting } from "../actions/action";
-import { RERUN, createJob, deleteJob, makeRerun, rerunJob, suspendJob } from "../actions/verbs";
+import { createJob, deleteJob, makeRerun, rerunJob, suspendJob } from "../actions/verbs";
 import { type Job, findTrue } from "../job/objects";
 import { ConfirmDialog, EditDialog, YamlDialog } from "./dialogs";
 import { useKeys } from "./keys";
@@ -97,3 +97,5 @@ export function JobActions({ job, onGone }: { job: Job; onGone: () => void }) {
     </>
   );
 }
+
+export const RERUN = { verb: "create", group: "history.jobplane.dev", resource: "jobs", subresource: "rerun" };

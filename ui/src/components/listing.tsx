@@ -16,7 +16,7 @@ import { Icon } from "./icon";
 import { useKeys } from "./keys";
 import { Empty, Problem } from "./parts";
 import { type RowLink, RowMenu } from "./row-menu";
-import { SelectionBar, useRowColumns } from "./row-selection";
+import { SelectionBar, readClick, useRowColumns } from "./row-selection";
 import { SavedViews } from "./saved-views";
 import { Selection } from "./selection";
 import { type Column, type Sorting, Table } from "./table";
@@ -70,9 +70,9 @@ export function ListPage<T extends KubernetesObject>(props: Props<T>) {
   const rows = ordered.value;
   const isLoading = collection.state.value === "loading";
   const total = collection.items.value.size;
-  const acting = useActing(props, ordered);
+  const acting = useActing(props, ordered, collection);
   return (
-    <div class="list-page">
+    <div class="list-page" onClick={acting.onClick}>
       <div class="toolbar">
         <h1>
           {title} <span class="count">{formatCount(rows.length)}{collection.truncated.value ? "+" : ""}</span>
@@ -123,25 +123,40 @@ const NONE: readonly never[] = [];
 
 interface Acting<T> {
   columns: readonly Column<T>[];
+  onClick: (event: MouseEvent) => void;
   outcome: ComponentChildren;
   bar: ComponentChildren;
 }
 
 /** Selecting rows and acting on them: the columns with checkboxes and menus, and what is drawn around the table. */
-function useActing<T extends KubernetesObject>({ columns, resource, actions = NONE, links = NONE }: Props<T>, rows: Signal<readonly T[]>): Acting<T> {
+function useActing<T extends KubernetesObject>(
+  { columns, resource, actions = NONE, links = NONE }: Props<T>,
+  rows: Signal<readonly T[]>,
+  collection: Collection<T>,
+): Acting<T> {
   const selection = useMemo(() => new Selection(), [resource]);
   const menu = useSignal<{ row: T; anchor: HTMLElement } | null>(null);
   const batch = useBatch<T>((left) => selection.replace(left.map(uidOf)));
-  const withControls = useRowColumns(columns, selection, rows, (row, anchor) => (menu.value = { row, anchor }));
+  const withControls = useRowColumns(columns, selection, rows);
   const selected = selection.of(rows.value);
   const click = (part: string, isShifted = false): void => {
     const found = document.querySelector(`.row.chosen ${part}`);
     found?.dispatchEvent(new MouseEvent("click", { bubbles: true, cancelable: true, shiftKey: isShifted }));
   };
   useKeys({ x: () => click(".pick input"), X: () => click(".pick input", true), m: () => click(".menu button"), Escape: () => selection.clear() });
-  if (actions.length === 0) return { columns, outcome: null, bar: null };
+  const onClick = (event: MouseEvent): void => {
+    const meant = readClick(event);
+    if (meant?.pick) {
+      if (event.shiftKey) selection.extend(meant.pick, rows.peek());
+      else selection.toggle(meant.pick);
+    }
+    const row = collection.items.peek().get(meant?.menu ?? "");
+    if (meant && row) menu.value = { row, anchor: meant.control };
+  };
+  if (actions.length === 0) return { columns, onClick, outcome: null, bar: null };
   return {
     columns: withControls,
+    onClick,
     outcome: <BatchOutcome batch={batch} noun={resource.kind} />,
     bar: (
       <>

@@ -9,20 +9,23 @@ import type { Column } from "./table";
 
 type Rows<T> = ReadonlySignal<readonly T[]>;
 
-/** The columns with a checkbox before them and a menu behind them. */
-export function useRowColumns<T extends KubernetesObject>(
-  columns: readonly Column<T>[],
-  selection: Selection,
-  rows: Rows<T>,
-  openMenu: (row: T, button: HTMLElement) => void,
-): readonly Column<T>[] {
+/**
+ * The columns with a checkbox before them and a menu behind them. They have neither listeners nor subscriptions, which would
+ * cost a flick through the list more than the text of its rows: `readClick` tells what a click means.
+ */
+export function useRowColumns<T extends KubernetesObject>(columns: readonly Column<T>[], selection: Selection, rows: Rows<T>): readonly Column<T>[] {
+  const selected = selection.uids.value;
   return useMemo(() => {
     const pick: Column<T> = {
       name: "Select",
       width: "1.25rem",
       kind: "pick",
       head: <PickAll selection={selection} rows={rows} />,
-      cell: (row) => <Pick selection={selection} rows={rows} row={row} />,
+      cell: ({ metadata: { uid, name } }) => (
+        <label>
+          <input type="checkbox" aria-label={`Select ${name}`} checked={selected.has(uid)} data-pick={uid} />
+        </label>
+      ),
     };
     const menu: Column<T> = {
       name: "Actions",
@@ -30,33 +33,20 @@ export function useRowColumns<T extends KubernetesObject>(
       kind: "menu",
       isMinor: true,
       head: <span class="hidden">Actions</span>,
-      cell: (row) => (
-        <button
-          type="button"
-          class="quiet more"
-          aria-label={`Actions on ${row.metadata.name}`}
-          aria-haspopup="menu"
-          onClick={(event) => openMenu(row, event.currentTarget)}
-        >
+      cell: ({ metadata: { uid, name } }) => (
+        <button type="button" class="quiet more" aria-label={`Actions on ${name}`} aria-haspopup="menu" data-menu={uid}>
           ⋯
         </button>
       ),
     };
     return [pick, ...columns, menu];
-  }, [columns, selection, rows]);
+  }, [columns, selection, rows, selected]);
 }
 
-function Pick<T extends KubernetesObject>({ selection, rows, row }: { selection: Selection; rows: Rows<T>; row: T }) {
-  const { uid, name } = row.metadata;
-  const onClick = (event: MouseEvent): void => {
-    if (event.shiftKey) selection.extend(uid, rows.peek());
-    else selection.toggle(uid);
-  };
-  return (
-    <label>
-      <input type="checkbox" aria-label={`Select ${name}`} checked={selection.uids.value.has(uid)} onClick={onClick} />
-    </label>
-  );
+/** What a click in the list means: the UID of a row to select, or of one whose menu is to open, and the control. */
+export function readClick(event: MouseEvent): { pick?: string; menu?: string; control: HTMLElement } | null {
+  const control = event.target instanceof Element ? event.target.closest<HTMLElement>("[data-pick], [data-menu]") : null;
+  return control && { ...control.dataset, control };
 }
 
 /** Selects all rows that the filters leave, also those that are not drawn. */

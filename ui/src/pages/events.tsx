@@ -51,6 +51,9 @@ const COLUMNS: readonly Column<Event>[] = [
   { name: "Last seen", width: "6rem", cell: (event) => <Age since={timeOf(event)} />, by: (event) => -Date.parse(timeOf(event)), isNumber: true },
 ];
 
+/** The table opens rows, too. */
+const stop = (event: MouseEvent): void => event.stopPropagation();
+
 function ObjectLink({ event }: { event: Event }) {
   const page = pageOf(event);
   const words = (
@@ -60,7 +63,7 @@ function ObjectLink({ event }: { event: Event }) {
     </>
   );
   return page ? (
-    <Link href={page} title={objectOf(event)}>
+    <Link href={page} title={objectOf(event)} onClick={stop}>
       {words}
     </Link>
   ) : (

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { Link, useLocation } from "wouter-preact";
 import { ActionButton, Outcome, press, useAttempting } from "../actions/action";
-import { HISTORY, RERUN, createJob, makeRerun, rerunJob } from "../actions/verbs";
+import { HISTORY, createJob, makeRerun, rerunJob } from "../actions/verbs";
 import { now } from "../api/hooks";
 import { usePolled } from "../api/polling";
 import { AttemptsPanel } from "../components/attempts";
@@ -10,6 +10,7 @@ import { DetailHead, type Fact, Facts, Moment } from "../components/detail";
 import { EditDialog, YamlDialog } from "../components/dialogs";
 import { EventsPanel } from "../components/events";
 import { IndexGrid } from "../components/index-grid";
+import { RERUN } from "../components/job-actions";
 import { useKeys } from "../components/keys";
 import { Empty, Panel } from "../components/parts";
 import { Timelines } from "../components/timeline";
