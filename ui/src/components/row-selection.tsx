@@ -24,6 +24,7 @@ export function useRowColumns<T extends KubernetesObject>(columns: readonly Colu
       cell: ({ metadata: { uid, name } }) => (
         <label>
           <input type="checkbox" aria-label={`Select ${name}`} checked={selected.has(uid)} data-pick={uid} />
+          {selected.has(uid) && <i class="selected" aria-hidden="true" />}
         </label>
       ),
     };
