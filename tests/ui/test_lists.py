@@ -10,7 +10,7 @@ from tests.e2e.cluster import Cluster
 from tests.ui.objects import create_cronjob, create_job, create_queue
 from tests.ui.viewer import PHONE, Viewer
 
-LISTS = ("/jobs", "/cronjobs", "/pods", "/nodes", "/queues")
+LISTS = ("/jobs", "/cronjobs", "/pods", "/nodes", "/queues", "/events")
 # Counts the frames from the arrival of a change, as the page's timeline has it, to the row that shows it.
 WATCH_FRAMES = """
 () => {
@@ -129,7 +129,7 @@ def test_search_filters_and_sort_are_in_the_address(viewer: Viewer, populated: s
     expect(page.get_by_text("Nothing matches the search")).to_be_visible()
 
 
-def test_labels_and_nodes_are_filtered_by_the_server(viewer: Viewer, populated: str) -> None:
+def test_labels_nodes_and_phases_are_filtered_by_the_server(viewer: Viewer, populated: str) -> None:
     page = viewer.page
     with page.expect_request(lambda request: "labelSelector=team%3Dvision" in request.url):
         viewer.open("/jobs?labels=team=vision")
@@ -137,6 +137,9 @@ def test_labels_and_nodes_are_filtered_by_the_server(viewer: Viewer, populated: 
         viewer.open("/pods?node=simulated-0")
     page.get_by_role("button", name="Remove the filter Node: simulated-0").click()
     expect(page).to_have_url(re.compile(r"/ui/pods$"))
+    with page.expect_request(lambda request: "fieldSelector=status.phase%3DFailed" in request.url):
+        page.get_by_role("combobox", name="State").select_option("Failed")
+    expect(row(page, f"fails-{populated}")).to_be_visible()
 
 
 def test_keys_choose_and_open_rows(viewer: Viewer, populated: str) -> None:

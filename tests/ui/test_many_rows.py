@@ -5,6 +5,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -14,7 +15,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.e2e.cluster import Cluster
 from tests.ui.objects import create_job
-from tests.ui.viewer import Viewer
+from tests.ui.viewer import Viewer, hold_requests
 
 JOBS = int(os.environ.get("JOBPLANE_UI_JOBS", "1500"))
 NAMESPACE = "many"
@@ -65,6 +66,20 @@ def test_only_rows_in_view_are_drawn(many: Viewer, crowded: Cluster) -> None:
         expect(drawn.filter(has_text=f"job-{min(JOBS - 2, int(JOBS * place) + 5):05}")).to_be_visible()
         assert drawn.count() < MOST_DRAWN
     assert page.locator("[role=table]").get_attribute("aria-rowcount") == str(JOBS + 1)
+
+
+def test_the_first_rows_are_drawn_while_the_rest_loads(crowded: Cluster, browser: Browser) -> None:
+    viewer = Viewer.signed_in(browser, crowded)
+    held = hold_requests(viewer.page, re.compile("/jobs.*continue="))
+    page = viewer.open(f"/jobs?namespace={NAMESPACE}&sort=Name")
+    expect(page.locator(".body [role=row]").first).to_contain_text("job-00000")
+    expect(page.get_by_role("heading", name="Jobs")).to_contain_text(f"500 loading {500 * 100 // JOBS}%")
+
+    page.route(re.compile("/jobs.*continue="), lambda route: route.continue_())  # the newest handler is asked first
+    for route in held:
+        route.continue_()
+    expect(page.get_by_role("status")).to_have_text(f"{JOBS:,} Jobs")
+    viewer.close()
 
 
 def test_one_of_many_is_found_and_followed(many: Viewer, crowded: Cluster) -> None:

@@ -1,10 +1,11 @@
 """A viewer of the page: a browser window that is signed in, what it may be asked to do, and what its console has said."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any, Self
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Route, expect
 
 from tests.e2e.cluster import Cluster, until
 
@@ -21,6 +22,17 @@ expect.set_options(timeout=PATIENCE_MS)
 def is_fault(said: ConsoleMessage) -> bool:
     """Return whether the console reports a fault of the page: a change of the machine's network is none."""
     return said.type == "error" and NETWORK_CHANGED not in said.text
+
+
+def hold_requests(page: Page, pattern: str | re.Pattern[str]) -> list[Route]:
+    """Keep back requests of the page; returns the list to which each is added."""
+    held: list[Route] = []
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    page.route(pattern, hold)
+    return held
 
 
 class Viewer:

@@ -5,6 +5,7 @@ import { Shortcuts } from "./components/shortcuts";
 import { ClusterPage } from "./pages/cluster";
 import { CronJobPage } from "./pages/cronjob";
 import { CronJobsPage } from "./pages/cronjobs";
+import { EventsPage } from "./pages/events";
 import { HistoryPage } from "./pages/history";
 import { JobPage } from "./pages/job";
 import { JobsPage } from "./pages/jobs";
@@ -26,6 +27,7 @@ const SECTIONS = [
   { path: "/pods", name: "Pods", icon: "pods" },
   { path: "/nodes", name: "Nodes", icon: "nodes" },
   { path: "/queues", name: "Queues", icon: "queues" },
+  { path: "/events", name: "Events", icon: "events" },
   { path: "/history", name: "History", icon: "history" },
 ] as const;
 
@@ -87,6 +89,7 @@ function Pages() {
       <Route path="/nodes" component={NodesPage} />
       <Route path="/nodes/:name">{(at) => <NodePage name={at.name} />}</Route>
       <Route path="/queues" component={QueuesPage} />
+      <Route path="/events" component={EventsPage} />
       <Route path="/history" component={HistoryPage} />
       <Route path="/history/:namespace/:uid">{(at) => <RecordPage namespace={at.namespace} uid={at.uid} />}</Route>
       <Route path="/logs/:namespace/:kind/:name">

@@ -35,6 +35,12 @@ test.each([false, true])("after any changes, rows are as if they were sorted ane
     anew.reset(items);
     expect(kept.rows).toEqual(anew.rows);
   }
+  const few = (row: Row): boolean => row.size < 4;
+  kept.filter(few);
+  const filtered = new OrderedRows({ ...order(isDescending), matches: few });
+  filtered.reset(items);
+  expect(kept.rows).toEqual(filtered.rows);
+  kept.filter(order(isDescending).matches);
   const sizes = kept.rows.map((row) => row.size);
   expect(sizes).toEqual([...sizes].sort((a, b) => (isDescending ? b - a : a - b)));
   expect(sizes.length).toBeGreaterThan(5);

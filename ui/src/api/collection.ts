@@ -26,6 +26,8 @@ export interface Collection<T> {
   readonly problem: Signal<string>;
   /** Whether there are more objects than `MOST`, which are not held. */
   readonly truncated: Signal<boolean>;
+  /** How many there are, as the server says while it lists them. */
+  readonly expected: Signal<number>;
   /** Call `listener` before `items` changes; returns a function that ends that. */
   onChange(listener: (change: Change, items: ReadonlyMap<string, T>) => void): () => void;
   stop(): void;
@@ -39,7 +41,7 @@ const MANY = 20_000;
 const PAUSE_MS = 100;
 
 interface ListAnswer<T> {
-  metadata: { resourceVersion: string; continue?: string };
+  metadata: { resourceVersion: string; continue?: string; remainingItemCount?: number };
   items: T[] | null;
 }
 
@@ -60,6 +62,7 @@ class Follower<T extends KubernetesObject> implements Collection<T> {
   readonly state = signal<CollectionState>("loading");
   readonly problem = signal("");
   readonly truncated = signal(false);
+  readonly expected = signal(0);
   private readonly stopping = new AbortController();
   private readonly listeners = new Set<(change: Change, items: ReadonlyMap<string, T>) => void>();
   private current = new Map<string, T>();
@@ -125,6 +128,7 @@ class Follower<T extends KubernetesObject> implements Collection<T> {
       const answer: ListAnswer<T> = await request(this.path(page), { signal: this.stopping.signal });
       for (const each of answer.items ?? []) listed.set(each.metadata.uid, this.take(each));
       if (isFirst) for (const each of answer.items ?? []) this.note(each.metadata.uid);
+      this.expected.value = listed.size + (answer.metadata.remainingItemCount ?? 0);
       next = answer.metadata.continue;
       revision = answer.metadata.resourceVersion;
       this.truncated.value = Boolean(next) && listed.size >= MOST;

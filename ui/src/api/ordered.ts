@@ -1,4 +1,5 @@
-// Rows in order, kept as objects change: a change costs one pass over the rows, not a new sort. Pure; lists are drawn from it.
+// Rows in order, kept as objects change: a change costs one pass over the rows, not a new sort, and so does another filter.
+// Pure; lists are drawn from it.
 export interface Order<T> {
   readonly matches: (row: T) => boolean;
   readonly by: (row: T) => string | number;
@@ -12,15 +13,29 @@ interface Entry<T> {
   readonly key: string | number;
   readonly name: string;
   readonly row: T;
+  isShown: boolean;
 }
 
 export class OrderedRows<T> {
+  /** All objects in order, also those that do not match. */
   private entries: Entry<T>[] = [];
+  private matches: (row: T) => boolean;
 
-  constructor(private readonly order: Order<T>) {}
+  constructor(private readonly order: Order<T>) {
+    this.matches = order.matches;
+  }
 
   get rows(): T[] {
-    return this.entries.map((entry) => entry.row);
+    const rows: T[] = [];
+    for (const entry of this.entries) if (entry.isShown) rows.push(entry.row);
+    return rows;
+  }
+
+  /** Show the rows that match this instead. */
+  filter(matches: (row: T) => boolean): void {
+    if (matches === this.matches) return;
+    this.matches = matches;
+    for (const entry of this.entries) entry.isShown = matches(entry.row);
   }
 
   /** Put all objects in order. */
@@ -35,11 +50,11 @@ export class OrderedRows<T> {
   }
 
   private select(uids: Iterable<string>, items: ReadonlyMap<string, T>): Entry<T>[] {
-    const { matches, by, nameOf } = this.order;
+    const { by, nameOf } = this.order;
     const found: Entry<T>[] = [];
     for (const uid of uids) {
       const row = items.get(uid);
-      if (row !== undefined && matches(row)) found.push({ uid, key: by(row), name: nameOf(row), row });
+      if (row !== undefined) found.push({ uid, key: by(row), name: nameOf(row), row, isShown: this.matches(row) });
     }
     return found.sort((a, b) => this.compare(a, b));
   }

@@ -24,7 +24,7 @@ const TONES: Record<string, Tone> = {
 };
 
 /** `runs`: oldest first. */
-export function RunsPanel({ runs, namespace, now }: { runs: Run[]; namespace: string; now: number }) {
+export function RunsPanel({ runs, namespace, name, now }: { runs: Run[]; namespace: string; name: string; now: number }) {
   const shown = runs.slice(-MOST);
   const longest = Math.max(1000, ...shown.map((each) => spanOf(each, now)));
   const linkOf = (run: Run): string =>
@@ -32,7 +32,12 @@ export function RunsPanel({ runs, namespace, now }: { runs: Run[]; namespace: st
   return (
     <Panel
       title={`Last runs (${runs.length})`}
-      action={shown.length ? <span class="muted">longest {formatDuration(longest)}</span> : undefined}
+      action={
+        <span class="muted">
+          {shown.length > 0 && `longest ${formatDuration(longest)} · `}
+          <Link href={`/jobs?${new URLSearchParams({ namespace, cronjob: name })}`}>All runs in the list</Link>
+        </span>
+      }
     >
       {shown.length === 0 && <p class="panel-note">It has not run yet.</p>}
       {shown.length > 0 && (

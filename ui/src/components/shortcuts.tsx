@@ -10,12 +10,13 @@ const SECTIONS: Record<string, [string, string]> = {
   p: ["/pods", "Pods"],
   n: ["/nodes", "Nodes"],
   q: ["/queues", "Queues"],
+  e: ["/events", "Events"],
   h: ["/history", "History"],
 };
 
 /** Whether a key is typed into a field, and so no shortcut. */
 export const isTyping = (event: KeyboardEvent): boolean =>
-  event.target instanceof HTMLElement && event.target.closest("input, textarea, select, [contenteditable]") !== null;
+  event.target instanceof HTMLElement && event.target.closest("input:not([type=checkbox]), textarea, select, [contenteditable]") !== null;
 
 export function Shortcuts() {
   const [, go] = useLocation();
@@ -47,6 +48,8 @@ export function Shortcuts() {
         <Key keys="/">search</Key>
         <Key keys="j k">next, previous row</Key>
         <Key keys="Enter">open the row</Key>
+        <Key keys="x X">select the row, and all rows up to it</Key>
+        <Key keys="m">actions on the row</Key>
         <Key keys="l y">log, YAML of what is open</Key>
         <Key keys="s r e">suspend or resume, rerun, edit and rerun</Key>
         <Key keys="t">trigger a CronJob; times in a log</Key>

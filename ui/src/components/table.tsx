@@ -17,6 +17,10 @@ export interface Column<T> {
   /** Hidden on narrow screens, which have room for three columns. */
   readonly isMinor?: boolean;
   readonly isNumber?: boolean;
+  /** A column of controls instead of what the row says: checkboxes, or menus. */
+  readonly kind?: "pick" | "menu";
+  /** Shown instead of the name. */
+  readonly head?: ComponentChildren;
 }
 
 export interface Sorting {
@@ -78,7 +82,7 @@ interface RowProps<T> {
 const Row = memo(function Row<T>({ row, index, start, isChosen, columns, template, linkOf }: RowProps<T>) {
   const [, go] = useLocation();
   const open = (event: MouseEvent): void => {
-    const isControl = event.target instanceof Element && event.target.closest("a, button, input");
+    const isControl = event.target instanceof Element && event.target.closest("a, button, input, label");
     if (linkOf && !isControl && !getSelection()?.toString()) go(linkOf(row));
   };
   return (
@@ -89,9 +93,9 @@ const Row = memo(function Row<T>({ row, index, start, isChosen, columns, templat
       style={{ ...template, transform: `translateY(${start}px)` }}
       onClick={open}
     >
-      {columns.map((each, place) => (
+      {columns.map((each) => (
         <div key={each.name} role="cell" class={cellClass(each)}>
-          {place === 0 && linkOf ? <Link href={linkOf(row)}>{each.cell(row)}</Link> : each.cell(row)}
+          {each === columns.find(isContent) && linkOf ? <Link href={linkOf(row)}>{each.cell(row)}</Link> : each.cell(row)}
         </div>
       ))}
     </div>
@@ -139,14 +143,16 @@ function HeadCell<T>({ column, sorting, onSort }: { column: Column<T>; sorting: 
           {column.name}
         </button>
       ) : (
-        column.name
+        (column.head ?? column.name)
       )}
     </div>
   );
 }
 
+const isContent = <T,>(column: Column<T>): boolean => !column.kind;
+
 const cellClass = <T,>(column: Column<T>): string =>
-  ["cell", column.isMinor && "minor", column.isNumber && "number"].filter(Boolean).join(" ");
+  ["cell", column.kind, column.isMinor && "minor", column.isNumber && "number"].filter(Boolean).join(" ");
 
 /** The rows in view of a scrolling element, as a Virtualizer; the component is drawn again when they change. */
 function useRows(scroller: { current: HTMLDivElement | null }, count: number): Virtualizer<HTMLDivElement, Element> {

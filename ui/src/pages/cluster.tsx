@@ -57,7 +57,7 @@ function Figures({ nodes, pods, jobs }: { nodes: Items<Node>; pods: Items<Active
   return (
     <dl class="figures">
       <Figure name="Nodes ready" to="/nodes" value={`${formatCount(counts.ready)}/${formatCount(known.nodes.size)}`} tone={isDown ? "bad" : ""} />
-      <Figure name="Jobs that have not ended" to="/jobs" value={formatCount(counts.open)} />
+      <Figure name="Jobs that have not ended" to="/jobs?runs=all" value={formatCount(counts.open)} />
       <Figure name="Pods on nodes" to="/pods?state=Running" value={formatCount(counts.bound)} />
       <Figure name="Pods waiting for a node" to="/pods?state=Pending" value={formatCount(waiting)} tone={waiting > 0 ? "warn" : ""} />
     </dl>
@@ -181,7 +181,7 @@ function FailuresPanel({ jobs }: { jobs: Items<Job> }) {
     return failed.sort((a, b) => (endOf(b)?.endedAt ?? 0) - (endOf(a)?.endedAt ?? 0)).slice(0, MOST_FAILURES);
   }, [known]);
   return (
-    <Panel title="Failed last" action={<Link href="/jobs?state=Failed">All</Link>}>
+    <Panel title="Failed last" action={<Link href="/jobs?state=Failed&runs=all">All</Link>}>
       {rows.length === 0 ? (
         <Empty title="No Job has failed" />
       ) : (

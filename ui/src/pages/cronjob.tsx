@@ -59,7 +59,7 @@ function LivingCronJob({ cronJob, problem }: { cronJob: CronJob; problem: string
       />
       <Problem>{problem}</Problem>
       <Facts facts={factsOf(cronJob, zone, resolved)} />
-      <RunsPanel runs={runs} namespace={namespace} now={now.value} />
+      <RunsPanel runs={runs} namespace={namespace} name={name} now={now.value} />
       <div class="detail-columns">
         <div class="column">
           <NextPanel next={isSuspended ? [] : next} zone={zone} />

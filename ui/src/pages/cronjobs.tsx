@@ -1,6 +1,7 @@
 // The list of CronJobs: schedules, last and next runs.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
+import { CRONJOB_ACTIONS } from "../actions/row-actions";
 import { now } from "../api/hooks";
 import { CRONJOBS } from "../api/resources";
 import type { CronJob } from "../api/types";
@@ -11,6 +12,12 @@ import { formatDuration, formatTime } from "../format";
 import { type Schedule, parseSchedule, resolveHashes } from "../job/cron";
 
 const linkOf = (each: CronJob): string => `/cronjobs/${each.metadata.namespace}/${each.metadata.name}`;
+
+const LINKS = [{ name: "All runs", to: runsOf }];
+
+function runsOf({ metadata: { namespace = "", name } }: CronJob): string {
+  return `/jobs?${new URLSearchParams({ namespace, cronjob: name })}`;
+}
 
 const STATES = ["Active", "Running", "Suspended"] as const;
 
@@ -85,6 +92,8 @@ export function CronJobsPage() {
       stateOf={stateOf}
       sorting={{ column: "Name", isDescending: false }}
       trim={trim}
+      actions={CRONJOB_ACTIONS}
+      links={LINKS}
       empty={
         <Empty title="No CronJobs">
           <p>A CronJob starts a Job by a schedule:</p>

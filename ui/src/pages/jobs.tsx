@@ -1,9 +1,13 @@
 // The list of Jobs.
+import { Link } from "wouter-preact";
+import { JOB_ACTIONS } from "../actions/row-actions";
 import { JOBS } from "../api/resources";
 import type { Job } from "../api/types";
-import { ListPage } from "../components/listing";
+import { Chip } from "../components/filters";
+import { ListPage, useAddress } from "../components/listing";
 import { Age, Bar, Empty, Status, type Tone } from "../components/parts";
 import type { Column } from "../components/table";
+import { formatCount } from "../format";
 
 const TONES: Record<string, Tone> = {
   Running: "info",
@@ -79,6 +83,29 @@ const COLUMNS: readonly Column<Job>[] = [
   },
 ];
 
+/** The CronJob that a Job is a run of. */
+export const cronJobOf = (job: Job): string =>
+  job.metadata.ownerReferences?.find((each) => each.controller && each.kind === "CronJob")?.name ?? "";
+
+const isRun = (job: Job): boolean => cronJobOf(job) !== "";
+
+const WITH_CRONJOB: readonly Column<Job>[] = COLUMNS.toSpliced(2, 0, {
+  name: "CronJob",
+  width: "minmax(7rem, 1fr)",
+  cell: (job) =>
+    isRun(job) ? <Link href={`/cronjobs/${job.metadata.namespace}/${cronJobOf(job)}`}>{cronJobOf(job)}</Link> : <span class="muted">–</span>,
+  by: cronJobOf,
+  isMinor: true,
+});
+
+const LINKS = [
+  { name: "Logs", to: (job: Job) => `/logs/${job.metadata.namespace}/job/${job.metadata.name}` },
+  {
+    name: "Pods",
+    to: (job: Job) => `/pods?${new URLSearchParams({ namespace: job.metadata.namespace ?? "", labels: `batch.kubernetes.io/job-name=${job.metadata.name}` })}`,
+  },
+];
+
 const linkOf = (job: Job): string => `/jobs/${job.metadata.namespace}/${job.metadata.name}`;
 
 /** Keep of a Job only what lists read: a fleet's Jobs have large templates. */
@@ -88,16 +115,39 @@ export const trimJob = ({ metadata, spec, status }: Job): Job => ({
   ...(status ? { status } : {}),
 });
 
+/** Runs of CronJobs are hidden, as they are many, unless the address asks for them: `runs=all`, or `cronjob=NAME` for those of one. */
 export function JobsPage() {
+  const [params, set] = useAddress();
+  const cronJob = params.get("cronjob") ?? "";
+  const areShown = params.get("runs") === "all" || cronJob !== "";
+  const describeHidden = (runs: readonly Job[]) => (
+    <>
+      {describeRuns(runs)}{" "}
+      <button type="button" class="link" onClick={() => set("runs", "all")}>
+        Show all
+      </button>
+    </>
+  );
   return (
     <ListPage
       title="Jobs"
       resource={JOBS}
-      columns={COLUMNS}
+      columns={areShown ? WITH_CRONJOB : COLUMNS}
       linkOf={linkOf}
       states={["Running", "Pending", "Suspended", "Complete", "Failed"]}
       stateOf={stateOfJob}
       trim={trimJob}
+      actions={JOB_ACTIONS}
+      links={LINKS}
+      {...(cronJob ? { matches: (job: Job) => cronJobOf(job) === cronJob } : {})}
+      {...(areShown ? {} : { isHidden: isRun, describeHidden })}
+      action={
+        cronJob ? (
+          <Chip name="CronJob" value={cronJob} onRemove={() => set("cronjob", "")} />
+        ) : areShown ? (
+          <Chip name="Runs of CronJobs" value="shown" onRemove={() => set("runs", "")} />
+        ) : null
+      }
       empty={
         <Empty title="No Jobs yet">
           <p>Start one in a terminal:</p>
@@ -106,4 +156,11 @@ export function JobsPage() {
       }
     />
   );
+}
+
+/** How many there are, and whether some of them failed, so that no failure is out of sight. */
+function describeRuns(runs: readonly Job[]): string {
+  const failed = runs.filter((job) => stateOfJob(job) === "Failed").length;
+  const one = runs.length === 1;
+  return `${formatCount(runs.length)} ${one ? "run" : "runs"} of CronJobs ${one ? "is" : "are"} hidden${failed > 0 ? `, ${formatCount(failed)} failed` : ""}.`;
 }

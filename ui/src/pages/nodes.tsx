@@ -1,5 +1,6 @@
 // The list of nodes: whether each is ready, and how much of it is requested.
 import { useMemo } from "preact/hooks";
+import { NODE_ACTIONS } from "../actions/row-actions";
 import { useCollection } from "../api/hooks";
 import { NODES, PODS } from "../api/resources";
 import type { Node } from "../api/types";
@@ -10,6 +11,11 @@ import { parseQuantity } from "../format";
 import { ACTIVE, type ActivePod, type NodeLoad, loadOfNodes, takeActive } from "../job/load";
 
 const linkOf = (node: Node): string => `/nodes/${node.metadata.name}`;
+
+const LINKS = [
+  { name: "Pods", to: (node: Node) => `/pods?${new URLSearchParams({ node: node.metadata.name })}` },
+  { name: "Events", to: (node: Node) => `/events?${new URLSearchParams({ q: `Node/${node.metadata.name}` })}` },
+];
 
 const STATES = ["Ready", "Not ready", "Cordoned"] as const;
 
@@ -35,6 +41,8 @@ export function NodesPage() {
       stateOf={stateOfNode}
       sorting={{ column: "Name", isDescending: false }}
       trim={trim}
+      actions={NODE_ACTIONS}
+      links={LINKS}
       empty={
         <Empty title="No nodes">
           <p>Nodes are the machines that run pods. Make a join token, then run the command that it prints on a machine:</p>

@@ -1,7 +1,9 @@
 // The list of pods.
+import { POD_ACTIONS } from "../actions/row-actions";
 import { PODS } from "../api/resources";
 import type { Pod } from "../api/types";
-import { Chip, ListPage, useAddress } from "../components/listing";
+import { Chip } from "../components/filters";
+import { ListPage, useAddress } from "../components/listing";
 import { Age, Empty, Status, type Tone } from "../components/parts";
 import type { Column } from "../components/table";
 
@@ -37,6 +39,11 @@ const restartsOf = (pod: Pod): number => (pod.status?.containerStatuses ?? []).r
 const jobOf = (pod: Pod): string => pod.metadata.ownerReferences?.find((each) => each.controller)?.name ?? "";
 const linkOf = (pod: Pod): string => `/pods/${pod.metadata.namespace}/${pod.metadata.name}`;
 
+const LINKS = [{ name: "Log", to: (pod: Pod) => `/logs/${pod.metadata.namespace}/pod/${pod.metadata.name}` }];
+
+/** Terminating is no phase, so the server cannot tell. */
+const selectorOf = (state: string): string => (state === "Terminating" ? "" : `status.phase=${state}`);
+
 const COLUMNS: readonly Column<Pod>[] = [
   { name: "Name", width: "minmax(12rem, 2.2fr)", cell: (pod) => pod.metadata.name, by: (pod) => pod.metadata.name },
   { name: "Namespace", width: "minmax(6rem, 1fr)", cell: (pod) => pod.metadata.namespace, by: (pod) => pod.metadata.namespace ?? "", isMinor: true },
@@ -71,7 +78,10 @@ export function PodsPage() {
       states={["Pending", "Running", "Succeeded", "Failed", "Terminating"]}
       stateOf={phaseOf}
       wordsOf={(pod) => pod.spec.nodeName ?? ""}
+      selectorOf={selectorOf}
       trim={trim}
+      actions={POD_ACTIONS}
+      links={LINKS}
       {...(node ? { fieldSelector: `spec.nodeName=${node}`, action: <Chip name="Node" value={node} onRemove={() => set("node", "")} /> } : {})}
       empty={
         <Empty title="No pods">
