@@ -25,14 +25,8 @@ export function Age({ since, until }: { since: string | undefined; until?: strin
 /** How much of something is used: a bar with its words. `value` and `most` are in the same unit. */
 export function Bar({ value, most, label, tone = "info" }: { value: number; most: number; label: string; tone?: Tone }) {
   const share = most > 0 ? Math.min(1, value / most) : 0;
-  return (
-    <span class="bar" role="img" aria-label={label} title={label}>
-      <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
-        <rect class="rail" width="100" height="4" />
-        {share > 0 && <rect class={`fill ${tone}`} width={Math.max(1, share * 100)} height="4" />}
-      </svg>
-    </span>
-  );
+  const filled = share > 0 ? `${Math.max(1, share * 100)}%` : "0%";
+  return <span class={`bar ${tone}`} role="img" aria-label={label} title={label} style={{ "--filled": filled }} />;
 }
 
 /** A titled part of a page. */

@@ -1,12 +1,13 @@
 // The history: records of Jobs that ended or were deleted, newest end first, with filters that are kept in the address.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { Link, useSearchParams } from "wouter-preact";
+import { Link } from "wouter-preact";
 import { HISTORY } from "../actions/verbs";
 import { request } from "../api/client";
 import { now } from "../api/hooks";
 import { Moment } from "../components/detail";
 import { Icon } from "../components/icon";
+import { useAddress } from "../components/listing";
 import { Empty, Problem, Status, type Tone } from "../components/parts";
 import type { JobRecord } from "../job/objects";
 import { formatDistance, formatDuration, parseTime } from "../job/times";
@@ -21,20 +22,11 @@ interface RecordList {
 }
 
 export function HistoryPage() {
-  const [params, setParams] = useSearchParams();
+  const [params, set] = useAddress();
   const search = params.get("q") ?? "";
   const result = params.get("result") ?? "";
   const namespace = params.get("namespace") ?? "";
   const { records, hasMore, isLoading, problem, more } = useRecords(namespace, search, result);
-  const set = (name: string, value: string): void =>
-    setParams(
-      (before) => {
-        if (value) before.set(name, value);
-        else before.delete(name);
-        return before;
-      },
-      { replace: true },
-    );
   return (
     <div class="detail-page">
       <div class="toolbar">

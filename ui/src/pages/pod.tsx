@@ -1,15 +1,13 @@
 // One pod, live: its state, why it waits, containers, timeline, resources and events.
-import { useSignal } from "@preact/signals";
-import { Link, useLocation } from "wouter-preact";
-import { ActionButton, Outcome, press, useAttempting } from "../actions/action";
+import { Link } from "wouter-preact";
+import { Outcome, useAttempting } from "../actions/action";
+import { ConfirmedButton, LogsButton, YamlButton } from "../actions/buttons";
 import { deletePod } from "../actions/verbs";
 import { now, useCollection, useObject } from "../api/hooks";
 import { usePolled } from "../api/polling";
 import { EVENTS, NODES, PODS, pathOf } from "../api/resources";
 import { Absent, DetailHead, type Fact, Facts, Moment } from "../components/detail";
-import { ConfirmDialog, YamlDialog } from "../components/dialogs";
 import { EventsPanel } from "../components/events";
-import { useKeys } from "../components/keys";
 import { Panel, Problem, Status } from "../components/parts";
 import { PendingPanel } from "../components/pending";
 import { ResourcesPanel } from "../components/resources";
@@ -89,39 +87,21 @@ function LivingPod({ pod, problem }: { pod: Pod; problem: string }) {
 }
 
 function PodActions({ pod }: { pod: Pod }) {
-  const [, go] = useLocation();
-  const open = useSignal<"" | "yaml" | "delete">("");
   const attempting = useAttempting();
   const { name, namespace = "" } = pod.metadata;
-  const openLogs = (): void => go(`/logs/${namespace}/pod/${name}`);
   const remove = (): void => void attempting.run(async () => void (await deletePod(pod)));
-  useKeys({ l: openLogs, y: () => (open.value = "yaml"), d: () => press("d") });
   return (
     <>
-      <button type="button" aria-keyshortcuts="l" onClick={openLogs}>
-        Logs<kbd aria-hidden="true">l</kbd>
-      </button>
-      <button type="button" aria-keyshortcuts="y" onClick={() => (open.value = "yaml")}>
-        YAML<kbd aria-hidden="true">y</kbd>
-      </button>
-      <ActionButton
+      <LogsButton path={`/logs/${namespace}/pod/${name}`} />
+      <YamlButton object={pod} apiVersion="v1" kind="Pod" />
+      <ConfirmedButton
+        {...{ attempting, letter: "d", verb: "Delete", onConfirm: remove }}
         right={{ verb: "delete", resource: "pods", namespace, name }}
-        attempting={attempting}
-        letter="d"
-        kind="danger"
-        onAct={() => (open.value = "delete")}
+        question={`Delete pod ${name}?`}
       >
-        Delete
-      </ActionButton>
+        <p>Its containers are stopped. A Job counts this as a failure and makes another pod. Its log is kept.</p>
+      </ConfirmedButton>
       <Outcome attempting={attempting} />
-      {open.value === "yaml" && (
-        <YamlDialog object={{ apiVersion: "v1", kind: "Pod", ...pod }} name={name} onClose={() => (open.value = "")} />
-      )}
-      {open.value === "delete" && (
-        <ConfirmDialog label={`Delete pod ${name}?`} verb="Delete" onConfirm={remove} onClose={() => (open.value = "")}>
-          <p>Its containers are stopped. A Job counts this as a failure and makes another pod. Its log is kept.</p>
-        </ConfirmDialog>
-      )}
     </>
   );
 }

@@ -1,17 +1,14 @@
 // The record of one Job, which may be gone: result, attempts, timeline, events, logs; and run it again.
 import { useSignal } from "@preact/signals";
-import { Link, useLocation } from "wouter-preact";
-import { ActionButton, Outcome, press, useAttempting } from "../actions/action";
-import { HISTORY, createJob, makeRerun, rerunJob } from "../actions/verbs";
+import { Link } from "wouter-preact";
+import { HISTORY } from "../actions/verbs";
 import { now } from "../api/hooks";
 import { usePolled } from "../api/polling";
 import { AttemptsPanel } from "../components/attempts";
 import { DetailHead, type Fact, Facts, Moment } from "../components/detail";
-import { EditDialog, YamlDialog } from "../components/dialogs";
 import { EventsPanel } from "../components/events";
 import { IndexGrid } from "../components/index-grid";
-import { RERUN } from "../components/job-actions";
-import { useKeys } from "../components/keys";
+import { RecordActions } from "../components/job-actions";
 import { Empty, Panel } from "../components/parts";
 import { Timelines } from "../components/timeline";
 import { buildStates, isIndexed } from "../job/indexes";
@@ -112,53 +109,6 @@ function TimelinePanel({ attempts, record }: { attempts: Attempt[]; record: JobR
     <Panel title="Timeline">
       <Timelines rows={rows} now={end} />
     </Panel>
-  );
-}
-
-function RecordActions({ record }: { record: JobRecord }) {
-  const [, go] = useLocation();
-  const open = useSignal<"" | "yaml" | "edit">("");
-  const attempting = useAttempting();
-  const { name, namespace = "" } = record.metadata;
-  const show = (made: Job): undefined => void go(`/jobs/${made.metadata.namespace}/${made.metadata.name}`);
-  const openLogs = (): void => go(`/logs/${namespace}/job/${name}`);
-  useKeys({ l: openLogs, r: () => press("r"), e: () => press("e"), y: () => (open.value = "yaml") });
-  return (
-    <>
-      <button type="button" aria-keyshortcuts="l" onClick={openLogs}>
-        Logs<kbd aria-hidden="true">l</kbd>
-      </button>
-      <ActionButton
-        right={{ ...RERUN, namespace }}
-        attempting={attempting}
-        letter="r"
-        onAct={() => void attempting.run(async () => show(await rerunJob(record)))}
-      >
-        Rerun
-      </ActionButton>
-      <ActionButton
-        right={{ verb: "create", group: "batch", resource: "jobs", namespace }}
-        attempting={attempting}
-        letter="e"
-        onAct={() => (open.value = "edit")}
-      >
-        Edit and rerun
-      </ActionButton>
-      <button type="button" aria-keyshortcuts="y" onClick={() => (open.value = "yaml")}>
-        YAML<kbd aria-hidden="true">y</kbd>
-      </button>
-      <Outcome attempting={attempting} />
-      {open.value === "yaml" && <YamlDialog object={record} name={name} onClose={() => (open.value = "")} />}
-      {open.value === "edit" && (
-        <EditDialog
-          label={`Rerun ${name} with edits`}
-          object={makeRerun(record)}
-          verb="Create Job"
-          onSubmit={async (manifest) => show(await createJob(manifest))}
-          onClose={() => (open.value = "")}
-        />
-      )}
-    </>
   );
 }
 
