@@ -77,8 +77,10 @@ def viewer(ui_cluster: Cluster, browser: Browser) -> Iterator[Viewer]:
 
 
 @pytest.fixture
-def namespace(api: httpx.Client, request: pytest.FixtureRequest) -> str:
-    """A namespace for one test."""
+def namespace(api: httpx.Client, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A namespace for one test, whose Jobs end with it: the overview names few namespaces."""
     name = f"t{abs(hash(request.node.nodeid)) % 10**10}"
     api.post("/api/v1/namespaces", json={"metadata": {"name": name}}).raise_for_status()
-    return name
+    yield name
+    jobs = f"/apis/batch/v1/namespaces/{name}/jobs"
+    api.request("DELETE", jobs, json={"propagationPolicy": "Background"}).raise_for_status()

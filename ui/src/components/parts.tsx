@@ -59,3 +59,16 @@ export function Problem({ children }: { children: string }) {
     </p>
   ) : null;
 }
+
+const ENDING = 8;
+
+/** A name whose end tells it from others: if there is no room, its middle is left out. Copied, it is whole. */
+export function Ending({ text }: { text: string }) {
+  if (text.length < 2 * ENDING) return <>{text}</>;
+  return (
+    <span class="ending" title={text}>
+      <span>{text.slice(0, -ENDING)}</span>
+      {text.slice(-ENDING)}
+    </span>
+  );
+}

@@ -8,6 +8,7 @@ import type { ComponentChildren, JSX } from "preact";
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { useLocation, useRouter } from "wouter-preact";
+import { Ending } from "./parts";
 import { isTyping } from "./shortcuts";
 import { Slots } from "./slots";
 
@@ -105,13 +106,18 @@ const Row = memo(function Row<T>({ slot, row, index, start, isChosen, columns, t
     >
       {columns.map((each, place) => (
         <div key={each.name} role="cell" class={cellClass(each)}>
-          {place === 0 && href ? <a href={href}>{each.cell(row)}</a> : each.cell(row)}
+          {place === 0 && href ? <a href={href}>{withEnding(each.cell(row))}</a> : each.cell(row)}
         </div>
       ))}
     </div>
   );
 }) as <T>(props: RowProps<T> & { key: number }) => JSX.Element;
 
+/** A long name shows its end, which tells it from its neighbours, also where there is little room. */
+const withEnding = (cell: ComponentChildren): ComponentChildren =>
+  typeof cell === "string" && cell.length > LONG ? Ending({ text: cell }) : cell;
+
+const LONG = 18;
 const NO_SLOT = -1;
 
 const slotAt = (target: EventTarget | null): number =>

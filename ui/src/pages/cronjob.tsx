@@ -44,7 +44,7 @@ function LivingCronJob({ cronJob, problem }: { cronJob: CronJob; problem: string
     ? "Suspended: it does not run until it is resumed"
     : first === undefined
       ? "Its schedule has no next run"
-      : `Runs next ${formatDistance(first, now.value)}, at ${formatClock(first, now.value)}`;
+      : `Runs next ${formatDistance(first, now.value)}, at ${formatClock(first, now.value, zone)} (${zone})`;
   return (
     <div class="detail-page">
       <DetailHead

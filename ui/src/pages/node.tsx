@@ -9,7 +9,7 @@ import { EVENTS, NODES, PODS } from "../api/resources";
 import { Absent, DetailHead, type Fact, Facts, Moment } from "../components/detail";
 import { EventsPanel } from "../components/events";
 import { useKeys } from "../components/keys";
-import { Panel, Problem, Status } from "../components/parts";
+import { Ending, Panel, Problem, Status } from "../components/parts";
 import { NodeResourcesPanel } from "../components/resources";
 import { isEnded } from "../job/attempts";
 import { type KubeEvent, type Node, type Pod, findTrue } from "../job/objects";
@@ -133,7 +133,9 @@ function PodRow({ pod }: { pod: Pod }) {
   return (
     <tr>
       <td class="mono">
-        <Link href={`/pods/${namespace}/${name}`}>{name}</Link>
+        <Link href={`/pods/${namespace}/${name}`}>
+          <Ending text={name} />
+        </Link>
       </td>
       <td>{namespace}</td>
       <td>
