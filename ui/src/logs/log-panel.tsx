@@ -141,10 +141,11 @@ export function LogPanel({ namespace, name, chosen, sources, reading, isPrevious
         onLink={link}
       />
       <p class="log-foot muted" role="status">
+        {lines.length === 0 && reading.isComplete.value && "Nothing was written · "}
         {lines.length.toLocaleString("en")} {lines.length === 1 ? "line" : "lines"}
         {reading.buffer.dropped > 0 && `, ${reading.buffer.dropped.toLocaleString("en")} older ones dropped`}
         {chosen.every((each) => each.isKept)
-          ? " · kept log of a pod that is gone"
+          ? ` · kept log of ${chosen.every((each) => each.phase === "gone") ? "a pod that is gone" : "an earlier run"}`
           : live.length && !isPrevious
             ? " · live"
             : " · ended"}

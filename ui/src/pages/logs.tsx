@@ -2,11 +2,11 @@
 import { useEffect, useMemo } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { useKeys } from "../components/keys";
-import { useAddress } from "../components/listing";
+import { Chip, useAddress } from "../components/listing";
 import { Empty, Problem } from "../components/parts";
 import { LogPanel } from "../logs/log-panel";
 import { type Reading, read } from "../logs/reading";
-import type { Source } from "../logs/sources";
+import { type Source, ofRun } from "../logs/sources";
 import { MOST_MERGED, type Place, choose, labelOf, useSources } from "../logs/use-sources";
 
 const MOST_OPTIONS = 500;
@@ -19,7 +19,9 @@ function Logs({ namespace, kind, name }: Place) {
   const [params, set] = useAddress();
   const [, go] = useLocation();
   const { sources, isKnown, problem } = useSources({ namespace, kind, name }, params.get("uid") ?? "");
-  const chosen = choose(sources, params.get("source") ?? "", params.get("container") ?? "", params.get("index"));
+  const newest = choose(sources, params.get("source") ?? "", params.get("container") ?? "", params.get("index"));
+  const run = params.get("run");
+  const chosen = run === null ? newest : newest.map((each) => ofRun(each, Number(run)));
   const isPrevious = params.get("previous") === "1";
   const reading = useReading(namespace, chosen, isPrevious);
   const back = kind === "job" ? `/jobs/${namespace}/${name}` : `/pods/${namespace}/${name}`;
@@ -36,6 +38,7 @@ function Logs({ namespace, kind, name }: Place) {
         <h1>
           <span class="muted">Log of</span> <Link href={back}>{name}</Link>
         </h1>
+        {run !== null && <Chip name="Run" value={`${Number(run) + 1}`} onRemove={() => set("run", "")} />}
         <SourceChoice sources={sources} value={params.get("source") ?? ""} onChange={(value) => set("source", value)} />
       </div>
       <Problem>{problem || reading.problem.value}</Problem>

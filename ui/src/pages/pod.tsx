@@ -6,21 +6,23 @@ import { deletePod } from "../actions/verbs";
 import { now, useCollection, useObject } from "../api/hooks";
 import { usePolled } from "../api/polling";
 import { EVENTS, NODES, PODS, pathOf } from "../api/resources";
+import { AttemptsPanel } from "../components/attempts";
 import { Absent, DetailHead, type Fact, Facts, Moment } from "../components/detail";
 import { EventsPanel } from "../components/events";
 import { Panel, Problem, Status } from "../components/parts";
 import { PendingPanel } from "../components/pending";
 import { ResourcesPanel } from "../components/resources";
 import { Timelines } from "../components/timeline";
-import { attemptOf, explainEnd, isEnded } from "../job/attempts";
+import { addKeptRuns, attemptOf, attemptsOf, explainEnd, isEnded } from "../job/attempts";
 import { indexOf } from "../job/indexes";
-import type { ContainerState, KubeEvent, Node, Pod } from "../job/objects";
+import type { Attempt, ContainerState, KubeEvent, Node, Pod } from "../job/objects";
 import { explainPending } from "../job/pending";
 import { formatBytes } from "../job/quantities";
 import { type PodMetrics, compareResources, sumUsage } from "../job/resources";
 import type { Tone } from "../job/state";
 import { buildTimeline } from "../job/timeline";
 import { formatClock, formatDistance, formatDuration, parseTime } from "../job/times";
+import { useKeptRuns } from "../logs/kept-runs";
 
 const TONES: Record<string, Tone> = { Running: "busy", Pending: "waiting", Succeeded: "ok", Failed: "bad" };
 
@@ -51,6 +53,9 @@ function LivingPod({ pod, problem }: { pod: Pod; problem: string }) {
   const path = `/apis/metrics.k8s.io/v1beta1/namespaces/${namespace}/pods?${query}`;
   const metrics = usePolled<{ items: PodMetrics[] | null }>(isRunning ? path : null, 10_000)?.items?.[0];
   const phase = pod.metadata.deletionTimestamp && !isEnded(pod) ? "Terminating" : (pod.status?.phase ?? "Pending");
+  const known = attemptsOf([pod]);
+  const attempts = addKeptRuns(known, useKeptRuns(namespace, { pod: name }, known));
+  const waits = known[0]?.phase === "Waiting";
   const usage = metrics ? { usage: sumUsage(metrics) } : {};
   return (
     <div class="detail-page">
@@ -59,9 +64,9 @@ function LivingPod({ pod, problem }: { pod: Pod; problem: string }) {
         sectionPath="/pods"
         namespace={namespace}
         name={name}
-        word={phase}
-        tone={TONES[phase] ?? "idle"}
-        sentence={describePod(pod)}
+        word={waits ? known[0]?.reason || phase : phase}
+        tone={waits ? "waiting" : (TONES[phase] ?? "idle")}
+        sentence={describePod(pod, attempts)}
         actions={<PodActions pod={pod} />}
       />
       <Problem>{problem}</Problem>
@@ -70,9 +75,16 @@ function LivingPod({ pod, problem }: { pod: Pod; problem: string }) {
       <div class="detail-columns">
         <div class="column">
           <ContainersPanel pod={pod} />
+          {attempts.length > 1 && (
+            <AttemptsPanel
+              {...{ attempts, namespace, now: now.value, index: null, isIndexed: false }}
+              onClearIndex={() => undefined}
+              isLiving={() => true}
+            />
+          )}
           <Panel title="Timeline">
             <Timelines
-              rows={[{ key: uid, label: name, phases: buildTimeline(pod, events), hasFailed: phase === "Failed" }]}
+              rows={[{ key: uid, label: name, phases: buildTimeline(pod, events, attempts) }]}
               now={now.value}
             />
           </Panel>
@@ -117,7 +129,7 @@ function ContainersPanel({ pod }: { pod: Pod }) {
             <tr>
               <th>Name</th>
               <th>State</th>
-              <th>Image</th>
+              <th class="minor">Image</th>
               <th class="number">Restarts</th>
               <th>
                 <span class="hidden">Log</span>
@@ -134,7 +146,7 @@ function ContainersPanel({ pod }: { pod: Pod }) {
                   <td>
                     <ContainerWord state={status?.state} />
                   </td>
-                  <td class="mono">{each.image}</td>
+                  <td class="mono minor">{each.image}</td>
                   <td class="number">{status?.restartCount ?? 0}</td>
                   <td>
                     <Link class="link" href={path} aria-label={`Log of ${each.name}`}>
@@ -167,13 +179,21 @@ function ContainerWord({ state }: { state: ContainerState | undefined }) {
   );
 }
 
-function describePod(pod: Pod): string {
+function describePod(pod: Pod, attempts: Attempt[]): string {
   const attempt = attemptOf(pod);
+  const before = attempts.find((each) => each.container && explainEnd(each));
+  const because = before ? `, because ${before.container} ended with ${explainEnd(before)}` : "";
+  const restarts = Object.values(attempt.restarts ?? {}).reduce((sum, each) => sum + each, 0);
   const [start, end] = [parseTime(attempt.startedAt), parseTime(attempt.endedAt)];
   if (attempt.phase === "Failed")
     return `Failed: ${explainEnd(attempt)}${attempt.message ? `. ${attempt.message}` : ""}`;
   if (attempt.phase === "Succeeded")
     return `Succeeded${start !== null && end !== null ? ` in ${formatDuration(end - start)}` : ""}`;
+  if (attempt.phase === "Waiting") {
+    const at = parseTime(attempt.nextAt);
+    return `Restart ${restarts}${at !== null && at > now.value ? ` at ${formatClock(at, now.value)}` : " soon"}${because}`;
+  }
+  if (start !== null && restarts) return `Running since ${formatClock(start, now.value)}, after restart ${restarts}${because}`;
   if (start !== null) return `Running since ${formatClock(start, now.value)}`;
   return pod.spec.nodeName ? `Starting on ${pod.spec.nodeName}` : "Waiting for a node";
 }

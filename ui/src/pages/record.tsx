@@ -11,11 +11,13 @@ import { IndexGrid } from "../components/index-grid";
 import { RecordActions } from "../components/job-actions";
 import { Empty, Panel } from "../components/parts";
 import { Timelines } from "../components/timeline";
+import { addKeptRuns, mergeAttempts } from "../job/attempts";
 import { buildStates, isIndexed } from "../job/indexes";
 import type { Attempt, Job, JobRecord } from "../job/objects";
 import { describeJob } from "../job/state";
 import { buildRecordTimeline } from "../job/timeline";
 import { formatClock, formatDistance, formatDuration, parseTime } from "../job/times";
+import { useRecordedRuns } from "../logs/kept-runs";
 
 const TIMELINES = 8;
 const AGAIN_MS = 15_000;
@@ -32,14 +34,15 @@ export function RecordPage({ namespace, uid }: { namespace: string; uid: string 
 
 function Record({ record }: { record: JobRecord }) {
   const chosen = useSignal<number | null>(null);
-  const attempts = record.attempts ?? [];
   const { namespace = "", name, uid } = record.metadata;
   const job: Job = {
     metadata: record.metadata,
     spec: record.spec,
     ...(record.status ? { status: record.status } : {}),
   };
-  const newestFirst = [...attempts].sort((a, b) => (parseTime(b.createdAt) ?? 0) - (parseTime(a.createdAt) ?? 0));
+  const isRestarting = record.spec.template.spec.restartPolicy === "OnFailure";
+  const runs = useRecordedRuns(namespace, isRestarting ? name : null);
+  const newestFirst = addKeptRuns(mergeAttempts(record.attempts ?? [], []), runs);
   const state = describeJob(job, newestFirst, now.value);
   const isGone = Boolean(record.deletionTime);
   const sentence = record.result === "Deleted" ? "Deleted before it ended" : state.sentence;
@@ -97,11 +100,11 @@ function Indexes({
 }
 
 function TimelinePanel({ attempts, record }: { attempts: Attempt[]; record: JobRecord }) {
-  const rows = attempts.slice(0, TIMELINES).map((each) => ({
+  const pods = attempts.filter((each) => !each.container);
+  const rows = pods.slice(0, TIMELINES).map((each) => ({
     key: each.podUID,
     label: each.pod,
-    phases: buildRecordTimeline(each, record.events ?? []),
-    hasFailed: each.phase === "Failed",
+    phases: buildRecordTimeline(each, record.events ?? [], attempts),
   }));
   const end = parseTime(record.endTime ?? record.deletionTime) ?? now.value;
   if (rows.length === 0) return null;
