@@ -60,7 +60,7 @@ export function Problem({ children }: { children: string }) {
   ) : null;
 }
 
-const ENDING = 8;
+const ENDING = 10;
 
 /** A name whose end tells it from others: if there is no room, its middle is left out. Copied, it is whole. */
 export function Ending({ text }: { text: string }) {
