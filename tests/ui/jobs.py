@@ -8,13 +8,20 @@ SIMULATE = "jobplane.dev/simulate"
 
 
 def make_job(
-    api: httpx.Client, namespace: str, name: str, simulate: str = "", requests: Any = None, **spec: Any
+    api: httpx.Client,
+    namespace: str,
+    name: str,
+    simulate: str = "",
+    requests: Any = None,
+    policy: str = "Never",
+    image: str = "tool",
+    **spec: Any,
 ) -> Any:
     """Create a Job whose pods do what the simulated runtime is told; returns it."""
-    container = {"name": "main", "image": "tool", "resources": {"requests": requests or {"cpu": "10m"}}}
+    container = {"name": "main", "image": image, "resources": {"requests": requests or {"cpu": "10m"}}}
     template = {
         "metadata": {"annotations": {SIMULATE: simulate} if simulate else {}},
-        "spec": {"restartPolicy": "Never", "containers": [container]},
+        "spec": {"restartPolicy": policy, "containers": [container]},
     }
     manifest = {"metadata": {"name": name}, "spec": {"template": template, **spec}}
     answer = api.post(f"/apis/batch/v1/namespaces/{namespace}/jobs", json=manifest)

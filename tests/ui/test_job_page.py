@@ -8,7 +8,11 @@ from playwright.sync_api import Browser, expect
 
 from tests.e2e.cluster import Cluster
 from tests.ui.jobs import await_job, make_job
+from tests.ui.objects import create_cronjob
 from tests.ui.viewer import PHONE, Viewer
+
+LONG_NAME = "a-long-name-" + "and-a-longer-one-" * 2 + "with-an-end"
+LONG_IMAGE = "registry.internal.example.com:5000/pipelines/variant-calling@sha256:" + "0123456789abcdef" * 4
 
 
 def test_a_failed_attempt_is_told_with_the_next_one(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
@@ -23,6 +27,30 @@ def test_a_failed_attempt_is_told_with_the_next_one(viewer: Viewer, api: httpx.C
     expect(page.get_by_role("region", name="Timeline").get_by_role("img").first).to_have_attribute(
         "aria-label", re.compile("queued")
     )
+
+
+def test_restarts_in_a_pod_are_attempts_each_with_its_log(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
+    make_job(api, namespace, "again", "exitCode=3 log=knocking", policy="OnFailure", backoffLimit=30)
+    page = viewer.open(f"/jobs/{namespace}/again")
+    sentence = page.get_by_test_id("sentence")
+    expect(sentence).to_have_text(re.compile(r"^Attempt [4-9] of 30 at \d\d:\d\d:\d\d, because exit code 3$"))
+    expect(page.get_by_test_id("state")).to_have_text("Retrying")
+    attempts = page.get_by_role("table", name="Attempts").get_by_role("row")
+    expect(attempts.nth(1)).to_contain_text("Waiting")
+    expect(attempts.nth(2)).to_contain_text("exit code 3")
+    expect(attempts.nth(2)).to_contain_text("main, run 3")
+    expect(attempts.last).to_contain_text("main, run 1")  # of which only the log is kept
+    expect(page.get_by_role("region", name="Timeline").get_by_role("img").first).to_have_attribute(
+        "aria-label", re.compile("back-off")
+    )
+
+    attempts.last.get_by_role("link", name=re.compile("run 1$")).click()
+    expect(page.get_by_role("log")).to_contain_text("knocking")
+    expect(page.get_by_text("kept log of an earlier run")).to_be_visible()
+
+    pod = api.get(f"/api/v1/namespaces/{namespace}/pods").json()["items"][0]["metadata"]["name"]
+    viewer.open(f"/pods/{namespace}/{pod}")
+    expect(page.get_by_test_id("sentence")).to_contain_text("because main ended with exit code 3")
 
 
 def test_a_change_is_seen_without_a_reload(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
@@ -118,7 +146,10 @@ def test_pages_are_accessible_and_fit(
 ) -> None:
     make_job(api, namespace, "wide", "seconds=3600", completions=60, parallelism=4, completionMode="Indexed")
     make_job(api, namespace, "huge", requests={"cpu": "5000"})
+    make_job(api, namespace, "again", "exitCode=3 log=hello", policy="OnFailure", backoffLimit=30)
+    make_job(api, namespace, LONG_NAME, "exitCode=1", backoffLimit=0, image=LONG_IMAGE)
     make_job(api, namespace, "done", "log=hello")
+    create_cronjob(api, namespace, "nightly", "H 2 * * *")
     done = await_job(api, namespace, "done", "Complete")
     viewer = Viewer.signed_in(browser, ui_cluster, color_scheme=scheme)
     if size == "phone":
@@ -126,6 +157,8 @@ def test_pages_are_accessible_and_fit(
     node = api.get("/api/v1/nodes").json()["items"][0]["metadata"]["name"]
     pod = api.get(f"/api/v1/namespaces/{namespace}/pods").json()["items"][0]["metadata"]["name"]
     paths = [f"/jobs/{namespace}/wide", f"/jobs/{namespace}/huge", f"/pods/{namespace}/{pod}", f"/nodes/{node}"]
+    paths += [f"/jobs/{namespace}/{each}" for each in ("again", LONG_NAME, "absent")]
+    paths += [f"/cronjobs/{namespace}/nightly", f"/cronjobs/{namespace}/absent"]
     paths += [f"/logs/{namespace}/job/done", f"/history/{namespace}/{done['metadata']['uid']}", "/history"]
     for path in paths:
         page = viewer.open(path)

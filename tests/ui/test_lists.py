@@ -7,26 +7,11 @@ import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.e2e.cluster import Cluster
+from tests.ui.frames import MOST_FRAMES, expect_text, frames_until, watch_frames
 from tests.ui.objects import create_cronjob, create_job, create_queue
-from tests.ui.viewer import PHONE, Viewer
+from tests.ui.viewer import DESK, PHONE, Viewer
 
 LISTS = ("/jobs", "/cronjobs", "/pods", "/nodes", "/queues", "/events")
-# Counts the frames from the arrival of a change, as the page's timeline has it, to the row that shows it.
-WATCH_FRAMES = """
-() => {
-  window.frames_seen = [];
-  const tick = (at) => { window.frames_seen.push(at); requestAnimationFrame(tick); };
-  requestAnimationFrame(tick);
-  window.arrivals = [];
-  new PerformanceObserver((list) => window.arrivals.push(...list.getEntries().map((each) => [each.startTime, each.detail])))
-    .observe({type: "measure"});
-  window.shown_at = {};
-  new MutationObserver(() => {
-    const note = (row) => (window.shown_at[row.innerText.split("\\n")[0]] ??= performance.now());
-    document.querySelectorAll("[role=row]").forEach(note);
-  }).observe(document.body, {subtree: true, childList: true, characterData: true});
-}
-"""
 
 
 def rows(page: Page) -> Locator:
@@ -84,14 +69,12 @@ def test_the_overview_counts_what_there_is(viewer: Viewer, populated: str) -> No
 def test_a_change_is_shown_in_the_frame_after_its_arrival(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
     page = viewer.open(f"/jobs?namespace={namespace}")
     expect(page.get_by_role("status")).to_have_text("0 Jobs")
-    page.evaluate(WATCH_FRAMES)
+    watch_frames(page)
+    expect_text(page, "new-job")
 
-    create_job(api, namespace, "new", suspend=True)
+    create_job(api, namespace, "new-job", suspend=True)
 
-    expect(row(page, "new")).to_be_visible()
-    shown, frames = page.evaluate("() => [window.shown_at.new, window.frames_seen]")
-    arrived = max(at for at, what in page.evaluate("() => window.arrivals") if what == "jobs" and at <= shown)
-    assert len([at for at in frames if arrived < at < shown]) <= 2
+    assert frames_until(page, "new-job", "jobs") <= MOST_FRAMES
 
 
 def test_a_row_follows_its_job_to_the_end(viewer: Viewer, api: httpx.Client, namespace: str) -> None:
@@ -165,15 +148,22 @@ def test_keys_choose_and_open_rows(viewer: Viewer, populated: str) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
 def test_no_list_has_a_serious_fault_of_accessibility(
-    ui_cluster: Cluster, browser: Browser, populated: str, scheme: str
+    ui_cluster: Cluster, browser: Browser, populated: str, scheme: str, size: dict[str, int]
 ) -> None:
-    viewer = Viewer.signed_in(browser, ui_cluster, color_scheme=scheme)
+    viewer = Viewer.signed_in(browser, ui_cluster, color_scheme=scheme, viewport=size)
     for path in ("/", *LISTS):
         page = viewer.open(path)
         if path != "/":
             expect(rows(page).first).to_be_visible()
         assert viewer.faults() == [], path
+    viewer.open("/jobs?q=absent")
+    expect(viewer.page.get_by_text("Nothing matches the search")).to_be_in_viewport()
+    assert viewer.faults() == []
+    viewer.page.keyboard.press("?")
+    expect(viewer.page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    assert viewer.faults() == []
     viewer.close()
 
 

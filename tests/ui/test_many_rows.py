@@ -22,17 +22,17 @@ NAMESPACE = "many"
 MOST_DRAWN = 80
 STEPS = 240
 FRAME_MS = 1000 / 60
-# Scrolls as fast as a hand on a touchpad can: five rows a frame, or 300 rows a second.
-SCROLL = f"""
-() => new Promise((resolve) => {{
+ROW_PX = 40
+SCROLL = """
+([pixels, steps]) => new Promise((resolve) => {
   const scroller = document.querySelector(".scroller");
   let step = 0;
-  const tick = () => {{
-    scroller.scrollTop = 200 * step;
-    if (step++ < {STEPS}) requestAnimationFrame(tick); else resolve();
-  }};
+  const tick = () => {
+    scroller.scrollTop = pixels * step;
+    if (step++ < steps) requestAnimationFrame(tick); else resolve();
+  };
   requestAnimationFrame(tick);
-}})
+})
 """
 
 
@@ -95,18 +95,37 @@ def test_one_of_many_is_found_and_followed(many: Viewer, crowded: Cluster) -> No
     expect(page.locator(".body [role=row]")).to_have_count(1)
 
 
+def test_the_row_that_has_the_focus_shows_no_other_job(many: Viewer) -> None:
+    page = many.page
+    first = page.get_by_role("link", name="job-00000", exact=True)
+    first.focus()
+    page.locator(".scroller").evaluate("each => { each.scrollTop = each.scrollHeight / 2 }")
+    expect(page.get_by_role("link", name=f"job-{JOBS // 2 + 5:05}", exact=True)).to_be_visible()
+    assert page.evaluate("document.activeElement.closest('.row')") is None
+
+    page.locator(".scroller").evaluate("each => { each.scrollTop = 0 }")
+    expect(first).to_be_visible()
+    first.focus()
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(f"/ui/jobs/{NAMESPACE}/job-00000$"))
+
+
+# A hand on a touchpad; the scroll bar dragged; a flick, in which no row stays in view from one frame to the next.
+@pytest.mark.parametrize("rows_a_frame", [5, 15, 45])
 @pytest.mark.skipif("JOBPLANE_UI_JOBS" not in os.environ, reason="measures: only in `make test-long`")
-def test_scrolling_keeps_sixty_frames_a_second(many: Viewer, browser: Browser) -> None:
+def test_scrolling_keeps_sixty_frames_a_second(many: Viewer, browser: Browser, rows_a_frame: int) -> None:
     """By the browser's trace, and by what the page's own thread computes: a busy machine delays, but adds no work."""
     page = many.page
-    page.evaluate(SCROLL)  # once before, so that its code is compiled
+    pace = [rows_a_frame * ROW_PX, STEPS]
+    page.evaluate(SCROLL, pace)  # once before, so that its code is compiled
     page.locator(".scroller").evaluate("each => { each.scrollTop = 0 }")
     browser.start_tracing(page=page, categories=["toplevel", "disabled-by-default-devtools.timeline"])
-    page.evaluate(SCROLL)
+    page.evaluate(SCROLL, pace)
     events = json.loads(browser.stop_tracing())["traceEvents"]
 
     tasks = sorted(cpu_of(each) for each in tasks_of_page(events))
     assert len(tasks) > STEPS
+    print(f"{rows_a_frame} rows a frame: {sum(tasks) / STEPS:.1f} ms of the page's thread")
     # All tasks of a frame together fit into it, for 99 frames of 100; and no single one delays what the viewer does.
     assert sum(tasks) / STEPS < FRAME_MS
     assert tasks[int(len(tasks) * 0.99)] < FRAME_MS

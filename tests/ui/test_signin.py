@@ -6,10 +6,11 @@ import subprocess
 from pathlib import Path
 
 import httpx
+import pytest
 from playwright.sync_api import Browser, expect
 
 from tests.e2e.cluster import Cluster, environment, until
-from tests.ui.viewer import Viewer
+from tests.ui.viewer import DESK, PHONE, Viewer
 
 
 def printed_link(cluster: Cluster) -> str:
@@ -45,6 +46,17 @@ def test_a_token_signs_in_until_the_viewer_signs_out(ui_cluster: Cluster, browse
 
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_label("Token")).to_be_visible()
+    viewer.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+def test_the_form_has_no_serious_fault_of_accessibility(
+    ui_cluster: Cluster, browser: Browser, scheme: str, size: dict[str, int]
+) -> None:
+    viewer = Viewer.unknown(browser, ui_cluster, color_scheme=scheme, viewport=size)
+    viewer.open("/")
+    assert viewer.faults() == []
     viewer.close()
 
 

@@ -6,10 +6,10 @@ import type { Attempt } from "../job/objects";
 import { formatBytes } from "../job/quantities";
 import { formatClock, formatDuration, parseTime } from "../job/times";
 import { Moment } from "./detail";
-import { Panel, Status, type Tone } from "./parts";
+import { Ending, Panel, Status, type Tone } from "./parts";
 
-const PAGE = 100;
-const TONES: Record<string, Tone> = { Running: "info", Pending: "warn", Succeeded: "ok", Failed: "bad" };
+const PAGE = 25;
+const TONES: Record<string, Tone> = { Running: "info", Pending: "warn", Succeeded: "ok", Failed: "bad", Waiting: "warn" };
 
 interface Props {
   attempts: Attempt[];
@@ -73,6 +73,7 @@ export function AttemptsPanel(props: Props) {
 
 function AttemptsTable({ attempts, namespace, now, isIndexed, isLiving }: Props) {
   const hasPeak = attempts.some((each) => each.peakMemoryBytes !== null);
+  const hasResult = attempts.some((each) => describeResult(each).some(Boolean));
   return (
     <div class="wide" tabIndex={0} role="region" aria-label="Table of attempts">
       <table class="data" aria-label="Attempts">
@@ -80,7 +81,7 @@ function AttemptsTable({ attempts, namespace, now, isIndexed, isLiving }: Props)
           <tr>
             {isIndexed && <th>Index</th>}
             <th>State</th>
-            <th>Result</th>
+            {hasResult && <th>Result</th>}
             <th>Pod</th>
             <th>
               <span class="hidden">Log</span>
@@ -98,9 +99,9 @@ function AttemptsTable({ attempts, namespace, now, isIndexed, isLiving }: Props)
         <tbody>
           {attempts.map((each) => (
             <AttemptRow
-              key={each.podUID}
+              key={`${each.podUID}/${each.container}/${each.run}`}
               attempt={each}
-              {...{ namespace, now, isIndexed, hasPeak, isLiving: isLiving(each) }}
+              {...{ namespace, now, isIndexed, hasPeak, hasResult, isLiving: isLiving(each) }}
             />
           ))}
         </tbody>
@@ -115,28 +116,33 @@ interface RowProps {
   now: number;
   isIndexed: boolean;
   hasPeak: boolean;
+  hasResult: boolean;
   isLiving: boolean;
 }
 
-function AttemptRow({ attempt, namespace, now, isIndexed, hasPeak, isLiving }: RowProps) {
+function AttemptRow({ attempt, namespace, now, isIndexed, hasPeak, hasResult, isLiving }: RowProps) {
   const start = parseTime(attempt.startedAt);
   const end = parseTime(attempt.endedAt);
-  const log = `/logs/${namespace}/pod/${attempt.pod}${isLiving ? "" : `?uid=${attempt.podUID}`}`;
+  const log = `/logs/${namespace}/pod/${attempt.pod}?${queryOfLog(attempt, isLiving)}`;
+  const isEndUnknown = attempt.container !== undefined && end === null;
+  const run = attempt.container ? ` run ${(attempt.run ?? 0) + 1}` : "";
   return (
     <tr data-pod={attempt.pod}>
       {isIndexed && <td class="number">{attempt.index ?? "–"}</td>}
       <td>
         <Status tone={TONES[attempt.phase] ?? "muted"}>{attempt.phase}</Status>
       </td>
-      <td>
-        <Result attempt={attempt} />
-      </td>
+      {hasResult && (
+        <td>
+          <Result attempt={attempt} />
+        </td>
+      )}
       <td class="mono">
-        {isLiving ? <Link href={`/pods/${namespace}/${attempt.pod}`}>{attempt.pod}</Link> : attempt.pod}
+        {run ? <span class="run-name">{attempt.container},{run}</span> : <PodName {...{ attempt, namespace, isLiving }} />}
       </td>
       <td>
         {attempt.startedAt && (
-          <Link href={log} class="link" aria-label={`Log of ${attempt.pod}`}>
+          <Link href={log} class="link" aria-label={`Log of ${attempt.pod}${run}`}>
             Log
           </Link>
         )}
@@ -145,7 +151,7 @@ function AttemptRow({ attempt, namespace, now, isIndexed, hasPeak, isLiving }: R
       <td>
         <Moment at={start}>{start === null ? "" : formatClock(start, now)}</Moment>
       </td>
-      <td class="number">{start === null ? "–" : formatDuration((end ?? now) - start)}</td>
+      <td class="number">{start === null || isEndUnknown ? "–" : formatDuration((end ?? now) - start)}</td>
       {hasPeak && (
         <td class="number">{attempt.peakMemoryBytes === null ? "–" : formatBytes(attempt.peakMemoryBytes)}</td>
       )}
@@ -153,12 +159,21 @@ function AttemptRow({ attempt, namespace, now, isIndexed, hasPeak, isLiving }: R
   );
 }
 
-/** How the attempt ended, and the result that the container wrote. */
+function PodName({ attempt, namespace, isLiving }: { attempt: Attempt; namespace: string; isLiving: boolean }) {
+  const name = <Ending text={attempt.pod} />;
+  return isLiving ? <Link href={`/pods/${namespace}/${attempt.pod}`}>{name}</Link> : name;
+}
+
+/** A run before the newest is named by container and number. */
+function queryOfLog({ container, run, podUID }: Attempt, isLiving: boolean): URLSearchParams {
+  return new URLSearchParams({
+    ...(!isLiving && { uid: podUID }),
+    ...(container && { container, run: `${run}` }),
+  });
+}
+
 function Result({ attempt }: { attempt: Attempt }) {
-  const failure = explainEnd(attempt);
-  const text =
-    attempt.output === null || attempt.output === undefined ? attempt.message : JSON.stringify(attempt.output);
-  const words = failure || (attempt.exitCode === 0 ? "exit code 0" : attempt.phase === "Pending" ? attempt.reason : "");
+  const [words, text] = describeResult(attempt);
   return (
     <>
       {words}
@@ -169,4 +184,13 @@ function Result({ attempt }: { attempt: Attempt }) {
       )}
     </>
   );
+}
+
+/** How the attempt ended, and the result that the container wrote; one that it wrote says enough of a success. */
+function describeResult(attempt: Attempt): [words: string, text: string] {
+  const text =
+    attempt.output === null || attempt.output === undefined ? attempt.message : JSON.stringify(attempt.output);
+  const waits = attempt.phase === "Pending" || attempt.phase === "Waiting";
+  const success = attempt.exitCode === 0 && !text ? "exit code 0" : "";
+  return [explainEnd(attempt) || success || (waits ? attempt.reason : ""), text];
 }

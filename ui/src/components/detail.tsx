@@ -86,5 +86,11 @@ export function Moment({ at, children }: { at: number | null; children: Componen
 
 /** What is shown while an object is looked for, or when there is none. */
 export function Absent({ object, what, children }: { object: unknown; what: string; children?: ComponentChildren }) {
-  return object === undefined ? <Empty title="Loading…" /> : <Empty title={`There is no ${what}`}>{children}</Empty>;
+  if (object === undefined) return <Empty title="Loading…" />;
+  return (
+    <div class="empty">
+      <h1>There is no {what}</h1>
+      {children}
+    </div>
+  );
 }

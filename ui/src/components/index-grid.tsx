@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { type GridShape, STATES, countStates, indexAt, shapeGrid } from "../job/indexes";
-import { theme } from "../theme";
+import { scheme } from "../theme";
 
 interface Props {
   states: Uint8Array;
@@ -30,7 +30,7 @@ export function IndexGrid({ states, chosen, onChoose }: Props) {
     if (!canvas.current || !width.value) return undefined;
     const frame = requestAnimationFrame(() => canvas.current && draw(canvas.current, shape, states, chosen));
     return () => cancelAnimationFrame(frame);
-  }, [states, width.value, chosen, theme.value]);
+  }, [states, width.value, chosen, scheme.value]);
 
   const find = (event: MouseEvent): number | null => indexAt(shape, count, event.offsetX, event.offsetY);
   const shown = pointed.value ?? chosen;

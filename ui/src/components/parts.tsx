@@ -25,14 +25,8 @@ export function Age({ since, until }: { since: string | undefined; until?: strin
 /** How much of something is used: a bar with its words. `value` and `most` are in the same unit. */
 export function Bar({ value, most, label, tone = "info" }: { value: number; most: number; label: string; tone?: Tone }) {
   const share = most > 0 ? Math.min(1, value / most) : 0;
-  return (
-    <span class="bar" role="img" aria-label={label} title={label}>
-      <svg viewBox="0 0 100 4" preserveAspectRatio="none" aria-hidden="true">
-        <rect class="rail" width="100" height="4" />
-        {share > 0 && <rect class={`fill ${tone}`} width={Math.max(1, share * 100)} height="4" />}
-      </svg>
-    </span>
-  );
+  const filled = share > 0 ? `${Math.max(1, share * 100)}%` : "0%";
+  return <span class={`bar ${tone}`} role="img" aria-label={label} title={label} style={{ "--filled": filled }} />;
 }
 
 /** A titled part of a page. */
@@ -64,4 +58,17 @@ export function Problem({ children }: { children: string }) {
       {children}
     </p>
   ) : null;
+}
+
+const ENDING = 10;
+
+/** A name whose end tells it from others: if there is no room, its middle is left out. Copied, it is whole. */
+export function Ending({ text }: { text: string }) {
+  if (text.length < 2 * ENDING) return <>{text}</>;
+  return (
+    <span class="ending" title={text}>
+      <span>{text.slice(0, -ENDING)}</span>
+      {text.slice(-ENDING)}
+    </span>
+  );
 }

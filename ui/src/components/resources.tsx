@@ -7,17 +7,22 @@ import { Panel, type Tone } from "./parts";
 export function ResourcesPanel({ rows, note }: { rows: ResourceRow[]; note: string }) {
   return (
     <Panel title="Resources" action={<span class="muted">{note}</span>}>
+      {!rows.some(isKnown) && <p class="panel-note">Nothing is requested, and nothing was measured.</p>}
       <ul class="meters">
-        {rows.map(({ resource, request, limit, used }) => (
+        {rows.filter(isKnown).map(({ resource, request, limit, used }) => (
           <Meter
             key={resource}
-            name={nameResource(resource)}
+            name={titleOf(resource)}
             values={[[used, toneOf(used, request)]]}
             most={Math.max(request ?? 0, limit ?? 0, used ?? 0)}
             mark={request}
-            words={`${used === null ? "not measured" : `${formatAmount(resource, used)} used`} · ${
-              request === null ? "nothing requested" : `${formatAmount(resource, request)} requested`
-            }${limit === null ? "" : ` · limit ${formatAmount(resource, limit)}`}`}
+            words={[
+              used !== null && `${formatAmount(resource, used)} used`,
+              request === null ? "nothing requested" : `${formatAmount(resource, request)} requested`,
+              limit !== null && `limit ${formatAmount(resource, limit)}`,
+            ]
+              .filter(Boolean)
+              .join(" · ")}
           />
         ))}
       </ul>
@@ -33,7 +38,7 @@ export function NodeResourcesPanel({ rows }: { rows: NodeRow[] }) {
         {rows.map(({ resource, allocatable, allocated, used }) => (
           <Meter
             key={resource}
-            name={nameResource(resource)}
+            name={titleOf(resource)}
             values={[
               [allocated, "muted"],
               [used, "info"],
@@ -50,6 +55,12 @@ export function NodeResourcesPanel({ rows }: { rows: NodeRow[] }) {
   );
 }
 
+const TITLES: Record<string, string> = { memory: "Memory", pods: "Pods", disk: "Disk" };
+const titleOf = (resource: string): string => TITLES[nameResource(resource)] ?? nameResource(resource);
+
+/** Whether there is anything to say of a resource: what is neither asked for nor measured is left out. */
+const isKnown = ({ request, limit, used }: ResourceRow): boolean => (request ?? limit ?? used) !== null;
+
 interface MeterProps {
   name: string;
   values: [number | null, Tone][];
@@ -65,13 +76,15 @@ function Meter({ name, values, most, mark, words }: MeterProps) {
     <li class="meter">
       <span class="meter-name">{name}</span>
       <span class="meter-words">{words}</span>
-      <svg viewBox="0 0 1000 8" preserveAspectRatio="none" role="img" aria-label={`${name}: ${words}`}>
-        <rect class="rail" width="1000" height="8" />
-        {values.map(([value, tone], place) => (
-          <MeterBar key={tone} tone={tone} width={(value ?? 0) * scale} place={place} of={values.length} />
-        ))}
-        {mark !== null && mark < most && <rect class="mark" x={mark * scale - 2} width="4" height="8" />}
-      </svg>
+      {values.some(([value]) => value !== null) && (
+        <svg viewBox="0 0 1000 8" preserveAspectRatio="none" role="img" aria-label={`${name}: ${words}`}>
+          <rect class="rail" width="1000" height="8" />
+          {values.map(([value, tone], place) => (
+            <MeterBar key={tone} tone={tone} width={(value ?? 0) * scale} place={place} of={values.length} />
+          ))}
+          {mark !== null && mark < most && <rect class="mark" x={mark * scale - 2} width="4" height="8" />}
+        </svg>
+      )}
     </li>
   );
 }

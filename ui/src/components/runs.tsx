@@ -1,7 +1,7 @@
 // The last runs of a CronJob as bars: how long each took, and how it ended.
 import { Link } from "wouter-preact";
 import { formatClock, formatDuration } from "../job/times";
-import { Panel, Status, type Tone } from "./parts";
+import { Ending, Panel, Status, type Tone } from "./parts";
 
 export interface Run {
   uid: string;
@@ -72,7 +72,7 @@ export function RunsPanel({ runs, namespace, name, now }: { runs: Run[]; namespa
             <li key={run.uid}>
               <Status tone={TONES[run.word] ?? "muted"}>{run.word}</Status>
               <Link href={linkOf(run)} class="mono">
-                {run.name}
+                <Ending text={run.name} />
               </Link>
               <span class="muted">{formatClock(run.start ?? run.created, now)}</span>
               <span class="muted">{formatDuration(spanOf(run, now))}</span>

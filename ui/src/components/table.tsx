@@ -1,11 +1,16 @@
 // A table that draws only the rows that are seen, so that 100,000 rows scroll as smoothly as ten. Rows have one height.
+//
+// A flick replaces all rows in view in one frame. So elements of rows are used again (slots.ts), a link of a row is a plain
+// one, and one listener serves the clicks on all rows: a listener or a subscription of each row would cost more than its text.
 import { useSignal } from "@preact/signals";
 import { Virtualizer, elementScroll, observeElementOffset, observeElementRect } from "@tanstack/virtual-core";
 import type { ComponentChildren, JSX } from "preact";
 import { memo } from "preact/compat";
 import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import { Link, useLocation } from "wouter-preact";
+import { useLocation, useRouter } from "wouter-preact";
+import { Ending } from "./parts";
 import { isTyping } from "./shortcuts";
+import { Slots } from "./slots";
 
 export interface Column<T> {
   readonly name: string;
@@ -40,12 +45,20 @@ interface Props<T> {
 }
 
 const ROW_HEIGHT = 40;
+/** Rows drawn beyond each edge: a browser may scroll by a frame's way before this thread draws. */
+const OVERSCAN = 8;
 
 export function Table<T>({ label, columns, rows, keyOf, linkOf, sorting, onSort, empty }: Props<T>) {
   const scroller = useRef<HTMLDivElement>(null);
   const seen = useRows(scroller, rows.length);
   const chosen = useChoice(rows, keyOf, linkOf, scroller, (index) => seen.scrollToIndex(index));
   const template = useMemo(() => ({ gridTemplateColumns: columns.map((each) => each.width).join(" ") }), [columns]);
+  const slots = useMemo(() => new Slots(), []);
+  const focused = useRef(NO_SLOT);
+  const { base } = useRouter();
+  const items = seen.getVirtualItems().filter(({ index }) => index < rows.length);
+  const keys = items.map(({ index }) => keyOf(rows[index] as T));
+  const slotOf = slots.assign(keys, focused.current);
   return (
     <div class="table" role="table" aria-label={label} aria-rowcount={rows.length + 1} aria-colcount={columns.length}>
       <div class="scroller" ref={scroller} tabIndex={rows.length > 0 ? 0 : -1} role="rowgroup">
@@ -54,12 +67,18 @@ export function Table<T>({ label, columns, rows, keyOf, linkOf, sorting, onSort,
             <HeadCell key={each.name} column={each} sorting={sorting} onSort={onSort} />
           ))}
         </div>
-        <div class="body" role="presentation" style={{ height: `${seen.getTotalSize()}px` }}>
-          {seen.getVirtualItems().map(({ index, start }) => {
-            const row = rows[index];
-            if (row === undefined) return null;
-            const key = keyOf(row);
-            return <Row key={key} row={row} index={index} start={start} isChosen={key === chosen} columns={columns} template={template} linkOf={linkOf} />;
+        <div
+          class={linkOf ? "body opens" : "body"}
+          role="presentation"
+          style={{ height: `${seen.getTotalSize()}px` }}
+          onClick={useOpening()}
+          onFocusIn={(event: FocusEvent) => (focused.current = slotAt(event.target))}
+          onFocusOut={() => (focused.current = NO_SLOT)}
+        >
+          {items.map(({ index, start }, place) => {
+            const [row, slot] = [rows[index] as T, slotOf[place] as number];
+            const href = linkOf && base + linkOf(row);
+            return <Row key={slot} {...{ slot, row, index, start, href, columns, template }} isChosen={keys[place] === chosen} />;
           })}
         </div>
       </div>
@@ -69,38 +88,59 @@ export function Table<T>({ label, columns, rows, keyOf, linkOf, sorting, onSort,
 }
 
 interface RowProps<T> {
+  slot: number;
   row: T;
   index: number;
   start: number;
   isChosen: boolean;
   columns: readonly Column<T>[];
   template: JSX.CSSProperties;
-  linkOf: ((row: T) => string) | undefined;
+  href: string | undefined;
 }
 
 /** Drawn anew only if its object or its place has changed. */
-const Row = memo(function Row<T>({ row, index, start, isChosen, columns, template, linkOf }: RowProps<T>) {
-  const [, go] = useLocation();
-  const open = (event: MouseEvent): void => {
-    const isControl = event.target instanceof Element && event.target.closest("a, button, input, label");
-    if (linkOf && !isControl && !getSelection()?.toString()) go(linkOf(row));
-  };
+const Row = memo(function Row<T>({ slot, row, index, start, isChosen, columns, template, href }: RowProps<T>) {
+  const linked = href ? columns.find(isContent) : undefined;
   return (
     <div
-      class={`row${isChosen ? " chosen" : ""}${linkOf ? " opens" : ""}`}
+      class={isChosen ? "row chosen" : "row"}
       role="row"
       aria-rowindex={index + 2}
+      data-slot={slot}
       style={{ ...template, transform: `translateY(${start}px)` }}
-      onClick={open}
     >
       {columns.map((each) => (
         <div key={each.name} role="cell" class={cellClass(each)}>
-          {each === columns.find(isContent) && linkOf ? <Link href={linkOf(row)}>{each.cell(row)}</Link> : each.cell(row)}
+          {each === linked ? <a href={href}>{withEnding(each.cell(row))}</a> : each.cell(row)}
         </div>
       ))}
     </div>
   );
-}) as <T>(props: RowProps<T> & { key: string }) => JSX.Element;
+}) as <T>(props: RowProps<T> & { key: number }) => JSX.Element;
+
+/** A long name shows its end, which tells it from its neighbours, also where there is little room. */
+const withEnding = (cell: ComponentChildren): ComponentChildren =>
+  typeof cell === "string" && cell.length > LONG ? Ending({ text: cell }) : cell;
+
+const LONG = 18;
+const NO_SLOT = -1;
+
+const slotAt = (target: EventTarget | null): number =>
+  target instanceof Element ? Number(target.closest<HTMLElement>("[data-slot]")?.dataset["slot"] ?? NO_SLOT) : NO_SLOT;
+
+/** Opens the row of a click, unless a control of it was meant, a text was marked, or the browser is to open it elsewhere. */
+function useOpening(): (event: MouseEvent) => void {
+  const [, go] = useLocation();
+  const { base } = useRouter();
+  return (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.shiftKey || !(event.target instanceof Element)) return;
+    const link = event.target.closest(".row")?.querySelector<HTMLAnchorElement>(".cell > a");
+    const control = event.target.closest("a, button, input, label");
+    if (!link || (control && control !== link) || (!control && getSelection()?.toString())) return;
+    event.preventDefault();
+    go(link.pathname.slice(base.length) + link.search);
+  };
+}
 
 /** The key of the row that j, k and the arrows have chosen. Its link has the focus, so that Enter opens it. */
 function useChoice<T>(
@@ -162,7 +202,7 @@ function useRows(scroller: { current: HTMLDivElement | null }, count: number): V
     count,
     getScrollElement: () => scroller.current,
     estimateSize: () => ROW_HEIGHT,
-    overscan: 12,
+    overscan: OVERSCAN,
     scrollPaddingStart: ROW_HEIGHT,
     scrollToFn: elementScroll,
     observeElementRect,

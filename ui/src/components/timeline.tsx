@@ -1,15 +1,16 @@
 // Timelines of attempts on one axis of time: queued, pulling, starting, running, done.
 import { type Phase, type PhaseName, spanTimelines } from "../job/timeline";
 import { formatClock, formatDuration } from "../job/times";
+import { Ending } from "./parts";
 
-const NAMES: PhaseName[] = ["queued", "pulling", "starting", "running"];
+const NAMES: PhaseName[] = ["queued", "pulling", "starting", "running", "backoff"];
+const NAMED: Partial<Record<PhaseName, string>> = { backoff: "back-off" };
 const HEIGHT = 10;
 
 export interface TimelineRow {
   key: string;
   label: string;
   phases: Phase[];
-  hasFailed: boolean;
 }
 
 export function Timelines({ rows, now }: { rows: TimelineRow[]; now: number }) {
@@ -17,26 +18,34 @@ export function Timelines({ rows, now }: { rows: TimelineRow[]; now: number }) {
     rows.map((each) => each.phases),
     now,
   );
-  const used = NAMES.filter((name) => rows.some((row) => row.phases.some((each) => each.name === name)));
+  const shown = rows.flatMap((row) => row.phases.filter((each) => each.name === "running" || (each.to ?? now) > each.from));
+  const used = NAMES.filter((name) => shown.some((each) => each.name === name && !each.hasFailed));
+  const hasFailed = shown.some((each) => each.hasFailed);
   return (
     <div class="timelines">
       <ul class="swatches" aria-label="Phases">
         {used.map((name) => (
           <li key={name}>
             <i class={`swatch phase-${name}`} aria-hidden="true" />
-            {name}
+            {NAMED[name] ?? name}
           </li>
         ))}
+        {hasFailed && (
+          <li>
+            <i class="swatch failed" aria-hidden="true" />
+            ran, and failed
+          </li>
+        )}
       </ul>
       {rows.map((row) => (
         <div class="timeline" key={row.key}>
-          <span class="timeline-label mono" title={row.label}>
-            {row.label}
+          <span class="timeline-label mono">
+            <Ending text={row.label} />
           </span>
           <svg viewBox={`0 0 1000 ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={describeRow(row, now)}>
             <rect class="rail" width="1000" height={HEIGHT} />
             {row.phases.map((each) => (
-              <PhaseBar key={each.name} phase={each} from={from} to={to} now={now} hasFailed={row.hasFailed} />
+              <PhaseBar key={each.from + each.name} phase={each} from={from} to={to} now={now} />
             ))}
           </svg>
           <span class="timeline-total">{totalOf(row.phases, now)}</span>
@@ -57,14 +66,13 @@ interface BarProps {
   from: number;
   to: number;
   now: number;
-  hasFailed: boolean;
 }
 
-function PhaseBar({ phase, from, to, now, hasFailed }: BarProps) {
+function PhaseBar({ phase, from, to, now }: BarProps) {
   if (phase.name === "done") return null;
   const scale = 1000 / (to - from);
   const width = Math.max(3, ((phase.to ?? now) - phase.from) * scale);
-  const state = phase.name === "running" && hasFailed ? " failed" : "";
+  const state = phase.hasFailed ? " failed" : "";
   return (
     <rect class={`phase-${phase.name}${state}`} x={(phase.from - from) * scale} width={width} height={HEIGHT}>
       <title>{describePhase(phase, now)}</title>
@@ -78,7 +86,8 @@ function describeRow(row: TimelineRow, now: number): string {
 }
 
 function describePhase(phase: Phase, now: number): string {
-  return `${phase.name} ${formatDuration((phase.to ?? now) - phase.from)}${phase.to === null ? " so far" : ""}`;
+  if (phase.hasFailed && phase.to === phase.from) return "a run that failed";
+  return `${NAMED[phase.name] ?? phase.name} ${formatDuration((phase.to ?? now) - phase.from)}${phase.to === null ? " so far" : ""}`;
 }
 
 function totalOf(phases: Phase[], now: number): string {

@@ -1,5 +1,6 @@
 /**
- * Attempts of a Job: its pods as rows of a table, in the shape that records of deleted Jobs have.
+ * Attempts of a Job: its pods as rows of a table, in the shape that records of deleted Jobs have. A container that is restarted
+ * in its pod has a row for each run that is known: the pod's status has the last two, kept logs have the times of the others.
  *
  * Called by the Job page, the record page and the words for a Job's state.
  */
@@ -12,8 +13,33 @@ const PEAK_MEMORY = "jobplane.dev/peak-memory";
 
 /** Attempts of living pods, newest first. */
 export function attemptsOf(pods: Iterable<Pod>): Attempt[] {
-  return sortAttempts([...pods].map(attemptOf));
+  return sortAttempts([...pods].flatMap((pod) => [attemptOf(pod), ...earlierRuns(pod)]));
 }
+
+/** A run of a container whose log is kept. When it ended is not known: a log is closed later. */
+export interface KeptRun {
+  podUID: string;
+  container: string;
+  run: number;
+  startedAt: string;
+}
+
+/** The attempts, and the earlier runs in their pods of which only the log is known. They have failed, or there were no later ones. */
+export function addKeptRuns(attempts: Attempt[], kept: KeptRun[]): Attempt[] {
+  const newest = new Map<string, number>();
+  for (const each of kept) newest.set(keyOf(each), Math.max(newest.get(keyOf(each)) ?? 0, each.run));
+  const pods = new Map(attempts.filter((each) => !each.container).map((each) => [each.podUID, each]));
+  const known = new Set(attempts.map((each) => `${each.podUID}/${each.container}/${each.run}`));
+  const added = kept.flatMap((each): Attempt[] => {
+    const pod = pods.get(each.podUID);
+    const last = pod?.restarts?.[each.container] ?? newest.get(keyOf(each)) ?? 0;
+    if (!pod || each.run >= last || known.has(`${keyOf(each)}/${each.run}`)) return [];
+    return [asRun(pod, each.container, each.run, { ...each, reason: "exit code not kept", exitCode: null })];
+  });
+  return added.length ? sortAttempts([...attempts, ...added]) : attempts;
+}
+
+const keyOf = (run: KeptRun): string => `${run.podUID}/${run.container}`;
 
 /** Living pods and attempts of a record as one list: a pod that lives wins, as it is newer. */
 export function mergeAttempts(living: Attempt[], recorded: Attempt[]): Attempt[] {
@@ -24,22 +50,98 @@ export function mergeAttempts(living: Attempt[], recorded: Attempt[]): Attempt[]
 /** The attempt that a pod is. */
 export function attemptOf(pod: Pod): Attempt {
   const status = pod.status;
+  const restarts = countRestarts(pod);
+  const waiting = findRestart(pod);
+  if (waiting) return { ...base(pod), ...waiting, restarts };
   const ended = decisiveEnd(pod);
-  const terminated = ended?.state?.terminated;
+  const terminated = isEnded(pod) ? ended?.state?.terminated : undefined;
+  return {
+    ...base(pod),
+    startedAt: lastStart(pod),
+    endedAt: isEnded(pod) ? lastEnd(pod) : null,
+    phase: status?.phase ?? "Pending",
+    exitCode: terminated?.exitCode ?? null,
+    reason: status?.reason ?? terminated?.reason ?? waitingReason(pod),
+    message: status?.message ?? terminated?.message ?? "",
+    output: parseOutput(terminated),
+    ...(Object.keys(restarts).length && { restarts }),
+  };
+}
+
+/** What is known of a pod whatever its state. */
+function base(pod: Pod): Attempt {
   return {
     pod: pod.metadata.name,
     podUID: pod.metadata.uid,
     index: indexOf(pod),
     node: pod.spec.nodeName ?? "",
     createdAt: pod.metadata.creationTimestamp ?? null,
-    startedAt: firstStart(pod),
-    endedAt: isEnded(pod) ? lastEnd(pod) : null,
-    phase: status?.phase ?? "Pending",
-    exitCode: terminated?.exitCode ?? null,
-    reason: status?.reason ?? terminated?.reason ?? waitingReason(pod),
-    message: status?.message ?? terminated?.message ?? "",
+    startedAt: null,
+    endedAt: null,
+    phase: "Pending",
+    exitCode: null,
+    reason: "",
+    message: "",
     peakMemoryBytes: readPeak(pod.metadata.annotations?.[PEAK_MEMORY]),
-    output: parseOutput(terminated),
+  };
+}
+
+/** The wait for a restart, if no container of the pod runs and one is to be started again; else null. */
+function findRestart(pod: Pod): Pick<Attempt, "phase" | "reason" | "nextAt"> | null {
+  const all = statuses(pod);
+  if (isEnded(pod) || all.some((each) => each.state?.running)) return null;
+  const held = all.find((each) => each.lastState?.terminated && each.state?.waiting);
+  if (!held) return null;
+  const { reason = "", message = "" } = held.state?.waiting ?? {};
+  const end = parseTime(held.lastState?.terminated?.finishedAt);
+  const delay = parseDelay(message);
+  const nextAt = end === null || delay === null ? null : new Date(end + delay).toISOString();
+  return { phase: "Waiting", reason, nextAt };
+}
+
+/** Milliseconds of "back-off 1m20s restarting failed container=…". */
+function parseDelay(message: string): number | null {
+  const found = /^back-off (?:(\d+)m)?(\d+)s /.exec(message);
+  return found ? (Number(found[1] ?? 0) * 60 + Number(found[2])) * 1000 : null;
+}
+
+/** Starts of each container so far, without the first; one that waits to be started again counts as started. */
+function countRestarts(pod: Pod): Record<string, number> {
+  const waits = (each: ContainerStatus): boolean => Boolean(each.state?.waiting && each.lastState?.terminated);
+  const counts = statuses(pod).map((each) => [each.name, (each.restartCount ?? 0) + (waits(each) ? 1 : 0)] as const);
+  return Object.fromEntries(counts.filter(([, count]) => count > 0));
+}
+
+/** Runs before the newest that the pod's status knows: the last end of each container that was restarted. */
+function earlierRuns(pod: Pod): Attempt[] {
+  const restarts = countRestarts(pod);
+  return statuses(pod).flatMap((each) => {
+    const end = each.lastState?.terminated;
+    if (!end || !restarts[each.name]) return [];
+    return [asRun(base(pod), each.name, (restarts[each.name] as number) - 1, end)];
+  });
+}
+
+/** A run that has ended and was followed by another, as an attempt. */
+function asRun(
+  pod: Attempt,
+  container: string,
+  run: number,
+  end: { exitCode: number | null; reason?: string; message?: string; startedAt?: string; finishedAt?: string },
+): Attempt {
+  const { restarts: _, nextAt: __, ...shared } = pod;
+  return {
+    ...shared,
+    container,
+    run,
+    startedAt: end.startedAt ?? null,
+    endedAt: end.finishedAt ?? null,
+    phase: end.exitCode === 0 ? "Succeeded" : "Failed",
+    exitCode: end.exitCode,
+    reason: end.reason ?? "",
+    message: end.message ?? "",
+    peakMemoryBytes: null,
+    output: null,
   };
 }
 
@@ -55,8 +157,15 @@ export function isEnded(pod: Pod): boolean {
   return pod.status?.phase === "Succeeded" || pod.status?.phase === "Failed";
 }
 
+/** Newest pod first, then the highest index; in a pod what it does now, then its earlier runs, newest first. */
 function sortAttempts(attempts: Attempt[]): Attempt[] {
-  return attempts.sort((a, b) => orderOf(b) - orderOf(a) || (b.pod < a.pod ? -1 : 1));
+  const latest = Number.MAX_SAFE_INTEGER;
+  return attempts.sort(
+    (a, b) =>
+      orderOf(b) - orderOf(a) ||
+      (b.index ?? 0) - (a.index ?? 0) ||
+      (a.pod === b.pod ? (b.run ?? latest) - (a.run ?? latest) : b.pod < a.pod ? -1 : 1),
+  );
 }
 
 function orderOf(attempt: Attempt): number {
@@ -77,12 +186,11 @@ function statuses(pod: Pod): ContainerStatus[] {
   return [...(pod.status?.initContainerStatuses ?? []), ...(pod.status?.containerStatuses ?? [])];
 }
 
-function firstStart(pod: Pod): string | null {
-  const starts = (pod.status?.containerStatuses ?? []).flatMap((each) => [
-    each.lastState?.terminated?.startedAt,
-    each.state?.running?.startedAt,
-    each.state?.terminated?.startedAt,
-  ]);
+/** When the pod's run began that goes on, or ended last: the first of its containers to start in it. */
+function lastStart(pod: Pod): string | null {
+  const starts = (pod.status?.containerStatuses ?? []).map(
+    (each) => each.state?.running?.startedAt ?? each.state?.terminated?.startedAt,
+  );
   return pick(starts, (a, b) => a < b);
 }
 

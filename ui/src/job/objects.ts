@@ -154,7 +154,7 @@ export interface KubeEvent {
   involvedObject?: { kind?: string; name?: string; uid?: string };
 }
 
-/** One try of a Job: a pod that lives, or a pod as the record of a Job has it. */
+/** One try of a Job: a pod that lives, a pod as the record of a Job has it, or an earlier run of a container in such a pod. */
 export interface Attempt {
   pod: string;
   podUID: string;
@@ -169,6 +169,13 @@ export interface Attempt {
   message: string;
   peakMemoryBytes: number | null;
   output?: unknown;
+  /** The container, if this is an earlier run of it, and which run, from 0. */
+  container?: string;
+  run?: number;
+  /** Restarts of the pod's containers by name, if this is what the pod does now and a container of it was restarted. */
+  restarts?: Record<string, number>;
+  /** When the next run starts, if the pod waits for that. */
+  nextAt?: string | null;
 }
 
 export interface JobRecord {

@@ -66,6 +66,8 @@ function describeOngoing(job: Job, attempts: Attempt[], now: number, zone?: stri
   if (retry !== null) return describeRetry(job, attempts, retry, now, zone);
   const running = attempts.filter((each) => each.phase === "Running" && !each.endedAt).length;
   if (running) return { word: "Running", tone: "busy", sentence: describeRun(job, attempts, running, now, zone) };
+  const restart = attempts.find((each) => each.phase === "Waiting");
+  if (restart) return describeRestart(job, attempts, restart, now, zone);
   const waiting = attempts.filter((each) => each.phase === "Pending");
   if (waiting.length) return { word: "Pending", tone: "waiting", sentence: describeWait(job, waiting) };
   const index = findIndexRetry(job, attempts);
@@ -80,6 +82,16 @@ function describeRetry(job: Job, attempts: Attempt[], at: number, now: number, z
   const because = end && explainEnd(end) ? `, because ${explainEnd(end)}` : "";
   const counted = isSingle(job) ? `Attempt ${nameAttempt(job)}` : `Next attempt${nameFailures(job)}`;
   return { word: "Retrying", tone: "waiting", sentence: `${counted} at ${formatClock(at, now, zone)}${because}` };
+}
+
+/** A container that failed, in a pod that stays: it is started again there. */
+function describeRestart(job: Job, attempts: Attempt[], restart: Attempt, now: number, zone?: string): JobState {
+  const end = attempts.find((each) => each.podUID === restart.podUID && each.phase === "Failed");
+  const because = end && explainEnd(end) ? `, because ${explainEnd(end)}` : "";
+  const at = parseTime(restart.nextAt);
+  const when = at !== null && at > now ? ` at ${formatClock(at, now, zone)}` : " soon";
+  const counted = isSingle(job) ? `Attempt ${nameAttempt(job, restart)}` : `${capitalize(describeDone(job))}next attempt`;
+  return { word: "Retrying", tone: "waiting", sentence: `${counted}${when}${because}` };
 }
 
 interface IndexRetry {
@@ -127,10 +139,11 @@ function delayAfter(failures: number): number {
 function describeRun(job: Job, attempts: Attempt[], running: number, now: number, zone?: string): string {
   const end = attempts.find((each) => each.phase === "Failed");
   if (isSingle(job)) {
-    const start = parseTime(attempts.find((each) => each.phase === "Running")?.startedAt);
+    const current = attempts.find((each) => each.phase === "Running");
+    const start = parseTime(current?.startedAt);
     const since = start === null ? "" : ` since ${formatClock(start, now, zone)}`;
     const because = end && explainEnd(end) ? `, because the one before ended with ${explainEnd(end)}` : "";
-    return failures(job) ? `Attempt ${nameAttempt(job)} runs${since}${because}` : `Running${since}`;
+    return failures(job) || current?.restarts ? `Attempt ${nameAttempt(job, current)} runs${since}${because}` : `Running${since}`;
   }
   return `Running: ${describeDone(job)}${count(running, "pod")} running${nameFailures(job)}`;
 }
@@ -183,8 +196,13 @@ function isSingle(job: Job): boolean {
   );
 }
 
-function nameAttempt(job: Job): string {
-  return `${failures(job) + 1} of ${(job.spec.backoffLimit ?? 6) + 1}`;
+/** "3 of 7". Restarts in a pod count as failures; the last one that the limit allows is stopped as soon as it starts. */
+function nameAttempt(job: Job, current?: Attempt): string {
+  const limit = job.spec.backoffLimit ?? 6;
+  const total = job.spec.template.spec.restartPolicy === "OnFailure" ? Math.max(1, limit) : limit + 1;
+  const restarts = Object.values(current?.restarts ?? {}).reduce((sum, each) => sum + each, 0);
+  const number = failures(job) + restarts + 1;
+  return `${number} of ${Math.max(total, number)}`;
 }
 
 function nameFailures(job: Job): string {

@@ -1,24 +1,26 @@
 /**
- * Timeline of a pod: how long it was queued, pulled images, started and ran.
+ * Timeline of a pod: how long it was queued, pulled images, started and ran; and its earlier runs, with the back-off between them.
  *
  * Called by the Job, pod and record pages. Times of the API have whole seconds, so a phase may last 0 s; a phase without an end
  * is the one that the pod is in.
  */
 
-import { attemptOf } from "./attempts";
+import { attemptOf, isEnded } from "./attempts";
 import type { Attempt, KubeEvent, Pod } from "./objects";
 import { parseTime } from "./times";
 
-export type PhaseName = "queued" | "pulling" | "starting" | "running" | "done";
+export type PhaseName = "queued" | "pulling" | "starting" | "running" | "backoff" | "done";
 
 export interface Phase {
   name: PhaseName;
   from: number;
   to: number | null;
+  /** Whether a run failed. */
+  hasFailed?: boolean;
 }
 
 /** Phases of a living pod. Without events of pulls, the time between binding and start is `starting`. */
-export function buildTimeline(pod: Pod, events: Iterable<KubeEvent>): Phase[] {
+export function buildTimeline(pod: Pod, events: Iterable<KubeEvent>, runs: Attempt[] = []): Phase[] {
   const attempt = attemptOf(pod);
   const scheduled = pod.status?.conditions?.find((each) => each.type === "PodScheduled" && each.status === "True");
   const bound = scheduled
@@ -27,14 +29,16 @@ export function buildTimeline(pod: Pod, events: Iterable<KubeEvent>): Phase[] {
       ? parseTime(pod.metadata.creationTimestamp)
       : null;
   const own = [...events].filter((each) => each.involvedObject?.uid === pod.metadata.uid);
-  return assemble(attempt, bound, timeOf(own, "Pulling", Math.min), timeOf(own, "Pulled", Math.max));
+  const pulls = [timeOf(own, "Pulling", Math.min), timeOf(own, "Pulled", Math.max)] as const;
+  return assemble(attempt, bound, ...pulls, runsOf(attempt, runs), isEnded(pod));
 }
 
 /** Phases of an attempt in a record, with the events that the record kept. */
-export function buildRecordTimeline(attempt: Attempt, events: Iterable<KubeEvent>): Phase[] {
+export function buildRecordTimeline(attempt: Attempt, events: Iterable<KubeEvent>, runs: Attempt[] = []): Phase[] {
   const own = [...events].filter((each) => each.involvedObject?.uid === attempt.podUID);
   const bound = timeOf(own, "Scheduled", Math.min) ?? parseTime(attempt.startedAt);
-  return assemble(attempt, bound, timeOf(own, "Pulling", Math.min), timeOf(own, "Pulled", Math.max));
+  const pulls = [timeOf(own, "Pulling", Math.min), timeOf(own, "Pulled", Math.max)] as const;
+  return assemble(attempt, bound, ...pulls, runsOf(attempt, runs), true);
 }
 
 /** When an event last happened, in milliseconds. */
@@ -51,26 +55,54 @@ export function spanTimelines(timelines: Phase[][], now: number): [number, numbe
   return [from, to];
 }
 
-function assemble(attempt: Attempt, bound: number | null, pulling: number | null, pulled: number | null): Phase[] {
+/** A pod's runs, oldest first, those that have begun; `runs` are attempts of any pods. */
+function runsOf(attempt: Attempt, runs: Attempt[]): Attempt[] {
+  const earlier = runs.filter((each) => each.podUID === attempt.podUID && each.container);
+  return [...earlier, attempt]
+    .filter((each) => parseTime(each.startedAt) !== null)
+    .sort((a, b) => (parseTime(a.startedAt) as number) - (parseTime(b.startedAt) as number));
+}
+
+type Mark = [name: PhaseName, at: number | null, hasFailed?: boolean];
+type Known = [name: PhaseName, at: number, hasFailed: boolean | undefined];
+
+function assemble(
+  attempt: Attempt,
+  bound: number | null,
+  pulling: number | null,
+  pulled: number | null,
+  runs: Attempt[],
+  isOver: boolean,
+): Phase[] {
   const created = parseTime(attempt.createdAt);
   if (created === null) return [];
-  const started = parseTime(attempt.startedAt);
-  const ended = parseTime(attempt.endedAt);
-  const marks: [PhaseName, number | null][] = [["queued", created]];
+  const marks: Mark[] = [["queued", created]];
   marks.push([pulling === null ? "starting" : "pulling", bound === null ? null : Math.max(bound, created)]);
   if (pulling !== null) marks.push(["starting", pulled]);
-  marks.push(["running", started], ["done", ended]);
-  return close(marks.filter((mark): mark is [PhaseName, number] => mark[1] !== null));
+  if (runs.length === 0) marks.push(["done", parseTime(attempt.endedAt)]);
+  runs.forEach((run, place) => {
+    marks.push(["running", parseTime(run.startedAt), run.phase === "Failed"]);
+    const isLast = place === runs.length - 1 && isOver;
+    // An earlier run whose end is not known is a moment.
+    const end = parseTime(run.endedAt) ?? (run.container ? parseTime(run.startedAt) : null);
+    marks.push([isLast ? "done" : "backoff", end]);
+  });
+  return close(marks.flatMap(([name, at, hasFailed]): Known[] => (at === null ? [] : [[name, at, hasFailed]])));
 }
 
 /** Each phase ends where the next begins; `done` is a moment. */
-function close(marks: [PhaseName, number][]): Phase[] {
+function close(marks: Known[]): Phase[] {
   let floor = 0;
-  const rising = marks.map(([name, at]): [PhaseName, number] => [name, (floor = Math.max(floor, at))]);
-  return rising.map(([name, from], place) => ({
+  const rising = marks.map(([name, at, hasFailed]): Known => [
+    name,
+    (floor = Math.max(floor, at)),
+    hasFailed,
+  ]);
+  return rising.map(([name, from, hasFailed], place) => ({
     name,
     from,
     to: name === "done" ? from : (rising[place + 1]?.[1] ?? null),
+    ...(hasFailed && { hasFailed }),
   }));
 }
 

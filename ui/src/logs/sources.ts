@@ -24,7 +24,7 @@ export interface Source {
   phase: string;
 }
 
-interface KeptLog {
+export interface KeptLog {
   metadata: { name: string; uid: string };
   container: string;
   attempt: number;
@@ -89,9 +89,19 @@ export async function readWhole(namespace: string, source: Source, options: Reco
   return await (await send(pathOfLog(namespace, source, options), { accept: "*/*" })).text();
 }
 
+/** The path of the list of kept logs of a Job's pods or of one pod. */
+export function pathOfKept(namespace: string, query: Record<string, string>): string {
+  const all = new URLSearchParams({ ...query, limit: `${KEPT_LISTED}` });
+  return `${KEPT}/namespaces/${encodeURIComponent(namespace)}/logs?${all}`;
+}
+
+/** One run, from 0, of a source's container, as it was kept; also of a pod that lives. */
+export function ofRun(source: Source, run: number): Source {
+  return { ...source, key: `${source.key}/${run}`, attempt: run, isLive: false, isKept: true };
+}
+
 async function readKept(namespace: string, query: Record<string, string>, signal: AbortSignal): Promise<KeptLog[]> {
-  const path = `${KEPT}/namespaces/${encodeURIComponent(namespace)}/logs?${new URLSearchParams({ ...query, limit: `${KEPT_LISTED}` })}`;
-  return (await request<{ items: KeptLog[] | null }>(path, { signal })).items ?? [];
+  return (await request<{ items: KeptLog[] | null }>(pathOfKept(namespace, query), { signal })).items ?? [];
 }
 
 function keptSource(key: string, log: KeptLog): Source {

@@ -193,7 +193,9 @@ function FailuresPanel({ jobs }: { jobs: Items<Job> }) {
                 <Link href={`/jobs/${job.metadata.namespace}/${job.metadata.name}`}>
                   {job.metadata.namespace}/{job.metadata.name}
                 </Link>
-                <span class="muted">{condition?.message ?? condition?.reason}</span>
+                <span class="muted" title={condition?.message}>
+                  {condition?.reason}
+                </span>
                 <Age since={condition?.lastTransitionTime} />
               </li>
             );

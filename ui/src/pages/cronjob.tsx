@@ -3,12 +3,12 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { useLocation } from "wouter-preact";
 import { ActionButton, Outcome, press, useAttempting } from "../actions/action";
+import { ConfirmedButton, YamlButton } from "../actions/buttons";
 import { HISTORY, deleteCronJob, suspendCronJob, triggerCronJob } from "../actions/verbs";
 import { now, useCollection, useObject } from "../api/hooks";
 import { usePolled } from "../api/polling";
 import { CRONJOBS, EVENTS, JOBS } from "../api/resources";
 import { Absent, DetailHead, type Fact, Facts, Moment } from "../components/detail";
-import { ConfirmDialog, YamlDialog } from "../components/dialogs";
 import { EventsPanel } from "../components/events";
 import { useKeys } from "../components/keys";
 import { Panel, Problem } from "../components/parts";
@@ -44,7 +44,7 @@ function LivingCronJob({ cronJob, problem }: { cronJob: CronJob; problem: string
     ? "Suspended: it does not run until it is resumed"
     : first === undefined
       ? "Its schedule has no next run"
-      : `Runs next ${formatDistance(first, now.value)}, at ${formatClock(first, now.value)}`;
+      : `Runs next ${formatDistance(first, now.value)}, at ${formatClock(first, now.value, zone)} (${zone})`;
   return (
     <div class="detail-page">
       <DetailHead
@@ -134,63 +134,33 @@ function useSchedule(cronJob: CronJob): { zone: string; next: number[]; resolved
 
 function CronJobActions({ cronJob }: { cronJob: CronJob }) {
   const [, go] = useLocation();
-  const open = useSignal<"" | "yaml" | "delete">("");
   const attempting = useAttempting();
   const { name, namespace = "" } = cronJob.metadata;
   const on = { group: "batch", resource: "cronjobs", namespace, name };
+  const create = { verb: "create", group: "batch", resource: "jobs", namespace };
   const trigger = (): void =>
-    void attempting.run(async () => {
-      const job = await triggerCronJob(cronJob);
-      go(`/jobs/${namespace}/${job.metadata.name}`);
-      return undefined;
-    });
+    void attempting.run(async () => void go(`/jobs/${namespace}/${(await triggerCronJob(cronJob)).metadata.name}`));
   const toggle = (): void =>
     void attempting.run(async () => void (await suspendCronJob(cronJob, !cronJob.spec.suspend)));
   const remove = (): void => void attempting.run(async () => deleteCronJob(cronJob).then(() => void go("/cronjobs")));
-  useKeys({ t: () => press("t"), s: () => press("s"), d: () => press("d"), y: () => (open.value = "yaml") });
+  useKeys({ t: () => press("t"), s: () => press("s") });
   return (
     <>
-      <ActionButton
-        right={{ verb: "create", group: "batch", resource: "jobs", namespace }}
-        attempting={attempting}
-        letter="t"
-        onAct={trigger}
-      >
+      <ActionButton right={create} attempting={attempting} letter="t" onAct={trigger}>
         Trigger now
       </ActionButton>
       <ActionButton right={{ ...on, verb: "patch" }} attempting={attempting} letter="s" onAct={toggle}>
         {cronJob.spec.suspend ? "Resume" : "Suspend"}
       </ActionButton>
-      <button type="button" aria-keyshortcuts="y" onClick={() => (open.value = "yaml")}>
-        YAML<kbd aria-hidden="true">y</kbd>
-      </button>
-      <ActionButton
+      <YamlButton object={cronJob} apiVersion="batch/v1" kind="CronJob" />
+      <ConfirmedButton
+        {...{ attempting, letter: "d", verb: "Delete", onConfirm: remove }}
         right={{ ...on, verb: "delete" }}
-        attempting={attempting}
-        letter="d"
-        kind="danger"
-        onAct={() => (open.value = "delete")}
+        question={`Delete CronJob ${name}?`}
       >
-        Delete
-      </ActionButton>
+        <p>Its Jobs are deleted, too. Their attempts and logs stay in the history.</p>
+      </ConfirmedButton>
       <Outcome attempting={attempting} />
-      {open.value === "yaml" && (
-        <YamlDialog
-          object={{ apiVersion: "batch/v1", kind: "CronJob", ...cronJob }}
-          name={name}
-          onClose={() => (open.value = "")}
-        />
-      )}
-      {open.value === "delete" && (
-        <ConfirmDialog
-          label={`Delete CronJob ${name}?`}
-          verb="Delete"
-          onConfirm={remove}
-          onClose={() => (open.value = "")}
-        >
-          <p>Its Jobs are deleted, too. Their attempts and logs stay in the history.</p>
-        </ConfirmDialog>
-      )}
     </>
   );
 }

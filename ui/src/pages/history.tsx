@@ -1,13 +1,14 @@
 // The history: records of Jobs that ended or were deleted, newest end first, with filters that are kept in the address.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { Link, useSearchParams } from "wouter-preact";
+import { Link } from "wouter-preact";
 import { HISTORY } from "../actions/verbs";
 import { request } from "../api/client";
 import { now } from "../api/hooks";
 import { Moment } from "../components/detail";
 import { Icon } from "../components/icon";
-import { Empty, Problem, Status, type Tone } from "../components/parts";
+import { useAddress } from "../components/listing";
+import { Empty, Ending, Problem, Status, type Tone } from "../components/parts";
 import type { JobRecord } from "../job/objects";
 import { formatDistance, formatDuration, parseTime } from "../job/times";
 
@@ -21,20 +22,11 @@ interface RecordList {
 }
 
 export function HistoryPage() {
-  const [params, setParams] = useSearchParams();
+  const [params, set] = useAddress();
   const search = params.get("q") ?? "";
   const result = params.get("result") ?? "";
   const namespace = params.get("namespace") ?? "";
   const { records, hasMore, isLoading, problem, more } = useRecords(namespace, search, result);
-  const set = (name: string, value: string): void =>
-    setParams(
-      (before) => {
-        if (value) before.set(name, value);
-        else before.delete(name);
-        return before;
-      },
-      { replace: true },
-    );
   return (
     <div class="detail-page">
       <div class="toolbar">
@@ -146,11 +138,11 @@ function RecordsTable({ records }: { records: JobRecord[] }) {
           <tr>
             <th>Result</th>
             <th>Job</th>
-            <th>Namespace</th>
+            <th class="minor">Namespace</th>
             <th>Ended</th>
-            <th class="number">Took</th>
-            <th class="number">Attempts</th>
-            <th>Still there</th>
+            <th class="number minor">Took</th>
+            <th class="number minor">Attempts</th>
+            <th class="minor">Still there</th>
           </tr>
         </thead>
         <tbody>
@@ -173,15 +165,17 @@ function RecordRow({ record }: { record: JobRecord }) {
         <Status tone={RESULTS[record.result] ?? "muted"}>{record.result}</Status>
       </td>
       <td class="mono">
-        <Link href={`/history/${namespace}/${uid}`}>{name}</Link>
+        <Link href={`/history/${namespace}/${uid}`}>
+          <Ending text={name} />
+        </Link>
       </td>
-      <td>{namespace}</td>
+      <td class="minor">{namespace}</td>
       <td>
         <Moment at={end}>{end === null ? "" : formatDistance(end, now.value)}</Moment>
       </td>
-      <td class="number">{start === null || end === null ? "–" : formatDuration(end - start)}</td>
-      <td class="number">{attempts}</td>
-      <td>
+      <td class="number minor">{start === null || end === null ? "–" : formatDuration(end - start)}</td>
+      <td class="number minor">{attempts}</td>
+      <td class="minor">
         {record.deletionTime ? (
           <span class="muted">deleted</span>
         ) : (

@@ -15,7 +15,7 @@ import { Bar, Panel, Problem } from "../components/parts";
 import { PendingPanel } from "../components/pending";
 import { ResourcesPanel } from "../components/resources";
 import { Timelines } from "../components/timeline";
-import { attemptsOf, isEnded, mergeAttempts } from "../job/attempts";
+import { addKeptRuns, attemptsOf, isEnded, mergeAttempts } from "../job/attempts";
 import { buildStates, isIndexed } from "../job/indexes";
 import { type Attempt, type Job, type JobRecord, type KubeEvent, type Node, type Pod, findTrue } from "../job/objects";
 import { explainPending } from "../job/pending";
@@ -23,6 +23,7 @@ import { type PodMetrics, compareResources, sumUsage } from "../job/resources";
 import { describeJob, measureProgress } from "../job/state";
 import { buildTimeline } from "../job/timeline";
 import { formatClock, formatDistance, formatDuration, parseTime } from "../job/times";
+import { useKeptRuns } from "../logs/kept-runs";
 
 const TIMELINES = 8;
 const METRICS_MS = 10_000;
@@ -102,7 +103,7 @@ function LivingJob({ job, problem }: { job: Job; problem: string }) {
             isIndexed={isIndexed(job)}
             isLiving={(attempt) => living.has(attempt.podUID)}
           />
-          <TimelinePanel pods={pods} events={events} index={chosen.value} />
+          <TimelinePanel pods={pods} attempts={attempts} events={events} index={chosen.value} />
         </div>
         <div class="column">
           <ResourcesPanel {...data.resources} />
@@ -130,7 +131,9 @@ function useJobData(job: Job) {
     METRICS_MS * 6,
     job.status?.failed,
   );
-  const attempts = useMemo(() => mergeAttempts(attemptsOf(pods), record?.attempts ?? []), [pods, record]);
+  const known = useMemo(() => mergeAttempts(attemptsOf(pods), record?.attempts ?? []), [pods, record]);
+  const runs = useKeptRuns(namespace, { job: job.metadata.name }, known);
+  const attempts = useMemo(() => addKeptRuns(known, runs), [known, runs]);
   const hasPending = pods.some((pod) => (pod.status?.phase ?? "Pending") === "Pending");
   const nodes = usePolled<{ items: Node[] | null }>(hasPending ? pathOf(NODES) : null, NODES_MS)?.items ?? [];
   const podEvents = usePodEvents(namespace, newest(pods, null));
@@ -201,14 +204,20 @@ function Indexes({ job, pods, chosen, onChoose }: IndexesProps) {
   );
 }
 
-function TimelinePanel({ pods, events, index }: { pods: Pod[]; events: KubeEvent[]; index: number | null }) {
+interface TimelineProps {
+  pods: Pod[];
+  attempts: Attempt[];
+  events: KubeEvent[];
+  index: number | null;
+}
+
+function TimelinePanel({ pods, attempts, events, index }: TimelineProps) {
   const shown = newest(pods, index);
   if (shown.length === 0) return null;
   const rows = shown.map((pod) => ({
     key: pod.metadata.uid,
     label: pod.metadata.name,
-    phases: buildTimeline(pod, events),
-    hasFailed: pod.status?.phase === "Failed",
+    phases: buildTimeline(pod, events, attempts),
   }));
   return (
     <Panel
@@ -232,7 +241,7 @@ function factsOf(job: Job): Fact[] {
   return [
     ["Created", <Moment at={created}>{formatDistance(created ?? at, at)}</Moment>],
     ["Started", start === null ? null : <Moment at={start}>{formatClock(start, at)}</Moment>],
-    [end === null ? "Running for" : "Took", start === null ? null : formatDuration((end ?? at) - start)],
+    [end === null ? "Active for" : "Took", start === null ? null : formatDuration((end ?? at) - start)],
     ["Completions", job.spec.completions?.toLocaleString("en") ?? "one that succeeds"],
     ["Parallelism", (job.spec.parallelism ?? 1).toLocaleString("en")],
     ["Retries", nameRetries(job)],
@@ -249,6 +258,7 @@ function factsOf(job: Job): Fact[] {
 
 function nameRetries(job: Job): string {
   const { backoffLimitPerIndex: each, backoffLimit: all = 6 } = job.spec;
+  if ((each ?? all) === 0) return "none";
   return each === undefined ? `up to ${all}` : `up to ${each} for each index`;
 }
 

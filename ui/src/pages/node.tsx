@@ -1,16 +1,15 @@
 // One node, live: its conditions, what it has, has allocated and uses, and what runs there. Cordon and drain.
-import { useSignal } from "@preact/signals";
 import { Link } from "wouter-preact";
 import { ActionButton, Outcome, press, useAttempting } from "../actions/action";
+import { ConfirmedButton, YamlButton } from "../actions/buttons";
 import { type Drained, cordon, drain } from "../actions/verbs";
 import { now, useCollection, useObject } from "../api/hooks";
 import { usePolled } from "../api/polling";
 import { EVENTS, NODES, PODS } from "../api/resources";
 import { Absent, DetailHead, type Fact, Facts, Moment } from "../components/detail";
-import { ConfirmDialog, YamlDialog } from "../components/dialogs";
 import { EventsPanel } from "../components/events";
 import { useKeys } from "../components/keys";
-import { Panel, Problem, Status } from "../components/parts";
+import { Ending, Panel, Problem, Status } from "../components/parts";
 import { NodeResourcesPanel } from "../components/resources";
 import { isEnded } from "../job/attempts";
 import { type KubeEvent, type Node, type Pod, findTrue } from "../job/objects";
@@ -67,48 +66,27 @@ function LivingNode({ node, problem }: { node: Node; problem: string }) {
 }
 
 function NodeActions({ node }: { node: Node }) {
-  const open = useSignal<"" | "yaml" | "drain">("");
   const attempting = useAttempting();
   const { name } = node.metadata;
   const isCordoned = node.spec?.unschedulable === true;
+  const patch = { verb: "patch", resource: "nodes", name };
   const toggle = (): void => void attempting.run(async () => void (await cordon(name, !isCordoned)));
   const empty = (): void => void attempting.run(async () => describeDrain(await drain(name)));
-  useKeys({ y: () => (open.value = "yaml"), c: () => press("c"), x: () => press("x") });
+  useKeys({ c: () => press("c") });
   return (
     <>
-      <ActionButton
-        right={{ verb: "patch", resource: "nodes", name }}
-        attempting={attempting}
-        letter="c"
-        onAct={toggle}
-      >
+      <ActionButton right={patch} attempting={attempting} letter="c" onAct={toggle}>
         {isCordoned ? "Uncordon" : "Cordon"}
       </ActionButton>
-      <ActionButton
+      <YamlButton object={node} apiVersion="v1" kind="Node" />
+      <ConfirmedButton
+        {...{ attempting, letter: "x", verb: "Drain", onConfirm: empty }}
         right={{ verb: "create", resource: "pods", subresource: "eviction" }}
-        attempting={attempting}
-        letter="x"
-        kind="danger"
-        onAct={() => (open.value = "drain")}
+        question={`Drain node ${name}?`}
       >
-        Drain
-      </ActionButton>
-      <button type="button" aria-keyshortcuts="y" onClick={() => (open.value = "yaml")}>
-        YAML<kbd aria-hidden="true">y</kbd>
-      </button>
+        <p>No new pods come here, and all that run here are stopped. Their Jobs start them again on other nodes.</p>
+      </ConfirmedButton>
       <Outcome attempting={attempting} />
-      {open.value === "yaml" && (
-        <YamlDialog
-          object={{ apiVersion: "v1", kind: "Node", ...node }}
-          name={name}
-          onClose={() => (open.value = "")}
-        />
-      )}
-      {open.value === "drain" && (
-        <ConfirmDialog label={`Drain node ${name}?`} verb="Drain" onConfirm={empty} onClose={() => (open.value = "")}>
-          <p>No new pods come here, and all that run here are stopped. Their Jobs start them again on other nodes.</p>
-        </ConfirmDialog>
-      )}
     </>
   );
 }
@@ -155,7 +133,9 @@ function PodRow({ pod }: { pod: Pod }) {
   return (
     <tr>
       <td class="mono">
-        <Link href={`/pods/${namespace}/${name}`}>{name}</Link>
+        <Link href={`/pods/${namespace}/${name}`}>
+          <Ending text={name} />
+        </Link>
       </td>
       <td>{namespace}</td>
       <td>

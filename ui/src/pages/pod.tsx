@@ -1,28 +1,28 @@
 // One pod, live: its state, why it waits, containers, timeline, resources and events.
-import { useSignal } from "@preact/signals";
-import { Link, useLocation } from "wouter-preact";
-import { ActionButton, Outcome, press, useAttempting } from "../actions/action";
+import { Link } from "wouter-preact";
+import { Outcome, useAttempting } from "../actions/action";
+import { ConfirmedButton, LogsButton, YamlButton } from "../actions/buttons";
 import { deletePod } from "../actions/verbs";
 import { now, useCollection, useObject } from "../api/hooks";
 import { usePolled } from "../api/polling";
 import { EVENTS, NODES, PODS, pathOf } from "../api/resources";
+import { AttemptsPanel } from "../components/attempts";
 import { Absent, DetailHead, type Fact, Facts, Moment } from "../components/detail";
-import { ConfirmDialog, YamlDialog } from "../components/dialogs";
 import { EventsPanel } from "../components/events";
-import { useKeys } from "../components/keys";
 import { Panel, Problem, Status } from "../components/parts";
 import { PendingPanel } from "../components/pending";
 import { ResourcesPanel } from "../components/resources";
 import { Timelines } from "../components/timeline";
-import { attemptOf, explainEnd, isEnded } from "../job/attempts";
+import { addKeptRuns, attemptOf, attemptsOf, explainEnd, isEnded } from "../job/attempts";
 import { indexOf } from "../job/indexes";
-import type { ContainerState, KubeEvent, Node, Pod } from "../job/objects";
+import type { Attempt, ContainerState, KubeEvent, Node, Pod } from "../job/objects";
 import { explainPending } from "../job/pending";
 import { formatBytes } from "../job/quantities";
 import { type PodMetrics, compareResources, sumUsage } from "../job/resources";
 import type { Tone } from "../job/state";
 import { buildTimeline } from "../job/timeline";
 import { formatClock, formatDistance, formatDuration, parseTime } from "../job/times";
+import { useKeptRuns } from "../logs/kept-runs";
 
 const TONES: Record<string, Tone> = { Running: "busy", Pending: "waiting", Succeeded: "ok", Failed: "bad" };
 
@@ -53,6 +53,9 @@ function LivingPod({ pod, problem }: { pod: Pod; problem: string }) {
   const path = `/apis/metrics.k8s.io/v1beta1/namespaces/${namespace}/pods?${query}`;
   const metrics = usePolled<{ items: PodMetrics[] | null }>(isRunning ? path : null, 10_000)?.items?.[0];
   const phase = pod.metadata.deletionTimestamp && !isEnded(pod) ? "Terminating" : (pod.status?.phase ?? "Pending");
+  const known = attemptsOf([pod]);
+  const attempts = addKeptRuns(known, useKeptRuns(namespace, { pod: name }, known));
+  const waits = known[0]?.phase === "Waiting";
   const usage = metrics ? { usage: sumUsage(metrics) } : {};
   return (
     <div class="detail-page">
@@ -61,9 +64,9 @@ function LivingPod({ pod, problem }: { pod: Pod; problem: string }) {
         sectionPath="/pods"
         namespace={namespace}
         name={name}
-        word={phase}
-        tone={TONES[phase] ?? "idle"}
-        sentence={describePod(pod)}
+        word={waits ? known[0]?.reason || phase : phase}
+        tone={waits ? "waiting" : (TONES[phase] ?? "idle")}
+        sentence={describePod(pod, attempts)}
         actions={<PodActions pod={pod} />}
       />
       <Problem>{problem}</Problem>
@@ -72,9 +75,16 @@ function LivingPod({ pod, problem }: { pod: Pod; problem: string }) {
       <div class="detail-columns">
         <div class="column">
           <ContainersPanel pod={pod} />
+          {attempts.length > 1 && (
+            <AttemptsPanel
+              {...{ attempts, namespace, now: now.value, index: null, isIndexed: false }}
+              onClearIndex={() => undefined}
+              isLiving={() => true}
+            />
+          )}
           <Panel title="Timeline">
             <Timelines
-              rows={[{ key: uid, label: name, phases: buildTimeline(pod, events), hasFailed: phase === "Failed" }]}
+              rows={[{ key: uid, label: name, phases: buildTimeline(pod, events, attempts) }]}
               now={now.value}
             />
           </Panel>
@@ -89,39 +99,21 @@ function LivingPod({ pod, problem }: { pod: Pod; problem: string }) {
 }
 
 function PodActions({ pod }: { pod: Pod }) {
-  const [, go] = useLocation();
-  const open = useSignal<"" | "yaml" | "delete">("");
   const attempting = useAttempting();
   const { name, namespace = "" } = pod.metadata;
-  const openLogs = (): void => go(`/logs/${namespace}/pod/${name}`);
   const remove = (): void => void attempting.run(async () => void (await deletePod(pod)));
-  useKeys({ l: openLogs, y: () => (open.value = "yaml"), d: () => press("d") });
   return (
     <>
-      <button type="button" aria-keyshortcuts="l" onClick={openLogs}>
-        Logs<kbd aria-hidden="true">l</kbd>
-      </button>
-      <button type="button" aria-keyshortcuts="y" onClick={() => (open.value = "yaml")}>
-        YAML<kbd aria-hidden="true">y</kbd>
-      </button>
-      <ActionButton
+      <LogsButton path={`/logs/${namespace}/pod/${name}`} />
+      <YamlButton object={pod} apiVersion="v1" kind="Pod" />
+      <ConfirmedButton
+        {...{ attempting, letter: "d", verb: "Delete", onConfirm: remove }}
         right={{ verb: "delete", resource: "pods", namespace, name }}
-        attempting={attempting}
-        letter="d"
-        kind="danger"
-        onAct={() => (open.value = "delete")}
+        question={`Delete pod ${name}?`}
       >
-        Delete
-      </ActionButton>
+        <p>Its containers are stopped. A Job counts this as a failure and makes another pod. Its log is kept.</p>
+      </ConfirmedButton>
       <Outcome attempting={attempting} />
-      {open.value === "yaml" && (
-        <YamlDialog object={{ apiVersion: "v1", kind: "Pod", ...pod }} name={name} onClose={() => (open.value = "")} />
-      )}
-      {open.value === "delete" && (
-        <ConfirmDialog label={`Delete pod ${name}?`} verb="Delete" onConfirm={remove} onClose={() => (open.value = "")}>
-          <p>Its containers are stopped. A Job counts this as a failure and makes another pod. Its log is kept.</p>
-        </ConfirmDialog>
-      )}
     </>
   );
 }
@@ -137,7 +129,7 @@ function ContainersPanel({ pod }: { pod: Pod }) {
             <tr>
               <th>Name</th>
               <th>State</th>
-              <th>Image</th>
+              <th class="minor">Image</th>
               <th class="number">Restarts</th>
               <th>
                 <span class="hidden">Log</span>
@@ -154,7 +146,7 @@ function ContainersPanel({ pod }: { pod: Pod }) {
                   <td>
                     <ContainerWord state={status?.state} />
                   </td>
-                  <td class="mono">{each.image}</td>
+                  <td class="mono minor">{each.image}</td>
                   <td class="number">{status?.restartCount ?? 0}</td>
                   <td>
                     <Link class="link" href={path} aria-label={`Log of ${each.name}`}>
@@ -187,13 +179,21 @@ function ContainerWord({ state }: { state: ContainerState | undefined }) {
   );
 }
 
-function describePod(pod: Pod): string {
+function describePod(pod: Pod, attempts: Attempt[]): string {
   const attempt = attemptOf(pod);
+  const before = attempts.find((each) => each.container && explainEnd(each));
+  const because = before ? `, because ${before.container} ended with ${explainEnd(before)}` : "";
+  const restarts = Object.values(attempt.restarts ?? {}).reduce((sum, each) => sum + each, 0);
   const [start, end] = [parseTime(attempt.startedAt), parseTime(attempt.endedAt)];
   if (attempt.phase === "Failed")
     return `Failed: ${explainEnd(attempt)}${attempt.message ? `. ${attempt.message}` : ""}`;
   if (attempt.phase === "Succeeded")
     return `Succeeded${start !== null && end !== null ? ` in ${formatDuration(end - start)}` : ""}`;
+  if (attempt.phase === "Waiting") {
+    const at = parseTime(attempt.nextAt);
+    return `Restart ${restarts}${at !== null && at > now.value ? ` at ${formatClock(at, now.value)}` : " soon"}${because}`;
+  }
+  if (start !== null && restarts) return `Running since ${formatClock(start, now.value)}, after restart ${restarts}${because}`;
   if (start !== null) return `Running since ${formatClock(start, now.value)}`;
   return pod.spec.nodeName ? `Starting on ${pod.spec.nodeName}` : "Waiting for a node";
 }

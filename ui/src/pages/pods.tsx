@@ -35,6 +35,10 @@ export function stateOfPod(pod: Pod): string {
   return waiting ?? (phase === "Pending" && !pod.spec.nodeName ? "Waiting for a node" : phase);
 }
 
+/** That of the phase, but for a container that waits in a pod that runs: it is started again, or cannot be. */
+const toneOf = (pod: Pod): Tone =>
+  phaseOf(pod) === "Running" && stateOfPod(pod) !== "Running" ? "warn" : (TONES[phaseOf(pod)] ?? "muted");
+
 const restartsOf = (pod: Pod): number => (pod.status?.containerStatuses ?? []).reduce((sum, each) => sum + (each.restartCount ?? 0), 0);
 const jobOf = (pod: Pod): string => pod.metadata.ownerReferences?.find((each) => each.controller)?.name ?? "";
 const linkOf = (pod: Pod): string => `/pods/${pod.metadata.namespace}/${pod.metadata.name}`;
@@ -50,7 +54,7 @@ const COLUMNS: readonly Column<Pod>[] = [
   {
     name: "State",
     width: "minmax(9rem, 1fr)",
-    cell: (pod) => <Status tone={TONES[phaseOf(pod)] ?? "muted"} title={pod.status?.message}>{stateOfPod(pod)}</Status>,
+    cell: (pod) => <Status tone={toneOf(pod)} title={pod.status?.message}>{stateOfPod(pod)}</Status>,
     by: stateOfPod,
   },
   { name: "Job", width: "minmax(7rem, 1.2fr)", cell: jobOf, by: jobOf, isMinor: true },

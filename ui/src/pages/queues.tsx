@@ -22,7 +22,7 @@ const COLUMNS: readonly Column<LocalQueue>[] = [
   { name: "Waiting", width: "5rem", cell: (queue) => queue.status?.pendingPods ?? 0, by: (queue) => queue.status?.pendingPods ?? 0, isNumber: true },
   { name: "Running", width: "5rem", cell: (queue) => queue.status?.runningPods ?? 0, by: (queue) => queue.status?.runningPods ?? 0, isMinor: true, isNumber: true },
   { name: "Weight", width: "4.5rem", cell: (queue) => queue.spec.weight ?? 1, by: (queue) => queue.spec.weight ?? 1, isMinor: true, isNumber: true },
-  { name: "Quota", width: "minmax(16rem, 2.4fr)", cell: (queue) => <Quota queue={queue} />, isMinor: true },
+  { name: "Quota", width: "minmax(20rem, 3.6fr)", cell: (queue) => <Quota queue={queue} />, isMinor: true },
   { name: "Cohort", width: "minmax(5rem, 0.8fr)", cell: (queue) => queue.spec.cohort || <span class="muted">–</span>, by: (queue) => queue.spec.cohort ?? "", isMinor: true },
   { name: "Age", width: "5rem", cell: (queue) => <Age since={queue.metadata.creationTimestamp} />, by: (queue) => -Date.parse(queue.metadata.creationTimestamp), isMinor: true, isNumber: true },
 ];
@@ -41,7 +41,7 @@ function Quota({ queue }: { queue: LocalQueue }) {
 
 function QuotaOf({ resource, used, most }: { resource: string; used: number; most: number }) {
   const words = `${formatResource(resource, used)} of ${formatResource(resource, most)}`;
-  const name = resource === "cpu" ? "CPU" : resource.replace(/^.*\//, "");
+  const name = resource === "cpu" ? "CPU" : resource === "memory" ? "Memory" : resource.replace(/^.*\//, "");
   return (
     <span class="quota" title={`${resource}: ${words}`}>
       <span class="muted">{name}</span> {words}

@@ -1,24 +1,23 @@
 // The record of one Job, which may be gone: result, attempts, timeline, events, logs; and run it again.
 import { useSignal } from "@preact/signals";
-import { Link, useLocation } from "wouter-preact";
-import { ActionButton, Outcome, press, useAttempting } from "../actions/action";
-import { HISTORY, createJob, makeRerun, rerunJob } from "../actions/verbs";
+import { Link } from "wouter-preact";
+import { HISTORY } from "../actions/verbs";
 import { now } from "../api/hooks";
 import { usePolled } from "../api/polling";
 import { AttemptsPanel } from "../components/attempts";
 import { DetailHead, type Fact, Facts, Moment } from "../components/detail";
-import { EditDialog, YamlDialog } from "../components/dialogs";
 import { EventsPanel } from "../components/events";
 import { IndexGrid } from "../components/index-grid";
-import { RERUN } from "../components/job-actions";
-import { useKeys } from "../components/keys";
+import { RecordActions } from "../components/job-actions";
 import { Empty, Panel } from "../components/parts";
 import { Timelines } from "../components/timeline";
+import { addKeptRuns, mergeAttempts } from "../job/attempts";
 import { buildStates, isIndexed } from "../job/indexes";
 import type { Attempt, Job, JobRecord } from "../job/objects";
 import { describeJob } from "../job/state";
 import { buildRecordTimeline } from "../job/timeline";
 import { formatClock, formatDistance, formatDuration, parseTime } from "../job/times";
+import { useRecordedRuns } from "../logs/kept-runs";
 
 const TIMELINES = 8;
 const AGAIN_MS = 15_000;
@@ -35,14 +34,15 @@ export function RecordPage({ namespace, uid }: { namespace: string; uid: string 
 
 function Record({ record }: { record: JobRecord }) {
   const chosen = useSignal<number | null>(null);
-  const attempts = record.attempts ?? [];
   const { namespace = "", name, uid } = record.metadata;
   const job: Job = {
     metadata: record.metadata,
     spec: record.spec,
     ...(record.status ? { status: record.status } : {}),
   };
-  const newestFirst = [...attempts].sort((a, b) => (parseTime(b.createdAt) ?? 0) - (parseTime(a.createdAt) ?? 0));
+  const isRestarting = record.spec.template.spec.restartPolicy === "OnFailure";
+  const runs = useRecordedRuns(namespace, isRestarting ? name : null);
+  const newestFirst = addKeptRuns(mergeAttempts(record.attempts ?? [], []), runs);
   const state = describeJob(job, newestFirst, now.value);
   const isGone = Boolean(record.deletionTime);
   const sentence = record.result === "Deleted" ? "Deleted before it ended" : state.sentence;
@@ -100,11 +100,11 @@ function Indexes({
 }
 
 function TimelinePanel({ attempts, record }: { attempts: Attempt[]; record: JobRecord }) {
-  const rows = attempts.slice(0, TIMELINES).map((each) => ({
+  const pods = attempts.filter((each) => !each.container);
+  const rows = pods.slice(0, TIMELINES).map((each) => ({
     key: each.podUID,
     label: each.pod,
-    phases: buildRecordTimeline(each, record.events ?? []),
-    hasFailed: each.phase === "Failed",
+    phases: buildRecordTimeline(each, record.events ?? [], attempts),
   }));
   const end = parseTime(record.endTime ?? record.deletionTime) ?? now.value;
   if (rows.length === 0) return null;
@@ -112,53 +112,6 @@ function TimelinePanel({ attempts, record }: { attempts: Attempt[]; record: JobR
     <Panel title="Timeline">
       <Timelines rows={rows} now={end} />
     </Panel>
-  );
-}
-
-function RecordActions({ record }: { record: JobRecord }) {
-  const [, go] = useLocation();
-  const open = useSignal<"" | "yaml" | "edit">("");
-  const attempting = useAttempting();
-  const { name, namespace = "" } = record.metadata;
-  const show = (made: Job): undefined => void go(`/jobs/${made.metadata.namespace}/${made.metadata.name}`);
-  const openLogs = (): void => go(`/logs/${namespace}/job/${name}`);
-  useKeys({ l: openLogs, r: () => press("r"), e: () => press("e"), y: () => (open.value = "yaml") });
-  return (
-    <>
-      <button type="button" aria-keyshortcuts="l" onClick={openLogs}>
-        Logs<kbd aria-hidden="true">l</kbd>
-      </button>
-      <ActionButton
-        right={{ ...RERUN, namespace }}
-        attempting={attempting}
-        letter="r"
-        onAct={() => void attempting.run(async () => show(await rerunJob(record)))}
-      >
-        Rerun
-      </ActionButton>
-      <ActionButton
-        right={{ verb: "create", group: "batch", resource: "jobs", namespace }}
-        attempting={attempting}
-        letter="e"
-        onAct={() => (open.value = "edit")}
-      >
-        Edit and rerun
-      </ActionButton>
-      <button type="button" aria-keyshortcuts="y" onClick={() => (open.value = "yaml")}>
-        YAML<kbd aria-hidden="true">y</kbd>
-      </button>
-      <Outcome attempting={attempting} />
-      {open.value === "yaml" && <YamlDialog object={record} name={name} onClose={() => (open.value = "")} />}
-      {open.value === "edit" && (
-        <EditDialog
-          label={`Rerun ${name} with edits`}
-          object={makeRerun(record)}
-          verb="Create Job"
-          onSubmit={async (manifest) => show(await createJob(manifest))}
-          onClose={() => (open.value = "")}
-        />
-      )}
-    </>
   );
 }
 
