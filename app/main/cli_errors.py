@@ -103,21 +103,25 @@ def _report(error: BaseException) -> int:
     """Print the line, or hand it to `up`. Returns the exit code."""
     code, line, foreseen = ending(error)
     if logging.getLogger().isEnabledFor(logging.DEBUG):
-        _print("".join(traceback.format_exception(error)).rstrip())
+        print_error("".join(traceback.format_exception(error)).rstrip())
     if not foreseen:
         line = f"{line} ({_keep_traceback(error)})"
     line = " ".join(line.split())
     if line and not (code in PERMANENT and _hand_over(line)):
-        _print(line)
+        print_error(line)
     return code
 
 
-def _print(text: str) -> None:
-    """To stderr; where that is JSON, as a log line."""
+def print_error(text: str) -> None:
+    """To stderr; where that is JSON, as a log line, and where it is the journal, as an error."""
     if log_output.is_json():
         logging.getLogger(__name__).critical("%s", text)
     else:
-        print(text, file=sys.stderr, flush=True)
+        print(
+            log_output.with_priority(text, logging.ERROR) if log_output.is_journal() else text,
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _keep_traceback(error: BaseException) -> str:

@@ -11,15 +11,18 @@ import typer
 from pydantic import ValidationError
 
 from app.main import log_output
-from app.main.cli_errors import CommandError, keep_tracebacks_in, text_of
+from app.main.cli_errors import CommandError, keep_tracebacks_in, print_error, text_of
+from app.main.commands.kubeconfig import choose, read_files
 from app.runtimes import RuntimeName
 from app.settings import Program, ScoringStrategy, Settings, read_by, shown_default, variable
 from app.structured_logging import LogFormat
 
 if TYPE_CHECKING:
     from app.client.api import Api
+    from app.machinery.errors import ApiError
 
 T = TypeVar("T")
+UNAUTHORIZED = 401
 
 
 def option(name: str, *flags: str, default: str = "") -> Any:
@@ -65,7 +68,7 @@ def read_settings(component: str = "jobplane", /, **given: Any) -> Settings:
             name = "_".join(map(str, each["loc"]))
             flag = "" if name and read_by(name) else f"--{name.replace('_', '-')} or "
             where = f"{flag}{variable(name)}: " if name else ""
-            typer.echo(where + each["msg"].removeprefix("Value error, "), err=True)
+            print_error(where + each["msg"].removeprefix("Value error, "))
         raise typer.Exit(2) from None
     log_output.start(made.log_level, made.log_format, component)
     keep_tracebacks_in(made.data_dir)
@@ -102,43 +105,54 @@ def call_api(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
     try:
         return asyncio.run(_calling(made, work))
     except ApiError as error:
-        raise CommandError(error.message) from error
+        raise CommandError(_explain_refusal(error, made)) from error
     except UnreachableError as error:
         raise CommandError(remedy(api_access(made).server, error) or f"cannot reach the API: {error}") from error
 
 
 async def _calling(made: Settings, work: Callable[["Api"], Awaitable[T]]) -> T:
-    from app.client.api import Api
-
-    api = Api(*api_access(made))
+    api = api_access(made).open()
     try:
         return await work(api)
     finally:
         await api.close()
 
 
+def _explain_refusal(error: "ApiError", made: Settings) -> str:
+    if error.code != UNAUTHORIZED:
+        return error.message
+    if not made.server:
+        return f"{error.message}: the token in {made.data_dir / 'kubeconfig'} is not valid, or has ended: ask for a new one"
+    if made.token_file:
+        return f"{error.message}: the token in {made.token_file} is not valid, or has ended: ask for a new one"
+    return (
+        f"{error.message}: pass --token-file, or save an administrator's kubeconfig as {made.data_dir / 'kubeconfig'}"
+    )
+
+
 class ApiAccess(NamedTuple):
-    """URL of the API, and credentials for it."""
+    """URL of the API, and credentials for it. `ca_data`: the authority's certificate itself, if there is no file of it."""
 
     server: str
     token: str
     ca_file: Path | None
+    ca_data: str | None = None
+
+    def open(self) -> "Api":
+        """Make a client. The caller closes it."""
+        from app.client.api import Api, context
+
+        return Api(self.server, self.token, tls=context(self.ca_file, ca_data=self.ca_data))
 
 
 def api_access(made: Settings) -> ApiAccess:
     """Read URL and credentials from the settings, or from the kubeconfig in the data folder."""
     if made.server:
         return ApiAccess(made.server, text_of(made.token_file) if made.token_file else "", made.ca_file)
-    import yaml
-
     path = made.data_dir / "kubeconfig"
     if not path.exists():
         raise CommandError(f"{path} does not exist: pass the --data-dir of `jobplane up`, or --server")
-    try:
-        config = yaml.safe_load(text_of(path))
-        server, token = config["clusters"][0]["cluster"]["server"], config["users"][0]["user"]["token"]
-    except (yaml.YAMLError, KeyError, IndexError, TypeError):
-        raise CommandError(
-            f"{path} is not a kubeconfig of `jobplane up`: restart `jobplane up`, or pass --server"
-        ) from None
-    return ApiAccess(server, token, made.data_dir / "tls" / "ca.crt")
+    found = choose(read_files([path]), "", str(path))
+    # That of `jobplane up` is renewed beside the kubeconfig, and others bring theirs.
+    own = made.data_dir / "tls" / "ca.crt"
+    return ApiAccess(found.server, found.token, *((own, None) if own.exists() else (found.ca_file, found.ca_data)))

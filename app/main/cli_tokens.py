@@ -205,10 +205,9 @@ async def _serves(made: Settings, before: ApiAccess) -> bool:
 
 
 async def _answer(where: ApiAccess) -> int | None:
-    from app.client.api import Api
     from app.machinery.errors import ApiError
 
-    api = Api(*where)
+    api = where.open()
     try:
         await api.request("GET", "/version")
     except ApiError as error:

@@ -1,29 +1,33 @@
 """Log output: where log lines go, and in which form. Started by the command line and by the agent's process.
 
-Lines go to stderr, as text or JSON, those of libraries too. No line appears more than once a minute for one cause; the next
-one says how many were left out. Imports nothing that an agent would have to keep in memory.
+Lines go to stderr, as text or JSON, those of libraries too. Where systemd's journal reads them, each begins with its
+priority. No line appears more than once a minute for one cause; the next one says how many were left out. Imports nothing
+that an agent would have to keep in memory.
 """
 
 import json
 import logging
+import os
 import sys
 import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from datetime import UTC, datetime
-from typing import Any, Unpack
+from typing import Any, TextIO, Unpack
 
 from app.structured_logging import EVENTS, MEASURES, Fields, LogFormat
 
 SECONDS = 60.0
 _MOST_CAUSES = 1000
+_PRIORITIES = ((logging.CRITICAL, 2), (logging.ERROR, 3), (logging.WARNING, 4), (logging.INFO, 6))
+_DEBUG = 7
 _OWN = "app."  # the names of our own loggers begin with it
 
 
 def start(level: str, form: LogFormat, component: str, **fields: Unpack[Fields]) -> None:
     """Begin to log, from that level up. `component` and the fields stand in every line of the process."""
-    handler = logging.StreamHandler(sys.stderr)
+    handler = JournalHandler(sys.stderr) if is_journal() else logging.StreamHandler(sys.stderr)
     handler.setFormatter((JsonFormatter if form == "json" else TextFormatter)(component, fields))
     handler.addFilter(RateLimit())
     root = logging.getLogger()
@@ -35,6 +39,28 @@ def start(level: str, form: LogFormat, component: str, **fields: Unpack[Fields])
         logging.getLogger(noisy).setLevel(logging.WARNING)
     # A database that is away is our own store's to tell, in a line.
     logging.getLogger("asyncpg").setLevel(logging.ERROR)
+
+
+def is_journal() -> bool:
+    """Return whether stderr goes to systemd's journal: systemd names the stream in JOURNAL_STREAM."""
+    try:
+        stream = os.fstat(sys.stderr.fileno())
+    except (OSError, ValueError):
+        return False
+    return os.environ.get("JOURNAL_STREAM") == f"{stream.st_dev}:{stream.st_ino}"
+
+
+def with_priority(text: str, level: int) -> str:
+    """Begin each line with the priority of syslog, as sd-daemon(3) has it: the journal takes it off, and files by it."""
+    priority = next((number for least, number in _PRIORITIES if level >= least), _DEBUG)
+    return "\n".join(f"<{priority}>{line}" for line in text.split("\n"))
+
+
+class JournalHandler(logging.StreamHandler[TextIO]):
+    """Writes for the journal, so that `journalctl -p warning` finds the warnings."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return with_priority(super().format(record), record.levelno)
 
 
 def is_json() -> bool:

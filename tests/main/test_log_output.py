@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from app.main.log_output import JsonFormatter, RateLimit, TextFormatter
+from app.main.log_output import JsonFormatter, RateLimit, TextFormatter, with_priority
 
 
 def a_record(message: str = "cannot sync", level: int = logging.WARNING, **fields: Any) -> logging.LogRecord:
@@ -49,6 +49,20 @@ def test_text_has_the_fields_behind_the_message(fields: dict[str, Any], line: st
 def test_text_names_the_logger_of_a_library() -> None:
     written = TextFormatter("api", {}).format(of_a_library("invalid %s", "request"))
     assert written.endswith(" WARNING api: invalid request  logger=uvicorn.error")
+
+
+@pytest.mark.parametrize(
+    ("level", "priority"),
+    [
+        pytest.param(logging.DEBUG, 7, id="debug"),
+        pytest.param(logging.INFO, 6, id="info"),
+        pytest.param(logging.WARNING, 4, id="warning"),
+        pytest.param(logging.ERROR, 3, id="error"),
+        pytest.param(logging.CRITICAL, 2, id="critical"),
+    ],
+)
+def test_lines_for_the_journal_begin_with_their_priority(level: int, priority: int) -> None:
+    assert with_priority("cannot sync\nValueError: x", level) == f"<{priority}>cannot sync\n<{priority}>ValueError: x"
 
 
 def test_text_has_the_traceback_on_lines_of_its_own() -> None:
