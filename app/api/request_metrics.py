@@ -71,10 +71,13 @@ class RequestMetrics:
 
     def count_long_running(self, scope: Scope) -> AbstractContextManager[None]:
         """Count a request as open while it is answered; nothing if it is not long-running."""
-        target: Target | None = scope.get("target")
-        if target is None or target[0] not in _LONG_RUNNING:
-            return _NOTHING
-        return self._count_open(scope, target)
+        return self._count_open(scope, scope["target"]) if is_long_running(scope) else _NOTHING
+
+
+def is_long_running(scope: Scope) -> bool:
+    """Return whether a request is a watch, or a stream from or to a container."""
+    target: Target | None = scope.get("target")
+    return target is not None and target[0] in _LONG_RUNNING
 
 
 def kind_of(method: str) -> str:

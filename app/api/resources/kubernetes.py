@@ -14,7 +14,8 @@ from app.api.auth import impersonation, token_requests
 from app.api.auth.authenticator import NODES, Action, Authenticator, User, check, is_for_everyone, may
 from app.api.http import errors, websocket
 from app.api.http.query import query_of
-from app.api.request_metrics import RequestMetrics, note_target
+from app.api.priority_and_fairness import Fairness, release, seats_of
+from app.api.request_metrics import RequestMetrics, is_long_running, note_target
 from app.api.resources import collection, ephemeral_resources, eviction, finalize, single_object, unsupported_kinds
 from app.api.resources.discovery import verbs
 from app.api.resources.routes import RequestInfo, parse_request_info
@@ -38,6 +39,7 @@ class Kubernetes:
     authenticator: Authenticator
     documents: Callable[[Request], Awaitable[ASGIApp]]
     metrics: RequestMetrics
+    fairness: Fairness
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -46,8 +48,13 @@ class Kubernetes:
             answer = await (self.documents(request) if is_document else self._answer(request))
         except Exception as error:
             answer = errors.response(error)
-        with self.metrics.count_long_running(scope):
-            await answer(scope, receive, send)
+        if is_long_running(scope):
+            release(scope)
+        try:
+            with self.metrics.count_long_running(scope):
+                await answer(scope, receive, send)
+        finally:
+            release(scope)
 
     async def _answer(self, request: Request) -> ASGIApp:
         user = await self._authenticate(request)
@@ -57,6 +64,7 @@ class Kubernetes:
         selection = _selection_of(request, found)
         verb = _verb_of(request, found, selection)
         note_target(request.scope, found, verb)
+        await self.fairness.take(request.scope, user, seats_of(verb, selection))
         action = _action_of(verb, found, selection.fields)
         await _authorize(self.registry, user, action, found, request)
         if selection is not EVERY_OBJECT:
