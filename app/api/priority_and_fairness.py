@@ -10,8 +10,9 @@ lists from their size; here each user has a queue, and a list takes seats for wh
 """
 
 import asyncio
-from collections import deque
-from collections.abc import Iterable
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
 
 from starlette.types import Scope
@@ -26,6 +27,7 @@ SEATS = 128  # of a level; a POST holds one for about 5 ms, nearly all of it wai
 MOST_OF_ONE_USER = SEATS // 2
 MOST_WAITING = 256  # requests of one user
 MOST_WAITING_IN_ALL = 8_192  # of a level
+MOST_STREAMS = 4_096  # open watches, logs and execs of one user in one process
 WAIT_SECONDS = 15.0  # a quarter of a request's time, as in Kubernetes
 OBJECTS_PER_SEAT, WIDEST = 100, 10  # of a list, as in Kubernetes
 
@@ -126,7 +128,7 @@ class Level:
 
     def _reject(self) -> ApiError:
         self.rejected += 1
-        return ApiError(429, "TooManyRequests", "too many requests, please try again later", retryAfterSeconds=1)
+        return _too_many("too many requests, please try again later")
 
     def _hand_on(self) -> None:
         """Give free seats to those who wait, one request of each user in turn.
@@ -159,6 +161,7 @@ class Fairness:
 
     def __init__(self, metrics: MetricsRegistry) -> None:
         self._people, self._accounts = Level("people"), Level("service-accounts")
+        self._streams: Counter[str] = Counter()  # open ones, by user
         metrics.add_collector("flow control", self._collect)
 
     async def take(self, scope: Scope, user: User, width: int) -> None:
@@ -167,12 +170,34 @@ class Fairness:
             level = self._accounts if ACCOUNTS in user.groups else self._people
             scope["seat"] = await level.take(user.name, width)
 
+    def check_streams(self, user: User) -> None:
+        """429 if a user has too many streams open, be it an agent."""
+        if self._streams.get(user.name, 0) >= MOST_STREAMS:
+            raise _too_many(
+                f"you have {MOST_STREAMS} open watches and streams: close some, or watch all namespaces at once"
+            )
+
+    @contextmanager
+    def stream(self, user: User) -> Iterator[None]:
+        """Count a stream of a user as open until the context ends."""
+        self._streams[user.name] += 1
+        try:
+            yield
+        finally:
+            self._streams[user.name] -= 1
+            if not self._streams[user.name]:
+                del self._streams[user.name]
+
     async def _collect(self) -> Iterable[Family]:
         levels = (self._people, self._accounts)
         return [
             family(name, help_, kind, [({"priority_level": each.name}, getattr(each, what)) for each in levels])
             for name, help_, kind, what in _METRICS
         ]
+
+
+def _too_many(why: str) -> ApiError:
+    return ApiError(429, "TooManyRequests", why, retryAfterSeconds=1)
 
 
 def release(scope: Scope) -> None:

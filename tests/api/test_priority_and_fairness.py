@@ -196,3 +196,20 @@ async def test_watches_hold_no_seats(url: str, admin: httpx.AsyncClient) -> None
         line for line in shown.splitlines() if line.startswith("apiserver_flowcontrol_current_executing_seats")
     )
     assert float(seats.rpartition(" ")[2]) <= 1
+
+
+async def test_a_user_with_too_many_streams_gets_429_and_others_do_not(
+    url: str, admin: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(priority_and_fairness, "MOST_STREAMS", 3)
+    path = "/api/v1/configmaps?watch=1"
+    async with watches(admin, 3):
+        refused = await admin.get(path)
+        other = await admin.get(
+            f"{path}&timeoutSeconds=1", headers={"Impersonate-User": "bob", "Impersonate-Group": "system:masters"}
+        )
+    again = await admin.get(f"{path}&timeoutSeconds=1")
+
+    assert (refused.status_code, other.status_code, again.status_code) == (429, 200, 200)
+    assert "you have 3 open watches and streams" in refused.json()["message"]
+    assert refused.headers["Retry-After"] == "1"

@@ -48,16 +48,18 @@ class Kubernetes:
             answer = await (self.documents(request) if is_document else self._answer(request))
         except Exception as error:
             answer = errors.response(error)
-        if is_long_running(scope):
-            release(scope)
         try:
-            with self.metrics.count_long_running(scope):
+            if is_long_running(scope):
+                release(scope)
+                with self.metrics.count_open(scope), self.fairness.stream(request.state.user):
+                    await answer(scope, receive, send)
+            else:
                 await answer(scope, receive, send)
         finally:
             release(scope)
 
     async def _answer(self, request: Request) -> ASGIApp:
-        user = await self._authenticate(request)
+        user = request.state.user = await self._authenticate(request)
         found = parse_request_info(request.scope["path"])
         if found is None or _has_unknown_subresource(found):
             return await self._answer_ephemeral(request, user)
@@ -66,10 +68,11 @@ class Kubernetes:
         note_target(request.scope, found, verb)
         await self.fairness.take(request.scope, user, seats_of(verb, selection))
         action = _action_of(verb, found, selection.fields)
-        await _authorize(self.registry, user, action, found, request)
+        await _authorize(self.registry, user, action, found)
         if selection is not EVERY_OBJECT:
             selection.check()
         if verb == "watch" or found.subresource not in _SUBRESOURCES:
+            self.fairness.check_streams(user)
             request.state.stream_access = self._stream_access(request, user, action, found)
         if found.subresource not in _SUBRESOURCES:
             return await self._answer_subresource(request, found)
@@ -93,7 +96,7 @@ class Kubernetes:
 
         async def authorize() -> None:
             acting_user = await impersonation.impersonate(self.registry, credential.holder, request.headers)
-            await _authorize(self.registry, acting_user, action, found, request)
+            await _authorize(self.registry, acting_user, action, found)
 
         return StreamAccess(credential.digest, authorize)
 
@@ -104,7 +107,6 @@ class Kubernetes:
             raise errors.no_such_path()
         verb = ephemeral_resources.verb_of(request.method, place)
         each = place.resource
-        request.state.user = user
         action = Action(verb, each.group, each.plural, "", place.namespace or "", place.name)
         await check(self.registry, user, action)
         return await ephemeral_resources.ANSWERS[each](self.registry, request, place.namespace, place.name)
@@ -160,8 +162,7 @@ def _verb_of(request: Request, found: RequestInfo, selection: Selection) -> str:
     return verb
 
 
-async def _authorize(registry: Registry, user: User, action: Action, found: RequestInfo, request: Request) -> None:
-    request.state.user = user
+async def _authorize(registry: Registry, user: User, action: Action, found: RequestInfo) -> None:
     if NODES in user.groups:
         verb = action.verb
         if verb == "create" and not found.name:
