@@ -25,6 +25,7 @@ from app.api.documents import Documents
 from app.api.http import errors
 from app.api.http.fd_exhaustion import FileDescriptorWatch
 from app.api.middleware import NODES, KubernetesMiddleware, StopMiddleware
+from app.api.priority_and_fairness import Fairness
 from app.api.request_metrics import MetricsMiddleware, RequestMetrics
 from app.api.resources import version
 from app.api.resources.kubernetes import Kubernetes
@@ -42,7 +43,9 @@ def create_app(registry: Registry, origin: Origin | None = None, authority: Call
     """The application of one API process. `origin`: where others reach it. `authority`: certificates that clients trust, PEM."""
     authenticator = Authenticator(StoredTokens(registry), time.monotonic)
     metrics = RequestMetrics(registry.metrics)
-    kubernetes = Kubernetes(registry, authenticator, Documents(registry, authenticator).answer, metrics)
+    kubernetes = Kubernetes(
+        registry, authenticator, Documents(registry, authenticator).answer, metrics, Fairness(registry.metrics)
+    )
     app = FastAPI(
         title=docs.TITLE,
         version=version.jobplane_version(),

@@ -6,7 +6,7 @@ have parsed it. Long-running requests (watches, logs, exec) count as such, and h
 
 import time
 from collections.abc import Awaitable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,7 +29,6 @@ _LISTS = {"list": "LIST", "watch": "WATCH", "deletecollection": "DELETECOLLECTIO
 _MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _UNANSWERED = "0"
 _HANDED_OVER = "101"
-_NOTHING = nullcontext()
 
 
 class RequestMetrics:
@@ -57,8 +56,9 @@ class RequestMetrics:
         return [family("apiserver_current_inflight_requests", help_, "gauge", samples)]
 
     @contextmanager
-    def _count_open(self, scope: Scope, target: Target) -> Iterator[None]:
+    def count_open(self, scope: Scope) -> Iterator[None]:
         """Count a long-running request as open, and not as in flight, until the context ends."""
+        target: Target = scope["target"]
         labels = (target[0], *target[2:], _COMPONENT)
         kind = kind_of(scope["method"])
         self.long_running.add(1, *labels)
@@ -69,12 +69,11 @@ class RequestMetrics:
             self.inflight[kind] += 1
             self.long_running.add(-1, *labels)
 
-    def count_long_running(self, scope: Scope) -> AbstractContextManager[None]:
-        """Count a request as open while it is answered; nothing if it is not long-running."""
-        target: Target | None = scope.get("target")
-        if target is None or target[0] not in _LONG_RUNNING:
-            return _NOTHING
-        return self._count_open(scope, target)
+
+def is_long_running(scope: Scope) -> bool:
+    """Return whether a request is a watch, or a stream from or to a container."""
+    target: Target | None = scope.get("target")
+    return target is not None and target[0] in _LONG_RUNNING
 
 
 def kind_of(method: str) -> str:

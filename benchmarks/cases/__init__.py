@@ -5,6 +5,7 @@ from benchmarks.cases import (
     cron_minute,
     engines,
     gang,
+    hostile_clients,
     huge_job,
     idle_memory,
     indexed_job,
@@ -37,4 +38,5 @@ CASES = (
     schedule.LARGE,
     gang.CASE,
     cron_minute.CASE,
+    hostile_clients.CASE,
 )

@@ -14,7 +14,8 @@ from app.api.auth import impersonation, token_requests
 from app.api.auth.authenticator import NODES, Action, Authenticator, User, check, is_for_everyone, may
 from app.api.http import errors, websocket
 from app.api.http.query import query_of
-from app.api.request_metrics import RequestMetrics, note_target
+from app.api.priority_and_fairness import Fairness, release, seats_of
+from app.api.request_metrics import RequestMetrics, is_long_running, note_target
 from app.api.resources import collection, ephemeral_resources, eviction, finalize, single_object, unsupported_kinds
 from app.api.resources.discovery import verbs
 from app.api.resources.routes import RequestInfo, parse_request_info
@@ -38,6 +39,7 @@ class Kubernetes:
     authenticator: Authenticator
     documents: Callable[[Request], Awaitable[ASGIApp]]
     metrics: RequestMetrics
+    fairness: Fairness
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
@@ -46,22 +48,31 @@ class Kubernetes:
             answer = await (self.documents(request) if is_document else self._answer(request))
         except Exception as error:
             answer = errors.response(error)
-        with self.metrics.count_long_running(scope):
-            await answer(scope, receive, send)
+        try:
+            if is_long_running(scope):
+                release(scope)
+                with self.metrics.count_open(scope), self.fairness.stream(request.state.user):
+                    await answer(scope, receive, send)
+            else:
+                await answer(scope, receive, send)
+        finally:
+            release(scope)
 
     async def _answer(self, request: Request) -> ASGIApp:
-        user = await self._authenticate(request)
+        user = request.state.user = await self._authenticate(request)
         found = parse_request_info(request.scope["path"])
         if found is None or _has_unknown_subresource(found):
             return await self._answer_ephemeral(request, user)
         selection = _selection_of(request, found)
         verb = _verb_of(request, found, selection)
         note_target(request.scope, found, verb)
+        await self.fairness.take(request.scope, user, seats_of(verb, selection))
         action = _action_of(verb, found, selection.fields)
-        await _authorize(self.registry, user, action, found, request)
+        await _authorize(self.registry, user, action, found)
         if selection is not EVERY_OBJECT:
             selection.check()
         if verb == "watch" or found.subresource not in _SUBRESOURCES:
+            self.fairness.check_streams(user)
             request.state.stream_access = self._stream_access(request, user, action, found)
         if found.subresource not in _SUBRESOURCES:
             return await self._answer_subresource(request, found)
@@ -85,7 +96,7 @@ class Kubernetes:
 
         async def authorize() -> None:
             acting_user = await impersonation.impersonate(self.registry, credential.holder, request.headers)
-            await _authorize(self.registry, acting_user, action, found, request)
+            await _authorize(self.registry, acting_user, action, found)
 
         return StreamAccess(credential.digest, authorize)
 
@@ -96,7 +107,6 @@ class Kubernetes:
             raise errors.no_such_path()
         verb = ephemeral_resources.verb_of(request.method, place)
         each = place.resource
-        request.state.user = user
         action = Action(verb, each.group, each.plural, "", place.namespace or "", place.name)
         await check(self.registry, user, action)
         return await ephemeral_resources.ANSWERS[each](self.registry, request, place.namespace, place.name)
@@ -152,8 +162,7 @@ def _verb_of(request: Request, found: RequestInfo, selection: Selection) -> str:
     return verb
 
 
-async def _authorize(registry: Registry, user: User, action: Action, found: RequestInfo, request: Request) -> None:
-    request.state.user = user
+async def _authorize(registry: Registry, user: User, action: Action, found: RequestInfo) -> None:
     if NODES in user.groups:
         verb = action.verb
         if verb == "create" and not found.name:
