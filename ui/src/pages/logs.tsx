@@ -2,7 +2,8 @@
 import { useEffect, useMemo } from "preact/hooks";
 import { Link, useLocation } from "wouter-preact";
 import { useKeys } from "../components/keys";
-import { Chip, useAddress } from "../components/listing";
+import { Chip } from "../components/filters";
+import { useAddress } from "../components/listing";
 import { Empty, Problem } from "../components/parts";
 import { LogPanel } from "../logs/log-panel";
 import { type Reading, read } from "../logs/reading";
