@@ -4,17 +4,9 @@
  * Everything may be absent, as the API leaves out what is empty.
  */
 
-export interface Meta {
-  name: string;
-  namespace?: string;
-  uid: string;
-  resourceVersion: string;
-  creationTimestamp: string;
-  deletionTimestamp?: string;
-  labels?: Record<string, string>;
-  annotations?: Record<string, string>;
-  ownerReferences?: { kind: string; name: string; uid: string; controller?: boolean }[];
-}
+import type { Metadata } from "../api/types";
+
+export type Meta = Metadata;
 
 export interface Condition {
   type: string;
