@@ -1,14 +1,17 @@
 """The page of a Job that is gone, with its pod and its node, for an hour: the clocks of API and browser are moved.
 
-The API runs in a thread of its own, as the clock is passed to it there; the browser is a real one.
+The API and its Postgres run in a thread of their own, as the clock is passed to them there, and as the browser's own loop runs in
+the test's; the browser is a real one.
 """
 
 import asyncio
 import json
 import re
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -20,9 +23,11 @@ from app.api.routers.ui import FOLDER
 from app.registry.bootstrap import bootstrap
 from app.registry.objects import Registry
 from app.store import open_store
+from app.store.embedded_postgres import Postgres
+from app.store.migrate import migrate
 from tests.api.conftest import serving
 from tests.api.routers.test_history import a_job_that_is_gone_for_an_hour
-from tests.conftest import Clock, borrowed
+from tests.conftest import FORGETFUL, Clock
 from tests.needs import lacking
 from tests.ui.viewer import DESK, PATIENCE_MS, Viewer
 
@@ -36,8 +41,20 @@ class Served(NamedTuple):
     uid: str
 
 
+@asynccontextmanager
+async def database(folder: Path) -> AsyncIterator[str]:
+    folder.chmod(0o711)  # as root, Postgres runs as somebody else
+    postgres = Postgres(folder / "pg", settings=FORGETFUL)
+    try:
+        dsn = await postgres.start()
+        await migrate(dsn)
+        yield dsn
+    finally:
+        await postgres.stop()
+
+
 @pytest.fixture
-def served(server: str, template: str, spare: list[str]) -> Iterator[Served]:
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     if not (FOLDER / "index.html").exists():
         lacking("the page is not built: `make page`")
     found: list[Any] = []
@@ -45,7 +62,7 @@ def served(server: str, template: str, spare: list[str]) -> Iterator[Served]:
 
     async def serve() -> None:
         end, clock = asyncio.Event(), Clock()
-        async with borrowed(server, template, spare) as dsn, open_store(dsn) as store:
+        async with database(tmp_path_factory.mktemp("database")) as dsn, open_store(dsn) as store:
             registry = Registry(store, clock)
             await bootstrap(registry)
             job = await a_job_that_is_gone_for_an_hour(registry)

@@ -15,7 +15,7 @@ export function EventsPanel({ events, own, now }: { events: KubeEvent[]; own: st
   return (
     <Panel title={`Events (${events.length})`}>
       {sorted.length === 0 && <p class="panel-note">No events are kept.</p>}
-      <ol class="events" aria-label="Events" tabIndex={sorted.length > 6 ? 0 : undefined}>
+      <ol class="events" aria-label="Events" tabIndex={0}>
         {sorted.slice(0, MOST).map((each) => (
           <li key={each.metadata.uid || each.metadata.name} class={each.type === "Warning" ? "warning" : ""}>
             <span class="event-reason">
