@@ -24,6 +24,7 @@ from app.runtimes.process import mounts as process_mounts
 from app.runtimes.process import security_context
 from app.runtimes.process.files import Folder, open_ordinary
 from app.runtimes.process.home import Home
+from app.runtimes.process.isolation import View
 from app.runtimes.process.security_context import AgentRights
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -59,17 +60,28 @@ class Launch:
 
 
 def resolve(
-    spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callable[[], str], agent: AgentRights
+    spec: ContainerSpec,
+    folder: Folder,
+    home: Path,
+    bubblewrap: Callable[[], str],
+    agent: AgentRights,
+    view: View | None = None,
 ) -> Launch:
-    """Return what to execute. `bubblewrap` gives the program, or "" where it cannot be used. Raises StartError, OSError."""
+    """Return what to execute. `bubblewrap` gives the program, or "" where it cannot be used. Raises StartError, OSError.
+
+    view: of an isolated container.
+    """
     if not spec.argv:
         raise StartError(f'the process runtime runs no images, so the command of image "{spec.image}" is not known')
-    rights = security_context.resolve(spec.security, agent)
+    security = security_context.isolated(spec.security, view.user) if view else spec.security
+    rights = security_context.resolve(security, agent)
     read_only = spec.security.read_only_root and bool(bubblewrap())
-    own = _home(folder, home, rights.owner, read_only=read_only)
+    if view and not bubblewrap():
+        view = None  # all that there is to it is the user
+    own = _home(folder, home, rights.owner, read_only=read_only, view=view)
     process_home.check_mountable(own, rights.owner, bubblewrap() if own.mounts else "")
     env = {"PATH": PATH, "HOME": own.path, **spec.env}
-    mounts = [*spec.mounts, *own.mounts]
+    mounts = [*(view.mounts(spec.mounts, read_only=read_only) if view else ()), *spec.mounts, *own.mounts]
     if spec.termination_message_path == DEFAULT_MESSAGE_PATH:
         env[MESSAGE_VARIABLE] = own.message
     elif spec.termination_message_path:
@@ -87,16 +99,19 @@ def resolve(
         owner=rights.owner,
         directory=working_dir,
     )
-    if mounts or read_only:
+    read_only = read_only or (view is not None and view.read_only)
+    if mounts or read_only or view:
         program = bubblewrap()
         if not program:
             raise StartError(NO_MOUNTS)
         devices = spec.devices if read_only else ()
-        launch = _wrap(launch, program, process_mounts.arguments(mounts, devices, read_only=read_only))
+        launch = _wrap(launch, program, process_mounts.arguments(mounts, devices, read_only=read_only, view=view))
     return _without_odd_names(launch)
 
 
-def _home(folder: Folder, home: Path, owner: tuple[int, int] | None, *, read_only: bool) -> Home:
+def _home(folder: Folder, home: Path, owner: tuple[int, int] | None, *, read_only: bool, view: View | None) -> Home:
+    if view is not None:
+        return process_home.of_isolated(folder, home, owner, read_only=read_only)
     if owner is None:
         return process_home.of_agent(folder, home, read_only=read_only)
     return process_home.of_user(folder, home, owner, read_only=read_only)
