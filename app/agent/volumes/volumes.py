@@ -47,7 +47,7 @@ _HOST_PATH_TYPES: Mapping[str, tuple[Callable[[int], bool], str]] = {
     "BlockDevice": (stat.S_ISBLK, "a block device"),
 }
 _OR_CREATE = "OrCreate"
-_OF_KERNEL = ("/proc", "/sys", "/dev")
+_NOT_MOUNTED = ("/proc", "/sys", "/dev", "/tmp", "/var/tmp")  # noqa: S108 - isolated pods have their own
 _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 logger = Logger(__name__)
@@ -275,7 +275,7 @@ def check_open_host_path(source: HostPathVolumeSource, owner: Sandbox, private: 
     path = Path(
         os.path.realpath(check_host_path(HostPathVolumeSource(path=source.path, type=_existing(source))), strict=True)
     )
-    own = (each.resolve() for each in (*private, *map(Path, _OF_KERNEL)))
+    own = (each.resolve() for each in (*private, *map(Path, _NOT_MOUNTED)))
     if any(path.is_relative_to(each) or each.is_relative_to(path) for each in own):
         raise ContainerConfigError(refusal)
     for folder in path.parents:
