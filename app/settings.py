@@ -105,11 +105,11 @@ class Settings(BaseSettings):
             "agent",
         ),
     ] = DEFAULT_RANGE
-    pod_security_enforce: Annotated[
+    pod_security: Annotated[
         Level,
         about(
             "Pod Security level of namespaces without the label pod-security.kubernetes.io/enforce: privileged, baseline or "
-            "restricted.",
+            "restricted. Pods of namespaces that are not privileged are isolated on the process runtime.",
             "",
             "api",
         ),

@@ -32,14 +32,14 @@ class Registry:
     The API asks this, and the functions that take it, for all that is stored; it never reaches for `store`.
 
     monotonic: seconds that only rise, by which is waited; those of `clock` if none is given.
-    pod_security_enforce: level of namespaces that have no label for it.
+    pod_security: Pod Security level of namespaces without a label for it.
     """
 
     store: Store
     clock: Callable[[], datetime]
     features: Features = DEFAULTS
     monotonic: Callable[[], float] | None = None
-    pod_security_enforce: Level = "privileged"
+    pod_security: Level = "privileged"
 
     @property
     def tokens(self) -> Tokens:

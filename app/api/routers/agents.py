@@ -102,7 +102,7 @@ async def read_namespace_level(registry: RegistryDep, namespace: str) -> Namespa
     if head is None:
         return NamespaceLevel()
     meta = decode(NAMESPACES, head).metadata
-    return NamespaceLevel(meta.uid, enforced_level(meta.labels, registry.pod_security_enforce))
+    return NamespaceLevel(meta.uid, enforced_level(namespace, meta.labels, registry.pod_security))
 
 
 @router.get("/calls", summary="Wait for calls", dependencies=[Depends(stream_claim)])

@@ -105,7 +105,7 @@ async def test_an_agent_is_told_the_level_of_a_namespace(
     made = await create(registry, NAMESPACES, named(Namespace(), name="team", labels=labels))
     token = await issue(registry, User(name="system:node:n", groups=(NODES,), nodes=("n",)))
     headers = {"Authorization": f"Bearer {token}"}
-    app = create_app(dataclasses.replace(registry, pod_security_enforce=default))
+    app = create_app(dataclasses.replace(registry, pod_security=default))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api", headers=headers) as agent:
         answer = await agent.get(f"{BASE}/n/namespaces/team")
         missing = await agent.get(f"{BASE}/-/namespaces/other")

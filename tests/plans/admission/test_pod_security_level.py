@@ -18,4 +18,8 @@ from app.plans.admission.pod_security_level import ENFORCE, Level, enforced_leve
     ],
 )
 def test_level(labels: dict[str, str], default: Level, expected: Level) -> None:
-    assert enforced_level(labels, default) == expected
+    assert enforced_level("team", labels, default) == expected
+
+
+def test_the_system_s_namespace_is_exempt() -> None:
+    assert enforced_level("kube-system", {ENFORCE: "restricted"}, "restricted") == "privileged"
