@@ -11,13 +11,14 @@ The process runtime decides once for a pod, when it makes its sandbox, and write
 
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
-from app.runtimes.base import CreateError, Isolation, Mount
+from app.runtimes.base import CreateError, Isolation, Mount, StartError
 from app.runtimes.process.pod_users import UserRange, is_mapped
 from app.runtimes.process.security_context import AgentRights
 
@@ -59,9 +60,44 @@ class View:
 
     def mounts(self, others: Sequence[Mount], *, read_only: bool) -> list[Mount]:
         """Of temporary files, unless volumes are mounted there."""
-        taken = {os.path.normpath(each.target) for each in others}
+        taken = {os.path.normpath(each.target) for each in others} | set(fresh_tmp(others))
         free = [target for target in _TMP_TARGETS if target not in taken and os.path.isdir(target)]
         return [Mount(source=self.tmp, target=target, read_only=read_only) for target in free]
+
+
+def fresh_tmp(mounts: Sequence[Mount]) -> list[str]:
+    """Folders of temporary files in which something is mounted: a new, empty one, as the pod could put a link in the way."""
+    targets = [os.path.normpath(each.target) for each in mounts]
+    return [tmp for tmp in _TMP_TARGETS if tmp not in targets and any(each.startswith(f"{tmp}/") for each in targets)]
+
+
+def check_nesting(shown: View, mounts: Sequence[Mount]) -> None:
+    """Raises StartError for a mount within what the pod, or another user, can write to.
+
+    bubblewrap makes mount points with root's rights, and follows the links that it meets, even to the machine's own files.
+    """
+    if shown.user is None:
+        return  # bubblewrap has no other rights than the pod
+    own = (*replaced(shown, mounts), *_TMP_TARGETS)
+    writable = {os.path.normpath(each.target) for each in mounts if not each.read_only}
+    for target in (os.path.realpath(each.target) for each in mounts):
+        outer = next((each for each in writable if target.startswith(f"{each}/")), "")
+        if not outer and not any(target.startswith(f"{each}/") for each in own):
+            outer = _find_writable(Path(target))
+        if outer:
+            raise StartError(
+                f'cannot mount at "{target}": its pod is isolated and can write to "{outer}": mount it elsewhere'
+            )
+
+
+def _find_writable(target: Path) -> str:
+    """Return a folder of the machine above a mount point in which others than root can put a link; empty if there is none."""
+    there = next(each for each in (target, *target.parents) if os.path.lexists(each))
+    for folder in there.parents:
+        found = folder.stat()
+        if found.st_uid != 0 or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return str(folder)
+    return ""
 
 
 def how(agent: AgentRights, users: UserRange, bubblewrap: str) -> Isolation:
@@ -130,9 +166,11 @@ def view(pod: Path, record: SandboxRecord, private: Sequence[Path]) -> View:
     )
 
 
-def arguments(shown: View) -> list[str]:
+def arguments(shown: View, mounts: Sequence[Mount]) -> list[str]:
     """bubblewrap's arguments that come between the machine's files and the mounts."""
     result = ["--unshare-pid", "--unshare-ipc", "--proc", "/proc", "--perms", "1777", "--tmpfs", "/dev/shm"]  # noqa: S108
+    for tmp in fresh_tmp(mounts):
+        result += ["--perms", "1777", "--tmpfs", tmp]
     for folder in _visible(shown):
         result += ["--perms", "0755", "--tmpfs", str(folder)]
     return result
@@ -143,9 +181,9 @@ def last_arguments(shown: View) -> list[str]:
     return [part for folder in _visible(shown) for part in ("--remount-ro", str(folder))]
 
 
-def replaced(shown: View) -> list[str]:
+def replaced(shown: View, mounts: Sequence[Mount]) -> list[str]:
     """Return folders in which mount points can be made, as they are the container's own."""
-    return ["/dev/shm", *map(str, _visible(shown))]  # noqa: S108
+    return ["/dev/shm", *fresh_tmp(mounts), *map(str, _visible(shown))]  # noqa: S108
 
 
 def _visible(shown: View) -> list[Path]:

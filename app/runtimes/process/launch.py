@@ -37,6 +37,7 @@ RESET = frozenset(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 _THEIRS, _KEPT = 5, 6  # descriptors of the container's input or terminal, and of its other end
 _INSIDE = 4  # the descriptor on which bubblewrap tells the pid of the command
 _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")  # that any user may run, unlike ours
 _ODD_VARIABLE = "JOBPLANE_ODD_ENVIRONMENT"
 _WITH_ODD_NAMES = (
     "import json, os, sys\n"
@@ -76,17 +77,20 @@ def resolve(
     security = security_context.isolated(spec.security, view.user) if view else spec.security
     rights = security_context.resolve(security, agent)
     read_only = spec.security.read_only_root and bool(bubblewrap())
-    if view and not bubblewrap():
+    tmp = str(view.tmp) if view and not bubblewrap() else ""
+    if tmp:
         view = None  # all that there is to it is the user
     own = _home(folder, home, rights.owner, read_only=read_only, view=view)
     process_home.check_mountable(own, rights.owner, bubblewrap() if own.mounts else "")
-    env = {"PATH": PATH, "HOME": own.path, **spec.env}
-    mounts = [*(view.mounts(spec.mounts, read_only=read_only) if view else ()), *spec.mounts, *own.mounts]
+    env = {"PATH": PATH, "HOME": own.path, **({"TMPDIR": tmp} if tmp else {}), **spec.env}
+    mounts = [*spec.mounts, *own.mounts]
     if spec.termination_message_path == DEFAULT_MESSAGE_PATH:
         env[MESSAGE_VARIABLE] = own.message
     elif spec.termination_message_path:
         folder.write("message", b"")
         mounts.append(Mount(source=folder.path / "message", target=spec.termination_message_path))
+    if view:
+        mounts = [*view.mounts(mounts, read_only=read_only), *mounts]
     working_dir = _working_dir(spec.working_dir or own.path, mounts)
     check_program(spec.argv[0], env["PATH"], working_dir, lambda path: process_mounts.host_path(path, mounts))
     if spec.tty:
@@ -239,7 +243,8 @@ def _wrap(launch: Launch, program: str, mounts: list[str]) -> Launch:
 
 def with_odd_names(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
     """A further command in an environment that was made by `resolve`."""
-    return [sys.executable, "-ISc", _WITH_ODD_NAMES, *argv] if _ODD_VARIABLE in env else list(argv)
+    python = next((each for each in _PYTHONS if os.path.exists(each)), sys.executable)
+    return [python, "-ISc", _WITH_ODD_NAMES, *argv] if _ODD_VARIABLE in env else list(argv)
 
 
 def _without_odd_names(launch: Launch) -> Launch:

@@ -51,7 +51,9 @@ def arguments(
     view:      of an isolated container.
     """
     ordered = sorted(((target_on_host(mount), mount) for mount in mounts), key=lambda pair: pair[0].count("/"))
-    made: list[str] = isolation.replaced(view) if view else []
+    if view:
+        isolation.check_nesting(view, mounts)
+    made: list[str] = isolation.replaced(view, mounts) if view else []
     missing = []
     for target, _ in ordered:
         if not os.path.lexists(target) and not any(_is_under(target, outer) for outer in made):
@@ -61,8 +63,8 @@ def arguments(
     result = _host(rebuilt, read_only=read_only)
     for device in devices:
         result += ["--dev-bind", device, device]
-    result += isolation.arguments(view) if view else []
-    own = [*rebuilt, *(isolation.replaced(view) if view else [])]  # folders in which mount points are made
+    result += isolation.arguments(view, mounts) if view else []
+    own = [*rebuilt, *(isolation.replaced(view, mounts) if view else [])]  # folders in which mount points are made
     for target, mount in ordered:
         result += _parents(target, own)
         own.append(target)

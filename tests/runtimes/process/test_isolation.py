@@ -267,6 +267,20 @@ async def test_a_command_has_no_more_rights_than_the_container_however_early_it_
         assert words[1:] == ["CapBnd:", "0" * 16, "NoNewPrivs:", "1"]
 
 
+async def test_a_command_gets_names_that_no_shell_can_spell(lab: Lab) -> None:
+    key = await lab.start(FOREVER, pod={"namespace_uid": "ns-1"}, env={"my.name": "ä"})
+    await lab.logged(key, b"ready")
+    session = await lab.runtime.execute(key, ["env"])
+
+    assert "my.name=ä" in (await output_of(session))["stdout"].decode()
+
+
+async def test_temporary_files_have_a_place_of_the_pod_s_own(lab: Lab) -> None:
+    await printed(lab, 'echo x > "${TMPDIR:-/tmp}/mine"')
+
+    assert await printed(lab, 'ls "${TMPDIR:-/tmp}"', "pod-2", "ns-2") == ""
+
+
 async def test_sigterm_reaches_the_command(lab: Lab) -> None:
     key = await lab.start(FOREVER, pod={"namespace_uid": "ns-1"})
     await lab.logged(key, b"ready")
@@ -375,6 +389,60 @@ async def test_volumes_at_and_below_its_own_folders_are_reached(place: Path) -> 
         await lab.close()
 
     assert sorted(each.name for each in volume.iterdir()) == ["0", "1", "2", "3"]
+
+
+@as_root
+@needs_bubblewrap
+@pytest.mark.parametrize("inner", ["/data/in", "/data/deep/in"])
+async def test_nothing_is_mounted_within_what_the_pod_can_write_to(place: Path, inner: str) -> None:
+    """bubblewrap, which is root, would follow a link there, and make the mount point in the machine's own files."""
+    lab = Lab(lambda: ProcessRuntime(place / "state"))
+    (volume := place / "volume").mkdir()
+    (volume / "deep").symlink_to(f"/oldroot{place}")
+    try:
+        mounts = [Mount(source=volume, target="/data"), Mount(source=volume, target=inner, read_only=True)]
+        with pytest.raises(StartError, match="mount it elsewhere"):
+            await printed(lab, "id", mounts=mounts)
+    finally:
+        await lab.close()
+    assert not (place / "in").exists()
+
+
+@as_root
+@needs_bubblewrap
+@pytest.mark.parametrize(
+    ("target", "fine"), [("open/in", False), ("open/new", True), ("open/in/new", False), ("own", True)]
+)
+async def test_a_mount_point_is_not_where_others_could_put_a_link(place: Path, target: str, fine: bool) -> None:
+    lab = Lab(lambda: ProcessRuntime(place / "state"))
+    for folder in ("volume", "own", "open", "open/in"):
+        (place / folder).mkdir()
+    (place / "open").chmod(0o1777)
+    try:
+        mounts = [Mount(source=place / "volume", target=str(place / target))]
+        if fine:
+            assert await printed(lab, f"ls -d {place / target}", mounts=mounts) == f"{place / target}\n"
+        else:
+            with pytest.raises(StartError, match="mount it elsewhere"):
+                await printed(lab, "id", mounts=mounts)
+    finally:
+        await lab.close()
+
+
+@needs_bubblewrap
+async def test_what_is_mounted_in_tmp_meets_no_link_of_the_pod_s(place: Path) -> None:
+    lab = Lab(lambda: ProcessRuntime(place / "state"))
+    (volume := place / "volume").mkdir()
+    try:
+        await printed(lab, f"ln -s /oldroot{place} /tmp/deep; ls -l /tmp")
+        key = a_key(attempt=1)
+        mounts = [Mount(source=volume, target="/tmp/deep/in")]
+        await lab.start(script("ls -ld /tmp/deep/in"), key, mounts=mounts)
+        status = await lab.ended(key)
+    finally:
+        await lab.close()
+    assert status.exit_code == 0
+    assert not (place / "in").exists()
 
 
 def test_folders_that_programs_need_are_never_hidden(tmp_path: Path) -> None:
