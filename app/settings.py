@@ -15,7 +15,9 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.machinery.feature_gates import Features, parse
 from app.metrics.address import parse_address
+from app.plans.admission.pod_security_level import Level
 from app.runtimes import RuntimeName
+from app.runtimes.process.pod_users import DEFAULT_RANGE, parse_range
 from app.structured_logging import LogFormat
 
 PREFIX = "JOBPLANE_"
@@ -95,6 +97,23 @@ class Settings(BaseSettings):
     pids_limit: Annotated[
         int, about("Process limit of each container of the process runtime; 0: no limit.", "", "agent", ge=0)
     ] = 0
+    pod_uid_range: Annotated[
+        str,
+        about(
+            "Range of user ids for pods of namespaces that are not privileged, on the process runtime of an agent that is root.",
+            "",
+            "agent",
+        ),
+    ] = DEFAULT_RANGE
+    pod_security: Annotated[
+        Level,
+        about(
+            "Pod Security level of namespaces without the label pod-security.kubernetes.io/enforce: privileged, baseline or "
+            "restricted. Pods of namespaces that are not privileged are isolated on the process runtime.",
+            "",
+            "api",
+        ),
+    ] = "privileged"
     node_name: Annotated[
         str,
         about(
@@ -254,6 +273,12 @@ class Settings(BaseSettings):
             return path and path.expanduser().absolute()
         except RuntimeError:
             raise ValueError(f"{path}: cannot expand ~ to a home folder: pass an absolute path") from None
+
+    @field_validator("pod_uid_range")
+    @classmethod
+    def _user_range(cls, text: str) -> str:
+        parse_range(text)
+        return text
 
     @field_validator("server")
     @classmethod

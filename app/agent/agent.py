@@ -29,8 +29,10 @@ from app.agent.node.usage import UsageReporter
 from app.agent.pods.container_config import Host
 from app.agent.pods.environment import Lookup
 from app.agent.pods.hosts_file import HostsFiles
+from app.agent.pods.isolation import isolation_label, log_isolation
 from app.agent.pods.lease_expiry import LeaseExpired, LeaseExpiry
 from app.agent.pods.memory_peaks import MemoryPeaks
+from app.agent.pods.namespace_levels import NamespaceLevels
 from app.agent.pods.pods import Pods
 from app.agent.pods.status_reports import StatusReporter
 from app.agent.streams import CallHandler
@@ -116,6 +118,7 @@ class Agent:
 
     async def _run(self, info: RuntimeInfo) -> None:
         names = self._config.node_names
+        log_isolation(info)
         logs = LogShipper(self._api, self._runtime, self._clock)
         reporter = StatusReporter(self._api, names, self._clock)
         host = self._host(info)
@@ -211,7 +214,7 @@ class Agent:
             runtime=host.info,
             pressures=host.pressures,
             capacity=self._capacity(),
-            labels={**self._inventory.labels, **self._config.labels},
+            labels={**self._inventory.labels, **isolation_label(host.info.isolation), **self._config.labels},
         )
 
     def _host(self, info: RuntimeInfo) -> Host:
@@ -222,7 +225,14 @@ class Agent:
         )  # simulated nodes are never short
         gives = allocatable(config.state_dir, self._capacity(), limits)
         lookup = Lookup(self._config_map, self._secret, gives, self._token, config.server)
-        volumes = Volumes(config.state_dir / "volumes", ip, lookup, self._clock, isolated=info.images)
+        volumes = Volumes(
+            config.state_dir / "volumes",
+            ip,
+            lookup,
+            self._clock,
+            isolated=info.images,
+            private=(config.state_dir.parent, Path.home()),
+        )
         hosts = HostsFiles(config.state_dir / "hosts", info, ip)
         return Host(
             runtime=self._runtime,
@@ -234,6 +244,7 @@ class Agent:
             clock=self._clock,
             pressures=Pressures(existing(config.state_dir), self._clock, limits),
             devices=self._devices(info),
+            levels=NamespaceLevels(self._api, config.node_names, self._clock) if info.isolation else None,
         )
 
     def _devices(self, info: RuntimeInfo) -> DeviceManager:

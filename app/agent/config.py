@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 
 from app.runtimes import RuntimeName
+from app.runtimes.process.pod_users import DEFAULT_RANGE
 from app.structured_logging import LogFormat
 
 
@@ -44,6 +45,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     runtime_endpoint: str = ""
     cgroup: str = "auto"
     pids_limit: int = 0
+    pod_uid_range: str = DEFAULT_RANGE
     devices: str = "none"
     eviction_hard: str = ""
     shutdown_grace_period: timedelta = timedelta()

@@ -50,6 +50,18 @@ def calls_path(node: str, call: str = "") -> str:
     return f"{NODES}/{node}/calls/{call}" if call else f"{NODES}/{node}/calls"
 
 
+def namespace_path(node: str, namespace: str) -> str:
+    """Of the Pod Security level of a namespace."""
+    return f"{NODES}/{node}/namespaces/{namespace}"
+
+
+class NamespaceLevel(msgspec.Struct):
+    """Answer to GET namespaces/NAME: its UID, empty if there is none, and the Pod Security level that it enforces."""
+
+    uid: str = ""
+    level: str = "restricted"
+
+
 class EventReport(Struct):
     """One event about a pod. `count`: times since the last report; `known`: it was reported before; `path`: part of the pod.
 

@@ -33,7 +33,7 @@ from app.main.cli_process import (
     wait_for_file,
 )
 from app.open_files import raise_limit
-from app.runtimes import RuntimeName, make_runtime
+from app.runtimes import ProcessOptions, RuntimeName, make_runtime
 from app.runtimes.engine.errors import EndpointError
 from app.structured_logging import Fields, Logger
 from jobplane.program import command
@@ -144,8 +144,7 @@ def _runtime(config: AgentConfig) -> "Runtime":
             now,
             config.runtime_endpoint,
             config.node_names[0],
-            cgroup=config.cgroup,
-            pids=config.pids_limit,
+            ProcessOptions(config.cgroup, config.pids_limit, config.pod_uid_range),
         )
     except ModuleNotFoundError as error:
         raise ConfigError(

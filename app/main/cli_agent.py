@@ -86,6 +86,7 @@ def agent(
             runtime_endpoint=made.runtime_endpoint,
             cgroup=made.cgroup,
             pids_limit=made.pids_limit,
+            pod_uid_range=made.pod_uid_range,
             devices=made.devices,
             eviction_hard=made.eviction_hard,
             shutdown_grace_period=span(made.shutdown_grace_period, "--shutdown-grace-period"),

@@ -10,12 +10,24 @@ Start reading: `base`, then `process.runtime`.
 from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from app.runtimes.base import Runtime
+from app.runtimes.process.pod_users import DEFAULT_RANGE
 
 RuntimeName = Literal["process", "cri", "docker", "simulated"]
 CONTAINERD = "unix:///run/containerd/containerd.sock"
+
+
+class ProcessOptions(NamedTuple):
+    """Of the process runtime: `cgroup` and `pids` as of `cgroup_roots.find`; `users`: the range for isolated pods."""
+
+    cgroup: str = "auto"
+    pids: int = 0
+    users: str = DEFAULT_RANGE
+
+
+DEFAULT_OPTIONS = ProcessOptions()
 
 
 def make_runtime(
@@ -24,15 +36,14 @@ def make_runtime(
     now: Callable[[], datetime],
     endpoint: str = "",
     node: str = "",
-    *,
-    cgroup: str = "auto",
-    pids: int = 0,
+    options: ProcessOptions = DEFAULT_OPTIONS,
 ) -> Runtime:
     """The runtime of this name; each imports only what it needs itself. Called inside a running event loop.
 
     endpoint: of the container engine; empty: its usual one.
     node:     whose pods they are, should several agents use one engine.
-    cgroup, pids: of the process runtime: see `cgroup_roots.find`.
+    options:  of the process runtime, whose isolated pods do not see the folder that `state_dir` is in, nor the home of the
+              agent's user.
     """
     if name == "simulated":
         from app.runtimes.simulated.runtime import SimulatedRuntime
@@ -50,4 +61,5 @@ def make_runtime(
     from app.runtimes.process.runtime import ProcessRuntime
 
     root = state_dir / "containers"
-    return ProcessRuntime(root, cgroups=cgroup_roots.log_missing(cgroup_roots.find(root, cgroup, pids)))
+    cgroups = cgroup_roots.log_missing(cgroup_roots.find(root, options.cgroup, options.pids))
+    return ProcessRuntime(root, cgroups=cgroups, private=(state_dir.parent, Path.home()), users=options.users)

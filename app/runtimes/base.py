@@ -13,6 +13,9 @@ from typing import Literal, NamedTuple, Protocol
 
 from app.structured_logging import ContainerFields
 
+# Of pods that are plain processes: by a user of their own, by a sandbox (bubblewrap), or both.
+Isolation = Literal["user-and-sandbox", "user", "sandbox", "none"]
+
 
 class ContainerKey(NamedTuple):
     """One run of a container: attempt 0 is the first, each restart adds one."""
@@ -60,6 +63,8 @@ class SandboxSpec:
     host_network, host_pid, host_ipc: the pod shares these with the node.
     share_pid: its containers see each other's processes.
     privileged: some container of it is.
+    namespace_uid: UID of the namespace, if that is not privileged: then the process runtime isolates the pod's containers
+                from the node and from other namespaces. None: as its sandbox is, which must stand.
     dns:        None leaves it to the runtime.
     ports:      published where pods have a network of their own.
     """
@@ -74,15 +79,21 @@ class SandboxSpec:
     host_ipc: bool = False
     share_pid: bool = False
     privileged: bool = False
+    namespace_uid: str | None = ""
     dns: Dns | None = None
     ports: Sequence[Port] = ()
 
 
 class Sandbox(NamedTuple):
-    """Sandbox of a pod as it is. `ip` is empty where pods share the node's address."""
+    """Sandbox of a pod as it is. `ip` is empty where pods share the node's address.
+
+    is_isolated: by the process runtime; `user` is the user, and group, that its containers then run as, if not the agent's.
+    """
 
     pod_uid: str
     ip: str = ""
+    is_isolated: bool = False
+    user: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -283,6 +294,7 @@ class RuntimeInfo:
     security: bool = False  # users, capabilities, a read-only root
     seccomp: bool = False  # seccomp profiles, a default one among them
     terminals: bool = False  # `tty` works
+    isolation: Isolation | None = None  # of pods whose namespace is not privileged; None: containers isolate all alike
     store: str = ""
 
 

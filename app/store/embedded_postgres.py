@@ -1,4 +1,4 @@
-"""Embedded Postgres: a child of this process, for `jobplane up` and the tests: no port, no password, no service to set up.
+"""Embedded Postgres: a child of this process, for `jobplane up` and the tests: no port, no service to set up.
 
 It runs over the distribution's programs or a wheel's, as root (giving root up) or not; ends when this process does,
 even by kill -9; starts again after any kill of either. The data stays, in a folder that one process at a time owns.
@@ -15,8 +15,9 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import IO
+from urllib.parse import quote
 
-from app.store import postgres_launch
+from app.store import postgres_launch, postgres_password
 from app.store.postgres_binaries import CACHE, Binaries, SetupError, copied, find
 from app.store.postgres_folder import PORT, Account, Cluster, make_private
 
@@ -71,7 +72,8 @@ class Postgres:
     @property
     def dsn(self) -> str:
         """For asyncpg as it is; for SQLAlchemy with `+asyncpg` after `postgresql`."""
-        return f"postgresql://postgres@/postgres?host={self._cluster.socket_folder()}&port={PORT}"
+        folder, passfile = self._cluster.socket_folder(), quote(str(self._cluster.passfile))
+        return f"postgresql://postgres@/postgres?host={folder}&port={PORT}&passfile={passfile}"
 
     @property
     def pid(self) -> int | None:
@@ -98,6 +100,7 @@ class Postgres:
             await self._take_over()
             await self._prepare()
             async with asyncio.timeout(_START_SECONDS):
+                await self._set_password()
                 await self._run()
         except BaseException as error:
             await self.stop()
@@ -160,7 +163,7 @@ class Postgres:
         since = self._log_size()
         fresh = self._cluster.fresh()
         process = await self._launch(
-            fresh, "initdb", "-D", str(fresh), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C"
+            fresh, "initdb", "-D", str(fresh), "-U", "postgres", "-A", "reject", "-E", "UTF8", "--locale=C"
         )
         try:
             if await process.wait():
@@ -171,6 +174,39 @@ class Postgres:
                 await process.wait()
             raise
         fresh.rename(self._cluster.data)
+
+    async def _set_password(self) -> None:
+        """Set it in a server that serves nobody else, unless the cluster asks for it already. A kill between leaves it to do."""
+        password = postgres_password.ensure(self._cluster, self._account)
+        if postgres_password.is_set(self._cluster, password):
+            return
+        if self._cluster.is_standby:
+            raise SetupError(
+                f"{self._cluster.data} is a standby: copy the primary's pgpass to {self._cluster.passfile}"
+            )
+        while not await self._execute_alone(postgres_password.statement(password)):  # noqa: ASYNC110 as in `_run`
+            await asyncio.sleep(0.05)
+        postgres_password.demand(self._cluster, password, self._account)
+
+    async def _execute_alone(self, statement: str) -> bool:
+        """False if an earlier server still holds the data. Raises SetupError."""
+        since = self._log_size()
+        self._cluster.sweep()
+        single = ("--single", "-j", "-D", str(self._cluster.data), "postgres")
+        process = await self._launch(self._cluster.data, "postgres", *single, stdin=asyncio.subprocess.PIPE)
+        try:
+            await process.communicate(f"{statement}\n".encode())
+        except BaseException:
+            if process.returncode is None:
+                process.terminate()
+                await process.wait()
+            raise
+        said = self._read_log(since)
+        if process.returncode and any(each in said for each in _STILL_HELD):
+            return False
+        if process.returncode or re.search("ERROR|FATAL|PANIC", said):
+            raise self._setup_error("cannot set the password of Postgres", since)
+        return True
 
     async def _run(self) -> None:
         while True:
@@ -191,7 +227,9 @@ class Postgres:
         options = [part for pair in (*pairs, self._cluster.mark) for part in ("-c", pair)]
         return ["-D", data, "-k", str(self._cluster.socket_folder()), *options]
 
-    async def _launch(self, folder: Path, program: str, *arguments: str) -> asyncio.subprocess.Process:
+    async def _launch(
+        self, folder: Path, program: str, *arguments: str, stdin: int = asyncio.subprocess.DEVNULL
+    ) -> asyncio.subprocess.Process:
         if self._binaries is None:
             raise RuntimeError("no binaries yet")
         script = [
@@ -208,7 +246,7 @@ class Postgres:
                 *script,
                 str(self._binaries.folder / program),
                 *arguments,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=stdin,
                 stdout=log,
                 stderr=log,
                 env=_environment(self._environ),

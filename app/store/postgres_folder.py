@@ -2,6 +2,7 @@
 
     lock           held by the process that owns the folder, whose id is in it
     postgres.log   with the one before it, postgres.log.1
+    pgpass         the password of its user `postgres`
     cluster/       Postgres' own data folder
     cluster.init-* an initdb that has not finished
 
@@ -26,7 +27,7 @@ PORT = 5432  # only part of the socket's name
 _SOCKET = f".s.PGSQL.{PORT}"
 _LONGEST = 100  # bytes of a socket's path: Linux takes 107, macOS 103
 _LOG_LIMIT = 16 * 2**20
-_OURS = re.compile(r"lock|postgres\.log(\.1)?|cluster\.init-.*")
+_OURS = re.compile(r"lock|\.?pgpass(\.new)?|postgres\.log(\.1)?|cluster\.init-.*")
 
 
 class InUseError(SetupError):
@@ -59,6 +60,14 @@ class Cluster:
     @property
     def log(self) -> Path:
         return self.root / "postgres.log"
+
+    @property
+    def passfile(self) -> Path:
+        return self.root / "pgpass"
+
+    @property
+    def is_standby(self) -> bool:
+        return (self.data / "standby.signal").exists()
 
     @property
     def is_ready_made(self) -> bool:

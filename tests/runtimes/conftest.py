@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import socket
 import tempfile
 import uuid
@@ -82,12 +83,16 @@ def raw(records: bytes, stream: bytes = b"stdout") -> bytes:
 
 @dataclass(frozen=True)
 class Made:
-    """All that makes a runtime, in this process or another."""
+    """All that makes a runtime, in this process or another.
+
+    namespace_uid: of the namespace for which its pods are isolated.
+    """
 
     name: RuntimeName
     state: Path
     endpoint: str = ""
     node: str = "node"
+    namespace_uid: str = ""
 
     def __call__(self) -> Runtime:
         return make_runtime(self.name, self.state, _now, self.endpoint, self.node)
@@ -98,11 +103,13 @@ class Lab:
 
     def __init__(self, make: Callable[[], Runtime]) -> None:
         self._make = make
+        self._namespace_uid = make.namespace_uid if isinstance(make, Made) else ""
         self.runtime = make()
         self.events = self.runtime.events()
 
     async def sandbox(self, pod: str = "pod-1", does: Behaviour | None = None, **more: Any) -> Sandbox:
         annotations = {"jobplane.dev/simulate": json.dumps(does.simulate if does else {})}
+        more = {"namespace_uid": self._namespace_uid, **more}
         return await self.runtime.run_sandbox(
             SandboxSpec(pod_uid=pod, namespace="default", name=pod, annotations=annotations, **more)
         )
@@ -119,7 +126,7 @@ class Lab:
 
     async def shared(self, folder: Path) -> tuple[Mount, ...]:
         """What lets a container see a folder of the host at the same path."""
-        isolated = (await self.runtime.info()).images
+        isolated = (await self.runtime.info()).images or self._namespace_uid
         return (Mount(source=folder, target=str(folder)),) if isolated else ()
 
     async def ended(self, key: ContainerKey) -> ContainerStatus:
@@ -215,10 +222,12 @@ def _declared(name: RuntimeName) -> set[str]:
     return asyncio.run(ask())
 
 
-ENGINES: dict[RuntimeName, str] = {"cri": "containerd", "docker": "dockerd"}  # their fixtures
+ENGINES: dict[str, str] = {"cri": "containerd", "docker": "dockerd"}  # their fixtures
 ALL = {field.name for field in fields(RuntimeInfo) if field.type in (bool, "bool")} - {"host_programs"}  # of engines
-CAPABILITIES: dict[RuntimeName, set[str]] = {
+ISOLATED = "process, isolated"  # pods of a namespace that is not privileged, as far as this machine can isolate them
+CAPABILITIES: dict[str, set[str]] = {
     "process": _declared("process"),
+    ISOLATED: _declared("process") - {"security"},  # they are who they are
     "cri": ALL,
     "docker": ALL,
     "simulated": _declared("simulated"),
@@ -242,6 +251,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
     """How each runtime is made, in turn."""
+    if request.param == ISOLATED:
+        tmp_path.chmod(0o777)
+        return Made("process", tmp_path / "state", namespace_uid=str(uuid.uuid4()))
     if fixture := ENGINES.get(request.param):
         endpoint = request.getfixturevalue(fixture).endpoint
         return Made(request.param, tmp_path / "state", endpoint, uuid.uuid4().hex)
@@ -251,9 +263,13 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
 @pytest.fixture
 async def lab(made: Made) -> AsyncIterator[Lab]:
     """Every runtime in turn."""
+    usual = (
+        os.umask(0) if made.namespace_uid else os.umask(0o022)
+    )  # what tests make for containers, their users can use
     lab = Lab(made)
     yield lab
     await lab.close()
+    os.umask(usual)
 
 
 @pytest.fixture

@@ -35,8 +35,9 @@ from tests.runtimes.conftest import Made
 
 async def main():
     told = json.loads(sys.argv[1])
-    runtime = Made(told["name"], Path(told["state"]), told["endpoint"], told["node"])()
-    await runtime.run_sandbox(SandboxSpec(pod_uid="pod-1", namespace="default", name="pod-1"))
+    made = Made(told["name"], Path(told["state"]), told["endpoint"], told["node"], told["namespace_uid"])
+    runtime = made()
+    await runtime.run_sandbox(SandboxSpec(pod_uid="pod-1", namespace="default", name="pod-1", namespace_uid=made.namespace_uid))
     mounts = [Mount(source=Path(each), target=each) for each in told["mounts"]]
     for name, command in told["commands"].items():
         key = ContainerKey("pod-1", name, 0)

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Mapping
@@ -285,8 +286,11 @@ async def test_without_networks_of_their_own_pods_listen_at_the_node(
     lab: Lab, unused_tcp_port: int, tmp_path: Path
 ) -> None:
     (tmp_path / "index.html").write_text("hello\n")
-    serve = f"exec {sys.executable} -m http.server {unused_tcp_port} --directory {tmp_path}"
-    await lab.start(script(serve), pod={"ports": [Port("TCP", unused_tcp_port, unused_tcp_port)]})
+    python = shutil.which("python3", path="/usr/bin") or sys.executable  # any user may run it
+    serve = f"exec {python} -m http.server {unused_tcp_port} --directory {tmp_path}"
+    await lab.start(
+        script(serve), pod={"ports": [Port("TCP", unused_tcp_port, unused_tcp_port)]}, mounts=await lab.shared(tmp_path)
+    )
 
     assert await _page(unused_tcp_port) == "hello\n"
 

@@ -264,12 +264,12 @@ async def test_people_can_query_jobs_pods_and_their_history(registry: Registry, 
 async def test_a_url_may_name_several_hosts(empty: str, separate: bool) -> None:
     """The first refuses connections, as the one of two does that is down."""
     url = make_url(empty)
-    folder, port = url.query["host"], url.query["port"]
+    folder, port, passfile = (url.query[each] for each in ("host", "port", "passfile"))
     if separate:
         hosts = f"127.0.0.1:1,{quote(str(folder), safe='')}:{port}"
-        dsn = f"postgresql://{url.username}@{hosts}/{url.database}?target_session_attrs=primary"
+        dsn = f"postgresql://{url.username}@{hosts}/{url.database}?target_session_attrs=primary&passfile={passfile}"
     else:
-        dsn = f"postgresql://{url.username}@/{url.database}?host=127.0.0.1,{folder}&port=1,{port}"
+        dsn = f"postgresql://{url.username}@/{url.database}?host=127.0.0.1,{folder}&port=1,{port}&passfile={passfile}"
 
     await migrate(dsn)
 

@@ -33,13 +33,15 @@ class Pair:
     @property
     def dsn(self) -> str:
         hosts = f"{self.folder}/a/cluster,{self.folder}/b/cluster"
-        return f"postgresql://postgres@/postgres?host={hosts}&port=5432,5432&target_session_attrs=primary"
+        passfile = f"{self.folder}/a/pgpass"
+        return f"postgresql://postgres@/postgres?host={hosts}&port=5432,5432&target_session_attrs=primary&passfile={passfile}"
 
     async def follow(self) -> None:
         """Start the standby from a base backup."""
         data = self.folder / "b" / "cluster"
         program = (await find()).folder / "pg_basebackup"
         await _run(program, "-D", data, "-d", self.primary.dsn, "-R", "-c", "fast", "-X", "stream", "--no-sync")
+        shutil.copy(self.folder / "a" / "pgpass", self.folder / "b" / "pgpass")
         owner = (self.folder / "a" / "cluster").stat()
         await _run("chown", "-R", f"{owner.st_uid}:{owner.st_gid}", self.folder / "b")
         await self.standby.start()

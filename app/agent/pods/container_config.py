@@ -9,6 +9,8 @@ from app.agent.node.pressure import Pressures
 from app.agent.pods import security_context
 from app.agent.pods.environment import Lookup, expand_all, resolve
 from app.agent.pods.hosts_file import HostsFiles
+from app.agent.pods.isolation import restrict
+from app.agent.pods.namespace_levels import NamespaceLevels
 from app.agent.pods.sandbox_config import hostname
 from app.agent.volumes.volumes import Volumes
 from app.kinds.pod.container import Container
@@ -23,6 +25,7 @@ from app.runtimes.base import (
     Mount,
     Runtime,
     RuntimeInfo,
+    Sandbox,
     StartError,
 )
 
@@ -32,7 +35,10 @@ NO_COMMAND = "no command specified: the process runtime pulls no images, so set 
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What the pods of this agent run on. `ip` is the node's; pods share it unless the runtime has a pod network."""
+    """What the pods of this agent run on. `ip` is the node's; pods share it unless the runtime has a pod network.
+
+    levels: of namespaces, if the runtime isolates pods by them.
+    """
 
     runtime: Runtime
     info: RuntimeInfo
@@ -43,10 +49,13 @@ class Host:
     clock: Clock
     pressures: Pressures
     devices: DeviceManager = field(default_factory=DeviceManager)
+    levels: NamespaceLevels | None = None
     profiles: Path = Path("/var/lib/kubelet/seccomp")
 
 
-async def container(pod: Pod, key: Key, host: Host, image_user: str = "") -> ContainerSpec:
+async def container(
+    pod: Pod, key: Key, host: Host, image_user: str = "", sandbox: Sandbox | None = None
+) -> ContainerSpec:
     """Raises ContainerConfigError, VolumeError, CreateError, and what reading a ConfigMap or Secret raises."""
     spec = find_container(pod, key.name)
     given = host.devices.allocation_of(pod.metadata.uid, key.name)
@@ -55,6 +64,8 @@ async def container(pod: Pod, key: Key, host: Host, image_user: str = "") -> Con
     if not (command or args) and host.info.runs_commands and not host.info.images:
         raise CreateError(NO_COMMAND)
     security = security_context.security(pod, spec, host.profiles)
+    if sandbox is not None:
+        security = restrict(security, sandbox, spec.name)
     security_context.check(pod, spec, security, host.info, image_user)
     return ContainerSpec(
         key=ContainerKey(pod.metadata.uid, *key),

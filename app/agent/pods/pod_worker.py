@@ -1,6 +1,7 @@
 """Pod worker: state of one pod in the agent. In memory only: another agent finds the same in the API and the runtime."""
 
 import asyncio
+import math
 from collections.abc import Iterable
 from datetime import datetime, timedelta
 
@@ -16,7 +17,7 @@ from app.plans.kubelet.container_history import Past, Run
 from app.plans.kubelet.pod_status import Evicted, PodContext, SetupDelay
 from app.plans.kubelet.probes import Health, has_probes
 from app.plans.kubelet.sync_pod import Key
-from app.runtimes.base import ContainerKey
+from app.runtimes.base import ContainerKey, Sandbox
 from app.structured_logging import PodFields
 
 _JOB_NAME = "batch.kubernetes.io/job-name"
@@ -32,7 +33,8 @@ class PodWorker:
     held:     containers that cannot be set up for now.
     busy:     containers for which something is under way, such as a pull.
     fetched:  runs whose image is there; `images` has the ids by container, `failed_pulls` counts what went wrong.
-    ip:       of its sandbox, if that has one of its own.
+    known_since: the clock's seconds at which it was made; infinite if that is not known.
+    sandbox:  as the runtime made it, with the pod's own address, if it has one.
     sandbox_ready: the sandbox has been made. `sandbox_lost`: it is gone again.
     health:   of runs with probes. `post_start_pending`: runs whose postStart hook is not through.
     probe_failed: runs that their probes gave up on. `lost`: by container, the last attempt in a sandbox that is gone.
@@ -57,7 +59,7 @@ class PodWorker:
         "health",
         "held",
         "images",
-        "ip",
+        "known_since",
         "look",
         "lost",
         "orphaned",
@@ -68,6 +70,7 @@ class PodWorker:
         "recorder",
         "reported",
         "runs",
+        "sandbox",
         "sandbox_lost",
         "sandbox_ready",
         "seen_at",
@@ -75,8 +78,9 @@ class PodWorker:
         "task",
     )
 
-    def __init__(self, pod: Pod, now: datetime, look: Iterable[Key] = ()) -> None:
+    def __init__(self, pod: Pod, now: datetime, look: Iterable[Key] = (), known_since: float = math.inf) -> None:
         self.pod = pod
+        self.known_since = known_since
         self.seen_at = now
         self.runs: dict[Key, Run] = {}
         self.look = set(look)
@@ -86,7 +90,7 @@ class PodWorker:
         self.fetched: set[Key] = set()
         self.images: dict[str, str] = {}
         self.failed_pulls: dict[str, int] = {}
-        self.ip = ""
+        self.sandbox = Sandbox(pod.metadata.uid)
         self.sandbox_ready = self.sandbox_lost = False
         self.evicted: Evicted | None = None
         self.health: dict[tuple[str, int], Health] = {}
@@ -102,6 +106,10 @@ class PodWorker:
         self.orphaned = False
         self.peak_memory: dict[str, int] = {}
         self.deadline: float | None = None
+
+    @property
+    def ip(self) -> str:
+        return self.sandbox.ip
 
     def note_memory(self, container: str, used: int) -> None:
         """Remember how much memory a container uses, if it has never used more."""

@@ -25,7 +25,7 @@ from app.plans.kubelet import image_gc, pod_events
 from app.plans.kubelet.pod_events import Note
 from app.plans.kubelet.pod_status import Evicted
 from app.plans.kubelet.sync_pod import Key
-from app.runtimes.base import ContainerKey, ContainerStatus
+from app.runtimes.base import ContainerKey, ContainerStatus, Sandbox
 from app.structured_logging import PodFields
 
 RELIST = 10.0
@@ -35,7 +35,7 @@ CONFLICT_RETRY = 1.0
 class Pods:
     """All pods of the agent. `starts`: how many may be starting at once.
 
-    _found:    what the runtime listed at the start, by pod, until the API has listed its pod. `_ips`: of the sandboxes.
+    _found:    what the runtime listed at the start, by pod, until the API has listed its pod. `_sandboxes`: likewise.
     _unlisted: nodes whose pods the API has not listed yet.
     _workers_of: the pod workers of each node: an agent may have a thousand nodes, and twenty thousand pods.
     _ended:    pods of each node that have ended for the API, while its watch may still show them as they were before.
@@ -56,7 +56,7 @@ class Pods:
         self._workers_of: defaultdict[str, dict[str, PodWorker]] = defaultdict(dict)
         self._unlisted = set(nodes)
         self._found: dict[str, list[ContainerStatus]] = {}
-        self._ips: dict[str, str] = {}
+        self._sandboxes: dict[str, Sandbox] = {}
         self._tasks = Tasks()
         self._ended: defaultdict[str, set[str]] = defaultdict(set)
         self._last_reports = LastReports()
@@ -100,11 +100,12 @@ class Pods:
     def _add_worker(self, pod: Pod, found: Sequence[ContainerStatus]) -> None:
         if is_terminal(pod) and pod.metadata.deletion_timestamp is None and not found:
             return  # history: nothing will ever be done about it
-        worker = PodWorker(pod, self._clock.now(), [_key(status.key) for status in found])
+        worker = PodWorker(pod, self._clock.now(), [_key(status.key) for status in found], self._clock.elapsed())
         self._workers[worker.uid] = self._workers_of[worker.node][worker.uid] = worker
         self._lease_expiry.impose(worker)
-        if worker.uid in self._ips:
-            worker.ip, worker.sandbox_ready = self._ips.pop(worker.uid), True
+        if worker.uid in self._sandboxes:
+            worker.sandbox, worker.sandbox_ready = self._sandboxes.pop(worker.uid), True
+            self._host.volumes.set_owner(worker.sandbox)
             self._host.hosts.write(pod, worker.ip)
         else:
             worker.mark_sandbox_lost()
@@ -192,7 +193,7 @@ class Pods:
         """Before anything else: what earlier agents have left running."""
         for status in await self._runtime.list():
             self._found.setdefault(status.key.pod_uid, []).append(status)
-        self._ips = {sandbox.pod_uid: sandbox.ip for sandbox in await self._runtime.sandboxes()}
+        self._sandboxes = {sandbox.pod_uid: sandbox for sandbox in await self._runtime.sandboxes()}
 
     async def follow_events(self) -> None:
         async for key in self._runtime.events():
@@ -248,7 +249,7 @@ class Pods:
         """Every node's pods are known: what is left of the first list belongs to no pod."""
         for uid, left in self._found.items():
             self._cleanup.clear(uid, _running(left))
-        self._found, self._ips = {}, {}
+        self._found, self._sandboxes = {}, {}
         for uid in self._cleanup.uids_with_files() - self._workers.keys():
             self._cleanup.clear(uid, ())
 

@@ -14,11 +14,12 @@ MOST_SERVERS, MOST_SEARCHES = 3, 32
 RESOLV_CONF = Path("/etc/resolv.conf")
 
 
-def sandbox(pod: Pod) -> SandboxSpec:
-    """Raises CreateError."""
+def sandbox(pod: Pod, namespace_uid: str | None = "") -> SandboxSpec:
+    """`namespace_uid` as in `SandboxSpec`. Raises CreateError."""
     meta, spec = pod.metadata, pod.spec
     return SandboxSpec(
         pod_uid=meta.uid,
+        namespace_uid=namespace_uid,
         namespace=meta.namespace,
         name=meta.name,
         hostname=_kernel_hostname(pod),

@@ -137,14 +137,15 @@ class Starts:
         await self._sandbox(worker)
         pod = _with_pod_ip(worker.pod, worker.ip)
         user = self._images.user_of(worker.images.get(key.name, "")) if self._images else ""
-        spec = await container_config.container(pod, key, self._host, user)
+        spec = await container_config.container(pod, key, self._host, user, worker.sandbox)
         if ignored := security_context.find_unenforced(spec.security, self._host.info):
             self._record_event(worker, pod_events.unenforced(pod, key.name, ignored))
         return spec
 
     async def _sandbox(self, worker: PodWorker) -> None:
+        namespace_uid = await self._isolated_as(worker)
         try:
-            sandbox = await self._host.runtime.run_sandbox(sandbox_config.sandbox(worker.pod))
+            sandbox = await self._host.runtime.run_sandbox(sandbox_config.sandbox(worker.pod, namespace_uid))
         except Exception as error:
             if not isinstance(error, CreateError | OSError):
                 logger.error(
@@ -153,8 +154,17 @@ class Starts:
                     traceback_of=error,
                 )
             raise _SandboxError(str(error)) from error
-        worker.ip, worker.sandbox_ready = sandbox.ip, True
+        worker.sandbox, worker.sandbox_ready = sandbox, True
+        self._host.volumes.set_owner(sandbox)
         self._host.hosts.write(worker.pod, sandbox.ip)
+
+    async def _isolated_as(self, worker: PodWorker) -> str | None:
+        """What the pod's sandbox is made for: see `SandboxSpec.namespace_uid`. Raises ApiError, ConnectionError."""
+        if self._host.levels is None:
+            return ""
+        if worker.sandbox_ready:
+            return None  # decided once for a pod
+        return await self._host.levels.isolated_as(worker.pod.metadata.namespace, worker.known_since)
 
     def _hold(self, worker: PodWorker, key: Key, error: Exception) -> None:
         """It waits, and says what for."""

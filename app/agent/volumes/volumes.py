@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -30,7 +30,7 @@ from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import EmptyDirVolumeSource, HostPathVolumeSource, Volume, VolumeMount
 from app.machinery import quantity
 from app.machinery.errors import ApiError
-from app.runtimes.base import Mount
+from app.runtimes.base import Mount, Sandbox
 from app.runtimes.linux.folder_removal import remove
 from app.structured_logging import Logger
 
@@ -47,6 +47,8 @@ _HOST_PATH_TYPES: Mapping[str, tuple[Callable[[int], bool], str]] = {
     "BlockDevice": (stat.S_ISBLK, "a block device"),
 }
 _OR_CREATE = "OrCreate"
+_NOT_MOUNTED = ("/proc", "/sys", "/dev", "/tmp", "/var/tmp")  # noqa: S108 - isolated pods have their own
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 logger = Logger(__name__)
 
@@ -64,14 +66,33 @@ class Volumes:
     """All pods' volumes under one root: `root/<pod uid>/<volume name>`.
 
     isolated: containers see nothing of the host but what they are given, so nothing may lead them out of it.
+    private:  folders of the agent, which no pod of a namespace that is not privileged may mount.
     """
 
     def __init__(
-        self, root: Path, ip: str, lookup: Lookup, clock: Clock | None = None, *, isolated: bool = False
+        self,
+        root: Path,
+        ip: str,
+        lookup: Lookup,
+        clock: Clock | None = None,
+        *,
+        isolated: bool = False,
+        private: Sequence[Path] = (),
     ) -> None:
+        self._private = (root, *private)
+        self._owners: dict[str, Sandbox] = {}  # of isolated pods
         self._root, self._isolated, self._ip, self._lookup = root, isolated, ip, lookup
         self._tokens = ServiceAccountTokens(lookup, clock or WallClock())
         self._sources = VolumeSources(ip, lookup, self._tokens)
+
+    def set_owner(self, sandbox: Sandbox) -> None:
+        """Makes the volumes of an isolated pod its user's."""
+        if sandbox.is_isolated:
+            self._owners[sandbox.pod_uid] = sandbox
+
+    def _group(self, pod: Pod) -> int | None:
+        owner = self._owners.get(pod.metadata.uid)
+        return fs_group(pod) if owner is None else owner.user
 
     async def mounts(self, pod: Pod, container: Container, env: Mapping[str, str]) -> tuple[Mount, ...]:
         """Prepares what the pod mounts, and tells what this container does. Raises ContainerConfigError, VolumeError for one."""
@@ -97,7 +118,7 @@ class Volumes:
         for volume in _mounted_volumes(pod):
             folder = self._folder(pod.metadata.uid, volume.name)
             if holds_files(volume) and files.is_written(folder):
-                changed |= files.write(folder, await sources.files(pod, volume), fs_group(pod))
+                changed |= files.write(folder, await sources.files(pod, volume), self._group(pod))
         return changed
 
     def empty_dirs(self, pod: Pod) -> Iterator[EmptyDir]:
@@ -110,6 +131,7 @@ class Volumes:
     async def remove(self, uid: str) -> None:
         """Raises OSError if something stays mounted; then nothing is deleted."""
         self._tokens.forget(uid)
+        self._owners.pop(uid, None)
         folder = self._folder(uid)
         if folder.exists():
             await asyncio.to_thread(_delete, folder)
@@ -127,14 +149,14 @@ class Volumes:
         try:
             folder = self._folder(pod.metadata.uid, volume.name)
             if volume.empty_dir is not None:
-                self._prepare_empty(folder, volume.empty_dir, fs_group(pod))
+                self._prepare_empty(folder, volume.empty_dir, self._group(pod))
             elif volume.host_path is not None:
-                check_host_path(volume.host_path)
+                self._check_host_path(pod, volume.host_path)
             elif not holds_files(volume):
                 raise ContainerConfigError(f"this node has no driver for volumes of kind {_kind(volume)}")
             elif not files.is_written(folder):
                 self._prepare_root()
-                files.write(folder, await self._sources.files(pod, volume), fs_group(pod))
+                files.write(folder, await self._sources.files(pod, volume), self._group(pod))
         except ConnectionError:
             raise  # the API cannot be reached: that says nothing of the volume
         except (ContainerConfigError, OSError) as error:
@@ -163,11 +185,17 @@ class Volumes:
         if mount.recursive_read_only == "Enabled":
             raise ContainerConfigError(f'recursiveReadOnly of volume "{volume.name}" is not supported')
         of_host = volume.host_path
-        source = Path(of_host.path) if of_host else self._folder(pod.metadata.uid, volume.name)
+        source = self._check_host_path(pod, of_host) if of_host else self._folder(pod.metadata.uid, volume.name)
         sub_path = expand(mount.sub_path_expr, env) or mount.sub_path
         if sub_path:
             source = self._part(pod, part, source, sub_path, trusted=holds_files(volume))
         return Mount(source=source, target=mount.mount_path, read_only=mount.read_only or holds_files(volume))
+
+    def _check_host_path(self, pod: Pod, source: HostPathVolumeSource) -> Path:
+        owner = self._owners.get(pod.metadata.uid)
+        if owner is None:
+            return check_host_path(source)
+        return check_open_host_path(source, owner, self._private)
 
     def _part(self, pod: Pod, part: str, volume: Path, sub_path: str, *, trusted: bool) -> Path:
         """`trusted`: only the agent writes to the volume."""
@@ -234,6 +262,34 @@ def check_host_path(source: HostPathVolumeSource) -> Path:
         if not path.exists() or not is_right(path.stat().st_mode):
             raise ContainerConfigError(f"hostPath type check failed: {source.path} is not {what}")
     return path
+
+
+def check_open_host_path(source: HostPathVolumeSource, owner: Sandbox, private: Sequence[Path]) -> Path:
+    """The path of an isolated pod, links followed, if any user could reach it without the agent's rights.
+
+    Only root may be able to change where it leads, as it is mounted later. Nothing is made. Raises ContainerConfigError, OSError.
+    """
+    refusal = f"hostPath {source.path} needs a privileged namespace on this node's runtime"
+    if owner.user is None:
+        raise ContainerConfigError(refusal)
+    path = Path(
+        os.path.realpath(check_host_path(HostPathVolumeSource(path=source.path, type=_existing(source))), strict=True)
+    )
+    own = (each.resolve() for each in (*private, *map(Path, _NOT_MOUNTED)))
+    if any(path.is_relative_to(each) or each.is_relative_to(path) for each in own):
+        raise ContainerConfigError(refusal)
+    for folder in path.parents:
+        found = folder.stat()
+        if found.st_uid != 0 or found.st_mode & _OTHERS_WRITE or not found.st_mode & stat.S_IXOTH:
+            raise ContainerConfigError(f"{refusal}: {folder} is not open to all, or not root's alone to change")
+    return path
+
+
+def _existing(source: HostPathVolumeSource) -> str:
+    """The type, without making anything."""
+    if not os.path.exists(source.path):
+        raise ContainerConfigError(f"hostPath type check failed: {source.path} does not exist")
+    return source.type.removesuffix(_OR_CREATE)
 
 
 def _make_host_path(path: Path, kind: str) -> None:

@@ -21,18 +21,21 @@ from app.client.protocol import (
     LogOutcomes,
     LogPiece,
     LogPieces,
+    NamespaceLevel,
     StatusOutcomes,
     StatusReports,
     UsageOutcome,
     UsageReports,
 )
+from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
 from app.machinery.decode import decode as decode_body
 from app.machinery.errors import bad_request
+from app.plans.admission.pod_security_level import enforced_level
 from app.registry import Append, Key, Stream, node_usage, offload, status_reports
 from app.registry.codec import decode, key_of
-from app.registry.objects import Registry, get_many
+from app.registry.objects import Registry, get, get_many
 
 DECODING = 16  # reports are only decoded, in a sixteenth of the time that all steps of a document take
 OBJECT = 64  # bytes that take as long to decode as an object takes by itself
@@ -89,6 +92,17 @@ async def report_usage(
     """Keep what nodes, and the containers on them, use of processors and memory."""
     _check_names(*(item.node for item in usage.items))
     return UsageOutcome(await node_usage.accept(registry, usage.items, nodes.includes))
+
+
+@router.get("/namespaces/{namespace}", summary="Read the Pod Security level of a namespace")
+async def read_namespace_level(registry: RegistryDep, namespace: str) -> NamespaceLevel:
+    """Tell an agent whether pods of the namespace are to be kept from its node, and under which UID."""
+    _check_names(namespace)
+    head = await get(registry, NAMESPACES, "", namespace)
+    if head is None:
+        return NamespaceLevel()
+    meta = decode(NAMESPACES, head).metadata
+    return NamespaceLevel(meta.uid, enforced_level(namespace, meta.labels, registry.pod_security))
 
 
 @router.get("/calls", summary="Wait for calls", dependencies=[Depends(stream_claim)])

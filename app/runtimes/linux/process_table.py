@@ -65,6 +65,16 @@ def lives(identity: Identity, boot: str) -> bool:
     return identity.boot == boot and process is not None and process.start == identity.start
 
 
+def first_child(pid: int) -> int | None:
+    """The oldest child of a process; None if it has none. Orphans that it has been given are younger, or their pids higher."""
+    try:
+        listed = list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_bytes().split()))
+    except OSError:  # a kernel without it, or nothing is left
+        listed = list(pids())
+    children = [process for each in listed if (process := look(each)) and process.parent == pid]
+    return min(children, key=lambda each: (each.start, each.pid)).pid if children else None
+
+
 def pids() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdecimal())
 

@@ -24,7 +24,10 @@ logger = Logger(__name__)
 
 @dataclass(eq=False, kw_only=True, slots=True)
 class ProcessContainer:
-    """`ended` is set by the runtime, once it has read how."""
+    """`ended` is set by the runtime, once it has read how.
+
+    is_isolated: of a pod with process ids of its own, where the command is a child of what bubblewrap has told of.
+    """
 
     folder: Folder
     log: Log
@@ -33,6 +36,7 @@ class ProcessContainer:
     pidfd: int = -1
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     process: Process | None = None
+    is_isolated: bool = False
     cgroups: Sequence[Path] = ()
     commands: set[ExecSession] = field(default_factory=set)
 
@@ -58,7 +62,9 @@ class ProcessContainer:
                 return main.pid
             process = process_table.look(inside) if inside else None
             if process and process.parent == main.pid:
-                return inside
+                command = process_table.first_child(inside) if self.is_isolated else inside
+                if command:
+                    return command
             await self.ends(NOT_YET)
         return None
 

@@ -48,9 +48,22 @@ def of_user(folder: Folder, home: Path, owner: tuple[int, int], *, read_only: bo
     if all(_lets_through(each, owner) for each in folder.root.parents):
         mounts = [Mount(source=message, target=str(message))] if read_only else []
         return Home(path=str(own), message=str(message), mounts=mounts)
+    return _mounted_elsewhere(folder, own, read_only=read_only)
+
+
+def of_isolated(folder: Folder, home: Path, owner: tuple[int, int] | None, *, read_only: bool) -> Home:
+    """For a container that does not see the agent's folders. `owner`: None for the agent's user. Raises OSError."""
+    folder.write("message", b"")
+    if owner is not None:
+        os.chown(home, *owner)
+        os.chown(folder.path / "message", *owner, follow_symlinks=False)
+    return _mounted_elsewhere(folder, home, read_only=read_only)
+
+
+def _mounted_elsewhere(folder: Folder, own: Path, *, read_only: bool) -> Home:
     mounts = [
         Mount(source=own, target=ELSEWHERE, read_only=read_only),
-        Mount(source=message, target=MESSAGE_ELSEWHERE),
+        Mount(source=folder.path / "message", target=MESSAGE_ELSEWHERE),
     ]
     return Home(path=ELSEWHERE, message=MESSAGE_ELSEWHERE, mounts=mounts)
 

@@ -24,6 +24,7 @@ from app.runtimes.process import mounts as process_mounts
 from app.runtimes.process import security_context
 from app.runtimes.process.files import Folder, open_ordinary
 from app.runtimes.process.home import Home
+from app.runtimes.process.isolation import View
 from app.runtimes.process.security_context import AgentRights
 
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
@@ -36,6 +37,7 @@ RESET = frozenset(signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP})
 _THEIRS, _KEPT = 5, 6  # descriptors of the container's input or terminal, and of its other end
 _INSIDE = 4  # the descriptor on which bubblewrap tells the pid of the command
 _SHELL_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PYTHONS = ("/usr/bin/python3", "/usr/local/bin/python3")  # that any user may run, unlike ours
 _ODD_VARIABLE = "JOBPLANE_ODD_ENVIRONMENT"
 _WITH_ODD_NAMES = (
     "import json, os, sys\n"
@@ -59,22 +61,36 @@ class Launch:
 
 
 def resolve(
-    spec: ContainerSpec, folder: Folder, home: Path, bubblewrap: Callable[[], str], agent: AgentRights
+    spec: ContainerSpec,
+    folder: Folder,
+    home: Path,
+    bubblewrap: Callable[[], str],
+    agent: AgentRights,
+    view: View | None = None,
 ) -> Launch:
-    """Return what to execute. `bubblewrap` gives the program, or "" where it cannot be used. Raises StartError, OSError."""
+    """Return what to execute. `bubblewrap` gives the program, or "" where it cannot be used. Raises StartError, OSError.
+
+    view: of an isolated container.
+    """
     if not spec.argv:
         raise StartError(f'the process runtime runs no images, so the command of image "{spec.image}" is not known')
-    rights = security_context.resolve(spec.security, agent)
+    security = security_context.isolated(spec.security, view.user) if view else spec.security
+    rights = security_context.resolve(security, agent)
     read_only = spec.security.read_only_root and bool(bubblewrap())
-    own = _home(folder, home, rights.owner, read_only=read_only)
+    tmp = str(view.tmp) if view and not bubblewrap() else ""
+    if tmp:
+        view = None  # all that there is to it is the user
+    own = _home(folder, home, rights.owner, read_only=read_only, view=view)
     process_home.check_mountable(own, rights.owner, bubblewrap() if own.mounts else "")
-    env = {"PATH": PATH, "HOME": own.path, **spec.env}
+    env = {"PATH": PATH, "HOME": own.path, **({"TMPDIR": tmp} if tmp else {}), **spec.env}
     mounts = [*spec.mounts, *own.mounts]
     if spec.termination_message_path == DEFAULT_MESSAGE_PATH:
         env[MESSAGE_VARIABLE] = own.message
     elif spec.termination_message_path:
         folder.write("message", b"")
         mounts.append(Mount(source=folder.path / "message", target=spec.termination_message_path))
+    if view:
+        mounts = [*view.mounts(mounts, read_only=read_only), *mounts]
     working_dir = _working_dir(spec.working_dir or own.path, mounts)
     check_program(spec.argv[0], env["PATH"], working_dir, lambda path: process_mounts.host_path(path, mounts))
     if spec.tty:
@@ -87,16 +103,19 @@ def resolve(
         owner=rights.owner,
         directory=working_dir,
     )
-    if mounts or read_only:
+    read_only = read_only or (view is not None and view.read_only)
+    if mounts or read_only or view:
         program = bubblewrap()
         if not program:
             raise StartError(NO_MOUNTS)
         devices = spec.devices if read_only else ()
-        launch = _wrap(launch, program, process_mounts.arguments(mounts, devices, read_only=read_only))
+        launch = _wrap(launch, program, process_mounts.arguments(mounts, devices, read_only=read_only, view=view))
     return _without_odd_names(launch)
 
 
-def _home(folder: Folder, home: Path, owner: tuple[int, int] | None, *, read_only: bool) -> Home:
+def _home(folder: Folder, home: Path, owner: tuple[int, int] | None, *, read_only: bool, view: View | None) -> Home:
+    if view is not None:
+        return process_home.of_isolated(folder, home, owner, read_only=read_only)
     if owner is None:
         return process_home.of_agent(folder, home, read_only=read_only)
     return process_home.of_user(folder, home, owner, read_only=read_only)
@@ -224,7 +243,8 @@ def _wrap(launch: Launch, program: str, mounts: list[str]) -> Launch:
 
 def with_odd_names(argv: Sequence[str], env: Mapping[str, str]) -> list[str]:
     """A further command in an environment that was made by `resolve`."""
-    return [sys.executable, "-ISc", _WITH_ODD_NAMES, *argv] if _ODD_VARIABLE in env else list(argv)
+    python = next((each for each in _PYTHONS if os.path.exists(each)), sys.executable)
+    return [python, "-ISc", _WITH_ODD_NAMES, *argv] if _ODD_VARIABLE in env else list(argv)
 
 
 def _without_odd_names(launch: Launch) -> Launch:

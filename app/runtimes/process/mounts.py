@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from app.runtimes.base import Mount, StartError
+from app.runtimes.process import isolation
+from app.runtimes.process.isolation import View
 
 ENTRIES_LIMIT = 512  # a folder with more of them is not worth rebuilding for every start
 _PATIENCE = 60  # seconds: a host that is busy is none that refuses
@@ -40,13 +42,18 @@ def _works(program: str) -> bool:
     return tried.returncode == 0
 
 
-def arguments(mounts: Sequence[Mount], devices: Sequence[str] = (), *, read_only: bool = False) -> list[str]:
+def arguments(
+    mounts: Sequence[Mount], devices: Sequence[str] = (), *, read_only: bool = False, view: View | None = None
+) -> list[str]:
     """bubblewrap's arguments for these mounts; outer targets come before inner ones. Raises StartError.
 
     read_only: all of the host is, but for the mounts, these devices, and /dev.
+    view:      of an isolated container.
     """
     ordered = sorted(((target_on_host(mount), mount) for mount in mounts), key=lambda pair: pair[0].count("/"))
-    made: list[str] = []
+    if view:
+        isolation.check_nesting(view, mounts)
+    made: list[str] = isolation.replaced(view, mounts) if view else []
     missing = []
     for target, _ in ordered:
         if not os.path.lexists(target) and not any(_is_under(target, outer) for outer in made):
@@ -56,11 +63,25 @@ def arguments(mounts: Sequence[Mount], devices: Sequence[str] = (), *, read_only
     result = _host(rebuilt, read_only=read_only)
     for device in devices:
         result += ["--dev-bind", device, device]
+    result += isolation.arguments(view, mounts) if view else []
+    own = [*rebuilt, *(isolation.replaced(view, mounts) if view else [])]  # folders in which mount points are made
     for target, mount in ordered:
+        result += _parents(target, own)
+        own.append(target)
         result += ["--ro-bind" if mount.read_only else "--dev-bind", str(mount.source), target]
     for folder in rebuilt if read_only else ():
         result += ["--remount-ro", folder]
-    return result
+    return result + (isolation.last_arguments(view) if view else [])
+
+
+def _parents(target: str, own: Sequence[str]) -> list[str]:
+    """Folders on the way to a target, which bubblewrap would make for root alone."""
+    bases = [each for each in own if _is_under(target, each) and each != target]
+    if not bases:
+        return []
+    base = max(bases, key=len)
+    way = [str(each) for each in reversed(Path(target).parents) if _is_under(str(each), base) and str(each) != base]
+    return [part for folder in way for part in ("--perms", "0755", "--dir", folder)]
 
 
 def target_on_host(mount: Mount) -> str:

@@ -28,6 +28,7 @@ from app.runtimes.base import (
     ContainerSpec,
     ContainerStatus,
     ContainerUsage,
+    CreateError,
     LogChunk,
     Pipe,
     RuntimeInfo,
@@ -41,14 +42,16 @@ from app.runtimes.linux import process_table
 from app.runtimes.linux.cgroups import Cgroups
 from app.runtimes.linux.folder_removal import FolderRemover
 from app.runtimes.linux.process_table import Identity
-from app.runtimes.process import files, mounts, security_context, sessions
+from app.runtimes.process import files, isolation, mounts, pod_users, security_context, sessions
 from app.runtimes.process import launch as process_launch
 from app.runtimes.process import status as process_status
 from app.runtimes.process import usage as process_usage
 from app.runtimes.process.attach import Attached
 from app.runtimes.process.container import ProcessContainer
 from app.runtimes.process.files import Folder, check_name
+from app.runtimes.process.isolation import SandboxRecord, View
 from app.runtimes.process.logs import SHARE, Follower, Log
+from app.runtimes.process.pod_users import PodUsers
 from app.runtimes.wakeups import Hints
 from app.structured_logging import Logger
 
@@ -63,20 +66,34 @@ class ProcessRuntime(Imageless):
 
     cgroups:    where to make cgroups for each container, with its limits.
     bubblewrap: the program that mounts volumes, "" for none; by default `bwrap` if there is one that works.
+    private:    folders of the agent, which no isolated pod sees.
+    users:      for isolated pods.
     """
 
-    def __init__(self, root: Path, *, cgroups: Cgroups | None = None, bubblewrap: str | None = None) -> None:
+    def __init__(
+        self,
+        root: Path,
+        *,
+        cgroups: Cgroups | None = None,
+        bubblewrap: str | None = None,
+        private: Sequence[Path] = (),
+        users: str = pod_users.DEFAULT_RANGE,
+    ) -> None:
         self._loop = asyncio.get_running_loop()
         self._root = root.resolve()
         self._cgroups = cgroups
         self._setsid = process_launch.program("setsid")
         self._bubblewrap = bubblewrap
         self._agent = security_context.AgentRights.here()
+        self._private, self._user_range = (self._root, *private), pod_users.parse_range(users)
         self._boot = process_table.boot_id()
         self._pods: dict[str, dict[ContainerKey, ProcessContainer]] = {}
+        self._isolated: dict[str, SandboxRecord] = {}
         self._events, self._logged = Hints(), Hints()
         self._lock = files.lock(self._root)
         process_launch.keep_files_private()
+        isolation.remove_unfinished(self._root)
+        self._users = PodUsers(self._root / ".users", self._user_range)
         self._follower = Follower(self._logged.add)
         self._remover = FolderRemover(self._root)
         self._adopt()
@@ -93,17 +110,35 @@ class ProcessRuntime(Imageless):
             limits=self._cgroups is not None and self._cgroups.limits,
             security=self._agent.may_change and bool(self._usable_bubblewrap()),
             terminals=True,
+            isolation=isolation.how(self._agent, self._user_range, self._usable_bubblewrap()),
         )
 
     async def run_sandbox(self, spec: SandboxSpec) -> Sandbox:
         pod = self._root / check_name(spec.pod_uid)
-        for folder in (pod, pod / HOME):
-            folder.mkdir(mode=0o700, exist_ok=True)
+        if not pod.exists():
+            self._make_sandbox(pod, spec.namespace_uid)
+        (pod / HOME).mkdir(mode=0o700, exist_ok=True)
         self._pods.setdefault(spec.pod_uid, {})
-        return Sandbox(spec.pod_uid)
+        return self._sandbox(spec.pod_uid)
+
+    def _make_sandbox(self, pod: Path, namespace_uid: str | None) -> None:
+        """Raises CreateError, OSError."""
+        if namespace_uid is None:
+            raise CreateError("the sandbox of the pod is gone")
+        if not namespace_uid:
+            pod.mkdir(mode=0o700)
+            return
+        isolation.refuse_if(isolation.find_obstacle(self._agent, self._user_range, self._usable_bubblewrap()))
+        user = self._users.user_of(namespace_uid) if self._agent.user == 0 else None
+        self._isolated[pod.name] = SandboxRecord(namespace_uid, user)
+        isolation.make_sandbox(pod, self._isolated[pod.name])
 
     async def sandboxes(self) -> Sequence[Sandbox]:
-        return [Sandbox(uid) for uid in self._pods]
+        return [self._sandbox(uid) for uid in self._pods]
+
+    def _sandbox(self, pod_uid: str) -> Sandbox:
+        record = self._isolated.get(pod_uid)
+        return Sandbox(pod_uid, is_isolated=record is not None, user=record.user if record else None)
 
     async def start_container(self, spec: ContainerSpec) -> None:
         await asyncio.sleep(0)  # of many starts at once, each lets the loop have its turn
@@ -134,7 +169,10 @@ class ProcessRuntime(Imageless):
         target = await container.target(main)
         if main is None or target is None or container.shim is None:
             raise StartError("the container is not running")
-        if target != main.pid:
+        user = self._sandbox(key.pod_uid).user
+        if user is not None:
+            await sessions.wait_until_runs_as(target, user)
+        elif target != main.pid:
             await sessions.wait_until_settled(target, main.pid)
         place = self._place(container.folder, target, container.shim)
         command = sessions.start(place, argv, tty=tty)
@@ -172,6 +210,7 @@ class ProcessRuntime(Imageless):
         while alive := [container for container in pod.values() if not container.ended.is_set()]:
             await asyncio.gather(*(container.kill() for container in alive))
         self._pods.pop(pod_uid, None)
+        self._isolated.pop(pod_uid, None)
         await self._remover.remove(self._root / pod_uid)
         for container in pod.values():
             await cgroup.remove_until_gone(container.cgroups)
@@ -237,11 +276,14 @@ class ProcessRuntime(Imageless):
         """Takes over pods that are on disk but not known, and forgets known ones that are not on disk."""
         found = set(files.pods(self._root))
         for pod_uid in found - self._pods.keys():
+            if record := isolation.read_record(self._root / pod_uid):
+                self._isolated[pod_uid] = record
             folders = [Folder(self._root, key) for key in files.containers(self._root, pod_uid)]
             self._pods[pod_uid] = {
                 folder.key: self._adopt_container(folder) for folder in folders if self._was_let_go(folder)
             }
         for pod_uid in self._pods.keys() - found:
+            self._isolated.pop(pod_uid, None)
             for container in self._pods.pop(pod_uid).values():
                 self._unwatch(container)
                 container.ended.set()
@@ -300,7 +342,8 @@ class ProcessRuntime(Imageless):
             folder.record(process_launch.spec_record(spec, launch), shims[0][0])
 
         try:
-            launch = process_launch.resolve(spec, folder, home, self._usable_bubblewrap, self._agent)
+            view = self._view(spec.key.pod_uid)
+            launch = process_launch.resolve(spec, folder, home, self._usable_bubblewrap, self._agent, view)
             if self._cgroups:
                 launch = replace(launch, cgroups=self._cgroups.make(spec.key, spec.limits))
             process_launch.spawn(folder, launch, self._setsid, known)
@@ -309,6 +352,13 @@ class ProcessRuntime(Imageless):
                 os.close(pidfd)
             raise StartError(f'exec: "{spec.argv[0] if spec.argv else ""}": {error}') from error
         return self._watch_container(folder, *shims[0], launch.cgroups)
+
+    def _view(self, pod_uid: str) -> View | None:
+        """Raises StartError."""
+        record = self._isolated.get(pod_uid)
+        if record is isolation.UNREADABLE:
+            raise StartError("the record of the pod's user is unreadable: delete the pod")
+        return isolation.view(self._root / pod_uid, record, self._private) if record else None
 
     def _watch_container(
         self, folder: Folder, shim: Identity | None, pidfd: int, cgroups: Sequence[Path]
@@ -321,6 +371,7 @@ class ProcessRuntime(Imageless):
             shim=shim,
             pidfd=pidfd,
             cgroups=cgroups,
+            is_isolated=folder.key.pod_uid in self._isolated,
         )
         self._loop.add_reader(pidfd, self._on_shim_end, container)
         self._follower.follow(folder, log)

@@ -8,7 +8,7 @@ import os
 import pwd
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from app.runtimes.base import Security, StartError
@@ -55,6 +55,16 @@ class Rights:
 
     arguments: tuple[str, ...] = ()
     owner: tuple[int, int] | None = None
+
+
+def isolated(security: Security, user: int | None) -> Security:
+    """The rights of a container of an isolated pod, whatever it asks for. `user`: of its namespace. Raises StartError."""
+    if user is not None and {security.user, security.group, *security.groups} - {None, user}:
+        raise StartError(f"the container asks for another user or group than that of its namespace, {user}")
+    if security.privileged or security.add:
+        raise StartError("the container asks for privileges, and its namespace is not privileged")
+    own = replace(security, drop=(ALL,), no_new_privileges=True)
+    return own if user is None else replace(own, user=user, group=user, groups=())
 
 
 def resolve(security: Security, agent: AgentRights) -> Rights:

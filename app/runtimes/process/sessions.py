@@ -65,6 +65,16 @@ async def wait_until_settled(pid: int, outer: int) -> None:
         await asyncio.sleep(NOT_YET)
 
 
+async def wait_until_runs_as(pid: int, user: int) -> None:
+    """Wait until a process has given up the agent's rights: else a command would get these. Raises StartError."""
+    for _ in range(LOOKS):
+        uid, gid, groups, bounds, no_new = _credentials(pid)
+        if (uid, gid, groups, int(bounds, 16), no_new) == (str(user), str(user), "", 0, "1"):
+            return
+        await asyncio.sleep(NOT_YET)
+    raise StartError(f"the container does not run as user {user}")
+
+
 class ExecSession:
     """One command: see `base.Session`."""
 

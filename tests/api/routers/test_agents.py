@@ -1,11 +1,13 @@
 """Posts of agents over HTTP: whatever the bytes, a Status below 500; and only of their own pods."""
 
+import dataclasses
 from typing import Any
 
 import httpx
 import pytest
 from msgspec.structs import replace
 
+from app.api.app import create_app
 from app.api.auth.authenticator import NODES, User
 from app.api.auth.tokens import issue
 from app.client.protocol import StatusReport
@@ -85,3 +87,30 @@ async def test_a_report_is_about_the_pod_that_has_all_of_its_names(registry: Reg
     outcomes = [(await status_reports.accept(registry, PODS, [each], "n".__eq__))[0].code for each in forged]
 
     assert outcomes == [404, 404, 404]
+
+
+@pytest.mark.parametrize(
+    ("label", "default", "expected"),
+    [
+        pytest.param(None, "privileged", "privileged", id="no label"),
+        pytest.param(None, "baseline", "baseline", id="no label, and a default of the cluster's"),
+        pytest.param("privileged", "restricted", "privileged", id="a label against the default"),
+        pytest.param("restricted", "privileged", "restricted", id="a label"),
+    ],
+)
+async def test_an_agent_is_told_the_level_of_a_namespace(
+    registry: Registry, label: str | None, default: Any, expected: str
+) -> None:
+    labels = {} if label is None else {"pod-security.kubernetes.io/enforce": label}
+    made = await create(registry, NAMESPACES, named(Namespace(), name="team", labels=labels))
+    token = await issue(registry, User(name="system:node:n", groups=(NODES,), nodes=("n",)))
+    headers = {"Authorization": f"Bearer {token}"}
+    app = create_app(dataclasses.replace(registry, pod_security=default))
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api", headers=headers) as agent:
+        answer = await agent.get(f"{BASE}/n/namespaces/team")
+        missing = await agent.get(f"{BASE}/-/namespaces/other")
+        others = await agent.get(f"{BASE}/m/namespaces/team")
+
+    assert answer.json() == {"uid": made.metadata.uid, "level": expected}
+    assert (missing.status_code, missing.json()["uid"]) == (200, "")
+    assert others.status_code == 403

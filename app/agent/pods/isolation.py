@@ -1,0 +1,46 @@
+"""Isolation of pods whose namespace is not privileged: the rights of their containers, and what the node says of it."""
+
+from dataclasses import replace
+
+from app.agent.pods.environment import ContainerConfigError
+from app.runtimes.base import Isolation, RuntimeInfo, Sandbox, Security
+from app.structured_logging import Logger
+
+LABEL = "jobplane.dev/pod-isolation"
+_MEANING: dict[Isolation, str] = {
+    "user-and-sandbox": "run as a user of their namespace, without a view of the agent and other pods",
+    "user": "run as a user of their namespace, but see all processes and share /tmp, as bubblewrap is not usable",
+    "sandbox": "run as the agent's own user, without a view of its files and other pods: run the agent as root for more",
+    "none": "are refused: install bubblewrap, or run the agent as root with setpriv (util-linux)",
+}
+
+logger = Logger(__name__)
+
+
+def isolation_label(isolation: Isolation | None) -> dict[str, str]:
+    """The node's label, by which pods can choose."""
+    return {LABEL: isolation} if isolation else {}
+
+
+def log_isolation(info: RuntimeInfo) -> None:
+    if info.isolation:
+        logger.info(f"pods of namespaces that are not privileged {_MEANING[info.isolation]}")
+
+
+def restrict(wanted: Security, sandbox: Sandbox, container: str) -> Security:
+    """Raises ContainerConfigError if the container asks for more. Fields that name the namespace's own user are fine."""
+    if not sandbox.is_isolated:
+        return wanted
+    if wanted.privileged or wanted.add:
+        raise ContainerConfigError(
+            f"container {container}: privileged and capabilities.add need a privileged namespace on this node's runtime"
+        )
+    if sandbox.user is None:
+        return replace(wanted, drop=("ALL",), no_new_privileges=True)
+    fields = {"runAsUser": (wanted.user,), "runAsGroup": (wanted.group,), "fsGroup, supplementalGroups": wanted.groups}
+    for name, ids in fields.items():
+        if set(ids) - {None, sandbox.user}:
+            raise ContainerConfigError(
+                f"container {container}: {name} may only be {sandbox.user}, the user of its namespace on this node: leave it out"
+            )
+    return replace(wanted, user=sandbox.user, group=sandbox.user, groups=(), drop=("ALL",), no_new_privileges=True)

@@ -1,0 +1,70 @@
+"""Pod Security levels of namespaces, as the API says: they decide whether the process runtime isolates a pod.
+
+`starts` asks before it makes a pod's sandbox. An answer serves all pods that were known when it was asked for, so that many
+starts cost few requests, and a level that was set before a pod was created always counts.
+"""
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from app.agent.clock import Clock
+from app.agent.pods.environment import ContainerConfigError
+from app.client.api import Api
+from app.client.protocol import NamespaceLevel, namespace_path, node_segment
+from app.machinery.errors import ApiError
+from app.structured_logging import Logger
+
+KEPT = 256  # namespaces whose last answer is remembered
+
+logger = Logger(__name__)
+
+
+class NamespaceLevels:
+    """Of the namespaces whose pods start on these nodes."""
+
+    def __init__(self, api: Api, nodes: Sequence[str], clock: Clock) -> None:
+        self._api, self._node, self._clock = api, node_segment(nodes), clock
+        self._answers: dict[str, tuple[float, NamespaceLevel]] = {}  # with the moment at which it was asked for
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._is_old_api = False
+
+    async def isolated_as(self, namespace: str, known_since: float) -> str:
+        """Return the UID of a namespace that is not privileged, else nothing. Raises ApiError, ConnectionError.
+
+        known_since: the clock's seconds at which the pod was known.
+        """
+        async with self._locks.setdefault(namespace, asyncio.Lock()):
+            asked_at, level = self._answers.get(namespace, (-1.0, NamespaceLevel()))
+            if asked_at < known_since:
+                asked_at = self._clock.elapsed()
+                level = await self._ask(namespace)
+                self._keep(namespace, asked_at, level)
+        return level.uid if level.level != "privileged" else ""
+
+    def _keep(self, namespace: str, asked_at: float, level: NamespaceLevel) -> None:
+        self._answers.pop(namespace, None)
+        self._answers[namespace] = asked_at, level
+        while len(self._answers) > KEPT:
+            oldest = next(iter(self._answers))
+            del self._answers[oldest]
+            if not self._locks[oldest].locked():
+                del self._locks[oldest]
+
+    async def _ask(self, namespace: str) -> NamespaceLevel:
+        try:
+            answer = await self._api.request("GET", namespace_path(self._node, namespace))
+        except ApiError as error:
+            if error.code != 404:
+                raise
+            if not self._is_old_api:
+                self._is_old_api = True
+                logger.warning(
+                    "the API is older than this agent and names no Pod Security levels; pods are not isolated"
+                )
+            return NamespaceLevel(level="privileged")
+        level = msgspec.json.decode(answer, type=NamespaceLevel)
+        if not level.uid:
+            raise ContainerConfigError(f"namespace {namespace} does not exist")
+        return level
