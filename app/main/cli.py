@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,6 +37,7 @@ from app.main.cli_options import (
     more_settings,
     option,
     read_settings,
+    with_oidc_options,
 )
 from app.main.cli_page import page
 from app.main.cli_process import follow_parent, now, run_fast, run_until_signal, serving_metrics, wait_for_file
@@ -48,6 +49,7 @@ from app.main.commands.cancel import cancel
 from app.main.commands.get import get
 from app.main.commands.history import history
 from app.main.commands.listing import list_objects
+from app.main.commands.login import login
 from app.main.commands.logs import logs
 from app.main.commands.machines import nodes as list_nodes
 from app.main.commands.machines import top
@@ -74,6 +76,7 @@ app.command()(top)
 app.command("nodes")(list_nodes)
 app.command()(kubeconfig)
 app.command()(page)
+app.command()(login)
 app.command()(examples)
 app.command()(systemd)
 app.add_typer(nodes, name="node")
@@ -105,7 +108,9 @@ def program(
 
 
 @app.command(epilog=more_settings("api", "controllers", "agent"))
+@with_oidc_options
 def up(
+    oidc: dict[str, Any],
     data_dir: DataDir = None,
     host: Host = None,
     port: Port = None,
@@ -146,6 +151,7 @@ def up(
         tls_san=tls_san,
         metrics_address=metrics_address,
         log_format=log_format,
+        **oidc,
     )
     try:
         asyncio.run(Supervisor(made).run())
@@ -154,7 +160,9 @@ def up(
 
 
 @app.command(epilog=more_settings("api"))
+@with_oidc_options
 def api(
+    oidc: dict[str, Any],
     data_dir: DataDir = None,
     host: Host = None,
     port: Port = None,
@@ -178,6 +186,7 @@ def api(
         tls_san=tls_san,
         advertise_url=advertise_url,
         log_format=log_format,
+        **oidc,
     )
     follow_parent()
     run_fast(_api(made, migrate))
@@ -185,14 +194,18 @@ def api(
 
 async def _api(made: Settings, migrate: bool) -> None:
     from app.api.http.listening_sockets import ListenError, bind_sockets
-    from app.api.serve import serve
+    from app.api.serve import identity_provider, serve
     from app.registry.objects import Registry
 
     async def work() -> None:
         async with open_with_keys(made, log_cap=made.log_cap) as store:
-            await serve(Registry(store, now, made.features, pod_security=made.pod_security), made, sockets)
+            await serve(Registry(store, now, made.features, pod_security=made.pod_security), made, sockets, provider)
 
     dsn = dsn_of(made)
+    try:
+        provider = identity_provider(made, now)
+    except OSError as error:
+        raise ConfigError(f"--oidc-ca-file: {error}") from error
     try:
         sockets = await bind_sockets(made.host, made.port)
     except ListenError as error:
@@ -231,7 +244,8 @@ def controllers(
 
 
 async def _controllers(made: Settings) -> None:
-    from app.controllers.manager import Retention, run
+    from app.controllers.certificate_signing import folder_signer
+    from app.controllers.manager import ClusterAuthority, Retention, run
     from app.controllers.webhook_client import WebhookClient
     from app.registry.objects import Registry
     from app.registry.readiness import readiness
@@ -255,7 +269,11 @@ async def _controllers(made: Settings) -> None:
                 log_cap=made.log_cap,
                 records=timedelta(hours=made.record_ttl_hours),
             ),
-            certificate=f"{text_of(made.ca_file)}\n" if made.ca_file else "",
+            authority=ClusterAuthority(
+                certificate=f"{text_of(made.ca_file)}\n" if made.ca_file else "",
+                sign=folder_signer(made.data_dir / "tls"),
+                longest=timedelta(hours=made.cluster_signing_hours),
+            ),
             scheduling=ScoringSettings(strategy=made.scoring_strategy),
             webhooks=WebhookClient(allows_local=made.webhooks_to_this_host),
             traces=traces,
