@@ -22,6 +22,7 @@ PREFIX = "JOBPLANE_"
 ScoringStrategy = Literal["LeastAllocated", "MostAllocated"]
 Program = Literal["api", "controllers", "agent"]
 LEVELS = ("debug", "info", "warning", "error", "critical")
+SIGNING_ALGS = tuple(f"{family}{bits}" for family in ("RS", "ES", "PS") for bits in (256, 384, 512))
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 UNSPECIFIED = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared, not bound
 
@@ -118,6 +119,30 @@ class Settings(BaseSettings):
             "none",
         ),
     ] = ""
+    oidc_issuer_url: Annotated[
+        str, about("OIDC: URL of the identity provider, https://..., whose ID tokens the API accepts.", "none")
+    ] = ""
+    oidc_client_id: Annotated[str, about("OIDC: client ID that must be an audience of the tokens.", "none")] = ""
+    oidc_username_claim: Annotated[str, about("OIDC: claim that is the user name.")] = "sub"
+    oidc_username_prefix: Annotated[
+        str,
+        about(
+            "OIDC: prefix of user names; - for none.",
+            "the issuer's URL and #; none if the claim is email",
+        ),
+    ] = ""
+    oidc_groups_claim: Annotated[str, about("OIDC: claim with the user's groups.", "none")] = ""
+    oidc_groups_prefix: Annotated[str, about("OIDC: prefix of groups.", "none")] = ""
+    oidc_required_claim: Annotated[
+        str, about("OIDC: claims that tokens must have, name=value, comma-separated.", "none")
+    ] = ""
+    oidc_ca_file: Annotated[
+        Path | None,
+        about("OIDC: file with the CA certificate of the identity provider.", "the CA certificates of this machine"),
+    ] = None
+    oidc_signing_algs: Annotated[
+        str, about("OIDC: accepted signature algorithms, comma-separated: RS256, ES256, PS256, ..384 and ..512.")
+    ] = "RS256"
     eviction_hard: Annotated[
         str,
         about(
@@ -246,7 +271,7 @@ class Settings(BaseSettings):
     ] = "info"
     log_format: Annotated[LogFormat, about("Format of log lines: text, or json, one object a line.")] = "text"
 
-    @field_validator("data_dir", "token_file", "ca_file", "join_token_file", "secrets_key_file")
+    @field_validator("data_dir", "token_file", "ca_file", "join_token_file", "secrets_key_file", "oidc_ca_file")
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         """Children, shims and mounts have other working directories than the one that a path was given in."""
@@ -272,6 +297,29 @@ class Settings(BaseSettings):
         if url and not (url.startswith(("http://", "https://")) and urlsplit(url).hostname):
             raise ValueError("not a URL such as http://127.0.0.1:4318")
         return url
+
+    @field_validator("oidc_issuer_url")
+    @classmethod
+    def _issuer(cls, url: str) -> str:
+        if url and not (url.startswith("https://") and urlsplit(url).hostname):
+            raise ValueError("not a URL such as https://id.example.com: an identity provider must use https")
+        return url
+
+    @field_validator("oidc_signing_algs")
+    @classmethod
+    def _asymmetric_only(cls, text: str) -> str:
+        if unknown := [each for each in items(text) if each not in SIGNING_ALGS]:
+            raise ValueError(f"{unknown[0]} is not accepted: pass some of {', '.join(SIGNING_ALGS)}")
+        if not items(text):
+            raise ValueError("no algorithm: pass RS256, or what the identity provider signs with")
+        return text
+
+    @field_validator("oidc_required_claim")
+    @classmethod
+    def _named_values(cls, text: str) -> str:
+        if unnamed := [each for each in items(text) if not each.partition("=")[0] or "=" not in each]:
+            raise ValueError(f"{unnamed[0]} is not a claim such as hd=example.com")
+        return text
 
     @field_validator("database_url")
     @classmethod
@@ -320,6 +368,12 @@ class Settings(BaseSettings):
         return int(self.log_cap_mib * (1 << 20))
 
     @model_validator(mode="after")
+    def _issuer_with_client(self) -> Self:
+        if bool(self.oidc_issuer_url) != bool(self.oidc_client_id):
+            raise ValueError("--oidc-issuer-url and --oidc-client-id need each other")
+        return self
+
+    @model_validator(mode="after")
     def _plain_only_here(self) -> Self:
         if not self.tls and self.host not in LOOPBACK:
             raise ValueError(f"--no-tls needs a --host of {', '.join(sorted(LOOPBACK))}, not {self.host}")
@@ -343,6 +397,11 @@ class Settings(BaseSettings):
         """Return where this process's API is reached from this machine."""
         host = "127.0.0.1" if self.host in UNSPECIFIED else self.host
         return f"{'https' if self.tls else 'http'}://{f'[{host}]' if ':' in host else host}:{self.port}"
+
+
+def items(text: str) -> tuple[str, ...]:
+    """Split a comma-separated setting."""
+    return tuple(each for part in text.split(",") if (each := part.strip()))
 
 
 def variable(name: str) -> str:

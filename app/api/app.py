@@ -17,7 +17,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.auth.authenticator import Authenticator
+from app.api.auth.authenticator import Authenticator, IdentityProvider
 from app.api.auth.tokens import StoredTokens
 from app.api.dependencies import current_user, require_path
 from app.api.direct_route import DirectMiddleware
@@ -39,9 +39,19 @@ from app.registry.objects import Registry
 from app.registry.periodic_task import run_periodically
 
 
-def create_app(registry: Registry, origin: Origin | None = None, authority: Callable[[], str] = str) -> FastAPI:
-    """The application of one API process. `origin`: where others reach it. `authority`: certificates that clients trust, PEM."""
-    authenticator = Authenticator(StoredTokens(registry), time.monotonic)
+def create_app(
+    registry: Registry,
+    origin: Origin | None = None,
+    authority: Callable[[], str] = str,
+    provider: IdentityProvider | None = None,
+) -> FastAPI:
+    """The application of one API process.
+
+    origin:    where others reach it.
+    authority: certificates that clients trust, PEM.
+    provider:  who issues ID tokens besides this API; none without OIDC.
+    """
+    authenticator = Authenticator(StoredTokens(registry), time.monotonic, provider=provider, now=registry.now)
     metrics = RequestMetrics(registry.metrics)
     kubernetes = Kubernetes(
         registry, authenticator, Documents(registry, authenticator).answer, metrics, Fairness(registry.metrics)
@@ -105,4 +115,4 @@ def _revocations(registry: Registry) -> Revocations:
     async def ended(digests: Collection[bytes]) -> Collection[bytes]:
         return await registry.tokens.ended(digests, registry.now())
 
-    return Revocations(ended, registry.policy.rights.policies)
+    return Revocations(ended, registry.policy.rights.policies, registry.now)

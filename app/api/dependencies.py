@@ -79,4 +79,5 @@ async def stream_claim(request: Request, user: CurrentUser) -> None:
     async def judge() -> None:
         await impersonation.impersonate(state.registry, credential.holder, request.headers)
 
-    request.state.stream_access = StreamAccess(credential.digest, None if user is credential.holder else judge)
+    holder = credential.holder
+    request.state.stream_access = StreamAccess(credential.digest, None if user is holder else judge, holder.expires_at)

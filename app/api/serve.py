@@ -5,7 +5,9 @@ import gc
 import signal
 import socket
 import sys
-from collections.abc import Collection
+import time
+from collections.abc import Callable, Collection
+from datetime import datetime
 from types import FrameType
 from urllib.parse import urlsplit
 
@@ -13,7 +15,7 @@ import uvicorn
 from starlette.datastructures import State
 
 from app.api.app import create_app
-from app.api.auth.authenticator import MASTERS, User
+from app.api.auth.authenticator import MASTERS, IdentityProvider, User
 from app.api.auth.signin_codes import CODE_LIFE, create_code, signin_link
 from app.api.http.connection import Connection
 from app.api.routers import ui
@@ -21,7 +23,7 @@ from app.api.streams.agent_calls import Calls
 from app.api.upkeep import Upkeep
 from app.registry import offload
 from app.registry.objects import Registry
-from app.settings import UNSPECIFIED, Settings
+from app.settings import UNSPECIFIED, Settings, items
 from app.structured_logging import Logger
 
 logger = Logger(__name__)
@@ -45,15 +47,45 @@ def address_towards(dsn: str) -> str:
         return "127.0.0.1"
 
 
-async def serve(registry: Registry, settings: Settings, sockets: list[socket.socket]) -> None:
+def identity_provider(settings: Settings, now: Callable[[], datetime]) -> IdentityProvider | None:
+    """Return who issues ID tokens as the settings say; None without OIDC. Asks nobody yet. OSError names a bad CA file."""
+    if not settings.oidc_issuer_url:
+        return None
+    from app.api.auth.oidc import OidcConfig, Verifier
+    from app.api.auth.oidc_keys import Keys, Provider
+
+    config = OidcConfig(
+        issuer_url=settings.oidc_issuer_url,
+        client_id=settings.oidc_client_id,
+        username_claim=settings.oidc_username_claim,
+        username_prefix=settings.oidc_username_prefix,
+        groups_claim=settings.oidc_groups_claim,
+        groups_prefix=settings.oidc_groups_prefix,
+        required_claims={
+            name: value for name, _, value in (x.partition("=") for x in items(settings.oidc_required_claim))
+        },
+        ca_file=settings.oidc_ca_file,
+        signing_algs=items(settings.oidc_signing_algs),
+    )
+    keys = Keys(Provider(config.issuer_url, config.ca_file).fetch_keys, time.monotonic)
+    return Verifier(config, keys.find, now)
+
+
+async def serve(
+    registry: Registry,
+    settings: Settings,
+    sockets: list[socket.socket],
+    provider: IdentityProvider | None = None,
+) -> None:
     """Serve until SIGINT or SIGTERM, then return. Open watches end cleanly: their clients come back by themselves.
 
-    sockets: bound to where it is to listen (`app.api.http.listening_sockets`); they are closed at the end.
+    sockets:  bound to where it is to listen (`app.api.http.listening_sockets`); they are closed at the end.
+    provider: who issues ID tokens, if the API accepts any.
     """
     sys.setswitchinterval(offload.SWITCH_SECONDS)
     upkeep = Upkeep(registry, settings, _url(registry, settings))
     made = upkeep.certificates
-    app = create_app(registry, upkeep.origin(), upkeep.authority)
+    app = create_app(registry, upkeep.origin(), upkeep.authority, provider)
     config = uvicorn.Config(
         app,
         ssl_certfile=str(made.cert) if settings.tls else None,

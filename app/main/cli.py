@@ -6,7 +6,7 @@ import time
 from collections.abc import Awaitable, Callable
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -37,6 +37,7 @@ from app.main.cli_options import (
     more_settings,
     option,
     read_settings,
+    with_oidc_options,
 )
 from app.main.cli_page import page
 from app.main.cli_process import follow_parent, now, run_fast, run_until_signal, serving_metrics, wait_for_file
@@ -105,7 +106,9 @@ def program(
 
 
 @app.command(epilog=more_settings("api", "controllers", "agent"))
+@with_oidc_options
 def up(
+    oidc: dict[str, Any],
     data_dir: DataDir = None,
     host: Host = None,
     port: Port = None,
@@ -146,6 +149,7 @@ def up(
         tls_san=tls_san,
         metrics_address=metrics_address,
         log_format=log_format,
+        **oidc,
     )
     try:
         asyncio.run(Supervisor(made).run())
@@ -154,7 +158,9 @@ def up(
 
 
 @app.command(epilog=more_settings("api"))
+@with_oidc_options
 def api(
+    oidc: dict[str, Any],
     data_dir: DataDir = None,
     host: Host = None,
     port: Port = None,
@@ -178,6 +184,7 @@ def api(
         tls_san=tls_san,
         advertise_url=advertise_url,
         log_format=log_format,
+        **oidc,
     )
     follow_parent()
     run_fast(_api(made, migrate))
@@ -185,14 +192,18 @@ def api(
 
 async def _api(made: Settings, migrate: bool) -> None:
     from app.api.http.listening_sockets import ListenError, bind_sockets
-    from app.api.serve import serve
+    from app.api.serve import identity_provider, serve
     from app.registry.objects import Registry
 
     async def work() -> None:
         async with open_with_keys(made, log_cap=made.log_cap) as store:
-            await serve(Registry(store, now, made.features), made, sockets)
+            await serve(Registry(store, now, made.features), made, sockets, provider)
 
     dsn = dsn_of(made)
+    try:
+        provider = identity_provider(made, now)
+    except OSError as error:
+        raise ConfigError(f"--oidc-ca-file: {error}") from error
     try:
         sockets = await bind_sockets(made.host, made.port)
     except ListenError as error:

@@ -75,6 +75,29 @@ def read_settings(component: str = "jobplane", /, **given: Any) -> Settings:
     return made
 
 
+OIDC = tuple(name for name in Settings.model_fields if name.startswith("oidc_"))
+
+
+def with_oidc_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Add the options that say which identity provider the API trusts; the command gets them as its first argument."""
+
+    @functools.wraps(command)
+    def whole(**given: Any) -> None:
+        command({name: given.pop(name) for name in OIDC}, **given)
+
+    own = inspect.signature(command)
+    annotations: dict[str, Any] = {
+        name: Annotated[Path | None if name.endswith("_file") else str | None, option(name)] for name in OIDC
+    }
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
+        for name, annotation in annotations.items()
+    ]
+    whole.__dict__["__signature__"] = own.replace(parameters=[*list(own.parameters.values())[1:], *options])
+    whole.__annotations__ = {**command.__annotations__, **annotations}
+    return whole
+
+
 _WHICH_API: dict[str, Any] = {"server": Server, "token_file": TokenFile, "ca_file": CaFile, "data_dir": DataDir}
 
 

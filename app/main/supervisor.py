@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from app.main.cli_errors import LAST_WORDS, PERMANENT, CommandError, ConfigError
-from app.settings import Settings
+from app.settings import Settings, variable
 from app.store.embedded_postgres import Postgres
 from app.store.postgres_binaries import SetupError
 from app.store.postgres_folder import InUseError
@@ -112,11 +112,19 @@ class Supervisor:
             "JOBPLANE_LOG_FORMAT": self._settings.log_format,
             "JOBPLANE_AGENT_NODES": ",".join(self._settings.own_nodes),
             "JOBPLANE_TLS_SAN": self._settings.tls_san,
+            **self._oidc(),
             "JOBPLANE_METRICS_ADDRESS": "",  # each child has its own, as an argument
             "JOBPLANE_TLS_NAME": "",  # the API is on this machine
             **({"JOBPLANE_SECRETS_KEY_FILE": str(key_file)} if (key_file := self._settings.secrets_key_file) else {}),
             PARENT: str(os.getpid()),
         }
+
+    def _oidc(self) -> dict[str, str]:
+        """The settings of the identity provider that are given."""
+        given = self._settings.model_dump(
+            include={name for name in type(self._settings).model_fields if name[:5] == "oidc_"}
+        )
+        return {variable(name): str(value) for name, value in given.items() if value}
 
     def _commands(self) -> list[tuple[str, list[str]]]:
         settings, data = self._settings, self._settings.data_dir

@@ -44,13 +44,14 @@ class Limits(NamedTuple):
     expires_at: None: never.
     needs:      objects that must live.
     uses:       of a join token, how many nodes may still join by it; None: any number.
-    node_life:  of a join token, how long the credentials last that nodes get by it; None: for ever.
+    next_life:  of what is exchanged for a credential, how long that lasts: of a join token the nodes', None for ever; of a
+                sign-in code, from its own end on.
     """
 
     expires_at: datetime | None = None
     needs: Sequence[Need] = ()
     uses: int | None = None
-    node_life: timedelta | None = None
+    next_life: timedelta | None = None
 
 
 FOREVER = Limits()
@@ -127,9 +128,10 @@ _ADMIT = "insert into tokens (digest, username, groups, nodes, expires_at) value
 # Those that another process is deleting are left to it.
 _EXCHANGE = f"""with used as (
         delete from tokens where digest = $1 and audiences = array[$3] and {_IS_GOOD}
-        returning username, groups, nodes, uid, extra, needs)
+        returning username, groups, nodes, uid, extra, needs, expires_at as ended, node_life)
     insert into tokens (digest, username, groups, nodes, uid, extra, needs, expires_at)
-    select $4, username, groups, nodes, uid, extra, needs, $5 from used returning 1"""
+    select $4, username, groups, nodes, uid, extra, needs, least($5, ended + node_life) from used
+    returning expires_at"""
 _FORGET = """delete from tokens where digest in (
     select digest from tokens where expires_at < $1 limit 1000 for update skip locked)"""
 
@@ -222,10 +224,15 @@ class Tokens:
             await connection.execute(_ADMIT, digest, holder.name, list(holder.groups), list(holder.nodes), ends)
             return Admission.JOINED
 
-    async def exchange(self, old: bytes, new: bytes, audience: str, now: datetime, expires_at: datetime) -> bool:
-        """Replace a token that is meant for `audience` by one for this API, of the same holder; False if it is not good."""
-        done = await call_database(self._pool.fetchval(_EXCHANGE, old, now, audience, new, expires_at))
-        return done is not None
+    async def exchange(
+        self, old: bytes, new: bytes, audience: str, now: datetime, expires_at: datetime
+    ) -> datetime | None:
+        """Replace a token that is meant for `audience` by one for this API, of the same holder.
+
+        Returns when the new one ends: at `expires_at`, or earlier as the old one's limits say. None if the old one is not good.
+        """
+        ends: datetime | None = await call_database(self._pool.fetchval(_EXCHANGE, old, now, audience, new, expires_at))
+        return ends
 
     async def forget_expired(self, now: datetime) -> None:
         await call_database(self._pool.execute(_FORGET, now))
@@ -245,6 +252,6 @@ def _columns(digest: bytes, holder: Holder, limits: Limits, file: str = "") -> t
         limits.expires_at,
         msgspec.json.encode(needs).decode(),
         limits.uses,
-        limits.node_life,
+        limits.next_life,
         file,
     )

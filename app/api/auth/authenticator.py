@@ -6,8 +6,9 @@ about themselves. All others come from roles and bindings.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Protocol
 
@@ -34,6 +35,7 @@ class User:
     nodes:     the nodes that it speaks for; a `*` at the end takes every suffix.
     extra:     what else is known, for whoever asks.
     audiences: whom the token is meant for; none if for this API.
+    expires_at: when a credential ends that is in no database: an identity provider's token.
     """
 
     name: str
@@ -42,6 +44,7 @@ class User:
     nodes: tuple[str, ...] = ()
     extra: Mapping[str, tuple[str, ...]] = field(default_factory=dict, hash=False)
     audiences: tuple[str, ...] = ()
+    expires_at: datetime | None = None
 
     def is_node(self, name: str) -> bool:
         """Return whether the user speaks for the node `name`, as an agent for its own or a simulator for its fleet."""
@@ -56,6 +59,18 @@ class Tokens(Protocol):
 
     async def lookup(self, digest: str) -> User | None:
         """The user whose token has this digest; None if there is none, or no longer."""
+        ...
+
+
+class IdentityProvider(Protocol):
+    """Knows the users behind tokens that an identity provider has issued."""
+
+    def is_issuer_of(self, token: str) -> bool:
+        """Return whether a token says that it is the provider's; nothing of it is proven yet."""
+        ...
+
+    async def lookup(self, token: str) -> User | None:
+        """The user of such a token, with its end; None if it is not accepted."""
         ...
 
 
@@ -83,31 +98,48 @@ class Authenticator:
     Unknown tokens are not remembered: one that was just made must work at once, and guesses may not fill the memory.
     """
 
-    def __init__(self, tokens: Tokens, clock: Clock, seconds: float = 1.0, most: int = 10_000) -> None:
+    def __init__(
+        self,
+        tokens: Tokens,
+        clock: Clock,
+        seconds: float = 1.0,
+        most: int = 10_000,
+        provider: IdentityProvider | None = None,
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
         self._tokens = tokens
         self._clock = clock
         self._seconds = seconds
         self._most = most
+        self._provider = provider
+        self._now = now
         self._known: dict[str, tuple[float, User]] = {}
         self._asked: dict[str, asyncio.Future[User | None]] = {}
 
     async def user(self, authorization: str | None) -> User:
         """The user behind an Authorization header; 401 if it has no token, or one that is unknown."""
         token = bearer(authorization)
-        found = await self._lookup(digest_of(token)) if token else None
+        found = await self._lookup(token) if token else None
         if found is None or (found.audiences and AUDIENCE not in found.audiences):
             raise ApiError(401, "Unauthorized", "Unauthorized")
         return found
 
-    async def _lookup(self, digest: str) -> User | None:
+    async def lookup(self, token: str) -> User | None:
+        """The user of a token as it is known this moment, whatever its audience; None if there is none."""
+        if self._provider is not None and self._provider.is_issuer_of(token):
+            return await self._provider.lookup(token)
+        return await self._tokens.lookup(digest_of(token))
+
+    async def _lookup(self, token: str) -> User | None:
+        digest = digest_of(token)
         now = self._clock()
         until, user = self._known.get(digest, (0.0, None))
-        if user is not None and now < until:
+        if user is not None and now < until and (user.expires_at is None or self._now() < user.expires_at):
             return user
         self._known.pop(digest, None)
         asked = self._asked.get(digest)
         if asked is None:  # requests that come meanwhile share the answer
-            asked = self._asked[digest] = asyncio.ensure_future(self._ask(digest, now))
+            asked = self._asked[digest] = asyncio.ensure_future(self._ask(token, digest, now))
             asked.add_done_callback(lambda done: self._answered(digest, done))
         return await asyncio.shield(asked)
 
@@ -116,8 +148,8 @@ class Authenticator:
         if not done.cancelled():
             done.exception()  # marks it as seen: its waiters may have been cancelled
 
-    async def _ask(self, digest: str, now: float) -> User | None:
-        found = await self._tokens.lookup(digest)
+    async def _ask(self, token: str, digest: str, now: float) -> User | None:
+        found = await self.lookup(token)
         if found is not None:
             if len(self._known) >= self._most:
                 self._known.clear()

@@ -29,11 +29,13 @@ class PageToken(NamedTuple):
 
 
 async def create_code(registry: Registry, user: User) -> str:
-    """Create a code for a user, and forget what has expired."""
+    """Create a code for a user, and forget what has expired. What it is exchanged for ends with the user's own credential."""
     code = secrets.token_urlsafe(24)
     now = registry.now()
     await registry.tokens.forget_expired(now)
-    await keep(registry, code, replace(user, audiences=(AUDIENCE,)), Limits(now + CODE_LIFE))
+    ends = now + CODE_LIFE
+    life = user.expires_at - ends if user.expires_at else None
+    await keep(registry, code, replace(user, audiences=(AUDIENCE,)), Limits(ends, next_life=life))
     return code
 
 
@@ -42,10 +44,11 @@ async def redeem_code(registry: Registry, code: str) -> PageToken:
     token, now = secrets.token_urlsafe(32), registry.now()
     expires_at = now + TOKEN_LIFE
     old, new = (bytes.fromhex(digest_of(each)) for each in (code, token))
-    if not await registry.tokens.exchange(old, new, AUDIENCE, now, expires_at):
+    ends = await registry.tokens.exchange(old, new, AUDIENCE, now, expires_at)
+    if ends is None:
         why = "this sign-in code was used before or has expired: run `jobplane page` for another"
         raise ApiError(403, "Forbidden", why)
-    return PageToken(token, expires_at)
+    return PageToken(token, ends)
 
 
 def signin_link(server: str, code: str) -> str:

@@ -92,13 +92,13 @@ class Kubernetes:
         """Return what revocation checks for a stream. Fixed rights of agents and administrators are not checked again."""
         credential: impersonation.Credential = request.state.credential
         if user is credential.holder and may(user, action):
-            return StreamAccess(credential.digest)
+            return StreamAccess(credential.digest, expires_at=credential.holder.expires_at)
 
         async def authorize() -> None:
             acting_user = await impersonation.impersonate(self.registry, credential.holder, request.headers)
             await _authorize(self.registry, acting_user, action, found)
 
-        return StreamAccess(credential.digest, authorize)
+        return StreamAccess(credential.digest, authorize, credential.holder.expires_at)
 
     async def _answer_ephemeral(self, request: Request, user: User) -> Response:
         """Answer for an ephemeral resource."""

@@ -12,8 +12,7 @@ from msgspec.structs import replace
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.auth.authenticator import AUDIENCE, MASTERS, NODES, Action, User, digest_of, may, may_path
-from app.api.auth.tokens import StoredTokens
+from app.api.auth.authenticator import AUDIENCE, MASTERS, NODES, Action, Authenticator, User, may, may_path
 from app.api.http import content
 from app.api.http.accept import negotiate_media_type
 from app.api.http.query import create_options, query_of
@@ -46,22 +45,25 @@ from app.plans.admission.rbac import Access
 from app.registry.objects import Registry
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.machinery.base
-Reviewing = Callable[[Registry, User, Any, str | None], Awaitable[Object]]
+Reviewing = Callable[[Registry, Request, Any, str | None], Awaitable[Object]]
 
 
 # --- access reviews
 
 
-async def _review_own_access(registry: Registry, user: User, review: SelfSubjectAccessReview, _: str | None) -> Object:
+async def _review_own_access(
+    registry: Registry, request: Request, review: SelfSubjectAccessReview, _: str | None
+) -> Object:
     _check_valid(review)
     spec = review.spec
     return replace(
-        review, status=await _decide(registry, user, spec.resource_attributes or spec.non_resource_attributes)
+        review,
+        status=await _decide(registry, _user(request), spec.resource_attributes or spec.non_resource_attributes),
     )
 
 
 async def _review_access(
-    registry: Registry, _: User, review: SubjectAccessReview | LocalSubjectAccessReview, namespace: str | None
+    registry: Registry, _: Request, review: SubjectAccessReview | LocalSubjectAccessReview, namespace: str | None
 ) -> Object:
     if namespace is not None:
         review = _with_namespace(review, namespace)
@@ -131,7 +133,8 @@ def _field_selector_of(selector: FieldSelectorAttributes) -> FieldSelector:
 # --- rules reviews
 
 
-async def _review_rules(registry: Registry, user: User, review: SelfSubjectRulesReview, _: str | None) -> Object:
+async def _review_rules(registry: Registry, request: Request, review: SelfSubjectRulesReview, _: str | None) -> Object:
+    user = _user(request)
     namespace = review.spec.namespace
     if not namespace:
         raise bad_request("no namespace on request")
@@ -168,18 +171,23 @@ def _list_rules(rights: Access, namespace: str) -> SubjectRulesReviewStatus:
 # --- self and token reviews
 
 
-async def _review_self(_: Registry, user: User, review: SelfSubjectReview, __: str | None) -> Object:
-    return replace(review, status=SelfSubjectReviewStatus(user_info=_user_info(user)))
+async def _review_self(_: Registry, request: Request, review: SelfSubjectReview, __: str | None) -> Object:
+    return replace(review, status=SelfSubjectReviewStatus(user_info=_user_info(_user(request))))
+
+
+def _user(request: Request) -> User:
+    return cast("User", request.state.user)
 
 
 def _user_info(user: User) -> UserInfo:
     return UserInfo(username=user.name, uid=user.uid, groups=user.groups, extra=dict(user.extra))
 
 
-async def _review_token(registry: Registry, _: User, review: TokenReview, __: str | None) -> Object:
+async def _review_token(_: Registry, request: Request, review: TokenReview, __: str | None) -> Object:
     if not review.spec.token:
         raise bad_request("token is required for TokenReview in authentication")
-    known = await StoredTokens(registry).lookup(digest_of(review.spec.token))
+    authenticator: Authenticator = request.app.state.authenticator
+    known = await authenticator.lookup(review.spec.token)
     return replace(review, status=_token_status(known, review.spec.audiences))
 
 
@@ -214,7 +222,7 @@ def _reviewer(
     async def answer(registry: Registry, request: Request, namespace: str | None, _: str) -> Response:
         options = create_options(query_of(request))
         decoded = await content.read_struct(request, type_, f"{group}/{version}", content.validation_of(options))
-        review = await reviewing(registry, cast("User", request.state.user), decoded.object, namespace)
+        review = await reviewing(registry, request, decoded.object, namespace)
         return review_response(request, review, decoded.warnings)
 
     return virtual, answer

@@ -128,7 +128,7 @@ async def create_join_token(registry: RegistryDep, asked: Annotated[Wanted, Depe
     node_life = timedelta(seconds=asked.node_ttl_seconds) if asked.node_ttl_seconds else None
     name = "".join(secrets.choice(_ALPHABET) for _ in range(6))
     user = User(name=BOOTSTRAP_PREFIX + name, groups=(BOOTSTRAPPERS,))
-    token = await issue_named(registry, name, user, Limits(expires_at, uses=asked.uses, node_life=node_life))
+    token = await issue_named(registry, name, user, Limits(expires_at, uses=asked.uses, next_life=node_life))
     return _describe(name, now, expires_at, asked.uses, token)
 
 

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
 from starlette.types import Scope
 
@@ -28,12 +29,14 @@ Revoked = asyncio.Future[ApiError]
 class StreamAccess:
     """The token and right by which a client has its stream.
 
-    digest:    of its token.
-    authorize: raises ApiError if roles and bindings no longer allow the stream; None if they do not decide it.
+    digest:     of its token.
+    authorize:  raises ApiError if roles and bindings no longer allow the stream; None if they do not decide it.
+    expires_at: when a credential ends of which the database knows nothing; None for tokens that are there.
     """
 
     digest: bytes
     authorize: Callable[[], Awaitable[None]] | None = None
+    expires_at: datetime | None = None
 
 
 class Revocations:
@@ -41,14 +44,17 @@ class Revocations:
 
     ended:    returns those of the given token digests that are no longer valid.
     policies: returns roles and bindings, another object after each change.
+    now:      the time by which credentials end that are in no database.
     """
 
     def __init__(
         self,
         ended: Callable[[Collection[bytes]], Awaitable[Collection[bytes]]],
         policies: Callable[[], Awaitable[object]],
+        now: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
         self._ended = ended
+        self._now = now
         self._policies = policies
         self._checked_policies: object = None
         self._open: dict[Revoked, StreamAccess] = {}
@@ -84,10 +90,13 @@ class Revocations:
     async def check_streams(self) -> None:
         """End the streams whose access is revoked. If a look-up raises, every stream is checked again next time."""
         accesses = dict(self._open)
-        ended = await self._ended({access.digest for access in accesses.values()})
+        stored = {access.digest for access in accesses.values() if access.expires_at is None}
+        ended = await self._ended(stored) if stored else ()
+        now = self._now()
         policies = await self._policies()
         for place, (refused, access) in enumerate(accesses.items(), start=1):
-            error = _unauthorized_error() if access.digest in ended else None
+            has_ended = access.expires_at <= now if access.expires_at else access.digest in ended
+            error = _unauthorized_error() if has_ended else None
             is_due = policies is not self._checked_policies or refused in self._unchecked
             if error is None and access.authorize is not None and is_due:
                 error = await _check_authorization(access.authorize)
