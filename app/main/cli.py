@@ -49,6 +49,7 @@ from app.main.commands.cancel import cancel
 from app.main.commands.get import get
 from app.main.commands.history import history
 from app.main.commands.listing import list_objects
+from app.main.commands.login import login
 from app.main.commands.logs import logs
 from app.main.commands.machines import nodes as list_nodes
 from app.main.commands.machines import top
@@ -75,6 +76,7 @@ app.command()(top)
 app.command("nodes")(list_nodes)
 app.command()(kubeconfig)
 app.command()(page)
+app.command()(login)
 app.command()(examples)
 app.command()(systemd)
 app.add_typer(nodes, name="node")

@@ -4,20 +4,24 @@ A command is decorated with `with_cluster` and gets a `Cluster` as its first arg
 """
 
 import asyncio
+import base64
 import functools
 import inspect
 import os
 import ssl
+import tempfile
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeVar
 
+import msgspec
 import typer
 
 from app.main.cli_errors import INTERRUPTED, CommandError, text_of
 from app.main.cli_options import CaFile, DataDir, Server, TokenFile, read_settings
 from app.main.commands import completion
+from app.main.commands.exec_credential import run_plugin
 from app.main.commands.kubeconfig import Access, choose, default_paths, read_files
 
 if TYPE_CHECKING:
@@ -91,13 +95,39 @@ class Cluster(NamedTuple):
 
 
 def open_api(access: Access) -> "Api":
-    """Make a client. The caller closes it."""
+    """Make a client; the credential plugin of the kubeconfig runs, if there is one. The caller closes the client."""
     from app.client.api import Api, context
 
+    access = _with_credential(access)
     tls = context(access.ca_file, access.tls_name, access.ca_data)
     if access.insecure:
         tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
+    if access.certificate:
+        _load_certificate(tls, access)
     return Api(access.server, access.token, tls=tls)
+
+
+def _with_credential(access: Access) -> Access:
+    if access.plugin is None:
+        return access
+    authority = access.ca_data or (access.ca_file.read_text() if access.ca_file else "")
+    cluster: dict[str, Any] = {"server": access.server, "insecure-skip-tls-verify": access.insecure}
+    cluster |= {"tls-server-name": access.tls_name} if access.tls_name else {}
+    cluster |= {"certificate-authority-data": base64.b64encode(authority.encode()).decode()} if authority else {}
+    found = run_plugin(access.plugin, cluster)
+    certificate = f"{found.client_certificate_data}\n{found.client_key_data}" if found.client_key_data else ""
+    return msgspec.structs.replace(access, token=found.token, certificate=certificate)
+
+
+def _load_certificate(tls: ssl.SSLContext, access: Access) -> None:
+    """Show the client certificate to the API. OpenSSL takes files only: the key is in one of ours for that moment."""
+    with tempfile.NamedTemporaryFile("w", prefix="jobplane-") as file:
+        file.write(access.certificate)
+        file.flush()
+        try:
+            tls.load_cert_chain(file.name)
+        except ssl.SSLError:
+            raise CommandError(f"{access.source}: the client certificate and its key do not fit together") from None
 
 
 def explain_refusal(error: "ApiError", access: Access) -> str:

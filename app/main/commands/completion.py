@@ -35,6 +35,8 @@ async def _read(given: dict[str, Any], path: str) -> list[str]:
 
     which = ("namespace", "kubeconfig", "context_name", "server", "token_file", "ca_file", "data_dir")
     cluster = find_cluster(**{name: given.get(name) for name in which})
+    if cluster.access.plugin is not None:  # which may ask its user something
+        return []
     api = open_api(cluster.access)
     try:
         async with asyncio.timeout(WAIT_SECONDS):

@@ -13,6 +13,7 @@ from typing import TypeVar
 import msgspec
 
 from app.main.cli_errors import CommandError
+from app.main.commands.exec_credential import ExecPlugin, with_folder
 
 
 class Cluster(msgspec.Struct, rename="kebab", frozen=True):
@@ -26,10 +27,15 @@ class Cluster(msgspec.Struct, rename="kebab", frozen=True):
 
 
 class User(msgspec.Struct, rename="kebab", frozen=True):
-    """Credentials. Those that a program or a client certificate stands for are not read: the API takes tokens."""
+    """Credentials: a token, a client certificate with its key, or a program that gives either."""
 
     token: str = ""
     token_file: str = msgspec.field(default="", name="tokenFile")
+    client_certificate: str = ""
+    client_certificate_data: str = ""
+    client_key: str = ""
+    client_key_data: str = ""
+    exec: ExecPlugin | None = None
 
 
 class Context(msgspec.Struct, frozen=True):
@@ -65,10 +71,16 @@ class Kubeconfig(msgspec.Struct, rename="kebab", frozen=True):
 
 
 class Access(msgspec.Struct, frozen=True, kw_only=True):
-    """URL of the API, how to trust it, credentials, and the namespace of the context. `source`: the file, for messages."""
+    """URL of the API, how to trust it, credentials, and the namespace of the context. `source`: the file, for messages.
+
+    plugin:      program to run for the credentials.
+    certificate: client certificate with its key, PEM.
+    """
 
     server: str
     token: str = ""
+    plugin: ExecPlugin | None = None
+    certificate: str = ""
     ca_file: Path | None = None
     ca_data: str | None = None
     tls_name: str = ""
@@ -104,7 +116,7 @@ def parse(text: str, path: Path) -> Kubeconfig:
 def _without_nulls(document: object) -> object:
     """Drop `users: null` and the like, which kubectl writes for what is empty."""
     if isinstance(document, dict):
-        return {name: _without_nulls(value) for name, value in document.items() if value is not None and name != "exec"}
+        return {name: _without_nulls(value) for name, value in document.items() if value is not None}
     return [_without_nulls(each) for each in document] if isinstance(document, list) else document
 
 
@@ -115,8 +127,11 @@ def _with_folder(named: _NamedCluster, folder: Path) -> _NamedCluster:
 
 
 def _user_with_folder(named: _NamedUser, folder: Path) -> _NamedUser:
-    path = named.user.token_file
-    return _NamedUser(named.name, msgspec.structs.replace(named.user, token_file=str(folder / path) if path else ""))
+    user = named.user
+    paths = {name: getattr(user, name) for name in ("token_file", "client_certificate", "client_key")}
+    absolute = {name: str(folder / path) for name, path in paths.items() if path}
+    plugin = with_folder(user.exec, folder) if user.exec else None
+    return _NamedUser(named.name, msgspec.structs.replace(user, exec=plugin, **absolute))
 
 
 def merge(configs: Sequence[Kubeconfig]) -> Kubeconfig:
@@ -143,6 +158,8 @@ def choose(config: Kubeconfig, context: str, source: str) -> Access:
     return Access(
         server=cluster.server.rstrip("/"),
         token=_read_token(user, place.user, source),
+        plugin=None if _has_own_credential(user) else user.exec,
+        certificate=_read_certificate(user, source),
         ca_file=Path(cluster.certificate_authority) if _needs_ca_file(cluster) else None,
         ca_data=_decode(cluster.certificate_authority_data, source),
         tls_name=cluster.tls_server_name,
@@ -170,18 +187,37 @@ def _read_token(user: User, name: str, source: str) -> str:
         from app.main.cli_errors import text_of
 
         return text_of(Path(user.token_file))
-    if name:
-        raise CommandError(
-            f"{source}: user {name} has no token, and jobplane signs in by tokens only: set `token` or `tokenFile` there"
-        )
+    if name and not user.exec and not user.client_certificate and not user.client_certificate_data:
+        why = "set `token`, `tokenFile`, `client-certificate` or `exec` there"
+        raise CommandError(f"{source}: user {name} has no credentials: {why}")
     return ""
+
+
+def _has_own_credential(user: User) -> bool:
+    return bool(user.token or user.token_file or user.client_certificate or user.client_certificate_data)
+
+
+def _read_certificate(user: User, source: str) -> str:
+    """Return the client certificate and its key, PEM; empty if there is none."""
+    parts = []
+    for path, data in (
+        (user.client_certificate, user.client_certificate_data),
+        (user.client_key, user.client_key_data),
+    ):
+        if data:
+            parts.append(_decode(data, source) or "")
+        elif path:
+            from app.main.cli_errors import text_of
+
+            parts.append(text_of(Path(path)))
+    return "\n".join(parts)
 
 
 def _decode(data: str, source: str) -> str | None:
     try:
         return base64.b64decode(data).decode() if data else None
     except (binascii.Error, UnicodeDecodeError):
-        raise CommandError(f"{source}: certificate-authority-data is not base64") from None
+        raise CommandError(f"{source}: a certificate or key in it is not base64") from None
 
 
 def default_paths(variable: str, home: Path, folder: Path) -> list[Path]:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from app.main.cli_errors import CommandError
+from app.main.commands.exec_credential import ExecPlugin, Variable
 from app.main.commands.kubeconfig import choose, default_paths, merge, parse
 
 TEXT = f"""
@@ -21,7 +22,9 @@ users:
 - name: file
   user: {{tokenFile: token}}
 - name: program
-  user: {{exec: {{command: aws}}}}
+  user: {{exec: {{command: bin/aws, apiVersion: client.authentication.k8s.io/v1, args: null, env: [{{name: A, value: b}}]}}}}
+- name: empty
+  user: {{}}
 contexts:
 - name: here
   context: {{cluster: a, user: alice, namespace: vision}}
@@ -29,6 +32,8 @@ contexts:
   context: {{cluster: b, user: file}}
 - name: aws
   context: {{cluster: a, user: program}}
+- name: nobody
+  context: {{cluster: a, user: empty}}
 - name: lost
   context: {{cluster: c}}
 """
@@ -47,6 +52,13 @@ def test_the_current_context_and_one_that_is_named(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
+def test_a_program_is_found_from_the_files_folder() -> None:
+    plugin = choose(parse(TEXT, Path("/home/ada/.kube/config")), "aws", "config").plugin
+    assert plugin == ExecPlugin(
+        command="/home/ada/.kube/bin/aws", api_version="client.authentication.k8s.io/v1", env=(Variable("A", "b"),)
+    )
+
+
 def test_of_several_files_the_first_that_names_a_thing_counts() -> None:
     second = "current-context: other\nusers:\n- name: alice\n  user: {token: later}\ncontexts: null\n"
     merged = merge([parse("users: []", Path("x")), parse(TEXT, Path("y")), parse(second, Path("z"))])
@@ -59,8 +71,8 @@ def test_of_several_files_the_first_that_names_a_thing_counts() -> None:
         ("none", "config has no context none: pass another --context"),
         ("lost", "config: context lost names no cluster of it"),
         (
-            "aws",
-            "config: user program has no token, and jobplane signs in by tokens only: set `token` or `tokenFile` there",
+            "nobody",
+            "config: user empty has no credentials: set `token`, `tokenFile`, `client-certificate` or `exec` there",
         ),
     ],
 )
