@@ -15,21 +15,10 @@ import yaml
 
 from tests.e2e.cluster import Cluster, environment, until
 from tests.e2e.kubectl import newest
-from tests.idp.provider import CLIENT, OTHER_CLIENT, IdentityProvider, confirm_device
+from tests.idp.provider import CLIENT, OTHER_CLIENT, IdentityProvider, browser_command, confirm_device
 
 ROOT = Path(__file__).parents[2]
 PODS = "/api/v1/namespaces/default/pods"
-BROWSER = f"""#!{sys.executable}
-import ssl, sys
-sys.path.insert(0, {str(ROOT)!r})
-import httpx
-from tests.idp.provider import sign_in
-ca, log, url = sys.argv[1:]
-with httpx.Client(verify=ssl.create_default_context(cafile=ca), trust_env=False, timeout=60) as browser:
-    place = sign_in(browser, url)
-    httpx.get(place, trust_env=False).raise_for_status()
-open(log, "a").write("signed in\\n")
-"""
 
 
 @dataclass
@@ -62,10 +51,7 @@ class Site:
         return len(log.read_text().splitlines()) if log.exists() else 0
 
     def environment(self) -> dict[str, str]:
-        browser = self.home / "browser"
-        browser.write_text(BROWSER)
-        browser.chmod(0o755)
-        shown = f"{browser} {self.provider.ca_file} {self.home / 'browser.log'} %s"
+        shown = browser_command(self.provider, self.home)
         return environment(HOME=str(self.home), KUBECONFIG=str(self.kubeconfig), BROWSER=shown, PYTHONPATH=str(ROOT))
 
     def run(self, *command: str) -> str:

@@ -7,6 +7,7 @@ import re
 import secrets
 import ssl
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
@@ -19,6 +20,7 @@ from app.api.auth import certificates
 from tests.e2e.cluster import free_port
 from tests.e2e.environments import node_with
 
+ROOT = Path(__file__).parents[2]
 SCRIPT = Path(__file__).with_name("provider.mjs")
 CLIENT, OTHER_CLIENT = "jobplane", "another"
 USERS: Mapping[str, Any] = {
@@ -133,3 +135,24 @@ def confirm_device(browser: httpx.Client, url: str) -> None:
     while answer.is_redirect and answer.next_request:
         answer = browser.send(answer.next_request)
     assert answer.status_code == 200, answer.text
+
+
+_BROWSER = f"""#!{sys.executable}
+import ssl, sys
+sys.path.insert(0, {str(ROOT)!r})
+import httpx
+from tests.idp.provider import sign_in
+ca, log, url = sys.argv[1:]
+with httpx.Client(verify=ssl.create_default_context(cafile=ca), trust_env=False, timeout=60) as browser:
+    place = sign_in(browser, url)
+    httpx.get(place, trust_env=False).raise_for_status()
+open(log, "a").write("signed in\\n")
+"""
+
+
+def browser_command(provider: IdentityProvider, folder: Path) -> str:
+    """What the variable BROWSER has to be for programs that open one; it counts its lines in `browser.log`."""
+    browser = folder / "browser"
+    browser.write_text(_BROWSER)
+    browser.chmod(0o755)
+    return f"{browser} {provider.ca_file} {folder / 'browser.log'} %s"

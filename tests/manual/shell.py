@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,13 +20,14 @@ SECONDS = 120
 
 
 class Shell:
-    """One bash, so that variables and folders last from command to command.
+    """One bash, so that variables and folders last from command to command. `stand_ins`: by what a page's text is replaced.
 
     `jobplane up` goes on in the background, and the next command runs once its node is ready.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stand_ins: Mapping[str, str] | None = None, **variables: str) -> None:
         self.folder = folder
+        self._stand_ins = stand_ins or {}
         self._port = free_port()
         self._services: list[subprocess.Popen[bytes]] = []
         self._state = folder.with_name("state")
@@ -40,6 +42,7 @@ class Shell:
             JOBPLANE_PORT=str(self._port),
             PYTHONPATH=str(ROOT),
             COLUMNS="140",
+            **variables,
         )
         self._environment.pop("KUBECONFIG", None)
 
@@ -59,6 +62,8 @@ class Shell:
     def run(self, line: str) -> tuple[int, str]:
         """Run a command line as it stands; return its exit code, and what it printed to both streams."""
         line = line.replace(":6443", f":{self._port}")
+        for text, stand_in in self._stand_ins.items():
+            line = line.replace(text, stand_in)
         words = shlex.split(line.partition("#")[0])
         if words[:2] == ["jobplane", "up"]:
             self._start(words)
