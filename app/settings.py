@@ -229,6 +229,16 @@ class Settings(BaseSettings):
             ge=1,
         ),
     ] = 10
+    cluster_signing_hours: Annotated[
+        float,
+        about(
+            "Longest life of client certificates that the controllers sign, in hours.",
+            "",
+            "controllers",
+            gt=0,
+            le=87600,
+        ),
+    ] = 720
     webhooks_to_this_host: Annotated[
         bool, about("Allow webhooks to send to loopback addresses of the controllers' machine.", "", "controllers")
     ] = False

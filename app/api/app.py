@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.auth.authenticator import Authenticator, IdentityProvider
+from app.api.auth.client_certificates import ClientCertificates
 from app.api.auth.tokens import StoredTokens
 from app.api.dependencies import current_user, require_path
 from app.api.direct_route import DirectMiddleware
@@ -51,7 +52,13 @@ def create_app(
     authority: certificates that clients trust, PEM.
     provider:  who issues ID tokens besides this API; none without OIDC.
     """
-    authenticator = Authenticator(StoredTokens(registry), time.monotonic, provider=provider, now=registry.now)
+    authenticator = Authenticator(
+        StoredTokens(registry),
+        time.monotonic,
+        provider=provider,
+        now=registry.now,
+        certificate_user=ClientCertificates(authority, registry.now).user,
+    )
     metrics = RequestMetrics(registry.metrics)
     kubernetes = Kubernetes(
         registry, authenticator, Documents(registry, authenticator).answer, metrics, Fairness(registry.metrics)

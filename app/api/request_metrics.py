@@ -22,7 +22,9 @@ _COMPONENT = "apiserver"
 # Apiserver's own, with fewer above a second.
 _BUCKETS = (0.005, 0.025, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 15.0, 30.0, 60.0)
 _LONG_RUNNING = frozenset({"WATCH", "CONNECT"})
-_SUBRESOURCES = frozenset({"", "status", "binding", "eviction", "ephemeralcontainers", "finalize", "scale", "token"})
+_SUBRESOURCES = frozenset(
+    {"", "status", "binding", "eviction", "ephemeralcontainers", "finalize", "scale", "token", "approval"}
+)
 _CONNECTS = frozenset({"attach", "exec", "log", "portforward", "proxy"})
 _VERBS = {"GET": "GET", "HEAD": "GET", "POST": "POST", "PUT": "PUT", "PATCH": "PATCH", "DELETE": "DELETE"}
 _LISTS = {"list": "LIST", "watch": "WATCH", "deletecollection": "DELETECOLLECTION"}

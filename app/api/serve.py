@@ -4,6 +4,7 @@ import asyncio
 import gc
 import signal
 import socket
+import ssl
 import sys
 import time
 from collections.abc import Callable, Collection
@@ -90,6 +91,8 @@ async def serve(
         app,
         ssl_certfile=str(made.cert) if settings.tls else None,
         ssl_keyfile=str(made.key) if settings.tls else None,
+        ssl_ca_certs=str(made.ca) if settings.tls else None,
+        ssl_cert_reqs=ssl.CERT_OPTIONAL if settings.tls else ssl.CERT_NONE,  # clients may show a certificate
         http=Connection,
         ws="none",  # `Connection` lets them through to the application itself
         lifespan="off",  # entered below: uvicorn would log what it raises, but the caller must get it, to try again

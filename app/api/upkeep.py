@@ -67,6 +67,9 @@ class Upkeep:
             self._measure_certificates()
             if context is not None:
                 context.load_cert_chain(self.certificates.cert, self.certificates.key)
+                context.load_verify_locations(
+                    self.certificates.ca
+                )  # one that is gone is refused by `client_certificates`
             changed(self.origin())
 
         reload = CertificateReload(renewal, self.certificates, self._served, use)

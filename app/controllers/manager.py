@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
 
+from app.controllers.certificate_signing import CertificateSigningController, Signer
 from app.controllers.clusterrole_aggregation import ClusterRoleController
 from app.controllers.cronjobs import CronJobController
 from app.controllers.disruption import DisruptionController
@@ -69,6 +70,7 @@ _MIRRORED = (
     ("scheduling.k8s.io", "v1alpha2", "workloads"),
     ("scheduling.k8s.io", "v1alpha2", "podgroups"),
     ("jobplane.dev", "v1", "localqueues"),
+    ("certificates.k8s.io", "v1", "certificatesigningrequests"),
 )
 _PAUSE, _LONGEST_PAUSE = 0.25, 10.0  # seconds after an election that led to nothing
 NAME = "jobplane-controllers"  # of the election, and of the Lease that tells who acts
@@ -87,17 +89,31 @@ class Retention:
     records: timedelta = timedelta(hours=720)
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClusterAuthority:
+    """The authority of the API's certificate.
+
+    certificate: PEM, for every namespace; empty if it is not known.
+    sign:        signs client certificates; nobody does, where its key is not at hand.
+    longest:     life of a client certificate.
+    """
+
+    certificate: str = ""
+    sign: Signer = lambda *_: None
+    longest: timedelta = timedelta(days=30)
+
+
 async def run(
     registry: Registry,
     *,
     node_grace: timedelta,
     retention: Retention = Retention(),
-    certificate: str = "",
+    authority: ClusterAuthority = ClusterAuthority(),
     scheduling: ScoringSettings = DEFAULT,
     webhooks: WebhookClient | None = None,
     traces: OtlpClient | None = None,
 ) -> None:
-    """Stand for election and act, for ever; returns only when cancelled. `certificate` is the API's authority's, if known."""
+    """Stand for election and act, for ever; returns only when cancelled."""
     client = webhooks or WebhookClient()
     pause, attempt = _PAUSE, 0
     registry.metrics.gauge(*LEADER).set(0, NAME)
@@ -112,7 +128,7 @@ async def run(
                     StateMetrics(registry.metrics, mirror)
                     runners = [
                         Runner(registry, mirror, each, epoch)
-                        for each in controllers(registry, mirror, node_grace, certificate, scheduling)
+                        for each in controllers(registry, mirror, node_grace, authority, scheduling)
                     ]
                     periodic = periodic_tasks(registry, epoch, retention, client)
                     if traces is not None:
@@ -168,10 +184,10 @@ def controllers(
     registry: Registry,
     mirror: Mirror,
     node_grace: timedelta,
-    certificate: str = "",
+    authority: ClusterAuthority = ClusterAuthority(),
     scheduling: ScoringSettings = DEFAULT,
 ) -> list[Controller]:
-    publishing = [RootCAPublisher(mirror, registry.store, certificate)] if certificate else []
+    publishing = [RootCAPublisher(mirror, registry.store, authority.certificate)] if authority.certificate else []
     return [
         JobController(
             mirror, registry.admission.locks, registry.features, read_job=partial(job_history.find_ended, registry)
@@ -186,6 +202,7 @@ def controllers(
         ServiceAccountController(mirror),
         ClusterRoleController(mirror),
         DisruptionController(mirror),
+        CertificateSigningController(mirror, authority.sign, authority.longest),
         *publishing,
     ]
 

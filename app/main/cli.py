@@ -244,7 +244,8 @@ def controllers(
 
 
 async def _controllers(made: Settings) -> None:
-    from app.controllers.manager import Retention, run
+    from app.controllers.certificate_signing import folder_signer
+    from app.controllers.manager import ClusterAuthority, Retention, run
     from app.controllers.webhook_client import WebhookClient
     from app.registry.objects import Registry
     from app.registry.readiness import readiness
@@ -268,7 +269,11 @@ async def _controllers(made: Settings) -> None:
                 log_cap=made.log_cap,
                 records=timedelta(hours=made.record_ttl_hours),
             ),
-            certificate=f"{text_of(made.ca_file)}\n" if made.ca_file else "",
+            authority=ClusterAuthority(
+                certificate=f"{text_of(made.ca_file)}\n" if made.ca_file else "",
+                sign=folder_signer(made.data_dir / "tls"),
+                longest=timedelta(hours=made.cluster_signing_hours),
+            ),
             scheduling=ScoringSettings(strategy=made.scoring_strategy),
             webhooks=WebhookClient(allows_local=made.webhooks_to_this_host),
             traces=traces,

@@ -15,6 +15,7 @@ from app.plans.admission.rbac import EVERYTHING, rules_of
 
 _LABELS = {"kubernetes.io/bootstrapping": "rbac-defaults"}
 UPDATED = "rbac.authorization.kubernetes.io/autoupdate"  # "false" keeps the server from adding what a role lacks
+_CERTIFICATES = "certificates.k8s.io"
 _READ = ("get", "list", "watch")
 _WRITE = ("create", "delete", "deletecollection", "patch", "update")
 _AUTHENTICATED, _UNAUTHENTICATED = "system:authenticated", "system:unauthenticated"
@@ -43,6 +44,14 @@ def _plain_roles() -> Iterable[ClusterRole]:
         "system:monitoring", [_paths(*_HEALTH, *(f"{path}/*" for path in _HEALTH), "/metrics", "/metrics/slis")]
     )
     yield _role("system:auth-delegator", _DELEGATED)
+    for signer in ("kube-apiserver-client", "kube-apiserver-client-kubelet"):
+        rule = PolicyRule(
+            verbs=("approve",),
+            api_groups=(_CERTIFICATES,),
+            resources=("signers",),
+            resource_names=(f"kubernetes.io/{signer}",),
+        )
+        yield _role(f"system:certificates.k8s.io:{signer}-approver", [rule])
 
 
 def _collecting_roles() -> Iterable[ClusterRole]:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import Any, TypeVar
 
-from app.controllers.manager import controllers, new_mirror
+from app.controllers.manager import ClusterAuthority, controllers, new_mirror
 from app.controllers.root_ca_publisher import RootCAPublisher
 from app.controllers.runner import Controller, Runner
 from app.kinds.core.event import KIND as EVENTS
@@ -16,6 +16,7 @@ from app.registry.objects import Registry
 from app.store import Mirror, Query
 
 GRACE = timedelta(seconds=40)
+SIGNED = b"signed"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 T = TypeVar("T")
 PATIENCE = 60  # seconds until a test gives up waiting
@@ -62,7 +63,7 @@ async def running(registry: Registry, *only: type[Controller], copy: Mirror | No
     """Run the controllers of these classes, or all; on a copy that was made earlier, if one is given."""
     mirror = copy or new_mirror()
     certificate = CERTIFICATE if RootCAPublisher in only else ""
-    acting = controllers(registry, mirror, GRACE, certificate=certificate)
+    acting = controllers(registry, mirror, GRACE, ClusterAuthority(certificate=certificate, sign=lambda *_: SIGNED))
     chosen = [each for each in acting if not only or type(each) in only]
     runners = [Runner(registry, mirror, each) for each in chosen]
     if copy is None:

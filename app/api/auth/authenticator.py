@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Protocol
 
+from app.api.http.connection import Peer
 from app.kinds.core.lease import NODE_NAMESPACE
 from app.machinery.errors import ApiError, forbidden_error
 from app.plans.admission import rbac
@@ -106,6 +107,7 @@ class Authenticator:
         most: int = 10_000,
         provider: IdentityProvider | None = None,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
+        certificate_user: "Callable[[Peer], User] | None" = None,
     ) -> None:
         self._tokens = tokens
         self._clock = clock
@@ -113,6 +115,7 @@ class Authenticator:
         self._most = most
         self._provider = provider
         self._now = now
+        self._certificate_user = certificate_user
         self._known: dict[str, tuple[float, User]] = {}
         self._asked: dict[str, asyncio.Future[User | None]] = {}
 
@@ -123,6 +126,12 @@ class Authenticator:
         if found is None or (found.audiences and AUDIENCE not in found.audiences):
             raise ApiError(401, "Unauthorized", "Unauthorized")
         return found
+
+    def certificate_user(self, peer: Peer) -> User:
+        """The user of a connection whose client has shown a certificate; 401 if it is not accepted."""
+        if self._certificate_user is None:
+            raise ApiError(401, "Unauthorized", "Unauthorized")
+        return self._certificate_user(peer)
 
     async def lookup(self, token: str) -> User | None:
         """The user of a token as it is known this moment, whatever its audience; None if there is none."""

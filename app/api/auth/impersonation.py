@@ -23,6 +23,7 @@ from app.api.auth.authenticator import (
     digest_of,
 )
 from app.api.http import websocket
+from app.api.http.connection import PEER
 from app.kinds.auth.authentication import GROUP
 from app.machinery.errors import bad_request
 from app.registry.objects import Registry
@@ -50,7 +51,10 @@ async def user_of(registry: Registry, authenticator: Authenticator, request: Req
     401 or 403; 400 for a path or query with a NUL, which Postgres cannot store.
     """
     authorization = websocket.authorization(request)
-    known = await authenticator.user(authorization)
+    if authorization is None and (peer := request.scope.get("state", {}).get(PEER)) is not None:
+        known = authenticator.certificate_user(peer)
+    else:
+        known = await authenticator.user(authorization)
     user = await impersonate(registry, known, request.headers)
     request.state.credential = Credential(authorization, known)
     query = request.scope["query_string"]

@@ -1,5 +1,7 @@
-"""RBAC escalation: no user grants rights that they do not have. Checks every write of a role or binding, and by
-`node_restriction` a node's writes of itself. Called by `collection` and `single_object`.
+"""RBAC escalation: no user grants rights that they do not have. Checks every write of a role or binding, by
+`certificate_requests` those of a CertificateSigningRequest, and by `node_restriction` a node's writes of itself.
+
+Called by `collection` and `single_object`.
 
 Administrators may grant all; so may those with the verb `escalate` on roles, or `bind` on the role that a binding names.
 """
@@ -9,9 +11,9 @@ from typing import cast
 
 from msgspec.structs import replace
 
-from app.api.auth import node_restriction
+from app.api.auth import certificate_requests, node_restriction
 from app.api.auth.authenticator import MASTERS, Action, User, may
-from app.kinds.auth import cluster_role, cluster_role_binding, rbac, role, role_binding
+from app.kinds.auth import certificate_signing_request, cluster_role, cluster_role_binding, rbac, role, role_binding
 from app.kinds.auth.cluster_role import ClusterRole
 from app.kinds.auth.role import Role
 from app.kinds.core.node import KIND as NODES
@@ -32,6 +34,8 @@ async def escalation_check(registry: Registry, user: User, kind: Kind, namespace
     """The check of a write of this kind; None, as almost always, if there is none."""
     if kind.resource == NODES.resource and node_restriction.is_restricted(user):
         return node_restriction.check
+    if kind.resource == certificate_signing_request.KIND.resource:
+        return certificate_requests.WriteCheck(user, await registry.policy.rights.of(user.name, user.groups))
     if kind.resource not in _ROLES | _BINDINGS or MASTERS in user.groups:
         return None
     rights = await registry.policy.rights.of(user.name, user.groups)

@@ -6,8 +6,9 @@ answered like any other; its scope offers `upgrade`, which answers 101 and retur
 
 import asyncio
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 import httptools
 from starlette.requests import Request
@@ -21,6 +22,15 @@ from app.api.http.write_coalescing import CoalescingTransport
 CLOSE_SECONDS = 10.0  # to flush written bytes before a connection is aborted
 
 Headers = list[tuple[str, str]]
+PEER = "peer"  # of the state of a request
+
+
+@dataclass(slots=True)
+class Peer:
+    """The certificate, DER, that the client of a connection has shown, and whom it stands for, once somebody has found out."""
+
+    certificate: bytes
+    user: Any = None
 
 
 class Connection(BoundedConnection):
@@ -34,6 +44,10 @@ class Connection(BoundedConnection):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._coalescing = CoalescingTransport(cast("asyncio.Transport", transport))
         super().connection_made(cast("asyncio.BaseTransport", self._coalescing))
+        tls = transport.get_extra_info("ssl_object")
+        if tls is not None and (certificate := tls.getpeercert(binary_form=True)):
+            # uvicorn gives each request a copy of this state: those of other connections pay nothing for it.
+            self.app_state = {**self.app_state, PEER: Peer(certificate)}
 
     def data_received(self, data: bytes) -> None:
         if self._is_refused:

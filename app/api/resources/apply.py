@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from app.api.auth import rbac_escalation
 from app.api.auth.authenticator import Action, check
+from app.api.auth.certificate_requests import with_requester
 from app.api.http import content
 from app.api.http.query import WriteOptions
 from app.api.resources.field_manager import edit_options, writer
@@ -39,6 +40,7 @@ async def answer(registry: Registry, request: Request, found: RequestInfo, optio
         if old is None:
             _check_create(found, result.document)
         made = _decode_result(found.kind, result)
+        made = with_requester(made, request.state.user) if old is None else made
         if grants:
             grants(made, old)
         return made

@@ -9,6 +9,7 @@ from starlette.responses import Response
 
 from app.api.auth import rbac_escalation
 from app.api.auth.authenticator import Action, User, check
+from app.api.auth.certificate_requests import with_requester
 from app.api.http import content
 from app.api.http.query import create_options, query_of
 from app.api.resources import lists
@@ -44,7 +45,7 @@ async def _create(registry: Registry, request: Request, found: RequestInfo) -> R
     action = Action("create", found.kind.group, found.kind.plural, "", found.namespace or "", name)
     await check(registry, user, action)
     stored = content.stored_kind(found.kind)
-    obj = content.convert_to_stored(found.kind, decoded.object)
+    obj = with_requester(content.convert_to_stored(found.kind, decoded.object), user)
     grants = await rbac_escalation.escalation_check(registry, user, stored, found.namespace or "")
     size = content.body_size(request)
     if grants:

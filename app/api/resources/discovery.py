@@ -55,6 +55,7 @@ class EphemeralResource(NamedTuple):
 STATUS = Subresource("status", ("get", "patch", "update"))
 SUBRESOURCES: Mapping[str, tuple[Subresource, ...]] = {
     "namespaces": (Subresource("finalize", ("update",)),),
+    "certificatesigningrequests.certificates.k8s.io": (Subresource("approval", ("get", "patch", "update")),),
     "pods": (
         *(
             Subresource(name, ("create", "get"), ("", "v1", options.__name__), options)
@@ -83,7 +84,7 @@ def verbs(kind: Kind[Any]) -> tuple[str, ...]:
 
 def subresources(kind: Kind[Any]) -> tuple[Subresource, ...]:
     """Return the subresources of a kind, sorted by name."""
-    own = () if kind.group else SUBRESOURCES.get(kind.plural, ())
+    own = SUBRESOURCES.get(kind.resource, ())
     return tuple(sorted((*own, STATUS) if kind.has_status else own))
 
 

@@ -16,12 +16,21 @@ from app.api.http import errors, websocket
 from app.api.http.query import query_of
 from app.api.priority_and_fairness import Fairness, release, seats_of
 from app.api.request_metrics import RequestMetrics, is_long_running, note_target
-from app.api.resources import collection, ephemeral_resources, eviction, finalize, single_object, unsupported_kinds
+from app.api.resources import (
+    approval,
+    collection,
+    ephemeral_resources,
+    eviction,
+    finalize,
+    single_object,
+    unsupported_kinds,
+)
 from app.api.resources.discovery import verbs
 from app.api.resources.routes import RequestInfo, parse_request_info
 from app.api.resources.selection import EVERY_OBJECT, Selection, read_selection
 from app.api.streams import logs, pod_streams, watch, watch_websocket
 from app.api.streams.revocation import StreamAccess
+from app.kinds.auth.certificate_signing_request import KIND as REQUESTS
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.machinery.selectors import FieldSelector
 from app.registry.node_authorizer import is_referenced
@@ -126,6 +135,7 @@ _SPECIAL: dict[tuple[str, str, str], Callable[[Registry, Request, RequestInfo], 
     **{("pods", "ephemeralcontainers", each): eviction.refuse_ephemeral_containers for each in ("GET", "PATCH", "PUT")},
     ("namespaces", "finalize", "PUT"): finalize.answer,
     ("serviceaccounts", "token", "POST"): token_requests.answer,
+    **{(REQUESTS.resource, "approval", each): approval.answer for each in ("GET", "PATCH", "PUT")},
 }
 
 
