@@ -16,11 +16,12 @@ import msgspec
 from app.agent.clock import Clock, WallClock
 from app.agent.config import AgentConfig
 from app.agent.logs import LogShipper
+from app.agent.node.credential import CredentialRenewal
 from app.agent.node.device_sources import EMPTY, Inventory
 from app.agent.node.devices import DeviceManager
 from app.agent.node.eviction_manager import EvictionManager
 from app.agent.node.image_gc_manager import ImageGcManager, read_disk
-from app.agent.node.join import CaRotation
+from app.agent.node.join import CaRotation, credential_path
 from app.agent.node.lease import Leases
 from app.agent.node.node import NodeFacts, Nodes, address_towards, allocatable, existing
 from app.agent.node.pressure import Pressures, eviction_thresholds
@@ -146,7 +147,7 @@ class Agent:
         self._parts = pods, nodes
         self._count(pods, reporter, leases)
         usages = UsageReporter(self._api, self._runtime, info, names, pods.node_of, self._clock)
-        loops = [*self._upkeep(host, pods), *self._ca_rotation()]
+        loops = [*self._upkeep(host, pods), *self._ca_rotation(), *self._credential_renewal(watches)]
         streams = CallHandler(self._api, self._runtime, names, pods.node_of, self._clock)
         try:
             async with asyncio.TaskGroup() as group:
@@ -203,6 +204,14 @@ class Agent:
         kept, given = self._config.state_dir / "ca.crt", self._config.ca_file
         own = given is not None and kept.exists() and kept.samefile(given)
         return [("authority", CaRotation(self._api, kept, self._clock).run)] if own else []
+
+    def _credential_renewal(self, watches: "PodWatches") -> list[Loop]:
+        """The loop that renews the credential, if it is the one in this agent's own folder, which it got by joining."""
+        kept, config = credential_path(self._config.state_dir), self._config
+        if not kept.exists() or kept.read_text().strip() != config.token:
+            return []
+        renewal = CredentialRenewal(self._api, config.state_dir, config.node_names[0], self._clock, watches.relist)
+        return [("credential", renewal.run)]
 
     def _facts(self, host: Host) -> NodeFacts:
         return NodeFacts(

@@ -197,6 +197,11 @@ class Api:
         """These authorities, too, from the next connection on."""
         self._tls.load_verify_locations(cadata=pem)
 
+    def use_token(self, token: str) -> None:
+        """Send this token from the next request on. Streams that are open go on with the one before."""
+        for client in (self._requests, self._streams):
+            client.headers["Authorization"] = f"Bearer {token}"
+
     async def close(self) -> None:
         await self._requests.aclose()
         await self._streams.aclose()

@@ -20,8 +20,8 @@ from app.machinery.base import Int32, Int64, Struct, Time, at
 GROUP = "agents.jobplane.dev"
 BASE = f"/apis/{GROUP}/v1"
 NODES = f"{BASE}/nodes"
-CA, JOIN, JOIN_TOKENS, TOKENS, CREDENTIALS, DATA_KEYS = (
-    f"{BASE}/{each}" for each in ("ca", "join", "jointokens", "tokens", "credentials", "datakeys")
+CA, JOIN, JOIN_TOKENS, TOKENS, CREDENTIAL, CREDENTIALS, DATA_KEYS = (
+    f"{BASE}/{each}" for each in ("ca", "join", "jointokens", "tokens", "credential", "credentials", "datakeys")
 )
 SIGNIN, SIGNIN_CODES = "/ui/signin", "/ui/codes"
 ALL_NODES = "-"  # in the place of a node: all for which the token speaks
@@ -172,6 +172,19 @@ class JoinRequest(Struct):
 
     node: Annotated[str, at(0)] = ""
     digest: Annotated[str, at(0)] = ""
+
+
+class JoinAnswer(Struct):
+    """Answer to POST join. approved: False while the node waits for an administrator."""
+
+    approved: Annotated[bool, at(0)] = True
+
+
+class CredentialAnswer(Struct):
+    """Answer to GET credential, in seconds: how long it lasts in all, and from now on; 0: it has no end, or is not renewed."""
+
+    life_seconds: Annotated[float, at(0)] = 0.0
+    left_seconds: Annotated[float, at(0)] = 0.0
 
 
 class CallNotice(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""`jobplane node reset`: revoke the credential of a node. Added by `app.main.cli`."""
+"""`jobplane node approve` and `reset`: let a node in that waits, revoke the credential of a node. Added by `app.main.cli`."""
 
 from datetime import timedelta
 from typing import Annotated
@@ -18,6 +18,19 @@ def span(text: str, option: str = "--duration") -> timedelta:
     if found is None:
         raise typer.BadParameter(f"{text} is not a duration such as 8h, 90m or 1d12h", param_hint=option)
     return found
+
+
+@nodes.command()
+@with_api_options
+def approve(
+    made: Settings,
+    name: Annotated[str, typer.Argument(help="Name of the node, as its agent and `jobplane token list` have it.")],
+) -> None:
+    """Let a node in that waits since it joined with a token of `jobplane token create --approve`."""
+    from app.client.protocol import CREDENTIALS
+
+    call_api(made, lambda api: api.request("POST", f"{CREDENTIALS}/{name}/approve", {}))
+    typer.echo(f"node {name} is approved")
 
 
 @nodes.command()

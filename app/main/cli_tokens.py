@@ -7,6 +7,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -37,14 +38,19 @@ def create(
     ] = "24h",
     uses: Annotated[int, typer.Option(help="Number of machines that can join with the token.")] = 1,
     node_duration: Annotated[
-        str | None,
-        typer.Option(help="Lifetime of the credentials of these nodes, such as 30d. [default: unlimited]"),
-    ] = None,
+        str,
+        typer.Option(
+            help="Lifetime of the credentials of these nodes, which agents renew before its end; 0: unlimited."
+        ),
+    ] = "30d",
+    approve: Annotated[
+        bool, typer.Option("--approve", help="Let a machine in only after `jobplane node approve NAME`.")
+    ] = False,
 ) -> None:
     """Create a join token, and print the command with which a machine joins."""
-    body = {"ttlSeconds": int(span(ttl, "--ttl").total_seconds()), "uses": uses}
-    if node_duration:
-        body["nodeTtlSeconds"] = int(span(node_duration, "--node-duration").total_seconds())
+    life = timedelta() if node_duration == "0" else span(node_duration, "--node-duration")
+    body = {"ttlSeconds": int(span(ttl, "--ttl").total_seconds()), "uses": uses, "approve": approve}
+    body["nodeTtlSeconds"] = int(life.total_seconds())
 
     async def work(api: "Api") -> tuple[Any, str]:
         from app.client.protocol import JOIN_TOKENS

@@ -17,7 +17,7 @@ from app.store.master_keys import MasterKeyError, master_keys
 from app.store.mirror import Mirror
 from app.store.reader import SHORT_HISTORY, Page, Query, StoredObject
 from app.store.store import READ_ONLY, Store, open_store
-from app.store.tokens import Admission, Holder, Limits, Listed, Need, Place
+from app.store.tokens import Admission, Holder, Limits, Listed, Need, Place, Renewal
 
 __all__ = [
     "MUST_LIVE",
@@ -42,6 +42,7 @@ __all__ = [
     "Page",
     "Place",
     "Query",
+    "Renewal",
     "SelectorIndex",
     "Store",
     "StoredObject",

@@ -44,6 +44,7 @@ class Limits(NamedTuple):
     expires_at: None: never.
     needs:      objects that must live.
     uses:       of a join token, how many nodes may still join by it; None: any number.
+    approve:    of a join token, whether a node's credential is good only once somebody has approved the node.
     next_life:  of what is exchanged for a credential, how long that lasts: of a join token the nodes', None for ever; of a
                 sign-in code, from its own end on.
     """
@@ -52,6 +53,7 @@ class Limits(NamedTuple):
     needs: Sequence[Need] = ()
     uses: int | None = None
     next_life: timedelta | None = None
+    approve: bool = False
 
 
 FOREVER = Limits()
@@ -70,6 +72,7 @@ class Listed(NamedTuple):
     file: str
     revoked: bool
     orphaned: bool  # an object that it needs is gone
+    pending: bool = False  # of a node that waits for approval
 
 
 class Place(NamedTuple):
@@ -83,10 +86,30 @@ class Admission(Enum):
     """Outcome of a request to join."""
 
     JOINED = "joined"
+    PENDING = "pending"  # joined, once somebody has approved it
     TAKEN = "taken"  # somebody else speaks for that node
     USED_UP = "used up"  # the join token is good for no further node
 
 
+class Credential(NamedTuple):
+    """How long a node's credential is good: from its beginning, and from now on. Both None: for ever, or it is not renewed."""
+
+    life: timedelta | None
+    left: timedelta | None
+
+
+class Renewal(Enum):
+    """Outcome of a node's request to renew its credential."""
+
+    RENEWED = "renewed"
+    NOT_DUE = "not due"  # more than half of its life is left, or it has no end, or was not got by joining
+    TOO_MANY = "too many"  # good credentials of one node
+
+
+API_AUDIENCE = "https://kubernetes.default.svc.cluster.local"  # of tokens for the API, as its authenticator has it
+APPROVAL = "approve.jobplane.dev"  # audience of join tokens whose nodes wait for approval
+PENDING = "pending.jobplane.dev"  # audience of their credentials until then: good for nothing
+MOST_CREDENTIALS = 5  # of one node at once
 UNREGISTERED = timedelta(minutes=5)  # so long a token counts though its node has not registered
 _ORPHANED = """exists (
         select from jsonb_to_recordset(needs) as n(kind text, namespace text, name text, uid text)
@@ -102,7 +125,8 @@ _KEEP = """insert into tokens
     values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
     on conflict (digest) do update set username = $2, groups = $3, nodes = $4, uid = $5, extra = $6, audiences = $7,
         expires_at = $8, needs = $9, uses = $10, node_life = $11, file = $12"""
-_LISTED = f"select id, username, groups, nodes, created_at, expires_at, uses, file, revoked, {_ORPHANED} from tokens"
+_LISTED = f"""select id, username, groups, nodes, created_at, expires_at, uses, file, revoked, {_ORPHANED},
+    audiences = array['{PENDING}'] from tokens"""
 _PAGE = f"""{_LISTED} where $1::timestamptz is null or (created_at, id) > ($1, $2::text)
     order by created_at, id limit $3"""
 _OF_GROUP = f"""{_LISTED} where $1 = any (groups) and (expires_at is null or expires_at > $2)
@@ -121,10 +145,16 @@ _ID_IS_TAKEN = "select exists (select from tokens where id = encode(substring($1
 _IN_TURN = "select pg_advisory_xact_lock(hashtextextended('credential of ' || $1, 0))"
 _OF_NODE = """select digest, created_at > now() - $4::interval as fresh from tokens
     where username = $1 and nodes = $2 and not revoked and (expires_at is null or expires_at > $3)"""
+_OF_DIGEST = """select node_life, expires_at, audiences from tokens where digest = $1 and not revoked"""
+_APPROVE = """update tokens set audiences = '{}', expires_at = $4::timestamptz + node_life
+    where username = $1 and nodes = $2 and audiences = array[$3] and not revoked
+    and (expires_at is null or expires_at > $4) returning 1"""
 # The row is locked until the node's credential is there: of two that come for the last use, one finds none.
 _USE = """update tokens set uses = uses - 1
-    where digest = $1 and (expires_at is null or expires_at > $2) and (uses is null or uses > 0) returning node_life"""
-_ADMIT = "insert into tokens (digest, username, groups, nodes, expires_at) values ($1, $2, $3, $4, $5)"
+    where digest = $1 and (expires_at is null or expires_at > $2) and (uses is null or uses > 0)
+    returning node_life, expires_at, audiences"""
+_ADMIT = """insert into tokens (digest, username, groups, nodes, expires_at, node_life, audiences)
+    values ($1, $2, $3, $4, $5, $6, $7)"""
 # Those that another process is deleting are left to it.
 _EXCHANGE = f"""with used as (
         delete from tokens where digest = $1 and audiences = array[$3] and {_IS_GOOD}
@@ -210,8 +240,9 @@ class Tokens:
         async with self._pool.acquire() as connection, connection.transaction():
             await connection.execute(_IN_TURN, holder.name)
             known = await connection.fetch(_OF_NODE, *who, now, UNREGISTERED)
-            if any(row["digest"] == digest for row in known):
-                return Admission.JOINED  # it asks again, because the answer was lost
+            if any(row["digest"] == digest for row in known):  # it asks again: the answer was lost, or it waits
+                own = await connection.fetchrow(_OF_DIGEST, digest)
+                return Admission.PENDING if own and own["audiences"] == [PENDING] else Admission.JOINED
             if await connection.fetchval(_ID_IS_TAKEN, digest):  # whoever revoked that id would end both
                 return Admission.TAKEN
             if any(exists or row["fresh"] for row in known) or (alive and not known):
@@ -220,9 +251,52 @@ class Tokens:
             if used is None:
                 return Admission.USED_UP
             await connection.fetchval(_REVOKE_NODES, *who)
-            ends = now + used["node_life"] if used["node_life"] else None
-            await connection.execute(_ADMIT, digest, holder.name, list(holder.groups), list(holder.nodes), ends)
-            return Admission.JOINED
+            life, waits = used["node_life"], APPROVAL in used["audiences"]
+            ends = used["expires_at"] if waits else now + life if life else None
+            audiences = [PENDING] if waits else []
+            row = (digest, holder.name, list(holder.groups), list(holder.nodes), ends, life, audiences)
+            await connection.execute(_ADMIT, *row)
+            return Admission.PENDING if waits else Admission.JOINED
+
+    async def approve(self, username: str, nodes: Sequence[str], now: datetime) -> bool:
+        """Let the credential of a node that waits be good, for as long as its join token said; False if none waits."""
+        return bool(await call_database(self._pool.fetchval(_APPROVE, username, list(nodes), PENDING, now)))
+
+    async def credential(self, digest: bytes, now: datetime) -> Credential:
+        """How long a node's credential is good."""
+        row = await call_database(self._pool.fetchrow(_OF_DIGEST, digest))
+        if row is None or row["expires_at"] is None or row["node_life"] is None:
+            return Credential(None, None)
+        return Credential(row["node_life"], row["expires_at"] - now)
+
+    async def renew(self, old: bytes, new: bytes, holder: Holder, now: datetime) -> Renewal:
+        """Let another secret stand for a node, too, for as long as `old` did from its beginning. Harmless to repeat."""
+        return await call_database(self._renew(old, new, holder, now))
+
+    async def _renew(self, old: bytes, new: bytes, holder: Holder, now: datetime) -> Renewal:
+        who = (holder.name, list(holder.nodes))
+        async with self._pool.acquire() as connection, connection.transaction():
+            await connection.execute(_IN_TURN, holder.name)
+            known = await connection.fetch(_OF_NODE, *who, now, UNREGISTERED)
+            if any(row["digest"] == new for row in known):
+                return Renewal.RENEWED
+            row = await connection.fetchrow(_OF_DIGEST, old)
+            life = row["node_life"] if row else None
+            if row is None or life is None or row["expires_at"] is None or row["expires_at"] - now > life / 2:
+                return Renewal.NOT_DUE
+            if len(known) >= MOST_CREDENTIALS or await connection.fetchval(_ID_IS_TAKEN, new):
+                return Renewal.TOO_MANY
+            values: tuple[object, ...] = (
+                new,
+                holder.name,
+                list(holder.groups),
+                list(holder.nodes),
+                now + life,
+                life,
+                [],
+            )
+            await connection.execute(_ADMIT, *values)
+            return Renewal.RENEWED
 
     async def exchange(
         self, old: bytes, new: bytes, audience: str, now: datetime, expires_at: datetime
@@ -248,7 +322,7 @@ def _columns(digest: bytes, holder: Holder, limits: Limits, file: str = "") -> t
         list(holder.nodes),
         holder.uid,
         msgspec.json.encode(holder.extra).decode(),
-        list(holder.audiences),
+        [*holder.audiences, *([API_AUDIENCE, APPROVAL] if limits.approve else [])],
         limits.expires_at,
         msgspec.json.encode(needs).decode(),
         limits.uses,

@@ -12,16 +12,19 @@ import secrets
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from app.agent.clock import Clock
 from app.agent.config import AgentConfig
 from app.client.api import Api
 from app.client.ca_pin import MismatchError, authority, certificates_in
 from app.client.connection_errors import remedy_now
-from app.client.protocol import CA, JOIN, JoinRequest
+from app.client.protocol import CA, JOIN, JoinAnswer, JoinRequest
 from app.machinery.errors import ApiError
 from app.structured_logging import Logger
 
 PAUSE, LONGEST_PAUSE = 0.5, 15.0
+APPROVAL_PAUSE = 3.0  # seconds between questions whether the node is approved
 CA_PERIOD = 600.0  # seconds
 _TOKEN = re.compile(r"[a-z0-9]{6}\.[\w-]{20,}")
 _HASH = re.compile(r"(sha256)?[0-9a-f]{64}")
@@ -40,10 +43,10 @@ class Joined:
 
 
 def has_joined(state: Path) -> bool:
-    return _credential(state).exists()
+    return credential_path(state).exists()
 
 
-def _credential(state: Path) -> Path:
+def credential_path(state: Path) -> Path:
     return state / "node.token"
 
 
@@ -59,18 +62,20 @@ def find_malformed(config: AgentConfig) -> str:
 async def join(config: AgentConfig) -> Joined:
     """The node's own credential: the kept one if it is still good, or a new one. Waits for an API that is away."""
     ca_file = await _authority(config)
-    kept = _credential(config.state_dir)
+    kept = credential_path(config.state_dir)
     if kept.exists():
         token = kept.read_text().strip()
         if await _is_accepted(config, ca_file, token):
             return Joined(token, ca_file)
+        if (renewed := await _renewed(config, ca_file, kept)) is not None:
+            return Joined(renewed, ca_file)
         if not config.join_token:
             raise JoinError(
                 f"the API no longer takes the credential of node {config.node_names[0]} ({kept}): it was revoked, or is another "
                 "node's. To join again, give a --join-token"
             )
     new = kept.with_name(f"{kept.name}.new")
-    token = _make_secret(new)
+    token = make_secret(new)
     await _exchange(config, ca_file, token)
     new.replace(kept)
     logger.info("joined the cluster", node=config.node_names[0])
@@ -97,6 +102,16 @@ async def _authority(config: AgentConfig) -> Path | None:
             return path
 
 
+async def _renewed(config: AgentConfig, ca_file: Path | None, kept: Path) -> str | None:
+    """The credential that the API has accepted in place of the kept one, where the agent was killed before it kept it."""
+    new = kept.with_name(f"{kept.name}.new")
+    token = new.read_text().strip() if new.exists() else ""
+    if not token or not await _is_accepted(config, ca_file, token):
+        return None
+    new.replace(kept)
+    return token
+
+
 async def _is_accepted(config: AgentConfig, ca_file: Path | None, token: str) -> bool:
     """Return whether the API knows it, and as this node's. True if the API cannot be reached."""
     api = Api(config.server, token, ca_file, tls_name=config.tls_name)
@@ -111,7 +126,7 @@ async def _is_accepted(config: AgentConfig, ca_file: Path | None, token: str) ->
     return True
 
 
-def _make_secret(path: Path) -> str:
+def make_secret(path: Path) -> str:
     """A secret that only its owner can read; one that was made up before, if the answer never came."""
     if path.exists() and (text := path.read_text().strip()):
         return text
@@ -127,20 +142,29 @@ def _make_secret(path: Path) -> str:
 async def _exchange(config: AgentConfig, ca_file: Path | None, token: str) -> None:
     body = JoinRequest(node=config.node_names[0], digest=hashlib.sha256(token.encode()).hexdigest())
     api, pause = Api(config.server, config.join_token, ca_file, tls_name=config.tls_name), PAUSE
+    waits = False
     try:
         while True:
             try:
-                await api.request("POST", JOIN, body)
+                answer = msgspec.json.decode(await api.request("POST", JOIN, body), type=JoinAnswer)
             except ApiError as error:
                 if error.code == 401:
-                    raise JoinError("the API refuses the join token: it expired or was revoked") from error
+                    why = "the API refuses the join token: it expired or was revoked"
+                    unapproved = f", before anybody ran `jobplane node approve {body.node}`" if waits else ""
+                    raise JoinError(why + unapproved) from error
                 if error.code < 500 and error.code != 429:
                     raise JoinError(error.message) from error
                 pause = await _wait(config.server, pause, error)
             except OSError as error:
                 pause = await _wait(config.server, pause, error)
             else:
-                return
+                if answer.approved:
+                    return
+                if not waits:
+                    command = f"jobplane node approve {body.node}"
+                    logger.info("waiting for approval: run this where the API is", node=body.node, command=command)
+                waits = True
+                await asyncio.sleep(APPROVAL_PAUSE)
     finally:
         await api.close()
 

@@ -92,13 +92,17 @@ def type_of(token: Listed) -> str:
 
 
 def state_of(token: Listed, now: datetime) -> str:
-    """Active, or why the token is no longer good: Revoked, Expired, Orphaned (what it was bound to is gone), UsedUp."""
+    """Active, Pending (a node waits for approval), or why it is no longer good: Revoked, Expired, Orphaned (what it was bound
+    to is gone), UsedUp.
+    """
     if token.revoked:
         return "Revoked"
     if token.expires_at and token.expires_at <= now:
         return "Expired"
     if token.orphaned:
         return "Orphaned"
+    if token.pending:
+        return "Pending"
     return "UsedUp" if token.uses == 0 else "Active"
 
 

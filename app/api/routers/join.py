@@ -1,7 +1,7 @@
 """Endpoints for joining: administrators make join tokens, and an agent exchanges one for a credential of its node alone.
 
-Under /apis/agents.jobplane.dev/v1/: ca, jointokens, tokens, join, credentials. A node's secret stays with the agent that made
-it up, and only its digest comes here, so that to ask again is harmless.
+Under /apis/agents.jobplane.dev/v1/: ca, jointokens, tokens, join, credential, credentials. A node's secret stays with the
+agent that made it up, and only its digest comes here, so that to ask again is harmless.
 """
 
 import secrets
@@ -33,7 +33,7 @@ from app.machinery import name_validation
 from app.machinery.base import Int64, Struct, at, wire_name
 from app.machinery.decode import decode as decode_body
 from app.machinery.errors import ApiError, bad_request, not_found
-from app.registry import Admission, Holder, Limits, objects
+from app.registry import Admission, Holder, Limits, Renewal, objects
 from app.registry.codec import decode
 from app.registry.deletion import Demand
 from app.registry.objects import Registry, get
@@ -51,17 +51,28 @@ def _may(verb: str, resource: str) -> list[params.Depends]:
 
 
 class Wanted(Struct):
-    """The body of POST jointokens: a token for as many nodes as it has uses. A node's credential lasts for ever if 0 is given."""
+    """The body of POST jointokens: a token for as many nodes as it has uses. A node's credential is renewed before
+    its end, and lasts for ever if 0 is given. With `approve` a node waits until an administrator approves it.
+    """
 
     ttl_seconds: Annotated[Int64, at(0)] = 86400
     uses: Annotated[Int64, at(0)] = 1
-    node_ttl_seconds: Annotated[Int64, at(0)] = 0
+    node_ttl_seconds: Annotated[Int64, at(0)] = 30 * 86400
+    approve: Annotated[bool, at(0)] = False
 
 
 class Joined(msgspec.Struct):
-    """The node that the secret now stands for."""
+    """The node that the secret now stands for, or will, once an administrator has approved it."""
 
     node: str
+    approved: bool = True
+
+
+class NodeCredential(msgspec.Struct, rename=wire_name, omit_defaults=True):
+    """How long the credential of the request lasts in all, and from now on; neither if it has no end, or is not renewed."""
+
+    life_seconds: float | None = None
+    left_seconds: float | None = None
 
 
 class JoinToken(msgspec.Struct, tag_field="kind", tag="JoinToken", kw_only=True, omit_defaults=True, rename=wire_name):
@@ -128,7 +139,9 @@ async def create_join_token(registry: RegistryDep, asked: Annotated[Wanted, Depe
     node_life = timedelta(seconds=asked.node_ttl_seconds) if asked.node_ttl_seconds else None
     name = "".join(secrets.choice(_ALPHABET) for _ in range(6))
     user = User(name=BOOTSTRAP_PREFIX + name, groups=(BOOTSTRAPPERS,))
-    token = await issue_named(registry, name, user, Limits(expires_at, uses=asked.uses, next_life=node_life))
+    token = await issue_named(
+        registry, name, user, Limits(expires_at, uses=asked.uses, next_life=node_life, approve=asked.approve)
+    )
     return _describe(name, now, expires_at, asked.uses, token)
 
 
@@ -171,19 +184,75 @@ async def join(
     """Exchange a join token for a credential. 409 if the node has one already, 403 if the token is used up."""
     if faults := name_validation.dns_subdomain(asked.node):
         raise bad_request(f"{asked.node} is no name for a node: {'; '.join(faults)}")
-    if len(asked.digest) != 64 or set(asked.digest) - set(string.hexdigits):
-        raise bad_request("digest must be a SHA-256, in hexadecimal")
+    digest = _digest(asked)
     node = await get(registry, NODE, "", asked.node)
     holder = Holder(NODE_PREFIX + asked.node, (NODES,), (asked.node,))
     exists, alive = node is not None, node is not None and await _renews_lease(registry, asked.node)
     by = bytes.fromhex(digest_of(bearer(request.headers.get("authorization")) or ""))
-    digest = bytes.fromhex(asked.digest)
     match await registry.tokens.admit(digest, holder, by, registry.now(), exists=exists, alive=alive):
         case Admission.TAKEN:
             raise _name_taken_error(asked.node)
         case Admission.USED_UP:
             raise _used_up(user.name.removeprefix(BOOTSTRAP_PREFIX))
+        case Admission.PENDING:
+            return Joined(asked.node, approved=False)
     return Joined(asked.node)
+
+
+@router.get("/credential", summary="Read the end of a node's credential")
+async def read_credential(request: Request, registry: RegistryDep, user: CurrentUser) -> NodeCredential:
+    """For agents: when to renew the credential by which they ask."""
+    _require_node(request, user)
+    found = await registry.tokens.credential(request.state.credential.digest, registry.now())
+    if found.life is None or found.left is None:
+        return NodeCredential()
+    return NodeCredential(found.life.total_seconds(), found.left.total_seconds())
+
+
+@router.post("/credential", status_code=201, summary="Renew a node's credential")
+async def renew_credential(
+    request: Request,
+    registry: RegistryDep,
+    user: CurrentUser,
+    asked: Annotated[JoinRequest, Depends(SmallBody(JoinRequest))],
+) -> Joined:
+    """Let another secret stand for the node of the request's credential; the old one stays good until its end.
+
+    409 while more than half of its life is left, or if it has no end; 429 if the node has five good ones.
+    """
+    _require_node(request, user)
+    if user.nodes != (asked.node,):
+        raise path_refusal(user, "post", request.scope["path"])
+    holder = Holder(user.name, (NODES,), user.nodes)
+    old = request.state.credential.digest
+    match await registry.tokens.renew(old, _digest(asked), holder, registry.now()):
+        case Renewal.NOT_DUE:
+            raise ApiError(409, "Conflict", f"the credential of node {asked.node} is not due for renewal")
+        case Renewal.TOO_MANY:
+            raise ApiError(
+                429, "TooManyRequests", f"node {asked.node} has too many credentials: `jobplane node reset` ends all"
+            )
+    return Joined(asked.node)
+
+
+def _require_node(request: Request, user: User) -> None:
+    """403 unless the request was made by a node itself, with a credential of its own."""
+    if NODES not in user.groups or not user.nodes or user is not request.state.credential.holder:
+        raise path_refusal(user, request.method.lower(), request.scope["path"])
+
+
+@router.post(
+    "/credentials/{name}/approve",
+    status_code=201,
+    summary="Approve a node",
+    dependencies=_may("approve", "credentials"),
+)
+async def approve_node(registry: RegistryDep, name: str) -> Joined:
+    """Let a node in that has joined by a join token with `approve`. 404 if none of this name waits."""
+    if not await registry.tokens.approve(NODE_PREFIX + name, (name,), registry.now()):
+        why = f'no node "{name}" waits for approval: `jobplane token list` shows those that do as Pending'
+        raise ApiError(404, "NotFound", why, name=name, group=GROUP, kind="credentials")
+    return Joined(name)
 
 
 @router.delete("/credentials/{name:path}", summary="Reset a node", dependencies=_may("delete", "credentials"))
@@ -204,6 +273,12 @@ async def reset_node(registry: RegistryDep, name: str) -> Deleted:
 async def refuse() -> NoReturn:
     """404 for any other path or method, after authentication."""
     raise errors.no_such_path()
+
+
+def _digest(asked: JoinRequest) -> bytes:
+    if len(asked.digest) != 64 or set(asked.digest) - set(string.hexdigits):
+        raise bad_request("digest must be a SHA-256, in hexadecimal")
+    return bytes.fromhex(asked.digest)
 
 
 async def _renews_lease(registry: Registry, node: str) -> bool:

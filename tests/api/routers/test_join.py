@@ -462,3 +462,37 @@ async def test_nothing_is_trusted_for_standing_beside_what_the_hash_names(regist
     async with listening(create_app(registry, authority=lambda: shown), **files) as port:
         with pytest.raises(OSError, match="CERTIFICATE_VERIFY_FAILED"):
             await authority(f"https://127.0.0.1:{port}", hash_of(ours.ca.read_text()))
+
+
+async def test_a_node_waits_until_it_is_approved(url: str, registry: Registry, admin: httpx.AsyncClient) -> None:
+    made = await admin.post(f"{BASE}/jointokens", json={"approve": True, "nodeTtlSeconds": 7200, "ttlSeconds": 3600})
+    token = made.json()["token"]
+    asked = await exchange(url, token, "n1", "mine")
+    assert (asked.status_code, asked.json()) == (201, {"node": "n1", "approved": False})
+    async with httpx.AsyncClient(base_url=url, headers={"Authorization": "Bearer mine"}, verify=NO_TLS) as node:
+        assert (await node.get("/api/v1/nodes/n1")).status_code == 401
+        states = {each["user"]: each["state"] for each in (await admin.get(f"{BASE}/tokens")).json()["items"]}
+        assert states["system:node:n1"] == "Pending"
+        assert (await exchange(url, token, "n1", "another")).status_code == 409  # the name is asked for
+        assert (await admin.post(f"{BASE}/credentials/n2/approve", json={})).status_code == 404
+        assert (await node.post(f"{BASE}/credentials/n1/approve", json={})).status_code == 401
+
+        assert (await admin.post(f"{BASE}/credentials/n1/approve", json={})).status_code == 201
+        assert (await admin.post(f"{BASE}/credentials/n1/approve", json={})).status_code == 404
+        assert (await exchange(url, token, "n1", "mine")).json() == {"node": "n1", "approved": True}
+        async with asyncio.timeout(60):  # what a process knows of a token counts for a second
+            while (await node.get("/api/v1/nodes/n1")).status_code == 401:  # noqa: ASYNC110 - it gives no signal
+                await asyncio.sleep(0.1)
+        assert (await node.get("/api/v1/nodes/n1")).status_code == 404
+        assert (await node.post(f"{BASE}/credentials/n2/approve", json={})).status_code == 403
+        answer = (await node.get(f"{BASE}/credential")).json()
+        assert (answer["lifeSeconds"], answer["leftSeconds"]) == (7200, 7200)
+
+
+async def test_a_node_that_nobody_approves_is_forgotten_with_its_join_token(
+    url: str, registry: Registry, admin: httpx.AsyncClient
+) -> None:
+    made = await admin.post(f"{BASE}/jointokens", json={"approve": True, "ttlSeconds": 3600})
+    await exchange(url, made.json()["token"], "n1", "mine")
+    registry.clock.move(seconds=3601)
+    assert (await admin.post(f"{BASE}/credentials/n1/approve", json={})).status_code == 404
