@@ -11,7 +11,7 @@ from app.agent.node.credential import seconds_to_renewal
 from app.client.protocol import CredentialAnswer
 from tests.e2e.cluster import Cluster, environment, surprises, until
 
-LIFE = 60  # seconds
+LIFE = 90  # seconds
 # Of a node whose renewal is early: on a busy machine, too, it comes before the end.
 NODE = min(
     (f"worker-{number}" for number in range(1000)),

@@ -5,7 +5,6 @@ import re
 import stat
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,10 +74,8 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
         options += ["--oidc-groups-claim=groups", "--oidc-groups-prefix=oidc:"]
         with Cluster(folder / "data", *options) as cluster:  # starts though the provider is down
             made = Site(provider, cluster, folder)
-            started = time.monotonic()
             assert made.get(token) == 401
             assert made.get(cluster.token()) == 200
-            assert time.monotonic() - started < 20
             provider.start()
             _allow_group(cluster)
             until(lambda: made.get(token) == 200, 60, "the provider's keys are found once it is up")

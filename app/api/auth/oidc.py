@@ -157,7 +157,7 @@ class Verifier:
     async def _verify(self, token: str) -> User:
         header = _peek(token.split(".", maxsplit=1)[0], _Header)
         if header.alg not in self._config.signing_algs:
-            raise OidcError(f"algorithm {header.alg[:20]} is none of {', '.join(self._config.signing_algs)}")
+            raise OidcError(f"its algorithm is none of {', '.join(self._config.signing_algs)}")
         keys = await self._find_keys(header.kid)
         if not keys:
             raise OidcError("no key of the provider has signed it, or the provider cannot be reached")
@@ -173,8 +173,8 @@ class Verifier:
             try:
                 return jwt.decode(token, key, self._config.signing_algs, self._registry).claims
             except Exception as error:  # a stranger's token, whatever it makes the library raise, is refused
-                reason = str(error) or type(error).__name__
-        raise OidcError(reason)
+                reason = type(error).__name__  # its text may be the stranger's
+        raise OidcError(f"the signature cannot be verified: {reason}")
 
     def _check_claims(self, claims: Claims, now: datetime) -> None:
         seconds = int(now.timestamp())

@@ -61,6 +61,10 @@ class Wanted(Struct):
     approve: Annotated[bool, at(0)] = False
 
 
+class NoOptions(Struct):
+    """A body without fields: there is nothing to choose."""
+
+
 class Joined(msgspec.Struct):
     """The node that the secret now stands for, or will, once an administrator has approved it."""
 
@@ -247,7 +251,9 @@ def _require_node(request: Request, user: User) -> None:
     summary="Approve a node",
     dependencies=_may("approve", "credentials"),
 )
-async def approve_node(registry: RegistryDep, name: str) -> Joined:
+async def approve_node(
+    registry: RegistryDep, name: str, _: Annotated[NoOptions, Depends(SmallBody(NoOptions))]
+) -> Joined:
     """Let a node in that has joined by a join token with `approve`. 404 if none of this name waits."""
     if not await registry.tokens.approve(NODE_PREFIX + name, (name,), registry.now()):
         why = f'no node "{name}" waits for approval: `jobplane token list` shows those that do as Pending'

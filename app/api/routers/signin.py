@@ -11,16 +11,12 @@ from fastapi import APIRouter, Depends
 
 from app.api.auth.signin_codes import CODE_LIFE, create_code, redeem_code
 from app.api.dependencies import CurrentUser, RegistryDep, require_path
-from app.api.routers.join import SmallBody
+from app.api.routers.join import NoOptions, SmallBody
 from app.api.struct_route import StructRoute
 from app.client.protocol import SIGNIN, SIGNIN_CODES
 from app.machinery.base import Struct, at, wire_name
 
 router = APIRouter(tags=["page"], route_class=StructRoute)
-
-
-class NoOptions(Struct):
-    """The body of POST /ui/codes: it has no fields."""
 
 
 class SignIn(Struct):

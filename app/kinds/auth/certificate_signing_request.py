@@ -24,7 +24,6 @@ from app.machinery.durations import age, human_duration, span
 from app.machinery.errors import Cause, duplicate, forbidden, invalid, not_supported, required
 
 __all__ = [
-    "APPROVAL",
     "APPROVED",
     "CLIENT",
     "DENIED",
@@ -34,6 +33,7 @@ __all__ = [
     "KUBELET_CLIENT",
     "CertificateSigningRequest",
     "CertificateSigningRequestCondition",
+    "as_approved_at",
     "condition_of",
     "decisions",
     "parse_request",
@@ -226,5 +226,21 @@ spec:
   usages: [client auth]
 """,
 )
-APPROVAL = with_rules(KIND, on_update=on_approval)
-"""The kind as the subresource `approval` changes it."""
+
+
+def as_approved_at(now: datetime) -> Kind[CertificateSigningRequest]:
+    """Return the kind as the subresource `approval` changes it: decisions that name no time get this one."""
+
+    def decided(new: CertificateSigningRequest, old: CertificateSigningRequest) -> CertificateSigningRequest:
+        made = on_approval(new, old)
+        conditions = tuple(
+            replace(
+                each,
+                last_update_time=each.last_update_time or now,
+                last_transition_time=each.last_transition_time or now,
+            )
+            for each in made.status.conditions
+        )
+        return replace(made, status=replace(made.status, conditions=conditions))
+
+    return with_rules(KIND, on_update=decided)

@@ -85,6 +85,7 @@ async def test_an_approval_needs_the_verb_on_the_signer(people: People, admin: h
     assert approved.status_code == 200
     assert [each["type"] for each in approved.json()["status"]["conditions"]] == ["Approved"]
     assert "certificate" not in approved.json()["status"]
+    assert approved.json()["status"]["conditions"][0]["lastUpdateTime"]  # from which on the request is kept for an hour
     assert (await boss.get(f"{PATH}/ada/approval")).status_code == 200
 
     taken_back = await boss.put(f"{PATH}/ada/approval", json=decided(approved.json()))
