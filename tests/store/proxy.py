@@ -26,7 +26,8 @@ class Proxy:
 
     @property
     def dsn(self) -> str:
-        url = self._url.set(host=None, port=None, query={"host": self._folder.name, "port": "5432"})
+        query = {**self._url.query, "host": self._folder.name, "port": "5432"}
+        url = self._url.set(host=None, port=None, query=query)
         return url.render_as_string(hide_password=False)
 
     def lose_the_next_answer(self, application: str) -> None:
