@@ -19,8 +19,15 @@ TRUSTING = "local all all trust\nlocal replication all trust\n"
 @pytest.fixture(scope="module")
 def folder() -> Iterator[Path]:
     """Of a cluster that the tests of this module share; each leaves it fit for the next."""
+
+    async def make(folder: Path) -> None:
+        postgres = Postgres(folder)
+        await postgres.start()
+        await postgres.stop()
+
     with tempfile.TemporaryDirectory(prefix="jobplane-test-") as path:
         Path(path).chmod(0o711)
+        asyncio.run(make(Path(path) / "pg"))
         yield Path(path) / "pg"
 
 

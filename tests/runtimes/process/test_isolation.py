@@ -201,6 +201,7 @@ async def test_pods_of_another_namespace_are_out_of_reach(lab: Lab, place: Path)
     assert "0" not in (await printed(lab, text)).split()
 
 
+@as_root  # another user has no place here that no own /tmp hides
 @needs_bubblewrap
 async def test_processes_ipc_and_temporary_files_are_the_pod_s_own(place: Path) -> None:
     lab = Lab(lambda: ProcessRuntime(place / "state", private=[place]))
@@ -258,13 +259,13 @@ async def test_a_command_has_no_more_rights_than_the_container_however_early_it_
     """Between its start and its user's program, a container's process still has the agent's rights."""
     for attempt in range(5):
         key = await lab.start(FOREVER, a_key(attempt=attempt), pod={"namespace_uid": "ns-1"})
-        session = await lab.runtime.execute(key, ["sh", "-c", "id -u; grep -E 'CapBnd|NoNewPrivs' /proc/self/status"])
+        session = await lab.runtime.execute(key, ["sh", "-c", "id -u; grep -E 'CapEff|NoNewPrivs' /proc/self/status"])
         words = (await output_of(session))["stdout"].decode().split()
         await session.close()
         await lab.stop(key, 0)
 
         assert words[0] == str((await lab.sandbox("pod-1")).user if ROOT else os.geteuid())
-        assert words[1:] == ["CapBnd:", "0" * 16, "NoNewPrivs:", "1"]
+        assert words[1:] == ["CapEff:", "0" * 16, "NoNewPrivs:", "1"]
 
 
 async def test_a_command_gets_names_that_no_shell_can_spell(lab: Lab) -> None:
@@ -374,6 +375,7 @@ def test_as_an_ordinary_user_bubblewrap_hides_what_is_the_agent_s(place: Path) -
 # Mounts
 
 
+@as_root
 @needs_bubblewrap
 async def test_volumes_at_and_below_its_own_folders_are_reached(place: Path) -> None:
     lab = Lab(lambda: ProcessRuntime(place / "state", private=[place]))
