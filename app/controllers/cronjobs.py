@@ -17,6 +17,7 @@ from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job
 from app.machinery.base import Object
 from app.machinery.owner_references import controller_of
+from app.plans.admission.pod_security.namespace_policy import USUAL_CONFIGURATION, PodSecurityConfiguration
 from app.plans.jobs import cronjob as cronjob_plan
 from app.plans.plan import Emit
 from app.registry.admission import RULES, NamespaceLocks, RuleCache
@@ -28,10 +29,15 @@ from app.store import Key, Mirror
 class CronJobController:
     component = "cronjob-controller"
 
-    def __init__(self, mirror: Mirror, locks: NamespaceLocks) -> None:
+    def __init__(
+        self,
+        mirror: Mirror,
+        locks: NamespaceLocks,
+        pod_security: PodSecurityConfiguration = USUAL_CONFIGURATION,
+    ) -> None:
         self._mirror = mirror
         self._locks = locks
-        self._rules = RuleCache(mirror)
+        self._rules = RuleCache(mirror, pod_security)
         self._refused = Refused()  # CronJobs whose Jobs were refused
         self._changed: dict[str, datetime | None] = {}  # by UID: when the schedule changed; None: not planned yet
 
@@ -41,7 +47,7 @@ class CronJobController:
             self._refused.note(key, now)
             return [key]
         if key.kind in RULES:
-            return self._refused.on_event(key.namespace, before, now)
+            return self._refused.on_event(key, before, now)
         if key.kind != JOBS.resource:
             return []
         owners = {owner for each in (before, now) if each is not None and (owner := controller_of(each))}

@@ -21,6 +21,7 @@ from app.machinery.base import Object
 from app.machinery.feature_gates import DEFAULTS, Features
 from app.machinery.owner_references import controller_of
 from app.machinery.selectors import from_label_selector
+from app.plans.admission.pod_security.namespace_policy import USUAL_CONFIGURATION, PodSecurityConfiguration
 from app.plans.jobs import job as job_plan
 from app.plans.jobs import ttl_after_finished
 from app.plans.jobs.dependencies import FindJob, find_lost
@@ -47,12 +48,13 @@ class JobController:
         features: Features = DEFAULTS,
         random_name: Names = random_name,
         read_job: ReadJob = _read_nothing,
+        pod_security: PodSecurityConfiguration = USUAL_CONFIGURATION,
     ) -> None:
         self._mirror = mirror
         self._read_job = read_job
         self._random_name = random_name
         self._locks = locks
-        self._rules = RuleCache(mirror)
+        self._rules = RuleCache(mirror, pod_security)
         self._refused = Refused()  # Jobs whose pods were refused
         self._orphans: dict[Key, Pod] = {}  # pods without a controller: a Job may adopt them
         self._gangs = gang_index.GangIndex(mirror, features)
@@ -69,7 +71,7 @@ class JobController:
             self._refused.note(key, now)
             return [key, *self._dependents.on_event(key, before, now)]
         if key.kind in RULES:
-            return self._refused.on_event(key.namespace, before, now)
+            return self._refused.on_event(key, before, now)
         if key.kind in gang_index.KINDS:
             return self._gangs.on_event(key, before, now)
         if key.kind != PODS.resource:

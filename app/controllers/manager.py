@@ -190,10 +190,14 @@ def controllers(
     publishing = [RootCAPublisher(mirror, registry.store, authority.certificate)] if authority.certificate else []
     return [
         JobController(
-            mirror, registry.admission.locks, registry.features, read_job=partial(job_history.find_ended, registry)
+            mirror,
+            registry.admission.locks,
+            registry.features,
+            read_job=partial(job_history.find_ended, registry),
+            pod_security=registry.pod_security,
         ),
         JobPendingPods(mirror),
-        CronJobController(mirror, registry.admission.locks),
+        CronJobController(mirror, registry.admission.locks, registry.pod_security),
         ResourceQuotaController(mirror, registry.store, registry.admission.locks),
         Scheduler(mirror, scheduling, registry.metrics),
         NodeLifecycleController(mirror, registry.clock, registry.elapsed, node_grace),

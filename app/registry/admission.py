@@ -13,15 +13,22 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 from app.kinds.core.limitrange import KIND as LIMIT_RANGES
+from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.core.resourcequota import KIND as QUOTAS
 from app.kinds.core.serviceaccount import KIND as ACCOUNTS
 from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
 from app.machinery.base import Object
 from app.plans.admission.pod_admission import Rules
+from app.plans.admission.pod_security.namespace_policy import (
+    USUAL_CONFIGURATION,
+    NamespacePolicy,
+    PodSecurityConfiguration,
+)
 from app.registry.policy_cache import PolicyCache
 from app.store import Key, Mirror, Store
 
-RULES = frozenset(kind.resource for kind in (QUOTAS, LIMIT_RANGES, ACCOUNTS, PRIORITY_CLASSES))
+_LISTED = frozenset(kind.resource for kind in (QUOTAS, LIMIT_RANGES, ACCOUNTS, PRIORITY_CLASSES))
+RULES = _LISTED | {NAMESPACES.resource}
 _BEHIND_SECONDS = 1.0
 _by_name = attrgetter("metadata.name")
 
@@ -29,9 +36,12 @@ _by_name = attrgetter("metadata.name")
 class RuleCache:
     """The rules of every namespace, as new as the mirror that they are in."""
 
-    def __init__(self, mirror: Mirror) -> None:
+    def __init__(self, mirror: Mirror, pod_security: PodSecurityConfiguration = USUAL_CONFIGURATION) -> None:
         self.mirror = mirror
-        self._objects: dict[str, defaultdict[str, dict[str, Any]]] = {kind: defaultdict(dict) for kind in RULES}
+        self._configuration = pod_security
+        self._unlabelled = pod_security.default
+        self._pod_security: dict[str, NamespacePolicy] = {}  # of namespaces that differ from the others
+        self._objects: dict[str, defaultdict[str, dict[str, Any]]] = {kind: defaultdict(dict) for kind in _LISTED}
         for kind in RULES.intersection(mirror.kinds):
             for each in mirror.all(kind):
                 self._changed(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
@@ -39,6 +49,9 @@ class RuleCache:
 
     def _changed(self, key: Key, _: Object | None, now: Object | None) -> None:
         if key.kind not in RULES:
+            return
+        if key.kind == NAMESPACES.resource:
+            self._note_policy(key.name, now)
             return
         there = self._objects[key.kind]
         if now is not None:
@@ -48,12 +61,20 @@ class RuleCache:
         if not there[key.namespace]:
             del there[key.namespace]
 
+    def _note_policy(self, namespace: str, now: Object | None) -> None:
+        policy = self._unlabelled if now is None else self._configuration.policy_of(namespace, now.metadata.labels)
+        if policy == self._unlabelled:
+            self._pod_security.pop(namespace, None)
+        else:
+            self._pod_security[namespace] = policy
+
     def rules(self, namespace: str) -> Rules:
         return Rules(
             quotas=self._listed(QUOTAS.resource, namespace),
             limit_ranges=self._listed(LIMIT_RANGES.resource, namespace),
             accounts=self._objects[ACCOUNTS.resource].get(namespace, {}),
             classes=self._objects[PRIORITY_CLASSES.resource].get("", {}),
+            pod_security=self._pod_security.get(namespace, self._unlabelled),
         )
 
     def _listed(self, kind: str, namespace: str) -> list[Any]:
@@ -78,16 +99,17 @@ class NamespaceLocks:
 class Admission:
     """The rules for one process's creates."""
 
-    def __init__(self, store: Store, policy: PolicyCache) -> None:
+    def __init__(self, store: Store, policy: PolicyCache, pod_security: PodSecurityConfiguration) -> None:
         self._store = store
         self._policy = policy
+        self._pod_security = pod_security
         self._book: RuleCache | None = None
         self.locks = NamespaceLocks()
 
     async def rules(self, namespace: str) -> Rules:
         mirror = await self._policy.mirror()
         if self._book is None or self._book.mirror is not mirror:
-            self._book = RuleCache(mirror)
+            self._book = RuleCache(mirror, self._pod_security)
         return self._book.rules(namespace)
 
     def lock(self, namespace: str, rules: Rules) -> AbstractAsyncContextManager[object]:

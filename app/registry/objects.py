@@ -4,7 +4,7 @@ The API calls these with decoded objects and gets the bytes to send. Every write
 was made from as preconditions; what the client did not pin is tried again on the newest version.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -17,7 +17,8 @@ from app.machinery import errors
 from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError, Cause
 from app.machinery.managed_fields import FieldManager
-from app.plans.admission.pod_admission import Rules, admit
+from app.plans.admission.pod_admission import Rules, charge_quotas, check
+from app.plans.admission.review import NOTHING
 from app.plans.plan import Update
 from app.registry import deletion, offload
 from app.registry.codec import NAMESPACES, check_size, decode, key_of, write_of
@@ -33,10 +34,11 @@ Edit = Callable[[Object], Object]
 
 @dataclass(frozen=True)
 class Answer:
-    """An object's bytes as sent, and what the client should be warned of."""
+    """An object's bytes as sent, what the client should be warned of, and what an audit log should note."""
 
     body: bytes
     warnings: tuple[str, ...] = ()
+    audit_annotations: Mapping[str, str] | None = None
 
 
 async def get(registry: Registry, kind: Kind, namespace: str, name: str) -> StoredObject | None:
@@ -79,7 +81,8 @@ async def create(
         try:
             async with registry.admission.lock(namespace, rules):
                 draft = await _admit(registry, kind, namespace, _Request(given, obj, by), size)
-                return Answer(await _store_new(registry, kind, draft, dry_run), draft.warnings)
+                body = await _store_new(registry, kind, draft, dry_run)
+                return Answer(body, draft.warnings, draft.audit_annotations)
         except ApiError as error:
             if error.reason not in again or attempt == _TRIES - 1:
                 raise
@@ -100,6 +103,7 @@ class _Draft(NamedTuple):
     write: Write
     charged: Sequence[Update]
     warnings: tuple[str, ...]
+    audit_annotations: Mapping[str, str]
 
 
 async def _admit(registry: Registry, kind: Kind, namespace: str, sent: _Request, size: int) -> _Draft:
@@ -126,9 +130,10 @@ def _snapshot(rules: Rules, size: int) -> Rules:
 
 def _draft(kind: Kind, namespace: str, sent: _Request, now: datetime, rules: Rules) -> _Draft:
     made = new(kind, namespace, sent.object, now, rules, sent.by)
-    charged = admit(kind.resource, made, rules)
-    warnings = _warnings(kind, strategy_of(kind).client_object(made, sent.given), None)
-    return _Draft(write_of(kind, made, "A"), charged, warnings)
+    review = check(kind.resource, made, rules)
+    charged = charge_quotas(kind.resource, made, rules)
+    warnings = (*_warnings(kind, strategy_of(kind).client_object(made, sent.given), None), *review.warnings)
+    return _Draft(write_of(kind, made, "A"), charged, warnings, review.audit_annotations)
 
 
 async def _store_new(registry: Registry, kind: Kind, draft: _Draft, dry_run: bool) -> bytes:
@@ -210,10 +215,10 @@ async def edit(
         check_identity(kind, sent, old)
         try:
             made = await offload.run(size, revise, kind, sent, old, options)
-            await strategy.validate_update(registry, made, old)
+            review = NOTHING if options.status else await strategy.review_update(registry, made, old)
             warnings = () if options.status else await offload.run(size, _warnings, kind, made, old)
             body = await _store_next(registry, kind, old, made, dry_run=options.dry_run, size=size, by_client=True)
-            return Answer(body, warnings)
+            return Answer(body, (*warnings, *review.warnings), review.audit_annotations)
         except Conflict:  # somebody was quicker; a client that pinned a version gets a 409 from check_identity
             continue
     raise errors.conflict(kind.resource, name)

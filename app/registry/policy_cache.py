@@ -13,6 +13,7 @@ from app.store import Mirror, Store
 
 POLICY = frozenset(
     {
+        "namespaces",
         "resourcequotas",
         "limitranges",
         "serviceaccounts",
