@@ -18,10 +18,11 @@ from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError, Cause
 from app.machinery.managed_fields import FieldManager
 from app.plans.admission.pod_admission import Rules, charge_quotas, check
-from app.plans.admission.review import NOTHING
+from app.plans.admission.review import NOTHING, Review, merge
 from app.plans.plan import Update
 from app.registry import deletion, offload
 from app.registry.codec import NAMESPACES, check_size, decode, key_of, write_of
+from app.registry.policy_review import PolicyWrite
 from app.registry.registry import Registry as Registry  # noqa: PLC0414 - most callers of verbs need it, too
 from app.registry.strategies import strategy_of
 from app.registry.versions import USUAL_OPTIONS, UpdateOptions, check_identity, new, revise
@@ -81,6 +82,8 @@ async def create(
         try:
             async with registry.admission.lock(namespace, rules):
                 draft = await _admit(registry, kind, namespace, _Request(given, obj, by), size)
+                if rules.policies:
+                    draft = await _review_draft(registry, kind, draft, dry_run)
                 body = await _store_new(registry, kind, draft, dry_run)
                 return Answer(body, draft.warnings, draft.audit_annotations)
         except ApiError as error:
@@ -119,6 +122,16 @@ async def _admit(registry: Registry, kind: Kind, namespace: str, sent: _Request,
         await _check_namespace(registry, kind, namespace, sent.object.metadata.name)
     rules = _snapshot(await registry.admission.rules(namespace), size)
     return await offload.run(size, _draft, kind, namespace, sent, registry.now(), rules)
+
+
+async def _review_draft(registry: Registry, kind: Kind, draft: _Draft, dry_run: bool) -> _Draft:
+    """The draft with what the admission policies say of it. Raises their refusal."""
+    key = draft.write.key
+    said = await registry.admission.review(
+        PolicyWrite(kind, key.namespace, key.name, new=draft.write.object, dry_run=dry_run)
+    )
+    annotations = {**draft.audit_annotations, **said.audit_annotations}
+    return draft._replace(warnings=(*draft.warnings, *said.warnings), audit_annotations=annotations)
 
 
 def _snapshot(rules: Rules, size: int) -> Rules:
@@ -215,13 +228,25 @@ async def edit(
         check_identity(kind, sent, old)
         try:
             made = await offload.run(size, revise, kind, sent, old, options)
-            review = NOTHING if options.status else await strategy.review_update(registry, made, old)
+            review = await _review_update(registry, kind, (old, made), options)
             warnings = () if options.status else await offload.run(size, _warnings, kind, made, old)
             body = await _store_next(registry, kind, old, made, dry_run=options.dry_run, size=size, by_client=True)
             return Answer(body, (*warnings, *review.warnings), review.audit_annotations)
         except Conflict:  # somebody was quicker; a client that pinned a version gets a 409 from check_identity
             continue
     raise errors.conflict(kind.resource, name)
+
+
+async def _review_update(
+    registry: Registry, kind: Kind, versions: tuple[Object, Object], options: UpdateOptions
+) -> Review:
+    """What the kind's strategy and the admission policies say of the next version. Raises their refusal."""
+    old, made = versions
+    own = NOTHING if options.status else await strategy_of(kind).review_update(registry, made, old)
+    meta = made.metadata
+    subresource = "status" if options.status else options.by.subresource if options.by else ""
+    write = PolicyWrite(kind, meta.namespace, meta.name, made, old, subresource, options.dry_run)
+    return merge((own, await registry.admission.review(write)))
 
 
 def _apply(kind: Kind, head: StoredObject, change: Edit, options: UpdateOptions) -> tuple[Object, Object]:
@@ -297,6 +322,7 @@ async def delete(
     for _ in range(_TRIES):
         old = decode(kind, await find(registry, kind, namespace, name))
         check_preconditions(kind, old, preconditions)
+        await registry.admission.review(PolicyWrite(kind, old.metadata.namespace, name, old=old, dry_run=dry_run))
         begun = deletion.begin(kind, old, registry.now(), demand)
         write = write_of(kind, begun.object, "D" if begun.is_over else "M", old)
         unchanged = not begun.is_over and begun.object == old

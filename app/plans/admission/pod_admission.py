@@ -24,6 +24,7 @@ from app.plans.admission import resource_quota as quotas
 from app.plans.admission import service_account_volume
 from app.plans.admission.pod_security import review as pod_security
 from app.plans.admission.pod_security.namespace_policy import ALL_PRIVILEGED, NamespacePolicy
+from app.plans.admission.policies.matching import Bound
 from app.plans.admission.review import NOTHING, Review
 from app.plans.plan import Update
 
@@ -34,13 +35,19 @@ Classes = Mapping[str, PriorityClass]
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What new objects in one namespace are admitted by."""
+    """What new objects in one namespace are admitted by.
+
+    policies: the admission policies in force anywhere, which the registry asks.
+    refusal:  what they have said, once they were asked about what a controller would create.
+    """
 
     quotas: Sequence[ResourceQuota] = ()
     limit_ranges: Sequence[LimitRange] = ()
     accounts: Mapping[str, ServiceAccount] = {}
     classes: Classes = {}
     pod_security: NamespacePolicy = ALL_PRIVILEGED
+    policies: Sequence[Bound] = ()
+    refusal: ApiError | None = None
 
 
 NO_RULES = Rules()
@@ -109,6 +116,8 @@ def check(resource: str, obj: Object, rules: Rules) -> Review:
         raise forbidden_error(resource, obj.metadata.name, violation)
     if isinstance(obj, PriorityClass) and (error := check_single_default(obj, rules.classes)):
         raise error
+    if rules.refusal is not None:
+        raise rules.refusal
     return NOTHING if rules.pod_security is ALL_PRIVILEGED else pod_security.review(resource, obj, rules.pod_security)
 
 
