@@ -8,7 +8,7 @@ import asyncio
 import select
 import subprocess
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
@@ -38,6 +38,7 @@ class PolicyEvaluator:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
+        self._end_process: Callable[[], object] = _nothing  # also called when nobody has this evaluator any more
         self._known: set[str] = set()
         self._waiting = 0
 
@@ -88,15 +89,14 @@ class PolicyEvaluator:
                 if select.select([stdout], [], [], _PATIENCE_SECONDS)[0]:
                     answer = read_frame(stdout)  # type: ignore[arg-type]  # a buffered reader
         if answer is None:
-            _end(process)
+            self._end_process()
             self._process = None
             raise _Ended
         return answer
 
     def _running(self) -> subprocess.Popen[bytes]:
         if self._process is None or self._process.poll() is not None:
-            if self._process is not None:
-                _end(self._process)
+            self._end_process()
             self._process = subprocess.Popen(
                 command("app.registry.policy_process"),
                 stdin=subprocess.PIPE,
@@ -104,8 +104,12 @@ class PolicyEvaluator:
                 start_new_session=True,
             )
             self._known = set()
-            weakref.finalize(self, _end, self._process)
+            self._end_process = weakref.finalize(self, _end, self._process)
         return self._process
+
+
+def _nothing() -> None:
+    pass
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
