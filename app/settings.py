@@ -15,7 +15,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.machinery.feature_gates import Features, parse
 from app.metrics.address import parse_address
-from app.plans.admission.pod_security_level import Level
+from app.plans.admission.pod_security.namespace_policy import Level, PodSecurityConfiguration, default_policy
 from app.runtimes import RuntimeName
 from app.runtimes.process.pod_users import DEFAULT_RANGE, parse_range
 from app.structured_logging import LogFormat
@@ -109,10 +109,11 @@ class Settings(BaseSettings):
     pod_security: Annotated[
         Level,
         about(
-            "Pod Security level of namespaces without the label pod-security.kubernetes.io/enforce: privileged, baseline or "
-            "restricted. Pods of namespaces that are not privileged are isolated on the process runtime.",
+            "Pod Security level of namespaces without labels of their own: privileged, baseline or restricted. Pods of "
+            "namespaces that are not privileged are isolated on the process runtime. The API and the controllers need the same.",
             "",
             "api",
+            "controllers",
         ),
     ] = "privileged"
     node_name: Annotated[
@@ -274,6 +275,15 @@ class Settings(BaseSettings):
             "none",
         ),
     ] = ""
+    pod_security_exempt: Annotated[
+        str,
+        about(
+            "Namespaces that no Pod Security level applies to, comma-separated. The API and the controllers need the same.",
+            "none",
+            "api",
+            "controllers",
+        ),
+    ] = "kube-system"
     metrics_address: Annotated[
         str,
         about(
@@ -396,6 +406,12 @@ class Settings(BaseSettings):
     def features(self) -> Features:
         """The feature gates that are on."""
         return parse(self.feature_gates)
+
+    @property
+    def pod_security_configuration(self) -> PodSecurityConfiguration:
+        """What is asked of the pods of namespaces without labels, and which namespaces are exempt."""
+        exempt = (each.strip() for each in self.pod_security_exempt.split(","))
+        return PodSecurityConfiguration(default_policy(self.pod_security), frozenset(filter(None, exempt)))
 
     @property
     def log_cap(self) -> int:

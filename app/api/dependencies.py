@@ -13,6 +13,7 @@ from app.api.auth import impersonation
 from app.api.auth.authenticator import Action, User, check, check_path, path_refusal
 from app.api.streams.revocation import StreamAccess
 from app.registry.objects import Registry
+from app.registry.requester import REQUESTER
 
 
 async def registry(request: Request) -> Registry:
@@ -24,7 +25,9 @@ async def registry(request: Request) -> Registry:
 async def current_user(request: Request) -> User:
     """The user of the request, impersonation included. 401 or 403; 400 for a NUL in the path or query."""
     state = request.app.state
-    return await impersonation.user_of(state.registry, state.authenticator, request)
+    user = await impersonation.user_of(state.registry, state.authenticator, request)
+    REQUESTER.set(user)
+    return user
 
 
 RegistryDep = Annotated[Registry, Depends(registry)]

@@ -4,11 +4,15 @@ The decision is `app.plans.jobs.cronjob`. A CronJob whose Job was refused is als
 change, or when a quota has room again.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
+from functools import partial
 from typing import cast
 
+from msgspec.structs import replace
+
+from app.controllers.creation_review import CreationReview
 from app.controllers.planned_write import PlannedWrite
 from app.controllers.refused_objects import Refused
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
@@ -16,11 +20,14 @@ from app.kinds.batch.cronjob import CronJob
 from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job
 from app.machinery.base import Object
+from app.machinery.errors import ApiError
 from app.machinery.owner_references import controller_of
+from app.plans.admission.pod_security.namespace_policy import USUAL_CONFIGURATION, PodSecurityConfiguration
 from app.plans.jobs import cronjob as cronjob_plan
 from app.plans.plan import Emit
 from app.registry.admission import RULES, NamespaceLocks, RuleCache
 from app.registry.codec import NAMESPACES
+from app.registry.policy_review import PolicyReviewer
 from app.registry.uids import new_uid
 from app.store import Key, Mirror
 
@@ -28,10 +35,17 @@ from app.store import Key, Mirror
 class CronJobController:
     component = "cronjob-controller"
 
-    def __init__(self, mirror: Mirror, locks: NamespaceLocks) -> None:
+    def __init__(
+        self,
+        mirror: Mirror,
+        locks: NamespaceLocks,
+        pod_security: PodSecurityConfiguration = USUAL_CONFIGURATION,
+        reviewer: PolicyReviewer | None = None,
+    ) -> None:
         self._mirror = mirror
         self._locks = locks
-        self._rules = RuleCache(mirror)
+        self._rules = RuleCache(mirror, pod_security)
+        self._review = CreationReview(self._rules, reviewer, self.component)
         self._refused = Refused()  # CronJobs whose Jobs were refused
         self._changed: dict[str, datetime | None] = {}  # by UID: when the schedule changed; None: not planned yet
 
@@ -41,7 +55,7 @@ class CronJobController:
             self._refused.note(key, now)
             return [key]
         if key.kind in RULES:
-            return self._refused.on_event(key.namespace, before, now)
+            return self._refused.on_event(key, before, now)
         if key.kind != JOBS.resource:
             return []
         owners = {owner for each in (before, now) if each is not None and (owner := controller_of(each))}
@@ -66,7 +80,10 @@ class CronJobController:
             self._refused.note(key, cron_job)
             yield key
 
-    def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite]:
+    def reconcile(self, key: Key, now: datetime) -> Sequence[PlannedWrite] | Awaitable[Sequence[PlannedWrite]]:
+        return self._review.plan(partial(self._plan, key, now), now)
+
+    def _plan(self, key: Key, now: datetime, refusal: ApiError | None) -> Sequence[PlannedWrite]:
         cron_job = cast("CronJob | None", self._mirror.get(key))
         if cron_job is None or self._is_deleted(key.namespace):
             return []
@@ -81,7 +98,7 @@ class CronJobController:
             find_job=lambda name: cast("Job | None", self._mirror.get(Key(JOBS.resource, key.namespace, name))),
             uids=new_uid,
             since=self._changed.get(uid),
-            rules=self._rules.rules(key.namespace),
+            rules=replace(self._rules.rules(key.namespace), refusal=refusal),
         )
         # A plan of events alone must not write the CronJob: that would wake this controller to emit them again.
         is_events_only = all(isinstance(action, Emit) for action in plan.actions)

@@ -7,9 +7,13 @@ reconciled when the rules of its namespace change, or when a quota has room agai
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import datetime
+from functools import partial
 from typing import cast
 
+from msgspec.structs import replace
+
 from app.controllers import gang_index
+from app.controllers.creation_review import CreationReview
 from app.controllers.job_dependents import JobDependents
 from app.controllers.planned_write import PlannedWrite
 from app.controllers.refused_objects import Refused
@@ -18,15 +22,18 @@ from app.kinds.batch.job import Job, is_finished
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Object
+from app.machinery.errors import ApiError
 from app.machinery.feature_gates import DEFAULTS, Features
 from app.machinery.owner_references import controller_of
 from app.machinery.selectors import from_label_selector
+from app.plans.admission.pod_security.namespace_policy import USUAL_CONFIGURATION, PodSecurityConfiguration
 from app.plans.jobs import job as job_plan
 from app.plans.jobs import ttl_after_finished
 from app.plans.jobs.dependencies import FindJob, find_lost
 from app.plans.plan import Names
 from app.registry.admission import RULES, NamespaceLocks, RuleCache
 from app.registry.codec import NAMESPACES
+from app.registry.policy_review import PolicyReviewer
 from app.registry.versions import random_name
 from app.store import Key, Mirror
 
@@ -47,12 +54,15 @@ class JobController:
         features: Features = DEFAULTS,
         random_name: Names = random_name,
         read_job: ReadJob = _read_nothing,
+        pod_security: PodSecurityConfiguration = USUAL_CONFIGURATION,
+        reviewer: PolicyReviewer | None = None,
     ) -> None:
         self._mirror = mirror
         self._read_job = read_job
         self._random_name = random_name
         self._locks = locks
-        self._rules = RuleCache(mirror)
+        self._rules = RuleCache(mirror, pod_security)
+        self._review = CreationReview(self._rules, reviewer, self.component)
         self._refused = Refused()  # Jobs whose pods were refused
         self._orphans: dict[Key, Pod] = {}  # pods without a controller: a Job may adopt them
         self._gangs = gang_index.GangIndex(mirror, features)
@@ -69,7 +79,7 @@ class JobController:
             self._refused.note(key, now)
             return [key, *self._dependents.on_event(key, before, now)]
         if key.kind in RULES:
-            return self._refused.on_event(key.namespace, before, now)
+            return self._refused.on_event(key, before, now)
         if key.kind in gang_index.KINDS:
             return self._gangs.on_event(key, before, now)
         if key.kind != PODS.resource:
@@ -109,19 +119,24 @@ class JobController:
         find = self._dependents.find_in(key.namespace)
         job = cast("Job | None", self._mirror.get(key))
         lost = {} if job is None else find_lost(job, find)
-        return self._reconcile_with_records(key, now, lost) if lost else self._plan(key, now, find)
+        if lost:
+            return self._reconcile_with_records(key, now, lost)
+        return self._review.plan(partial(self._plan, key, now, find), now)
 
     async def _reconcile_with_records(self, key: Key, now: datetime, lost: Mapping[str, str]) -> Sequence[PlannedWrite]:
         """For a Job that waited for Jobs which are gone: their records tell how they ended."""
         ended = {name: await self._read_job(key.namespace, uid) for name, uid in lost.items()}
         find = self._dependents.find_in(key.namespace)
-        return self._plan(key, now, lambda name: find(name) or ended.get(name))
+        plan = partial(self._plan, key, now, lambda name: find(name) or ended.get(name))
+        planned = self._review.plan(plan, now)
+        return await planned if isinstance(planned, Awaitable) else planned
 
-    def _plan(self, key: Key, now: datetime, find: FindJob) -> Sequence[PlannedWrite]:
+    def _plan(self, key: Key, now: datetime, find: FindJob, refusal: ApiError | None) -> Sequence[PlannedWrite]:
         job = cast("Job | None", self._mirror.get(key))
         if job is None or self._is_about_to_be_deleted(job):
             return []
-        rules, names, pods = self._rules.rules(key.namespace), self._unused_names(key.namespace), self._pods(job)
+        rules = replace(self._rules.rules(key.namespace), refusal=refusal)
+        names, pods = self._unused_names(key.namespace), self._pods(job)
         plan = job_plan.plan(job, pods, now, names, rules, self._gangs.gang_of(job, pods), find)
         if is_finished(job) and not plan.actions:
             return [PlannedWrite(ttl_after_finished.plan(job, now))]

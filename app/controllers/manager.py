@@ -71,6 +71,8 @@ _MIRRORED = (
     ("scheduling.k8s.io", "v1alpha2", "podgroups"),
     ("jobplane.dev", "v1", "localqueues"),
     ("certificates.k8s.io", "v1", "certificatesigningrequests"),
+    ("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies"),
+    ("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings"),
 )
 _PAUSE, _LONGEST_PAUSE = 0.25, 10.0  # seconds after an election that led to nothing
 NAME = "jobplane-controllers"  # of the election, and of the Lease that tells who acts
@@ -190,10 +192,15 @@ def controllers(
     publishing = [RootCAPublisher(mirror, registry.store, authority.certificate)] if authority.certificate else []
     return [
         JobController(
-            mirror, registry.admission.locks, registry.features, read_job=partial(job_history.find_ended, registry)
+            mirror,
+            registry.admission.locks,
+            registry.features,
+            read_job=partial(job_history.find_ended, registry),
+            pod_security=registry.pod_security,
+            reviewer=registry.admission.reviewer,
         ),
         JobPendingPods(mirror),
-        CronJobController(mirror, registry.admission.locks),
+        CronJobController(mirror, registry.admission.locks, registry.pod_security, registry.admission.reviewer),
         ResourceQuotaController(mirror, registry.store, registry.admission.locks),
         Scheduler(mirror, scheduling, registry.metrics),
         NodeLifecycleController(mirror, registry.clock, registry.elapsed, node_grace),

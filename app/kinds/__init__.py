@@ -1,4 +1,4 @@
-"""The resource kinds, each in a module of its own: `core/`, `pod/`, `batch/`, `scheduling/`, `auth/`.
+"""The resource kinds, each in a module of its own: `core/`, `pod/`, `batch/`, `scheduling/`, `auth/`, `admission/`.
 
 To add a kind, add a module with a `KIND` record. Being here is all it takes: routes, discovery, OpenAPI, storage, watches,
 tables and the conformance suites follow from the record. Its struct is generated: CONTRIBUTING.md says how.

@@ -4,6 +4,7 @@ Kinds and plans return causes; the registry raises `ApiError`; the API writes it
 apimachinery's `field` and `api/errors` packages, because clients match on them.
 """
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -61,7 +62,12 @@ def too_many(field: str, count: int, limit: int) -> Cause:
 
 
 class ApiError(Exception):
-    """A refused request, with everything that its `Status` object has."""
+    """A refused request, with everything that its `Status` object has.
+
+    audit_annotations: what an audit log should note of the refusal, as in an audit event's `annotations`.
+    """
+
+    audit_annotations: Mapping[str, str] = {}
 
     def __init__(self, code: int, reason: str, message: str, **details: Any) -> None:
         super().__init__(message)

@@ -21,16 +21,21 @@ ATOMIC = frozenset(
         "FileKeySelector",
         "LabelSelector",
         "LocalObjectReference",
+        "MatchResources",
+        "NamedRuleWithOperations",
         "NodeSelector",
         "NodeSelectorTerm",
         "ObjectFieldSelector",
         "ObjectReference",
         "OwnerReference",
+        "ParamKind",
+        "ParamRef",
         "ResourceFieldSelector",
         "RoleRef",
         "ScopeSelector",
         "SecretKeySelector",
         "Subject",
+        "Variable",
     }
 )
 

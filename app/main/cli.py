@@ -199,7 +199,8 @@ async def _api(made: Settings, migrate: bool) -> None:
 
     async def work() -> None:
         async with open_with_keys(made, log_cap=made.log_cap) as store:
-            await serve(Registry(store, now, made.features, pod_security=made.pod_security), made, sockets, provider)
+            registry = Registry(store, now, made.features, pod_security=made.pod_security_configuration)
+            await serve(registry, made, sockets, provider)
 
     dsn = dsn_of(made)
     try:
@@ -253,7 +254,7 @@ async def _controllers(made: Settings) -> None:
 
     async def work() -> None:
         async with open_with_keys(made, ring_bytes=0, pool_size=2) as store:
-            registry = Registry(store, now, made.features, time.monotonic)
+            registry = Registry(store, now, made.features, time.monotonic, made.pod_security_configuration)
             async with serving_metrics(made.metrics_address, registry.metrics, readiness(registry)):
                 await act(registry)
 

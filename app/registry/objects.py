@@ -4,7 +4,7 @@ The API calls these with decoded objects and gets the bytes to send. Every write
 was made from as preconditions; what the client did not pin is tried again on the newest version.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -17,10 +17,12 @@ from app.machinery import errors
 from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError, Cause
 from app.machinery.managed_fields import FieldManager
-from app.plans.admission.pod_admission import Rules, admit
+from app.plans.admission.pod_admission import Rules, charge_quotas, check
+from app.plans.admission.review import NOTHING, Review, merge
 from app.plans.plan import Update
 from app.registry import deletion, offload
 from app.registry.codec import NAMESPACES, check_size, decode, key_of, write_of
+from app.registry.policy_review import PolicyWrite
 from app.registry.registry import Registry as Registry  # noqa: PLC0414 - most callers of verbs need it, too
 from app.registry.strategies import strategy_of
 from app.registry.versions import USUAL_OPTIONS, UpdateOptions, check_identity, new, revise
@@ -33,10 +35,11 @@ Edit = Callable[[Object], Object]
 
 @dataclass(frozen=True)
 class Answer:
-    """An object's bytes as sent, and what the client should be warned of."""
+    """An object's bytes as sent, what the client should be warned of, and what an audit log should note."""
 
     body: bytes
     warnings: tuple[str, ...] = ()
+    audit_annotations: Mapping[str, str] | None = None
 
 
 async def get(registry: Registry, kind: Kind, namespace: str, name: str) -> StoredObject | None:
@@ -79,7 +82,10 @@ async def create(
         try:
             async with registry.admission.lock(namespace, rules):
                 draft = await _admit(registry, kind, namespace, _Request(given, obj, by), size)
-                return Answer(await _store_new(registry, kind, draft, dry_run), draft.warnings)
+                if rules.policies:
+                    draft = await _review_draft(registry, kind, draft, dry_run)
+                body = await _store_new(registry, kind, draft, dry_run)
+                return Answer(body, draft.warnings, draft.audit_annotations)
         except ApiError as error:
             if error.reason not in again or attempt == _TRIES - 1:
                 raise
@@ -100,6 +106,7 @@ class _Draft(NamedTuple):
     write: Write
     charged: Sequence[Update]
     warnings: tuple[str, ...]
+    audit_annotations: Mapping[str, str]
 
 
 async def _admit(registry: Registry, kind: Kind, namespace: str, sent: _Request, size: int) -> _Draft:
@@ -117,6 +124,16 @@ async def _admit(registry: Registry, kind: Kind, namespace: str, sent: _Request,
     return await offload.run(size, _draft, kind, namespace, sent, registry.now(), rules)
 
 
+async def _review_draft(registry: Registry, kind: Kind, draft: _Draft, dry_run: bool) -> _Draft:
+    """The draft with what the admission policies say of it. Raises their refusal."""
+    key = draft.write.key
+    said = await registry.admission.review(
+        PolicyWrite(kind, key.namespace, key.name, new=draft.write.object, dry_run=dry_run)
+    )
+    annotations = {**draft.audit_annotations, **said.audit_annotations}
+    return draft._replace(warnings=(*draft.warnings, *said.warnings), audit_annotations=annotations)
+
+
 def _snapshot(rules: Rules, size: int) -> Rules:
     """The rules as they are now, for who looks at them beside the loop, which changes them."""
     if size <= offload.LARGE:
@@ -126,9 +143,10 @@ def _snapshot(rules: Rules, size: int) -> Rules:
 
 def _draft(kind: Kind, namespace: str, sent: _Request, now: datetime, rules: Rules) -> _Draft:
     made = new(kind, namespace, sent.object, now, rules, sent.by)
-    charged = admit(kind.resource, made, rules)
-    warnings = _warnings(kind, strategy_of(kind).client_object(made, sent.given), None)
-    return _Draft(write_of(kind, made, "A"), charged, warnings)
+    review = check(kind.resource, made, rules)
+    charged = charge_quotas(kind.resource, made, rules)
+    warnings = (*_warnings(kind, strategy_of(kind).client_object(made, sent.given), None), *review.warnings)
+    return _Draft(write_of(kind, made, "A"), charged, warnings, review.audit_annotations)
 
 
 async def _store_new(registry: Registry, kind: Kind, draft: _Draft, dry_run: bool) -> bytes:
@@ -210,13 +228,25 @@ async def edit(
         check_identity(kind, sent, old)
         try:
             made = await offload.run(size, revise, kind, sent, old, options)
-            await strategy.validate_update(registry, made, old)
+            review = await _review_update(registry, kind, (old, made), options)
             warnings = () if options.status else await offload.run(size, _warnings, kind, made, old)
             body = await _store_next(registry, kind, old, made, dry_run=options.dry_run, size=size, by_client=True)
-            return Answer(body, warnings)
+            return Answer(body, (*warnings, *review.warnings), review.audit_annotations)
         except Conflict:  # somebody was quicker; a client that pinned a version gets a 409 from check_identity
             continue
     raise errors.conflict(kind.resource, name)
+
+
+async def _review_update(
+    registry: Registry, kind: Kind, versions: tuple[Object, Object], options: UpdateOptions
+) -> Review:
+    """What the kind's strategy and the admission policies say of the next version. Raises their refusal."""
+    old, made = versions
+    own = NOTHING if options.status else await strategy_of(kind).review_update(registry, made, old)
+    meta = made.metadata
+    subresource = "status" if options.status else options.by.subresource if options.by else ""
+    write = PolicyWrite(kind, meta.namespace, meta.name, made, old, subresource, options.dry_run)
+    return merge((own, await registry.admission.review(write)))
 
 
 def _apply(kind: Kind, head: StoredObject, change: Edit, options: UpdateOptions) -> tuple[Object, Object]:
@@ -292,6 +322,7 @@ async def delete(
     for _ in range(_TRIES):
         old = decode(kind, await find(registry, kind, namespace, name))
         check_preconditions(kind, old, preconditions)
+        await registry.admission.review(PolicyWrite(kind, old.metadata.namespace, name, old=old, dry_run=dry_run))
         begun = deletion.begin(kind, old, registry.now(), demand)
         write = write_of(kind, begun.object, "D" if begun.is_over else "M", old)
         unchanged = not begun.is_over and begun.object == old

@@ -60,7 +60,7 @@ def _space_of(action: Create | Emit) -> str:
 
 def _write(action: Action, olds: dict[str, Object], component: str, now: datetime) -> Write:
     if isinstance(action, Create):
-        return write_of(kind_of(type(action.object)), _new_object(action.object, now), "A")
+        return write_of(kind_of(type(action.object)), new_object(action.object, now), "A")
     if isinstance(action, Emit):
         return write_of(kind_of(Event), event(action, component, now), "A")
     kind = kind_of(type(action.object))
@@ -78,7 +78,7 @@ def _deletion_write(kind: Kind, action: Delete, now: datetime) -> Write:
     return write_of(kind, begun.object, "D" if begun.is_over else "M", action.old or action.object)
 
 
-def _new_object(obj: Object, now: datetime) -> Object:
+def new_object(obj: Object, now: datetime) -> Object:
     """Build an object that a controller creates: identity and defaults are added, its parts were validated with its owner."""
     kind = kind_of(type(obj))
     metadata = msgspec.structs.replace(obj.metadata, uid=obj.metadata.uid or new_uid(), creation_timestamp=now)

@@ -13,6 +13,7 @@ from app.store import Mirror, Store
 
 POLICY = frozenset(
     {
+        "namespaces",
         "resourcequotas",
         "limitranges",
         "serviceaccounts",
@@ -21,6 +22,8 @@ POLICY = frozenset(
         "rolebindings.rbac.authorization.k8s.io",
         "clusterroles.rbac.authorization.k8s.io",
         "clusterrolebindings.rbac.authorization.k8s.io",
+        "validatingadmissionpolicies.admissionregistration.k8s.io",
+        "validatingadmissionpolicybindings.admissionregistration.k8s.io",
     }
 )
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from app.machinery.errors import ApiError
 from app.machinery.feature_gates import DEFAULTS, Features
 from app.metrics.registry import MetricsRegistry
-from app.plans.admission.pod_security_level import Level
+from app.plans.admission.pod_security.namespace_policy import USUAL_CONFIGURATION, PodSecurityConfiguration
 from app.registry.admission import Admission
 from app.registry.policy_cache import PolicyCache
 from app.store import READ_ONLY, Store
@@ -32,14 +32,14 @@ class Registry:
     The API asks this, and the functions that take it, for all that is stored; it never reaches for `store`.
 
     monotonic: seconds that only rise, by which is waited; those of `clock` if none is given.
-    pod_security: Pod Security level of namespaces without a label for it.
+    pod_security: what is asked of the pods of namespaces without labels, and the namespaces that are exempt.
     """
 
     store: Store
     clock: Callable[[], datetime]
     features: Features = DEFAULTS
     monotonic: Callable[[], float] | None = None
-    pod_security: Level = "privileged"
+    pod_security: PodSecurityConfiguration = USUAL_CONFIGURATION
 
     @property
     def tokens(self) -> Tokens:
@@ -127,7 +127,7 @@ class Registry:
 
     @cached_property
     def admission(self) -> Admission:
-        return Admission(self.store, self.policy)
+        return Admission(self.store, self.policy, self.pod_security)
 
 
 async def _with_master_key(change: Awaitable[None]) -> None:

@@ -15,9 +15,12 @@ from app.kinds.batch.cronjob import CronJob
 from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job
 from app.kinds.core.namespace import KIND as NAMESPACE
+from app.kinds.core.namespace import Namespace
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.pod_defaults import as_sent
+from app.kinds.pod.pod_schema import PodTemplate
+from app.kinds.pod.podtemplate import KIND as POD_TEMPLATES
 from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
 from app.kinds.scheduling.priorityclass import PriorityClass
 from app.machinery.base import Kind
@@ -25,8 +28,11 @@ from app.machinery.errors import invalid, unprocessable
 from app.machinery.metadata_validation import IMMUTABLE
 from app.plans.admission import pod_admission
 from app.plans.admission.pod_admission import Rules
+from app.plans.admission.pod_security import review as pod_security
+from app.plans.admission.review import NOTHING, Review
 from app.plans.jobs.workloads import is_gang_by_shape, is_on
 from app.registry.codec import NAMESPACES, decode
+from app.registry.namespace_pods import warn_of_pods
 from app.registry.registry import Registry
 from app.store import Key
 
@@ -50,12 +56,16 @@ class Strategy:
         """A new object as its client is warned of it."""
         return made
 
-    async def validate_update(self, _registry: Registry, _made: Any, _old: Any) -> None:
-        """What stands against the next version beyond its own validity. Raises the 403 or 422."""
+    async def review_update(self, _registry: Registry, _made: Any, _old: Any) -> Review:
+        """What there is to say about the next version beyond its own validity. Raises the 403 or 422."""
+        return NOTHING
 
 
 class _PodStrategy(Strategy):
-    """LimitRanges, priority and the service account complete a new pod; its client answers for none of that."""
+    """LimitRanges, priority and the service account complete a new pod; its client answers for none of that.
+
+    Of a pod that there is, only the images can change so that Pod Security looks at it again.
+    """
 
     def admit(self, sent: Pod, namespace: str, rules: Rules) -> Pod:
         pod = replace(sent, metadata=replace(sent.metadata, namespace=namespace))
@@ -66,6 +76,46 @@ class _PodStrategy(Strategy):
 
     def client_object(self, made: Pod, sent: Pod) -> Pod:
         return replace(made, spec=sent.spec)
+
+    async def review_update(self, registry: Registry, made: Pod, old: Pod) -> Review:
+        if made.spec is old.spec or not pod_security.is_significant_update(made, old):
+            return NOTHING
+        return await _review_template(registry, PODS, made)
+
+
+class _NamespaceStrategy(Strategy):
+    """Labels of Pod Security that cannot be read are refused. A stricter level warns of the pods that it would refuse."""
+
+    def admit(self, sent: Namespace, _namespace: str, _rules: Rules) -> Namespace:
+        return _check_labels(sent)
+
+    async def review_update(self, registry: Registry, made: Namespace, old: Namespace) -> Review:
+        if made.metadata.labels == old.metadata.labels:
+            return NOTHING
+        _check_labels(made, old)
+        enforce = pod_security.changed_enforcement(made, old, registry.pod_security)
+        if enforce is None:
+            return NOTHING
+        if made.metadata.name in registry.pod_security.exempt:
+            warning = pod_security.exemption_warning(made, registry.pod_security)
+            return Review((warning,) if warning else ())
+        return Review(await warn_of_pods(registry, made.metadata.name, enforce))
+
+
+def _check_labels(made: Namespace, old: Namespace | None = None) -> Namespace:
+    if causes := pod_security.label_causes(made, old):
+        raise unprocessable(NAMESPACE.name, NAMESPACE.group, made.metadata.name, causes)
+    return made
+
+
+async def _review_template(registry: Registry, kind: Kind, made: Any) -> Review:
+    rules = await registry.admission.rules(made.metadata.namespace)
+    return pod_security.review(kind.resource, made, rules.pod_security)
+
+
+class _PodTemplateStrategy(Strategy):
+    async def review_update(self, registry: Registry, made: PodTemplate, _old: PodTemplate) -> Review:
+        return await _review_template(registry, POD_TEMPLATES, made)
 
 
 class _JobStrategy(Strategy):
@@ -81,7 +131,11 @@ class _JobStrategy(Strategy):
             return sent
         return replace(sent, spec=replace(sent.spec, scheduling=None))
 
-    async def validate_update(self, registry: Registry, made: Job, old: Job) -> None:
+    async def review_update(self, registry: Registry, made: Job, old: Job) -> Review:
+        await self._check_gang_size(registry, made, old)
+        return await _review_template(registry, JOBS, made)
+
+    async def _check_gang_size(self, registry: Registry, made: Job, old: Job) -> None:
         """The size of a gang that goes by the Job's shape cannot change."""
         if made.spec.parallelism == old.spec.parallelism or not (is_gang_by_shape(made) or is_gang_by_shape(old)):
             return
@@ -107,6 +161,9 @@ class _CronJobStrategy(Strategy):
         plain = replace(template, spec=replace(template.spec, scheduling=None))
         return replace(sent, spec=replace(sent.spec, job_template=plain))
 
+    async def review_update(self, registry: Registry, made: CronJob, _old: CronJob) -> Review:
+        return await _review_template(registry, CRON_JOBS, made)
+
 
 async def _schedules_gangs(registry: Registry, namespace: str, labels: dict[str, str]) -> bool:
     """`labels`: those that the Job has, or that its Jobs will have."""
@@ -116,15 +173,18 @@ async def _schedules_gangs(registry: Registry, namespace: str, labels: dict[str,
 
 
 class _PriorityClassStrategy(Strategy):
-    async def validate_update(self, registry: Registry, made: PriorityClass, _old: PriorityClass) -> None:
+    async def review_update(self, registry: Registry, made: PriorityClass, _old: PriorityClass) -> Review:
         """There is one default class at most."""
-        if made.global_default:
-            pod_admission.check(PRIORITY_CLASSES.resource, made, await registry.admission.rules(""))
+        if not made.global_default:
+            return NOTHING
+        return pod_admission.check(PRIORITY_CLASSES.resource, made, await registry.admission.rules(""))
 
 
 _DEFAULT = Strategy()
 _STRATEGIES: Mapping[str, Strategy] = {
     PODS.resource: _PodStrategy(),
+    POD_TEMPLATES.resource: _PodTemplateStrategy(),
+    NAMESPACE.resource: _NamespaceStrategy(),
     JOBS.resource: _JobStrategy(),
     CRON_JOBS.resource: _CronJobStrategy(),
     PRIORITY_CLASSES.resource: _PriorityClassStrategy(),

@@ -68,7 +68,8 @@ def test_every_setting_has_a_flag_or_is_named_by_the_programs_that_read_it() -> 
         assert shown_default(name)
         assert name in flags or read_by(name)
         for program in (*read_by(name), *(["up"] if read_by(name) else [])):
-            assert f"{variable(name)} ({shown_default(name)})" in ends[program]
+            told = ends[program].replace("- ", "-")  # lines are wrapped after hyphens, too
+            assert f"{variable(name)} ({shown_default(name)})" in told
 
 
 def test_every_option_is_described() -> None:

@@ -35,6 +35,7 @@ from app.kinds.core.namespace import KIND as NAMESPACES
 from app.machinery.selectors import FieldSelector
 from app.registry.node_authorizer import is_referenced
 from app.registry.objects import Registry
+from app.registry.requester import REQUESTER
 
 _SUBRESOURCES = {"", "status"}
 _VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
@@ -78,6 +79,8 @@ class Kubernetes:
         await self.fairness.take(request.scope, user, seats_of(verb, selection))
         action = _action_of(verb, found, selection.fields)
         await _authorize(self.registry, user, action, found)
+        if request.method != "GET":
+            REQUESTER.set(user)
         if selection is not EVERY_OBJECT:
             selection.check()
         if verb == "watch" or found.subresource not in _SUBRESOURCES:

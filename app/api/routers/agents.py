@@ -32,7 +32,6 @@ from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
 from app.machinery.decode import decode as decode_body
 from app.machinery.errors import bad_request
-from app.plans.admission.pod_security_level import enforced_level
 from app.registry import Append, Key, Stream, node_usage, offload, status_reports
 from app.registry.codec import decode, key_of
 from app.registry.objects import Registry, get, get_many
@@ -102,7 +101,7 @@ async def read_namespace_level(registry: RegistryDep, namespace: str) -> Namespa
     if head is None:
         return NamespaceLevel()
     meta = decode(NAMESPACES, head).metadata
-    return NamespaceLevel(meta.uid, enforced_level(namespace, meta.labels, registry.pod_security))
+    return NamespaceLevel(meta.uid, registry.pod_security.enforced_level(namespace, meta.labels))
 
 
 @router.get("/calls", summary="Wait for calls", dependencies=[Depends(stream_claim)])

@@ -1,8 +1,9 @@
 """Pod admission: apply a namespace's rules to a new pod, and decide whether it may be created. Pure.
 
 Kubernetes' admission plugins in their order: LimitRanger (`limit_ranger`), ServiceAccount (`service_account_volume`),
-Priority (here), ResourceQuota (`resource_quota`). The registry calls it for objects that clients send, the Job and CronJob
-controllers for what they create. `apply_defaults` mutates a pod; `admit`, once the pod is known to be valid, validates it.
+PodSecurity (`pod_security`), Priority (here), ResourceQuota (`resource_quota`). The registry calls it for objects that clients
+send, the Job and CronJob controllers for what they create. `apply_defaults` mutates a pod; `admit`, once the pod is known to
+be valid, validates it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,6 +22,10 @@ from app.machinery.errors import ApiError, forbidden_error
 from app.plans.admission import limit_ranger as limit_ranges
 from app.plans.admission import resource_quota as quotas
 from app.plans.admission import service_account_volume
+from app.plans.admission.pod_security import review as pod_security
+from app.plans.admission.pod_security.namespace_policy import ALL_PRIVILEGED, NamespacePolicy
+from app.plans.admission.policies.matching import Bound
+from app.plans.admission.review import NOTHING, Review
 from app.plans.plan import Update
 
 DEFAULT_ACCOUNT = "default"
@@ -30,12 +35,19 @@ Classes = Mapping[str, PriorityClass]
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """What new objects in one namespace are admitted by."""
+    """What new objects in one namespace are admitted by.
+
+    policies: the admission policies in force anywhere, which the registry asks.
+    refusal:  what they have said, once they were asked about what a controller would create.
+    """
 
     quotas: Sequence[ResourceQuota] = ()
     limit_ranges: Sequence[LimitRange] = ()
     accounts: Mapping[str, ServiceAccount] = {}
     classes: Classes = {}
+    pod_security: NamespacePolicy = ALL_PRIVILEGED
+    policies: Sequence[Bound] = ()
+    refusal: ApiError | None = None
 
 
 NO_RULES = Rules()
@@ -88,17 +100,25 @@ def _apply_service_account(pod: Pod, accounts: Mapping[str, ServiceAccount], nam
 def admit(resource: str, obj: Object, rules: Rules) -> tuple[Update, ...]:
     """The quotas with a valid new object charged to them. Raises the 403 if it may not be created."""
     check(resource, obj, rules)
+    return charge_quotas(resource, obj, rules)
+
+
+def charge_quotas(resource: str, obj: Object, rules: Rules) -> tuple[Update, ...]:
+    """The quotas with a new object charged to them. Raises the 403 if they have no room for it."""
     if not rules.quotas or resource in quotas.UNCOUNTED:
         return ()
     return tuple(Update(after, before) for before, after in quotas.charge(rules.quotas, resource, obj))
 
 
-def check(resource: str, obj: Object, rules: Rules) -> None:
-    """All rules but quotas. Raises the 403."""
+def check(resource: str, obj: Object, rules: Rules) -> Review:
+    """Return what all rules but quotas have to say about a valid new object. Raises the 403."""
     if isinstance(obj, Pod) and (violation := limit_ranges.find_violation(obj, rules.limit_ranges)):
         raise forbidden_error(resource, obj.metadata.name, violation)
     if isinstance(obj, PriorityClass) and (error := check_single_default(obj, rules.classes)):
         raise error
+    if rules.refusal is not None:
+        raise rules.refusal
+    return NOTHING if rules.pod_security is ALL_PRIVILEGED else pod_security.review(resource, obj, rules.pod_security)
 
 
 # --- priority

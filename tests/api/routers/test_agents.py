@@ -14,6 +14,7 @@ from app.client.protocol import StatusReport
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.core.namespace import Namespace
 from app.kinds.pod.pod import KIND as PODS
+from app.plans.admission.pod_security.namespace_policy import PodSecurityConfiguration, default_policy
 from app.registry import status_reports
 from app.registry.objects import Registry
 from tests.conftest import NO_TLS
@@ -105,7 +106,7 @@ async def test_an_agent_is_told_the_level_of_a_namespace(
     made = await create(registry, NAMESPACES, named(Namespace(), name="team", labels=labels))
     token = await issue(registry, User(name="system:node:n", groups=(NODES,), nodes=("n",)))
     headers = {"Authorization": f"Bearer {token}"}
-    app = create_app(dataclasses.replace(registry, pod_security=default))
+    app = create_app(dataclasses.replace(registry, pod_security=PodSecurityConfiguration(default_policy(default))))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api", headers=headers) as agent:
         answer = await agent.get(f"{BASE}/n/namespaces/team")
         missing = await agent.get(f"{BASE}/-/namespaces/other")

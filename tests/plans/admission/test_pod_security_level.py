@@ -2,7 +2,9 @@
 
 import pytest
 
-from app.plans.admission.pod_security_level import ENFORCE, Level, enforced_level
+from app.plans.admission.pod_security.namespace_policy import Level, PodSecurityConfiguration, default_policy
+
+ENFORCE = "pod-security.kubernetes.io/enforce"
 
 
 @pytest.mark.parametrize(
@@ -18,8 +20,8 @@ from app.plans.admission.pod_security_level import ENFORCE, Level, enforced_leve
     ],
 )
 def test_level(labels: dict[str, str], default: Level, expected: Level) -> None:
-    assert enforced_level("team", labels, default) == expected
+    assert PodSecurityConfiguration(default_policy(default)).enforced_level("team", labels) == expected
 
 
 def test_the_system_s_namespace_is_exempt() -> None:
-    assert enforced_level("kube-system", {ENFORCE: "restricted"}, "restricted") == "privileged"
+    assert PodSecurityConfiguration().enforced_level("kube-system", {ENFORCE: "restricted"}) == "privileged"
