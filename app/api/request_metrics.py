@@ -13,6 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from app.api.resources.routes import RequestInfo
 from app.metrics.instruments import Family, family
 from app.metrics.registry import MetricsRegistry
+from app.registry.uids import new_uid
 
 Target = tuple[str, str, str, str, str, str, str]
 """Verb, "All" for a dry run, group, version, resource, subresource, scope: the labels of a request."""
@@ -98,7 +99,10 @@ def _dry_run(scope: Scope) -> str:
 
 
 class MetricsMiddleware:
-    """Counts each request when it has been answered. Plain ASGI, without a task or a coroutine for each message."""
+    """Counts each request when it has been answered, and gives the answer its Audit-Id.
+
+    Plain ASGI, without a task or a coroutine for each message.
+    """
 
     def __init__(self, app: ASGIApp, metrics: RequestMetrics) -> None:
         self._app, self._metrics = app, metrics
@@ -113,8 +117,10 @@ class MetricsMiddleware:
             nonlocal code
             if not code and message["type"] == "http.response.start":
                 code = message["status"]
+                message["headers"] = [*message["headers"], (b"audit-id", audit_id.encode())]
             return send(message)
 
+        audit_id = scope["audit_id"] = new_uid()
         began = time.perf_counter()
         metrics.inflight[kind] += 1
         try:

@@ -193,13 +193,14 @@ def api(
 
 
 async def _api(made: Settings, migrate: bool) -> None:
+    from app.api.audit.audit_log import AuditSettingError, open_audit
     from app.api.http.listening_sockets import ListenError, bind_sockets
     from app.api.serve import identity_provider, serve
     from app.registry.objects import Registry
 
     async def work() -> None:
         async with open_with_keys(made, log_cap=made.log_cap) as store:
-            await serve(Registry(store, now, made.features, pod_security=made.pod_security), made, sockets, provider)
+            await serve(Registry(store, now, made.features, pod_security=made.pod_security), made, sockets, provider, audit_log)
 
     dsn = dsn_of(made)
     try:
@@ -207,8 +208,9 @@ async def _api(made: Settings, migrate: bool) -> None:
     except OSError as error:
         raise ConfigError(f"--oidc-ca-file: {error}") from error
     try:
+        audit_log = open_audit(made, now)
         sockets = await bind_sockets(made.host, made.port)
-    except ListenError as error:
+    except (AuditSettingError, ListenError) as error:
         raise ConfigError(str(error)) from error
     if migrate:
         await _migrate(dsn)
