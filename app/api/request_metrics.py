@@ -7,6 +7,7 @@ have parsed it. Long-running requests (watches, logs, exec) count as such, and h
 import time
 from collections.abc import Awaitable, Iterable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -32,6 +33,8 @@ _LISTS = {"list": "LIST", "watch": "WATCH", "deletecollection": "DELETECOLLECTIO
 _MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 _UNANSWERED = "0"
 _HANDED_OVER = "101"
+# An Audit-Id is a UUID that no other process gives out: to make a random one takes five times as long.
+_PREFIX, _NUMBERS = new_uid()[:24].encode(), count(1)
 
 
 class RequestMetrics:
@@ -117,10 +120,10 @@ class MetricsMiddleware:
             nonlocal code
             if not code and message["type"] == "http.response.start":
                 code = message["status"]
-                message["headers"] = [*message["headers"], (b"audit-id", audit_id.encode())]
+                message["headers"] = [*message["headers"], (b"audit-id", audit_id)]
             return send(message)
 
-        audit_id = scope["audit_id"] = new_uid()
+        audit_id = scope["audit_id"] = _PREFIX + b"%012x" % next(_NUMBERS)
         began = time.perf_counter()
         metrics.inflight[kind] += 1
         try:

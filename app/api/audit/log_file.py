@@ -116,7 +116,9 @@ class LogFile:
     def backups(self) -> list[Path]:
         """The backups of this file, oldest first."""
         mine = re.compile(rf"{re.escape(self.path.stem)}-(\d{{4}}-\d\d-\d\dT[\d.-]+){re.escape(self.path.suffix)}")
-        return sorted((each for each in self.path.parent.iterdir() if mine.fullmatch(each.name)), key=lambda each: each.stem)
+        return sorted(
+            (each for each in self.path.parent.iterdir() if mine.fullmatch(each.name)), key=lambda each: each.stem
+        )
 
     def _delete_old_backups(self) -> None:
         found = self.backups()

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from app.api.audit.event import Record
 from app.api.audit.event_buffer import EventBuffer
-from app.api.audit.policy import Attributes, CompiledPolicy, Level, Stage, is_always_audited
+from app.api.audit.policy import CompiledPolicy, Level, Stage, is_always_audited
 from app.api.auth.authenticator import User
 from app.api.http import errors
 from app.client.protocol import BASE
@@ -94,14 +94,13 @@ class AuditMiddleware:
 class _Exchange:
     """One request and its answer."""
 
-    __slots__ = ("_answer", "_audit", "_began", "_code", "_refusal", "_request", "_scope", "_send", "_was_received")
+    _code = 0
+    _refusal = _request = _answer = b""
+    _was_received = False
 
     def __init__(self, audit: Audit, scope: Scope, send: Send) -> None:
         self._audit, self._scope, self._send = audit, scope, send
         self._began = audit.clock()
-        self._code = 0
-        self._refusal = self._request = self._answer = b""
-        self._was_received = audit.policy.omits_receipt
 
     def send(self, message: Message) -> Awaitable[None]:
         """Send a part of the answer; note its code, and what an event may have of its body."""
@@ -152,13 +151,13 @@ class _Exchange:
 
     def receive_action(self) -> None:
         """Put the event of a request whose user and object have just become known."""
-        if not self._was_received:
+        if not self._was_received and not self._audit.policy.omits_receipt:
             self._was_received = True
             self._put("RequestReceived")
 
     def complete(self) -> None:
         """Put the event of a request that has ended; before it that of its receipt, if nobody got to know what it was about."""
-        if not self._was_received:
+        if not self._was_received and not self._audit.policy.omits_receipt:
             self._put("RequestReceived")
         self._put("ResponseComplete")
 
@@ -170,8 +169,8 @@ class _Exchange:
         user: User | None = credential.holder if credential is not None else None
         action: Action | None = scope.get("action")
         verb = action.verb if action is not None else scope["method"].lower()
-        who = (user.name, user.groups) if user is not None else _NOBODY
-        found = audit.policy.judge(Attributes(*who, verb, action, scope["path"]))
+        name, groups = (user.name, user.groups) if user is not None else _NOBODY
+        found = audit.policy.judge(name, groups, verb, action, scope["path"])
         level = found.level
         code = 0 if stage == "RequestReceived" else self._code
         if level == Level.NONE or stage in found.omitted:

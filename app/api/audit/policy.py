@@ -191,15 +191,14 @@ class CompiledPolicy:
         self._is_by_name = any(each.resource_names for rule in policy.rules for each in rule.resources)
         self._known: dict[tuple[object, ...], Answer] = {}
 
-    def judge(self, request: Attributes) -> Answer:
+    def judge(self, user: str, groups: Sequence[str], verb: str, action: Action | None, path: str) -> Answer:
         """Return what the first rule that matches says; remembered for a user and what it does, as rules are compared in 5 us."""
-        user, groups, _, action, _ = request
         if action is None or self._is_by_name:
-            return self._find(request)
+            return self._find(Attributes(user, groups, verb, action, path))
         key = (user, groups, action[:_BEFORE_NAME])
         answer = self._known.get(key)
         if answer is None:
-            answer = self._find(request)
+            answer = self._find(Attributes(user, groups, verb, action, path))
             if len(self._known) >= _MOST_KNOWN:
                 self._known.clear()
             self._known[key] = answer

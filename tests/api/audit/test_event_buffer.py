@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from app.api.audit import event_buffer
 from app.api.audit.event import Record
@@ -22,7 +23,7 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 
 def record(number: int, request: bytes = b"") -> Record:
     return Record(
-        id=str(number),
+        id=b"%d" % number,
         level=Level.METADATA,
         stage="ResponseComplete",
         verb="get",
@@ -174,7 +175,7 @@ async def test_an_event_that_cannot_be_encoded_costs_no_other(caplog: pytest.Log
     lines = Lines()
     async with running(lines) as (buffer, _):
         buffer.put(record(1))
-        buffer.put(record(2)._replace(verb="\ud800"))
+        buffer.put(replace(record(2), verb="\ud800"))
         buffer.put(record(3))
     assert ids(lines) == [1, 3]
     assert "cannot encode an audit event" in caplog.text

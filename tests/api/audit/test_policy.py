@@ -9,7 +9,6 @@ import yaml
 from app.api.audit.policy import (
     DEFAULT,
     LEVELS,
-    Attributes,
     CompiledPolicy,
     has_secrets,
     is_always_audited,
@@ -26,7 +25,7 @@ def policy(*rules: dict[str, Any], **more: Any) -> CompiledPolicy:
 
 def level(policy: CompiledPolicy, action: Action | None, path: str = "/x", user: str = "ada", *groups: str) -> str:
     verb = action.verb if action else "get"
-    return LEVELS[policy.judge(Attributes(user, groups, verb, action, path)).level]
+    return LEVELS[policy.judge(user, groups, verb, action, path).level]
 
 
 GET = Action("get", "", "pods", "", "team", "p")
@@ -95,8 +94,8 @@ def test_stages_are_omitted_by_the_policy_and_by_the_rule() -> None:
         {"level": "Metadata"},
         omitStages=["RequestReceived"],
     )
-    assert made.judge(Attributes("", (), "get", GET, "")).omitted == {"RequestReceived", "ResponseStarted"}
-    assert made.judge(Attributes("", (), "create", JOB, "")).omitted == {"RequestReceived"}
+    assert made.judge("", (), "get", GET, "").omitted == {"RequestReceived", "ResponseStarted"}
+    assert made.judge("", (), "create", JOB, "").omitted == {"RequestReceived"}
 
 
 @pytest.mark.parametrize(
