@@ -200,7 +200,9 @@ async def _api(made: Settings, migrate: bool) -> None:
 
     async def work() -> None:
         async with open_with_keys(made, log_cap=made.log_cap) as store:
-            await serve(Registry(store, now, made.features, pod_security=made.pod_security), made, sockets, provider, audit_log)
+            await serve(
+                Registry(store, now, made.features, pod_security=made.pod_security), made, sockets, provider, audit_log
+            )
 
     dsn = dsn_of(made)
     try:
