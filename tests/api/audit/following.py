@@ -64,7 +64,7 @@ async def audited(
     lines = Lines()
     buffer = EventBuffer(lines, registry.metrics, mode, **limits)
     read = read_policy(policy.encode() if isinstance(policy, str) else policy)
-    app = create_app(registry, Origin(), lambda: "", Audit(read, buffer, wait_seconds=wait_seconds))
+    app = create_app(registry, Origin(), lambda: "", audit=Audit(read, buffer, wait_seconds=wait_seconds))
     writing = asyncio.create_task(buffer.run())
     try:
         async with listening(app) as port:

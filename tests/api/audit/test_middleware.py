@@ -60,6 +60,7 @@ def short(event: dict[str, Any]) -> tuple[str, ...]:
 async def test_a_write_by_default(registry: Registry) -> None:
     async with audited(registry) as process, clients(registry, process) as (admin, _):
         answer = await admin.post(MAPS, json=configmap("", key=PLANTED), headers={"User-Agent": "tester/1"})
+        assert answer.status_code == 201, answer.text
         await admin.get(MAPS)
         await admin.get(f"{MAPS}/{answer.json()['metadata']['name']}")
         await admin.get("/livez")
