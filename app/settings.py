@@ -22,6 +22,7 @@ from app.structured_logging import LogFormat
 
 PREFIX = "JOBPLANE_"
 ScoringStrategy = Literal["LeastAllocated", "MostAllocated"]
+AuditMode = Literal["batch", "blocking"]
 Program = Literal["api", "controllers", "agent"]
 LEVELS = ("debug", "info", "warning", "error", "critical")
 SIGNING_ALGS = tuple(f"{family}{bits}" for family in ("RS", "ES", "PS") for bits in (256, 384, 512))
@@ -304,13 +305,50 @@ class Settings(BaseSettings):
         SecretStr,
         about("Headers for the collector, name=value, comma-separated and percent-encoded.", "none", "controllers"),
     ] = SecretStr("")
+    audit_log_path: Annotated[
+        str,
+        about("File of the audit log; - for standard output, none for no audit.", "DATA_DIR/audit/audit.log", "api"),
+    ] = ""
+    audit_policy_file: Annotated[
+        Path | None,
+        about(
+            "File with the audit policy, kind Policy of audit.k8s.io/v1.",
+            "metadata of writes, denials and secrets",
+            "api",
+        ),
+    ] = None
+    audit_log_mode: Annotated[
+        AuditMode,
+        about(
+            "While the audit log cannot be written and its buffer is full: batch loses events, blocking refuses requests.",
+            "",
+            "api",
+        ),
+    ] = "batch"
+    audit_log_maxsize: Annotated[
+        int, about("Size at which the audit log is rotated, in MiB.", "", "api", ge=1, le=1 << 20)
+    ] = 100
+    audit_log_maxbackup: Annotated[
+        int, about("Number of rotated audit logs that are kept; 0: no limit.", "", "api", ge=0)
+    ] = 4
+    audit_log_maxage: Annotated[
+        int, about("Days after which rotated audit logs are deleted; 0: no limit.", "", "api", ge=0, le=36_500)
+    ] = 90
     log_level: Annotated[
         str,
         about("Lowest level of log lines: debug, info, warning, error or critical.", "", "api", "controllers", "agent"),
     ] = "info"
     log_format: Annotated[LogFormat, about("Format of log lines: text, or json, one object a line.")] = "text"
 
-    @field_validator("data_dir", "token_file", "ca_file", "join_token_file", "secrets_key_file", "oidc_ca_file")
+    @field_validator(
+        "data_dir",
+        "token_file",
+        "ca_file",
+        "join_token_file",
+        "secrets_key_file",
+        "oidc_ca_file",
+        "audit_policy_file",
+    )
     @classmethod
     def _absolute(cls, path: Path | None) -> Path | None:
         """Children, shims and mounts have other working directories than the one that a path was given in."""
@@ -335,6 +373,11 @@ class Settings(BaseSettings):
         if url and not (whole and url.startswith(("https://", "http://"))):
             raise ValueError(f"{url} is not a URL such as https://192.0.2.10:6443")
         return url
+
+    @field_validator("audit_log_path")
+    @classmethod
+    def _absolute_unless_word(cls, path: str) -> str:
+        return path if path in ("", "-", "none") else str(cls._absolute(Path(path)))
 
     @field_validator("otlp_endpoint")
     @classmethod

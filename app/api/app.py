@@ -17,6 +17,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.api.audit.middleware import Audit, AuditMiddleware
 from app.api.auth.authenticator import Authenticator, IdentityProvider
 from app.api.auth.client_certificates import ClientCertificates
 from app.api.auth.tokens import StoredTokens
@@ -45,12 +46,14 @@ def create_app(
     origin: Origin | None = None,
     authority: Callable[[], str] = str,
     provider: IdentityProvider | None = None,
+    audit: Audit | None = None,
 ) -> FastAPI:
     """The application of one API process.
 
     origin:    where others reach it.
     authority: certificates that clients trust, PEM.
     provider:  who issues ID tokens besides this API; none without OIDC.
+    audit:     what makes events of requests; None: audit is off.
     """
     authenticator = Authenticator(
         StoredTokens(registry),
@@ -69,6 +72,7 @@ def create_app(
         lifespan=lifespan,
         middleware=[
             Middleware(MetricsMiddleware, metrics),
+            *([Middleware(AuditMiddleware, audit, registry.metrics)] if audit else ()),
             Middleware(StopMiddleware),
             Middleware(KubernetesMiddleware, kubernetes),
             Middleware(DirectMiddleware, NODES, agents.router.routes),
@@ -82,6 +86,7 @@ def create_app(
         telemetry={"tracing": False, "metrics": False, "logs": False},
     )
     app.state.registry, app.state.authenticator, app.state.authority = registry, authenticator, authority
+    app.state.audit = audit
     app.state.streams = set()  # tasks of the open streams: the server cancels them before it stops
     app.state.revocations = _revocations(registry)
     app.state.calls = Calls(registry.agent_calls, origin or Origin())
@@ -92,15 +97,30 @@ def create_app(
 
 @asynccontextmanager
 async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Create the objects that must exist. While serving, report a lack of file descriptors and losses of history."""
+    """Create the objects that must exist. While serving, write the audit log, report a lack of file descriptors and losses of
+    history.
+    """
     registry: Registry = app.state.registry
     await bootstrap(registry)
     watching = asyncio.create_task(run_periodically(FileDescriptorWatch(), registry.now))
     try:
-        async with reporting_losses(registry):
+        async with reporting_losses(registry), _writing_audit(app.state.audit):
             yield
     finally:
         watching.cancel()
+
+
+@asynccontextmanager
+async def _writing_audit(audit: Audit | None) -> AsyncIterator[None]:
+    if audit is None:
+        yield
+        return
+    writing = asyncio.create_task(audit.buffer.run())
+    try:
+        yield
+    finally:
+        writing.cancel()
+        await asyncio.wait((writing,))
 
 
 async def as_status(_: Request, error: Exception) -> Response:

@@ -9,6 +9,7 @@ from typing import Annotated
 from fastapi import Depends, Path
 from starlette.requests import Request
 
+from app.api.audit.middleware import note_action
 from app.api.auth import impersonation
 from app.api.auth.authenticator import Action, User, check, check_path, path_refusal
 from app.api.streams.revocation import StreamAccess
@@ -34,9 +35,16 @@ RegistryDep = Annotated[Registry, Depends(registry)]
 CurrentUser = Annotated[User, Depends(current_user)]
 
 
+async def authorize(request: Request, user: User, action: Action) -> None:
+    """403 unless the user may. Audit gets to know what the request is about, and why it is allowed."""
+    note_action(request.scope, action, "v1")
+    request.scope["grant"] = await check(request.app.state.registry, user, action)
+
+
 async def require_path(request: Request, user: CurrentUser) -> None:
     """403 unless the user may do this with the path, which is no resource: administrators, and users by a ClusterRole."""
-    await check_path(request.app.state.registry, user, request.method.lower(), request.scope["path"])
+    path = request.scope["path"]
+    request.scope["grant"] = await check_path(request.app.state.registry, user, request.method.lower(), path)
 
 
 class Requires:
@@ -47,7 +55,7 @@ class Requires:
 
     async def __call__(self, request: Request, user: CurrentUser) -> None:
         action = Action(self._verb, self._group, self._resource, name=request.path_params.get("name", ""))
-        await check(request.app.state.registry, user, action)
+        await authorize(request, user, action)
 
 
 class Nodes:

@@ -32,7 +32,7 @@ class Documents:
         """The document at the path of the request. 401, 403, 404 or 405."""
         user = await impersonation.user_of(self._registry, self._authenticator, request)
         path: str = request.scope["path"]
-        await check_path(self._registry, user, request.method.lower(), path)
+        request.scope["grant"] = await check_path(self._registry, user, request.method.lower(), path)
         if request.method not in {"GET", "HEAD"}:
             raise errors.no_such_method()
         path = path.rstrip("/")

@@ -16,6 +16,9 @@ import uvicorn
 from starlette.datastructures import State
 
 from app.api.app import create_app
+from app.api.audit.audit_log import OpenAudit
+from app.api.audit.event_buffer import EventBuffer
+from app.api.audit.middleware import Audit
 from app.api.auth.authenticator import MASTERS, IdentityProvider, User
 from app.api.auth.signin_codes import CODE_LIFE, create_code, signin_link
 from app.api.http.connection import Connection
@@ -77,16 +80,23 @@ async def serve(
     settings: Settings,
     sockets: list[socket.socket],
     provider: IdentityProvider | None = None,
+    audit_log: OpenAudit | None = None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then return. Open watches end cleanly: their clients come back by themselves.
 
-    sockets:  bound to where it is to listen (`app.api.http.listening_sockets`); they are closed at the end.
-    provider: who issues ID tokens, if the API accepts any.
+    sockets:   bound to where it is to listen (`app.api.http.listening_sockets`); they are closed at the end.
+    provider:  who issues ID tokens, if the API accepts any.
+    audit_log: what it audits, and where to; None: nothing.
     """
     sys.setswitchinterval(offload.SWITCH_SECONDS)
     upkeep = Upkeep(registry, settings, _url(registry, settings))
     made = upkeep.certificates
-    app = create_app(registry, upkeep.origin(), upkeep.authority, provider)
+    audit = (
+        Audit(audit_log.policy, EventBuffer(audit_log.log, registry.metrics, settings.audit_log_mode))
+        if audit_log
+        else None
+    )
+    app = create_app(registry, upkeep.origin(), upkeep.authority, provider, audit)
     config = uvicorn.Config(
         app,
         ssl_certfile=str(made.cert) if settings.tls else None,

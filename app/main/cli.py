@@ -193,6 +193,7 @@ def api(
 
 
 async def _api(made: Settings, migrate: bool) -> None:
+    from app.api.audit.audit_log import AuditSettingError, open_audit
     from app.api.http.listening_sockets import ListenError, bind_sockets
     from app.api.serve import identity_provider, serve
     from app.registry.objects import Registry
@@ -200,7 +201,7 @@ async def _api(made: Settings, migrate: bool) -> None:
     async def work() -> None:
         async with open_with_keys(made, log_cap=made.log_cap) as store:
             registry = Registry(store, now, made.features, pod_security=made.pod_security_configuration)
-            await serve(registry, made, sockets, provider)
+            await serve(registry, made, sockets, provider, audit_log)
 
     dsn = dsn_of(made)
     try:
@@ -208,8 +209,9 @@ async def _api(made: Settings, migrate: bool) -> None:
     except OSError as error:
         raise ConfigError(f"--oidc-ca-file: {error}") from error
     try:
+        audit_log = open_audit(made, now)
         sockets = await bind_sockets(made.host, made.port)
-    except ListenError as error:
+    except (AuditSettingError, ListenError) as error:
         raise ConfigError(str(error)) from error
     if migrate:
         await _migrate(dsn)

@@ -17,6 +17,7 @@ from websockets.asyncio.client import connect
 from app.agent.clock import WallClock
 from app.agent.streams import CallHandler
 from app.api.app import create_app
+from app.api.audit.middleware import Audit
 from app.api.auth import certificates
 from app.api.auth.authenticator import MASTERS, NODES, User
 from app.api.auth.tokens import issue
@@ -51,7 +52,11 @@ class Replica:
 
 @asynccontextmanager
 async def replica(
-    dsn: str, clock: Callable[[], datetime], tls: certificates.Certificates | None = None, certificate: str = ""
+    dsn: str,
+    clock: Callable[[], datetime],
+    tls: certificates.Certificates | None = None,
+    certificate: str = "",
+    audit: Audit | None = None,
 ) -> AsyncIterator[Replica]:
     """`certificate`: what it tells the others of its own, if that is not true."""
     bound = socket.socket()
@@ -61,7 +66,7 @@ async def replica(
     files = {"ssl_certfile": str(tls.cert), "ssl_keyfile": str(tls.key)} if tls else {}
     async with open_store(dsn) as store:
         registry = Registry(store, clock)
-        app = create_app(registry, Origin(f"{'https' if tls else 'http'}://127.0.0.1:{port}", shown))
+        app = create_app(registry, Origin(f"{'https' if tls else 'http'}://127.0.0.1:{port}", shown), audit=audit)
         config = uvicorn.Config(app, http=Connection, ws="none", lifespan="off", log_level="warning", **files)
         server = uvicorn.Server(config)
         task = asyncio.create_task(server._serve(sockets=[bound]))

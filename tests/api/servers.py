@@ -113,7 +113,15 @@ def made(
 async def listening(app: Any, **tls: str) -> AsyncIterator[int]:
     """The port of `app` on loopback. All streams are cancelled at the end, as the product does it."""
     config = uvicorn.Config(
-        app, host="127.0.0.1", port=0, http=Connection, ws="none", lifespan="off", log_level="warning", **tls
+        app,
+        host="127.0.0.1",
+        port=0,
+        http=Connection,
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        proxy_headers=False,
+        **tls,
     )
     bound = config.bind_socket()
     bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # as asyncio does it when it binds by itself

@@ -7,7 +7,15 @@ from pydantic import ValidationError
 
 from app.settings import Settings
 
-PATHS = ("data_dir", "token_file", "ca_file", "join_token_file", "secrets_key_file", "oidc_ca_file")
+PATHS = (
+    "data_dir",
+    "token_file",
+    "ca_file",
+    "join_token_file",
+    "secrets_key_file",
+    "oidc_ca_file",
+    "audit_policy_file",
+)
 
 
 @pytest.mark.parametrize("name", PATHS)

@@ -54,7 +54,7 @@ def _follow(steps: list[File | Command], shell: Shell) -> None:
 
 def _need_programs(steps: list[File | Command]) -> None:
     lines = [step.line.split() for step in steps if isinstance(step, Command)]
-    for program in ("kubectl", "pg_dump"):
+    for program in ("kubectl", "pg_dump", "jq"):
         if any(program in words for words in lines) and not shutil.which(program):
             lacking(f"no {program}")
 

@@ -177,13 +177,14 @@ def bearer(authorization: str | None) -> str | None:
     return token.strip() or None if scheme.lower() == "bearer" else None
 
 
-async def check(registry: Registry, user: User, action: Action) -> None:
-    """403 unless the user may."""
+async def check(registry: Registry, user: User, action: Action) -> rbac.Grant | None:
+    """Return the rule that allows it, None if fixed rights do. 403 unless the user may."""
     if may(user, action):
-        return
+        return None
     rights = await registry.policy.rights.of(user.name, user.groups)
-    if rights.allowing(action) is None:
+    if (grant := rights.allowing(action)) is None:
         raise refusal(user, action, rights.complaint(action.namespace))
+    return grant
 
 
 def may(user: User, action: Action) -> bool:
@@ -195,13 +196,14 @@ def may(user: User, action: Action) -> bool:
     return NODES in user.groups and _for_nodes(user, action)
 
 
-async def check_path(registry: Registry, user: User, verb: str, path: str) -> None:
-    """403 unless the user may do this with a path that is no resource."""
+async def check_path(registry: Registry, user: User, verb: str, path: str) -> rbac.Grant | None:
+    """Return the rule that allows this with a path that is no resource, None if fixed rights do. 403 unless the user may."""
     if may_path(user, verb, path):
-        return
+        return None
     rights = await registry.policy.rights.of(user.name, user.groups)
-    if rights.allowing_path(verb, path) is None:
+    if (grant := rights.allowing_path(verb, path)) is None:
         raise path_refusal(user, verb, path)
+    return grant
 
 
 def may_path(user: User, verb: str, path: str) -> bool:

@@ -46,7 +46,7 @@ _USER, _UID, _GROUP, _EXTRA = "impersonate-user", "impersonate-uid", "impersonat
 
 
 async def user_of(registry: Registry, authenticator: Authenticator, request: Request) -> User:
-    """The user to authorize the request as; `request.state.credential` tells by which token.
+    """The user to authorize the request as, also in `request.state.user`; `request.state.credential` tells by which token.
 
     401 or 403; 400 for a path or query with a NUL, which Postgres cannot store.
     """
@@ -55,8 +55,9 @@ async def user_of(registry: Registry, authenticator: Authenticator, request: Req
         known = authenticator.certificate_user(peer)
     else:
         known = await authenticator.user(authorization)
-    user = await impersonate(registry, known, request.headers)
-    request.state.credential = Credential(authorization, known)
+    state = request.state
+    state.credential = Credential(authorization, known)
+    user = state.user = await impersonate(registry, known, request.headers)
     query = request.scope["query_string"]
     if "\0" in request.scope["path"] or (query and (b"%00" in query or b"\0" in query)):
         raise bad_request("a path or parameter may not contain a NUL character")

@@ -43,6 +43,7 @@ async def _create(registry: Registry, request: Request, found: RequestInfo) -> R
     name = decoded.object.metadata.name
     user: User = request.state.user
     action = Action("create", found.kind.group, found.kind.plural, "", found.namespace or "", name)
+    request.scope["action"] = action  # now with the name, for audit
     await check(registry, user, action)
     stored = content.stored_kind(found.kind)
     obj = with_requester(content.convert_to_stored(found.kind, decoded.object), user)
@@ -54,6 +55,7 @@ async def _create(registry: Registry, request: Request, found: RequestInfo) -> R
     made = await objects.create(
         registry, stored, found.namespace or "", obj, by=by, dry_run=options.is_dry_run, size=size
     )
+    request.scope["created"] = made.body
     warnings = (*decoded.warnings, *made.warnings)
     return content.object_response(request, found.kind, made.body, registry.now(), 201, warnings)
 

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.api.audit.middleware import note_action
 from app.api.auth import impersonation, token_requests
 from app.api.auth.authenticator import NODES, Action, Authenticator, User, check, is_for_everyone, may
 from app.api.http import errors, websocket
@@ -33,6 +34,7 @@ from app.api.streams.revocation import StreamAccess
 from app.kinds.auth.certificate_signing_request import KIND as REQUESTS
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.machinery.selectors import FieldSelector
+from app.plans.admission.rbac import Grant
 from app.registry.node_authorizer import is_referenced
 from app.registry.objects import Registry
 from app.registry.requester import REQUESTER
@@ -69,16 +71,17 @@ class Kubernetes:
             release(scope)
 
     async def _answer(self, request: Request) -> ASGIApp:
-        user = request.state.user = await self._authenticate(request)
+        user = await self._authenticate(request)
         found = parse_request_info(request.scope["path"])
         if found is None or _has_unknown_subresource(found):
             return await self._answer_ephemeral(request, user)
         selection = _selection_of(request, found)
         verb = _verb_of(request, found, selection)
         note_target(request.scope, found, verb)
-        await self.fairness.take(request.scope, user, seats_of(verb, selection))
         action = _action_of(verb, found, selection.fields)
-        await _authorize(self.registry, user, action, found)
+        note_action(request.scope, action, found.kind.version)
+        await self.fairness.take(request.scope, user, seats_of(verb, selection))
+        request.scope["grant"] = await _authorize(self.registry, user, action, found)
         if request.method != "GET":
             REQUESTER.set(user)
         if selection is not EVERY_OBJECT:
@@ -120,7 +123,8 @@ class Kubernetes:
         verb = ephemeral_resources.verb_of(request.method, place)
         each = place.resource
         action = Action(verb, each.group, each.plural, "", place.namespace or "", place.name)
-        await check(self.registry, user, action)
+        note_action(request.scope, action, each.version)
+        request.scope["grant"] = await check(self.registry, user, action)
         return await ephemeral_resources.ANSWERS[each](self.registry, request, place.namespace, place.name)
 
     async def _answer_subresource(self, request: Request, found: RequestInfo) -> ASGIApp:
@@ -175,18 +179,19 @@ def _verb_of(request: Request, found: RequestInfo, selection: Selection) -> str:
     return verb
 
 
-async def _authorize(registry: Registry, user: User, action: Action, found: RequestInfo) -> None:
+async def _authorize(registry: Registry, user: User, action: Action, found: RequestInfo) -> Grant | None:
+    """Return the rule that allows it, None if fixed rights do. 403 unless the user may."""
     if NODES in user.groups:
         verb = action.verb
         if verb == "create" and not found.name:
-            return  # authorization needs the name in the body: `collection` checks it
+            return None  # authorization needs the name in the body: `collection` checks it
         if verb == "get" and found.name and found.kind.resource in {"configmaps", "secrets"}:
             wanted = (found.kind.resource, found.name)
             if await is_referenced(registry, found.namespace or "", wanted, user.is_node):
-                return
+                return None
         if verb == "create" and (found.kind.resource, found.subresource) == ("serviceaccounts", "token"):
-            return  # authorization needs the pod in the body: `token_requests` checks it
-    await check(registry, user, action)
+            return None  # authorization needs the pod in the body: `token_requests` checks it
+    return await check(registry, user, action)
 
 
 def _action_of(verb: str, found: RequestInfo, fields: FieldSelector) -> Action:

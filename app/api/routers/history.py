@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from app.api.auth.authenticator import Action, check
-from app.api.dependencies import CurrentUser, RegistryDep, current_user
+from app.api.dependencies import CurrentUser, RegistryDep, authorize, current_user
 from app.api.http import errors
 from app.api.http.content import body_size, object_response, read_body
 from app.api.http.query import create_options, query_of
@@ -81,21 +81,21 @@ class RerunBody(FromBody[S]):
         return (await offload.run(len(body), decode, body or b"{}", self.type)).object
 
 
-async def require_list(request: Request, registry: RegistryDep, user: CurrentUser) -> None:
+async def require_list(request: Request, user: CurrentUser) -> None:
     """403 unless the user may list records in the namespace of the path, or in all."""
     namespace = request.path_params.get("namespace", "")
-    await check(registry, user, Action("list", GROUP, "jobs", namespace=namespace))
+    await authorize(request, user, Action("list", GROUP, "jobs", namespace=namespace))
 
 
-async def require_get(registry: RegistryDep, user: CurrentUser, namespace: str, uid: str) -> None:
+async def require_get(request: Request, user: CurrentUser, namespace: str, uid: str) -> None:
     """403 unless the user may get the record."""
-    await check(registry, user, Action("get", GROUP, "jobs", namespace=namespace, name=uid))
+    await authorize(request, user, Action("get", GROUP, "jobs", namespace=namespace, name=uid))
 
 
-async def require_rerun(registry: RegistryDep, user: CurrentUser, namespace: str, uid: str) -> None:
+async def require_rerun(request: Request, registry: RegistryDep, user: CurrentUser, namespace: str, uid: str) -> None:
     """403 unless the user may run the Job again, and read its record: the answer shows what that says."""
     await check(registry, user, Action("get", GROUP, "jobs", namespace=namespace, name=uid))
-    await check(registry, user, Action("create", GROUP, "jobs", "rerun", namespace, uid))
+    await authorize(request, user, Action("create", GROUP, "jobs", "rerun", namespace, uid))
 
 
 _MAY_LIST, _MAY_GET, _MAY_RERUN = [Depends(require_list)], [Depends(require_get)], [Depends(require_rerun)]
@@ -152,6 +152,7 @@ async def rerun_job(
     options = create_options(query_of(request))
     by = writer(registry, request, options)
     answer = await objects.create(registry, JOBS, namespace, made.object, by=by, dry_run=options.is_dry_run, size=size)
+    request.scope["created"] = answer.body
     return object_response(request, JOBS, answer.body, registry.now(), 201, (*made.warnings, *answer.warnings))
 
 

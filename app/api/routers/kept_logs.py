@@ -14,8 +14,8 @@ from fastapi import APIRouter, Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
-from app.api.auth.authenticator import Action, check
-from app.api.dependencies import CurrentUser, RegistryDep, current_user
+from app.api.auth.authenticator import Action
+from app.api.dependencies import CurrentUser, RegistryDep, authorize, current_user
 from app.api.http import errors
 from app.api.http.query import first_value, query_of
 from app.api.middleware import LOGS
@@ -85,10 +85,10 @@ class KeptLogList(msgspec.Struct, tag_field="kind", tag="KeptLogList", kw_only=T
     items: list[Item]
 
 
-async def require_pod_logs(request: Request, registry: RegistryDep, user: CurrentUser, namespace: str) -> None:
+async def require_pod_logs(request: Request, user: CurrentUser, namespace: str) -> None:
     """403 unless the user may read logs of the pod that the path or query names, or of all pods of the namespace."""
     named = request.path_params.get("pod") or first_value(query_of(request), "pod") or ""
-    await check(registry, user, Action("get", "", "pods", "log", namespace, named))
+    await authorize(request, user, Action("get", "", "pods", "log", namespace, named))
 
 
 _RIGHTS = [Depends(require_pod_logs)]

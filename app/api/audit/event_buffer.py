@@ -1,0 +1,177 @@
+"""Event buffer: audit events on their way to the log, in memory and bounded. A thread encodes and writes them ten times a second.
+
+`middleware` puts records in. When the log cannot be written, such as when its disk is full, the events stay, and writing is tried
+again every second. Once the buffer is full, the mode decides: `batch` drops new events and counts them, `blocking` lets requests
+wait.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Literal, TypeVar
+
+from app.api.audit.event import Record, encode
+from app.api.audit.log_file import AuditLog
+from app.metrics.registry import MetricsRegistry
+from app.structured_logging import Logger
+
+logger = Logger(__name__)
+T = TypeVar("T")
+Mode = Literal["batch", "blocking"]
+FLUSH_SECONDS = 0.1
+RETRY_SECONDS = 1.0
+MOST_EVENTS, MOST_BYTES = 10_000, 64 << 20
+_AT_ONCE = 500  # events of a batch: the thread holds the interpreter while it encodes one
+_END_SECONDS = 5.0  # in which the rest is written when the process ends
+
+
+class EventBuffer:
+    """The buffer of one process. `is_full`: `batch` drops, `blocking` lets requests wait."""
+
+    def __init__(
+        self,
+        log: AuditLog,
+        metrics: MetricsRegistry,
+        mode: Mode = "batch",
+        *,
+        most: int = MOST_EVENTS,
+        most_bytes: int = MOST_BYTES,
+    ) -> None:
+        self.mode: Mode = mode
+        self.is_full = False
+        self._log, self._most, self._most_bytes = log, most, most_bytes
+        self._records: deque[Record] = deque()
+        self._lines: deque[bytes] = deque()  # encoded, and not written yet: only the thread touches them
+        self._in_thread, self._bytes, self._dropped = 0, 0, 0
+        self._arrived, self._has_room = asyncio.Event(), asyncio.Event()
+        self._has_room.set()
+        self._thread = WriterThread()
+        self._events = metrics.counter("apiserver_audit_event_total", "Audit events, also those that were lost.")
+        self._lost = metrics.counter(
+            "apiserver_audit_error_total", "Audit events that were lost, as the log could not be written.", ("plugin",)
+        )
+        self._failures = metrics.counter(
+            "jobplane_audit_write_failures_total", "Times that the audit log could not be written. It is tried again."
+        )
+
+    def put(self, record: Record) -> None:
+        """Take an event; drop it if there is no room. In mode `blocking` there is twice the room, for requests under way."""
+        self._events.inc()
+        waiting = len(self._records) + self._in_thread
+        if self.is_full and (self.mode == "batch" or waiting >= 2 * self._most):
+            self._drop(1)
+            return
+        self._records.append(record)
+        self._bytes += record.size
+        if waiting + 1 >= self._most or self._bytes >= self._most_bytes:
+            self.is_full = True
+            self._has_room.clear()
+        self._arrived.set()
+
+    async def wait_for_room(self, seconds: float) -> bool:
+        """Wait until the buffer takes events; return whether it does."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._has_room.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    async def run(self) -> None:
+        """Write until cancelled; then write the rest, within seconds, and return."""
+        try:
+            while True:
+                await self._arrived.wait()
+                await asyncio.sleep(FLUSH_SECONDS)
+                self._arrived.clear()
+                while self._records:
+                    await self._write_batch()
+        finally:
+            await self._write_rest()
+
+    async def _write_batch(self) -> None:
+        """Write up to `_AT_ONCE` events, and try again every second until they are written."""
+        batch = [self._records.popleft() for _ in range(min(_AT_ONCE, len(self._records)))]
+        self._in_thread, size = len(batch), sum(record.size for record in batch)
+        self._drop(await self._thread.run(lambda: self._encode(batch)))
+        while not await self._thread.run(self._write):
+            self._failures.inc()
+            await asyncio.sleep(RETRY_SECONDS)
+        self._in_thread, self._bytes = 0, self._bytes - size
+        if self.is_full and len(self._records) < self._most and self._bytes < self._most_bytes:
+            self.is_full = False
+            self._has_room.set()
+            if self._dropped:
+                logger.warning("audit log is written again; events between were lost", count=self._dropped)
+                self._dropped = 0
+
+    def _encode(self, batch: Sequence[Record]) -> int:
+        """Encode events in the thread; return how many could not be."""
+        lost = 0
+        for record in batch:
+            try:
+                self._lines.append(encode(record))
+            except Exception as error:
+                logger.error("cannot encode an audit event", traceback_of=error)
+                lost += 1
+        return lost
+
+    def _write(self) -> bool:
+        """Write encoded events in the thread; return whether all are written. Those that are not stay."""
+        try:
+            self._log.write(self._lines)
+        except OSError as error:
+            logger.error("cannot write the audit log; trying again", error=error)
+            return False
+        return True
+
+    def _drop(self, count: int) -> None:
+        if not count:
+            return
+        self._lost.add(count, "log")
+        if not self._dropped:
+            logger.error("audit events are lost: the audit log is not written fast enough, or not at all")
+        self._dropped += count
+
+    async def _write_rest(self) -> None:
+        rest, self._records = self._records, deque()
+        try:
+            async with asyncio.timeout(_END_SECONDS):
+                await self._thread.run(lambda: self._encode(rest))
+                is_written = await self._thread.run(self._write)
+        except TimeoutError:
+            is_written = False
+        if not is_written:
+            logger.error("audit events are lost: the audit log could not be written at the end", count=len(rest))
+
+
+class WriterThread:
+    """One thread for calls that may block for ever, and that a process which ends does not wait for."""
+
+    def __init__(self) -> None:
+        self._calls: SimpleQueue[tuple[Callable[[], object], asyncio.Future[Any]]] = SimpleQueue()
+        self._has_begun = False
+
+    def run(self, call: Callable[[], T]) -> "asyncio.Future[T]":
+        """Call in the thread, after what was given to it before."""
+        if not self._has_begun:
+            self._has_begun = True
+            Thread(target=self._work, name="audit", daemon=True).start()
+        done: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._calls.put((call, done))
+        return done
+
+    def _work(self) -> None:
+        while True:
+            call, done = self._calls.get()
+            outcome = call()
+            with suppress(RuntimeError):  # the loop has ended
+                done.get_loop().call_soon_threadsafe(_set_result, done, outcome)
+
+
+def _set_result(done: "asyncio.Future[Any]", outcome: object) -> None:
+    if not done.done():
+        done.set_result(outcome)
