@@ -282,4 +282,4 @@ def test_the_node_tells_how_it_isolates_pods(people: People) -> None:
     node = people.admin.get("/api/v1/nodes").json()["items"][0]
 
     assert node["metadata"]["labels"]["jobplane.dev/pod-isolation"] == "user-and-sandbox"
-    assert "pods of namespaces that are not privileged run as a user" in people.cluster.log.read_text()
+    assert "pods are isolated in namespaces that are not privileged" in people.cluster.log.read_text()

@@ -99,7 +99,7 @@ async def test_readers_that_read_nothing_hold_little(
     monkeypatch.setattr(registry_lists, "MOST_AHEAD", 4)
     await make(registry, *(f"m{number}" for number in range(40)), text="x" * 250_000)
     token, port = admin.headers["authorization"], int(url.rpartition(":")[2])
-    request = f"GET {MAPS}?limit=500 HTTP/1.1\r\nHost: x\r\nAuthorization: {token}\r\n\r\n".encode()
+    request = f"GET {MAPS}?limit=100 HTTP/1.1\r\nHost: x\r\nAuthorization: {token}\r\n\r\n".encode()
     sockets = []
     tracemalloc.start()
     try:
