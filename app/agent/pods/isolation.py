@@ -24,7 +24,7 @@ def isolation_label(isolation: Isolation | None) -> dict[str, str]:
 
 def log_isolation(info: RuntimeInfo) -> None:
     if info.isolation:
-        logger.info("pods are isolated in namespaces that are not privileged", pods=_MEANING[info.isolation])
+        logger.info("pods are isolated in namespaces that are not privileged", reason=_MEANING[info.isolation])
 
 
 def restrict(wanted: Security, sandbox: Sandbox, container: str) -> Security:
