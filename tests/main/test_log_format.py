@@ -89,7 +89,7 @@ def test_an_api_that_cannot_listen_says_so_in_json(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = str(other.getsockname()[1])
         arguments = ["api", "--log-format", "json", "--port", port, "--database-url", NOWHERE]
-        waiting, last = parsed(stderr_of(arguments, JOBPLANE_DATA_DIR=str(tmp_path)))
+        *_, waiting, last = parsed(stderr_of(arguments, JOBPLANE_DATA_DIR=str(tmp_path)))
 
     assert (waiting["msg"], waiting["address"]) == ("port is in use; trying again for a while", f"127.0.0.1:{port}")
     assert "pass another --port" in last["msg"]
