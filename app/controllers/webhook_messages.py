@@ -49,8 +49,9 @@ class WebhookMessages:
     async def run_once(self, now: datetime) -> dict[str, int]:
         state = await self._outbox.state()
         if self._cursor is None:
-            self._cursor = self._saved = state.cursor if state.cursor is not None else state.revision
-            if state.cursor is None:
+            # Without a cursor, all of history: a Job may have ended before the first controllers got here.
+            self._cursor = self._saved = state.cursor or 0
+            if state.cursor is None:  # from now on, compaction waits for it
                 await self._outbox.add((), self._cursor, now, MOST_PENDING)
         if state.secrets != self._secrets_at:
             self._webhooks = await self._read_webhooks()

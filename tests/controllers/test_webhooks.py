@@ -339,6 +339,15 @@ async def test_a_webhook_that_is_new_misses_no_end(registry: Registry, webhooks:
     assert sorted(name for _, name in told(receiver)) == ["after", "after", "before", "before"]
 
 
+async def test_a_job_that_ended_before_the_first_controllers_came_is_told(registry: Registry) -> None:
+    async with receiving() as receiver:
+        await a_webhook(registry, receiver.url)
+        await ends(registry)
+        await Webhooks(registry).run()
+
+    assert told(receiver) == [("job.complete", "pi")]
+
+
 async def test_what_is_not_told_yet_is_not_compacted(registry: Registry, webhooks: Webhooks) -> None:
     """Controllers that were away for longer than the history is kept tell of all that ended meanwhile."""
     await JobRecorder(registry.store.job_records).run_once(registry.now())
