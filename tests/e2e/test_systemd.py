@@ -108,6 +108,7 @@ def test_each_part_is_a_service(parts: Machine) -> None:
     until(lambda: waits in parts.journal("jobplane-api", "--priority warning"), SECONDS, "the journal has the warning")
     parts.check(in_api_settings("/opt/jobplane/bin/jobplane migrate"))
     authority = f"--server https://api:6443 --ca-file {STATE}/tls/ca.crt"
+    until(lambda: parts.run(f"test -e {STATE}/tls/ca.crt").returncode == 0, SECONDS, "the API has its certificates")
     parts.check("install -d -m 0700 ~/.jobplane")
     parts.check(in_api_settings(f"/opt/jobplane/bin/jobplane kubeconfig {authority} >~/.jobplane/kubeconfig"))
     until(lambda: parts.run("jobplane list").returncode == 0, SECONDS, "the API serves")

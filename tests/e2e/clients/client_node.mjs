@@ -51,7 +51,7 @@ try {
 }
 const deleted = await batch.deleteNamespacedJob({ namespace, name, propagationPolicy: 'Foreground' });
 await watched(patched.metadata.resourceVersion, (type) => type === 'DELETED');
-const left = await batch.listNamespacedJob({ namespace });
+const left = await batch.listNamespacedJob({ namespace, fieldSelector: `metadata.name=${name}` });
 console.log(
   JSON.stringify({
     succeeded: left.items.length === 0 && items[0].status.phase === 'Succeeded',

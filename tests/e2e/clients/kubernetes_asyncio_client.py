@@ -31,7 +31,7 @@ async def main() -> None:
         deleted = await batch.delete_namespaced_job(NAME, NAMESPACE, propagation_policy="Foreground")
         since = patched.metadata.resource_version
         await _watched(batch, selected | {"resource_version": since}, lambda event: event["type"] == "DELETED")
-        left = (await batch.list_namespaced_job(NAMESPACE)).items
+        left = (await batch.list_namespaced_job(NAMESPACE, field_selector=f"metadata.name={NAME}")).items
     seen = {
         "succeeded": left == [] and pod.status.phase == "Succeeded",
         "changes": types == {"MODIFIED"},

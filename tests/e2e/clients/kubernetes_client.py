@@ -53,10 +53,11 @@ gated = client.V1PodSpec(containers=[container], scheduling_gates=[client.V1PodS
 core.create_namespaced_pod(NAMESPACE, client.V1Pod(metadata=client.V1ObjectMeta(name=NAME), spec=gated))
 removed = core.delete_namespaced_pod(NAME, NAMESPACE, grace_period_seconds=0)
 
+left = batch.list_namespaced_job(NAMESPACE, field_selector=f"metadata.name={NAME}").items
 print(
     json.dumps(
         {
-            "succeeded": batch.list_namespaced_job(NAMESPACE).items == [] and pod.status.phase == "Succeeded",
+            "succeeded": left == [] and pod.status.phase == "Succeeded",
             "changes": set(seen) == {"MODIFIED"},
             "patched": patched.metadata.labels["patched"],
             "listed": listed == [NAME],
