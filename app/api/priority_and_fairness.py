@@ -72,14 +72,27 @@ class Level:
 
     async def take(self, user: str, width: int = 1) -> Seat:
         """Wait for `width` seats. 429 if the user's queue is full, or none became free in time."""
+        seat = self.take_free(user, width)
+        if seat is None:
+            flow = self._flow(user)
+            await self._wait(flow, width)
+            seat = Seat(self, flow, width)
+        return seat
+
+    def take_free(self, user: str, width: int = 1) -> Seat | None:
+        """Take `width` seats; None if there are not so many, or others wait: `take` waits with them."""
+        flow = self._flow(user)
+        if self._turns or not (self._has_room(width) and self._may_hold(flow, width)):
+            self._forget(flow)
+            return None
+        self._occupy(flow, width)
+        return Seat(self, flow, width)
+
+    def _flow(self, user: str) -> _Flow:
         flow = self._flows.get(user)
         if flow is None:
             flow = self._flows[user] = _Flow(user)
-        if self._turns or not (self._has_room(width) and self._may_hold(flow, width)):
-            await self._wait(flow, width)
-        else:
-            self._occupy(flow, width)
-        return Seat(self, flow, width)
+        return flow
 
     def give_back(self, flow: _Flow, width: int) -> None:
         self.executing -= width
@@ -168,7 +181,8 @@ class Fairness:
         """Wait for a request's turn; `release` ends it. Agents wait for nobody."""
         if NODES not in user.groups:
             level = self._accounts if ACCOUNTS in user.groups else self._people
-            scope["seat"] = await level.take(user.name, width)
+            # Nearly always there are free ones: then there is no second coroutine.
+            scope["seat"] = level.take_free(user.name, width) or await level.take(user.name, width)
 
     def check_streams(self, user: User) -> None:
         """429 if a user has too many streams open, be it an agent."""

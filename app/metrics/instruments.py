@@ -65,10 +65,11 @@ class _Instrument:
 
     def _add(self, amount: float, labels: Labels) -> None:
         values = self._values
-        if labels not in values:
+        try:
+            values[labels] += amount
+        except KeyError:
             labels = _key(values, labels)
-            values.setdefault(labels, 0.0)
-        values[labels] += amount
+            values[labels] = values.get(labels, 0.0) + amount
 
 
 class Counter(_Instrument):

@@ -5,7 +5,7 @@ never joins a query that was sent before it came, so it sees all that was commit
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
 from app.store.errors import Key
 from app.store.reader import StoredObject
@@ -13,6 +13,7 @@ from app.store.reader import StoredObject
 AT_ONCE = 2  # queries on their way: while one is answered, the next one fills
 MOST = 256  # objects of one query
 
+Waiter = asyncio.Future[StoredObject | None]
 Read = Callable[[Sequence[Key]], Awaitable[dict[Key, StoredObject]]]
 
 
@@ -21,19 +22,17 @@ class BatchingLoader:
 
     def __init__(self, read: Read) -> None:
         self._read = read
-        self._waiting: dict[Key, asyncio.Future[StoredObject | None]] = {}
+        self._waiting: dict[Key, list[Waiter]] = {}
         self._running: set[asyncio.Task[None]] = set()
 
     async def get(self, key: Key) -> StoredObject | None:
-        future = self._waiting.get(key)
-        if future is None:
-            future = self._waiting[key] = asyncio.get_running_loop().create_future()
-            future.add_done_callback(_ignore_failure)
+        future: Waiter = asyncio.get_running_loop().create_future()
+        self._waiting.setdefault(key, []).append(future)
         if len(self._running) < AT_ONCE:
             task = asyncio.create_task(self._run())
             self._running.add(task)
             task.add_done_callback(self._running.discard)
-        return await asyncio.shield(future)  # others may wait for it, too
+        return await future
 
     async def _run(self) -> None:
         while self._waiting:
@@ -42,16 +41,17 @@ class BatchingLoader:
             try:
                 found = await self._read(keys)
             except BaseException as error:
-                for future in asked.values():
+                for future in _waiters(asked.values()):
                     future.set_exception(error)
+                    future.exception()  # marks it as seen: its waiter may be cancelled before it is
                 if not isinstance(error, Exception):
                     raise
             else:
-                for key, future in asked.items():
-                    future.set_result(found.get(key))
+                for key, futures in asked.items():
+                    for future in _waiters((futures,)):
+                        future.set_result(found.get(key))
 
 
-def _ignore_failure(future: "asyncio.Future[StoredObject | None]") -> None:
-    """Cancelled waiters are ignored."""
-    if not future.cancelled():
-        future.exception()
+def _waiters(asked: Iterable[list[Waiter]]) -> Iterator[Waiter]:
+    """Those that still wait, and were not cancelled."""
+    return (future for futures in asked for future in futures if not future.done())

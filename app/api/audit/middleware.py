@@ -86,7 +86,9 @@ class AuditMiddleware:
             await self._app(scope, receive, exchange.send)
         finally:
             exchange.complete()
-            del scope["audit"]  # a cycle would keep the request until the garbage collector comes, which a GET pays a third for
+            del scope[
+                "audit"
+            ]  # a cycle would keep the request until the garbage collector comes, which a GET pays a third for
 
     async def _has_room(self, path: str) -> bool:
         return path.startswith(_NEVER_WAIT) or await self._audit.buffer.wait_for_room(self._audit.wait_seconds)

@@ -66,7 +66,7 @@ async def user_of(registry: Registry, authenticator: Authenticator, request: Req
 
 async def impersonate(registry: Registry, user: User, headers: Headers) -> User:
     """The user to authorize the request as: its own, or the one that it impersonates. 403 if it may not."""
-    if not any(name.startswith(b"impersonate-") for name, _ in headers.raw):
+    if not [name for name, _ in headers.raw if name.startswith(b"impersonate-")]:  # a generator takes twice the time
         return user
     name, groups, uid, extra = headers.get(_USER, ""), headers.getlist(_GROUP), headers.get(_UID, ""), _extra(headers)
     if not name:

@@ -6,7 +6,7 @@ compressed. Compression runs in a thread and releases the GIL, so other requests
 
 import asyncio
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
@@ -16,6 +16,8 @@ from app.api.http.response_streams import PART_BYTES, Sender
 FROM_BYTES = 128 << 10
 _LEVEL = 1
 _GZIP_FORMAT = 31  # zlib's window bits, with gzip's header
+_JSON = "application/json"
+_JSON_HEADER = (b"content-type", _JSON.encode())
 HEADERS = ((b"content-encoding", b"gzip"), (b"vary", b"Accept-Encoding"))
 
 
@@ -45,6 +47,13 @@ class Gzip:
 
 class Body(Response):
     """A complete response, compressed if it is large and the client accepts gzip."""
+
+    def init_headers(self, headers: Mapping[str, str] | None = None) -> None:
+        """As Starlette's, which looks through the headers and the type that nearly no response of ours has."""
+        if headers or self.media_type != _JSON:
+            super().init_headers(headers)
+        else:
+            self.raw_headers = [(b"content-length", b"%d" % len(self.body)), _JSON_HEADER]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if len(self.body) > FROM_BYTES and is_accepted(scope["headers"]):

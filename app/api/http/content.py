@@ -4,10 +4,10 @@ The routes of `app.api.resources` and `app.api.streams` call this. Errors are 40
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from functools import cache
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Literal, NamedTuple, TypeVar, cast
 
 import msgspec
 from starlette.requests import Request
@@ -146,8 +146,7 @@ class _MetadataOnly(msgspec.Struct):
 _METADATA_DECODER = msgspec.json.Decoder(_MetadataOnly)
 
 
-@dataclass(frozen=True)
-class ResponseShape:
+class ResponseShape(NamedTuple):
     """The negotiated form of a response: encodes single objects, lists and watch events."""
 
     kind: Kind

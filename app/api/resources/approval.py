@@ -1,7 +1,5 @@
 """Approval: certificatesigningrequests/NAME/approval, for `kubectl certificate approve` and `deny`. Called by `kubernetes`."""
 
-from dataclasses import replace as with_kind
-
 from starlette.requests import Request
 from starlette.types import ASGIApp
 
@@ -16,5 +14,5 @@ _VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch"}
 async def answer(registry: Registry, request: Request, found: RequestInfo) -> ASGIApp:
     """Read or write the conditions Approved and Denied; all else of what was sent is left as it was."""
     return await single_object.answer(
-        registry, request, with_kind(found, kind=as_approved_at(registry.now())), _VERBS[request.method]
+        registry, request, found._replace(kind=as_approved_at(registry.now())), _VERBS[request.method]
     )

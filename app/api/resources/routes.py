@@ -3,15 +3,14 @@
 Pure. `kubernetes` parses every path once and dispatches on the result.
 """
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from app import kinds
 from app.api.resources import unsupported_kinds
 from app.machinery.base import Kind
 
 
-@dataclass(frozen=True)
-class RequestInfo:
+class RequestInfo(NamedTuple):
     """The resource of a request. `namespace` None: all namespaces, or a cluster-scoped kind. `name` empty: the collection."""
 
     kind: Kind

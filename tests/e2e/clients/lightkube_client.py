@@ -40,7 +40,8 @@ for type_, _ in client.watch(Job, fields={"metadata.name": NAME}, resource_versi
 print(
     json.dumps(
         {
-            "succeeded": list(client.list(Job, fields={"metadata.name": NAME})) == [] and pod.status.phase == "Succeeded",
+            "succeeded": list(client.list(Job, fields={"metadata.name": NAME})) == []
+            and pod.status.phase == "Succeeded",
             "changes": types == {"MODIFIED"},
             "patched": after.metadata.labels["patched"],
             "listed": listed == [NAME] and after.metadata.annotations["applied"] == "yes",
