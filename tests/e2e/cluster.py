@@ -31,11 +31,15 @@ _WORDS["postgres"] = ("postgres", "jobplane.cluster=")
 
 
 def until(claim: Callable[[], Any], seconds: float, what: str) -> Any:
-    """Wait for what gives no signal; the first true value of `claim`."""
-    ends = time.monotonic() + seconds
+    """Wait for what gives no signal; the first true value of `claim`.
+
+    It is asked ever more seldom: whoever waits for a second should not take the processor from what it waits for.
+    """
+    ends, pause = time.monotonic() + seconds, 0.02
     while not (found := claim()):
         assert time.monotonic() < ends, f"not within {seconds} s: {what}"
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(pause * 1.25, 0.1)
     return found
 
 
