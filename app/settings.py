@@ -15,7 +15,12 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from app.machinery.feature_gates import Features, parse
 from app.metrics.address import parse_address
-from app.plans.admission.pod_security.namespace_policy import Level, PodSecurityConfiguration, default_policy
+from app.plans.admission.pod_security.namespace_policy import (
+    PRIVILEGED,
+    Level,
+    PodSecurityConfiguration,
+    default_policy,
+)
 from app.runtimes import RuntimeName
 from app.runtimes.process.pod_users import DEFAULT_RANGE, parse_range
 from app.structured_logging import LogFormat
@@ -108,15 +113,17 @@ class Settings(BaseSettings):
         ),
     ] = DEFAULT_RANGE
     pod_security: Annotated[
-        Level,
+        Level | Literal[""],
         about(
             "Pod Security level of namespaces without labels of their own: privileged, baseline or restricted. Pods of "
-            "namespaces that are not privileged are isolated on the process runtime. The API and the controllers need the same.",
-            "",
+            "namespaces that are not privileged are isolated on the process runtime. Without it, they are privileged on "
+            "the process runtime, and get no more than baseline on nodes with cri and docker. "
+            "The API and the controllers need the same.",
+            "none",
             "api",
             "controllers",
         ),
-    ] = "privileged"
+    ] = ""
     node_name: Annotated[
         str,
         about(
@@ -454,7 +461,8 @@ class Settings(BaseSettings):
     def pod_security_configuration(self) -> PodSecurityConfiguration:
         """What is asked of the pods of namespaces without labels, and which namespaces are exempt."""
         exempt = (each.strip() for each in self.pod_security_exempt.split(","))
-        return PodSecurityConfiguration(default_policy(self.pod_security), frozenset(filter(None, exempt)))
+        default = default_policy(self.pod_security or PRIVILEGED)
+        return PodSecurityConfiguration(default, frozenset(filter(None, exempt)), bool(self.pod_security))
 
     @property
     def log_cap(self) -> int:

@@ -253,7 +253,9 @@ class Agent:
             clock=self._clock,
             pressures=Pressures(existing(config.state_dir), self._clock, limits),
             devices=self._devices(info),
-            levels=NamespaceLevels(self._api, config.node_names, self._clock) if info.isolation else None,
+            levels=NamespaceLevels(self._api, config.node_names, self._clock)
+            if info.isolation or info.images
+            else None,
         )
 
     def _devices(self, info: RuntimeInfo) -> DeviceManager:

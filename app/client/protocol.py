@@ -55,11 +55,15 @@ def namespace_path(node: str, namespace: str) -> str:
     return f"{NODES}/{node}/namespaces/{namespace}"
 
 
-class NamespaceLevel(msgspec.Struct):
-    """Answer to GET namespaces/NAME: its UID, empty if there is none, and the Pod Security level that it enforces."""
+class NamespaceLevel(msgspec.Struct, rename="camel"):
+    """Answer to GET namespaces/NAME: its UID, empty if there is none, and the Pod Security level that it enforces.
+
+    is_default: neither a label nor a setting says so: then runtimes with engines give its pods no more than baseline.
+    """
 
     uid: str = ""
     level: str = "restricted"
+    is_default: bool = False
 
 
 class EventReport(Struct):

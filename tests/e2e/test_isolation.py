@@ -12,19 +12,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from app.store.postgres_folder import Cluster as PostgresFolder
 from tests.e2e import processes
 from tests.e2e.cluster import Cluster, until
+from tests.e2e.people import SECONDS, People, a_pod
 
 pytestmark = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("setpriv") or not shutil.which("bwrap"),
     reason="an agent isolates pods by users of their own as root only, with setpriv, and by bubblewrap",
 )
 
-SECONDS = 60
 PYTHON = "/usr/bin/python3"  # the tests' own may be where other users cannot walk
 CONNECT = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
 READ_SECRETS = (
@@ -65,62 +64,6 @@ ATTEMPTS = {
 SECRET = "mkdir -p ~ && echo hidden > ~/secret; echo hidden > /tmp/secret; echo ready; exec sleep 1000"
 
 
-def a_pod(name: str, container: dict[str, Any], spec: dict[str, Any]) -> dict[str, Any]:
-    return {"metadata": {"name": name}, "spec": {"restartPolicy": "Never", "containers": [container], **spec}}
-
-
-class People:
-    """The administrator, who sets up namespaces, and Eve, who may edit one of them."""
-
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
-        self.admin = cluster.client()
-        for name in ("t1", "t2"):
-            labels = {"pod-security.kubernetes.io/enforce": "baseline"}
-            self.make(self.admin, "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
-        until(self._has_accounts, SECONDS, "the namespaces' service accounts")
-        rights = "/apis/rbac.authorization.k8s.io/v1/namespaces/t1/rolebindings"
-        subject = {"kind": "ServiceAccount", "name": "default", "namespace": "t1"}
-        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"}
-        self.make(self.admin, rights, {"metadata": {"name": "eve"}, "subjects": [subject], "roleRef": role})
-        token = self.make(self.admin, "/api/v1/namespaces/t1/serviceaccounts/default/token", {"spec": {}})
-        self.eve = cluster.client(token["status"]["token"])
-
-    def _has_accounts(self) -> bool:
-        paths = [f"/api/v1/namespaces/{name}/serviceaccounts/default" for name in ("t1", "t2", "default")]
-        return all(self.admin.get(path).is_success for path in paths)
-
-    def make(self, client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
-        answer = client.post(path, json=body)
-        assert answer.status_code in (200, 201), answer.text
-        made: dict[str, Any] = answer.json()
-        return made
-
-    def run(self, namespace: str, name: str, script: str, client: httpx.Client | None = None, **spec: Any) -> None:
-        container = {"name": "main", "image": "none", "command": ["sh", "-c", script], **spec.pop("container", {})}
-        self.make(client or self.admin, f"/api/v1/namespaces/{namespace}/pods", a_pod(name, container, spec))
-
-    def pod(self, namespace: str, name: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.admin.get(f"/api/v1/namespaces/{namespace}/pods/{name}").json()
-        return found
-
-    def phase(self, namespace: str, name: str) -> str:
-        return str(self.pod(namespace, name)["status"].get("phase"))
-
-    def log(self, namespace: str, name: str) -> str:
-        return self.admin.get(f"/api/v1/namespaces/{namespace}/pods/{name}/log").text
-
-    def ended(self, namespace: str, name: str) -> str:
-        """Its log, once it has ended well."""
-        until(lambda: self.phase(namespace, name) in ("Succeeded", "Failed"), SECONDS, f"{name} ends")
-        assert self.phase(namespace, name) == "Succeeded", self.pod(namespace, name)["status"]
-        return self.log(namespace, name)
-
-    def close(self) -> None:
-        self.admin.close()
-        self.eve.close()
-
-
 @pytest.fixture(scope="module")
 def people() -> Iterator[People]:
     """On a cluster whose folder anybody may walk to, as far as its own modes let them."""
@@ -128,7 +71,7 @@ def people() -> Iterator[People]:
     folder.chmod(0o755)
     try:
         with Cluster(folder / "data") as cluster:
-            people = People(cluster)
+            people = People(cluster, {"t1": "baseline", "t2": "baseline"})
             yield people
             people.close()
         assert cluster.surprises() == ""

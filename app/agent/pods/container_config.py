@@ -37,7 +37,7 @@ NO_COMMAND = "no command specified: the process runtime pulls no images, so set 
 class Host:
     """What the pods of this agent run on. `ip` is the node's; pods share it unless the runtime has a pod network.
 
-    levels: of namespaces, if the runtime isolates pods by them.
+    levels: of namespaces, if the runtime isolates pods by them, or gives pods by them what is the node's.
     """
 
     runtime: Runtime

@@ -1,9 +1,17 @@
-"""Isolation of pods whose namespace is not privileged: the rights of their containers, and what the node says of it."""
+"""Isolation of pods whose namespace is not privileged: the rights of their containers, and what the node says of it.
+
+The process runtime isolates by users and bubblewrap (`restrict`). Engines isolate by themselves, unless a pod asks for the node:
+where nobody has said what a namespace may, it gets no more than baseline (`check_privileges`).
+"""
 
 from dataclasses import replace
 
 from app.agent.pods.environment import ContainerConfigError
-from app.runtimes.base import Isolation, RuntimeInfo, Sandbox, Security
+from app.client.protocol import NamespaceLevel
+from app.kinds.pod.pod import Pod
+from app.plans.admission.pod_security.evaluation import violations
+from app.plans.admission.pod_security.namespace_policy import BASELINE, PREFIX, LevelVersion
+from app.runtimes.base import CreateError, Isolation, RuntimeInfo, Sandbox, Security
 from app.structured_logging import Logger
 
 LABEL = "jobplane.dev/pod-isolation"
@@ -25,6 +33,22 @@ def isolation_label(isolation: Isolation | None) -> dict[str, str]:
 def log_isolation(info: RuntimeInfo) -> None:
     if info.isolation:
         logger.info("pods are isolated in namespaces that are not privileged", reason=_MEANING[info.isolation])
+
+
+def check_privileges(pod: Pod, level: NamespaceLevel) -> None:
+    """Raises CreateError if a pod asks an engine for more than baseline, and nobody has said that its namespace may.
+
+    Where a label or a setting says what it may, admission has refused the rest.
+    """
+    if not level.is_default:
+        return
+    at = LevelVersion(BASELINE)
+    if found := violations(at, pod.metadata.annotations, pod.spec):
+        namespace = pod.metadata.namespace
+        raise CreateError(
+            f'pod violates PodSecurity "{at}": {", ".join(map(str, found))}. On nodes with container engines this needs a '
+            f"privileged namespace: kubectl label namespace {namespace} {PREFIX}enforce=privileged"
+        )
 
 
 def restrict(wanted: Security, sandbox: Sandbox, container: str) -> Security:

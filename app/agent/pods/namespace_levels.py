@@ -1,4 +1,4 @@
-"""Pod Security levels of namespaces, as the API says: they decide whether the process runtime isolates a pod.
+"""Pod Security levels of namespaces, as the API says: what the process runtime isolates, and what an engine gives to pods.
 
 `starts` asks before it makes a pod's sandbox. An answer serves all pods that were known when it was asked for, so that many
 starts cost few requests, and a level that was set before a pod was created always counts.
@@ -30,8 +30,8 @@ class NamespaceLevels:
         self._locks: dict[str, asyncio.Lock] = {}
         self._is_old_api = False
 
-    async def isolated_as(self, namespace: str, known_since: float) -> str:
-        """Return the UID of a namespace that is not privileged, else nothing. Raises ApiError, ConnectionError.
+    async def level_of(self, namespace: str, known_since: float) -> NamespaceLevel:
+        """Return the level of a namespace. Raises ApiError, ConnectionError, ContainerConfigError.
 
         known_since: the clock's seconds at which the pod was known.
         """
@@ -41,7 +41,7 @@ class NamespaceLevels:
                 asked_at = self._clock.elapsed()
                 level = await self._ask(namespace)
                 self._keep(namespace, asked_at, level)
-        return level.uid if level.level != "privileged" else ""
+        return level
 
     def _keep(self, namespace: str, asked_at: float, level: NamespaceLevel) -> None:
         self._answers.pop(namespace, None)

@@ -15,10 +15,12 @@ from app.agent.pods import container_config, sandbox_config, security_context
 from app.agent.pods.container_config import Host
 from app.agent.pods.environment import ContainerConfigError, VolumeError
 from app.agent.pods.images import ImageManager
+from app.agent.pods.isolation import check_privileges
 from app.agent.pods.lifecycle_hooks import LifecycleHooks
 from app.agent.pods.pod_worker import PodWorker
 from app.kinds.pod.pod import Pod, PodIP
 from app.machinery.errors import ApiError
+from app.plans.admission.pod_security.namespace_policy import PRIVILEGED
 from app.plans.kubelet import node_pressure_eviction, pod_events
 from app.plans.kubelet.device_allocation import InsufficientDevicesError
 from app.plans.kubelet.pod_events import Note
@@ -32,6 +34,7 @@ SOON_RETRY = timedelta(seconds=1)
 NO_GRACE = timedelta()
 MOST_OWNERS = 4096  # remembered; the API knows of the others
 UNREACHABLE_RETRY = timedelta(seconds=2)
+LEVEL_SECONDS = 5.0  # for which a namespace's level is good when a pod is tried again
 
 logger = Logger(__name__)
 
@@ -143,7 +146,10 @@ class Starts:
         return spec
 
     async def _sandbox(self, worker: PodWorker) -> None:
-        namespace_uid = await self._isolated_as(worker)
+        try:
+            namespace_uid = await self._isolated_as(worker)
+        except CreateError as error:
+            raise _SandboxError(str(error)) from error
         try:
             sandbox = await self._host.runtime.run_sandbox(sandbox_config.sandbox(worker.pod, namespace_uid))
         except Exception as error:
@@ -159,12 +165,20 @@ class Starts:
         self._host.hosts.write(worker.pod, sandbox.ip)
 
     async def _isolated_as(self, worker: PodWorker) -> str | None:
-        """What the pod's sandbox is made for: see `SandboxSpec.namespace_uid`. Raises ApiError, ConnectionError."""
+        """What the pod's sandbox is made for: see `SandboxSpec.namespace_uid`. Raises ApiError, ConnectionError, CreateError."""
         if self._host.levels is None:
             return ""
         if worker.sandbox_ready:
             return None  # decided once for a pod
-        return await self._host.levels.isolated_as(worker.pod.metadata.namespace, worker.known_since)
+        namespace = worker.pod.metadata.namespace
+        if self._host.info.isolation is None:
+            lately = (
+                self._host.clock.elapsed() - LEVEL_SECONDS
+            )  # a refused pod is tried again, perhaps with a new label
+            check_privileges(worker.pod, await self._host.levels.level_of(namespace, max(worker.known_since, lately)))
+            return ""
+        level = await self._host.levels.level_of(namespace, worker.known_since)
+        return level.uid if level.level != PRIVILEGED else ""
 
     def _hold(self, worker: PodWorker, key: Key, error: Exception) -> None:
         """It waits, and says what for."""

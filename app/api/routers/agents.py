@@ -101,7 +101,9 @@ async def read_namespace_level(registry: RegistryDep, namespace: str) -> Namespa
     if head is None:
         return NamespaceLevel()
     meta = decode(NAMESPACES, head).metadata
-    return NamespaceLevel(meta.uid, registry.pod_security.enforced_level(namespace, meta.labels))
+    policy = registry.pod_security
+    is_default = not policy.is_enforced_by_choice(namespace, meta.labels)
+    return NamespaceLevel(meta.uid, policy.enforced_level(namespace, meta.labels), is_default)
 
 
 @router.get("/calls", summary="Wait for calls", dependencies=[Depends(stream_claim)])

@@ -111,7 +111,7 @@ def security(wanted: Security) -> pb.LinuxContainerSecurityContext:
         supplemental_groups=wanted.groups,
         readonly_rootfs=wanted.read_only_root,
         no_new_privs=wanted.no_new_privileges,
-        seccomp=_seccomp(wanted.seccomp),
+        seccomp=_seccomp(wanted.seccomp or "RuntimeDefault"),  # an engine that is told nothing confines nothing
         masked_paths=() if wanted.privileged else MASKED,
         readonly_paths=() if wanted.privileged else READ_ONLY,
     )
@@ -121,9 +121,7 @@ def _number(value: int | None) -> pb.Int64Value | None:
     return None if value is None else pb.Int64Value(value=value)
 
 
-def _seccomp(name: str) -> pb.SecurityProfile | None:
-    if not name:
-        return None
+def _seccomp(name: str) -> pb.SecurityProfile:
     kinds = {"RuntimeDefault": pb.SecurityProfile.RuntimeDefault, "Unconfined": pb.SecurityProfile.Unconfined}
     if name in kinds:
         return pb.SecurityProfile(profile_type=kinds[name])

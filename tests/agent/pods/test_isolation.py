@@ -9,14 +9,18 @@ import httpx
 import pytest
 
 from app.agent.pods.environment import ContainerConfigError
-from app.agent.pods.isolation import isolation_label, restrict
+from app.agent.pods.isolation import check_privileges, isolation_label, restrict
 from app.agent.pods.namespace_levels import NamespaceLevels
 from app.agent.volumes.volumes import check_open_host_path
 from app.client.api import Api
-from app.client.protocol import namespace_path
+from app.client.protocol import NamespaceLevel, namespace_path
+from app.kinds.pod.container import Container
+from app.kinds.pod.pod import Pod, PodSpec
+from app.kinds.pod.security import SecurityContext
 from app.kinds.pod.volume import HostPathVolumeSource
+from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
-from app.runtimes.base import Sandbox, Security
+from app.runtimes.base import CreateError, Sandbox, Security
 from tests.agent.fake_api import FakeApi
 from tests.agent.fake_clock import FakeClock
 
@@ -78,7 +82,8 @@ async def test_one_answer_serves_all_pods_that_were_known_when_it_was_asked_for(
     begun = clock.elapsed()
     clock.advance(1)
 
-    assert await asyncio.gather(*(found.isolated_as("team", begun) for _ in range(50))) == ["u"] * 50
+    answers = await asyncio.gather(*(found.level_of("team", begun) for _ in range(50)))
+    assert answers == [NamespaceLevel("u", "restricted")] * 50
     assert asked(api) == 1
 
 
@@ -87,18 +92,18 @@ async def test_a_pod_that_was_created_after_a_change_of_the_level_sees_it() -> N
     api.objects[PATH] = {"uid": "u", "level": "privileged"}
     found = levels(api, clock)
     clock.advance(1)
-    assert await found.isolated_as("team", clock.elapsed() - 1) == ""
+    assert (await found.level_of("team", clock.elapsed() - 1)).level == "privileged"
 
     api.objects[PATH] = {"uid": "u", "level": "baseline"}
     clock.advance(1)
-    assert await found.isolated_as("team", clock.elapsed()) == "u"
+    assert (await found.level_of("team", clock.elapsed())).level == "baseline"
     assert asked(api) == 2
 
 
 async def test_an_api_that_is_older_names_no_levels() -> None:
     api = FakeApi()
 
-    assert await levels(api, FakeClock()).isolated_as("team", 0) == ""
+    assert await levels(api, FakeClock()).level_of("team", 0) == NamespaceLevel("", "privileged")
 
 
 @pytest.mark.parametrize("code", [401, 403, 500, 503])
@@ -107,7 +112,7 @@ async def test_an_api_that_does_not_answer_is_no_leave_to_run_it_as_the_agent(co
     api.refusals["/namespaces/team"] = code
 
     with pytest.raises((ApiError, ConnectionError)):
-        await levels(api, FakeClock()).isolated_as("team", 0)
+        await levels(api, FakeClock()).level_of("team", 0)
 
 
 async def test_a_namespace_that_is_gone_starts_no_pod() -> None:
@@ -115,7 +120,30 @@ async def test_a_namespace_that_is_gone_starts_no_pod() -> None:
     api.objects[PATH] = {"uid": "", "level": "restricted"}
 
     with pytest.raises(ContainerConfigError, match="namespace team does not exist"):
-        await levels(api, FakeClock()).isolated_as("team", 0)
+        await levels(api, FakeClock()).level_of("team", 0)
+
+
+# Engines
+
+
+def a_pod(**context: Any) -> Pod:
+    container = Container(name="main", image="x", security_context=SecurityContext(**context))
+    return Pod(metadata=ObjectMeta(name="p", namespace="team"), spec=PodSpec(containers=(container,)))
+
+
+def test_an_engine_gives_no_more_than_baseline_where_nobody_has_said_what_the_namespace_may() -> None:
+    by_default = NamespaceLevel("u", "privileged", is_default=True)
+    with pytest.raises(CreateError) as found:
+        check_privileges(a_pod(privileged=True), by_default)
+
+    assert 'violates PodSecurity "baseline:latest": privileged (container "main"' in str(found.value)
+    assert "kubectl label namespace team pod-security.kubernetes.io/enforce=privileged" in str(found.value)
+    check_privileges(a_pod(run_as_user=0), by_default)
+
+
+@pytest.mark.parametrize("level", [NamespaceLevel("u", "privileged"), NamespaceLevel("u", "baseline")], ids=str)
+def test_where_somebody_has_said_it_admission_has_decided(level: NamespaceLevel) -> None:
+    check_privileges(a_pod(privileged=True), level)
 
 
 # hostPath

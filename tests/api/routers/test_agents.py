@@ -14,9 +14,9 @@ from app.client.protocol import StatusReport
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.core.namespace import Namespace
 from app.kinds.pod.pod import KIND as PODS
-from app.plans.admission.pod_security.namespace_policy import PodSecurityConfiguration, default_policy
 from app.registry import status_reports
 from app.registry.objects import Registry
+from app.settings import Settings
 from tests.conftest import NO_TLS
 from tests.registry.examples import a_pod, create, named
 
@@ -91,27 +91,29 @@ async def test_a_report_is_about_the_pod_that_has_all_of_its_names(registry: Reg
 
 
 @pytest.mark.parametrize(
-    ("label", "default", "expected"),
+    ("label", "default", "expected", "is_default"),
     [
-        pytest.param(None, "privileged", "privileged", id="no label"),
-        pytest.param(None, "baseline", "baseline", id="no label, and a default of the cluster's"),
-        pytest.param("privileged", "restricted", "privileged", id="a label against the default"),
-        pytest.param("restricted", "privileged", "restricted", id="a label"),
+        pytest.param(None, "", "privileged", True, id="no label"),
+        pytest.param(None, "privileged", "privileged", False, id="no label, and a setting"),
+        pytest.param(None, "baseline", "baseline", False, id="no label, and a stricter setting"),
+        pytest.param("privileged", "restricted", "privileged", False, id="a label against the setting"),
+        pytest.param("restricted", "", "restricted", False, id="a label"),
     ],
 )
 async def test_an_agent_is_told_the_level_of_a_namespace(
-    registry: Registry, label: str | None, default: Any, expected: str
+    registry: Registry, label: str | None, default: Any, expected: str, is_default: bool
 ) -> None:
     labels = {} if label is None else {"pod-security.kubernetes.io/enforce": label}
     made = await create(registry, NAMESPACES, named(Namespace(), name="team", labels=labels))
     token = await issue(registry, User(name="system:node:n", groups=(NODES,), nodes=("n",)))
     headers = {"Authorization": f"Bearer {token}"}
-    app = create_app(dataclasses.replace(registry, pod_security=PodSecurityConfiguration(default_policy(default))))
+    policy = Settings(pod_security=default).pod_security_configuration
+    app = create_app(dataclasses.replace(registry, pod_security=policy))
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://api", headers=headers) as agent:
         answer = await agent.get(f"{BASE}/n/namespaces/team")
         missing = await agent.get(f"{BASE}/-/namespaces/other")
         others = await agent.get(f"{BASE}/m/namespaces/team")
 
-    assert answer.json() == {"uid": made.metadata.uid, "level": expected}
+    assert answer.json() == {"uid": made.metadata.uid, "level": expected, "isDefault": is_default}
     assert (missing.status_code, missing.json()["uid"]) == (200, "")
     assert others.status_code == 403

@@ -47,10 +47,14 @@ ALL_PRIVILEGED = NamespacePolicy()
 
 
 class PodSecurityConfiguration(NamedTuple):
-    """The policy of namespaces without labels, and the namespaces that none applies to."""
+    """The policy of namespaces without labels, and the namespaces that none applies to.
+
+    is_set: somebody has chosen the default. If nobody has, nodes whose containers come from an engine give no more than baseline.
+    """
 
     default: NamespacePolicy = ALL_PRIVILEGED
     exempt: frozenset[str] = frozenset({"kube-system"})
+    is_set: bool = False
 
     def policy_of(self, namespace: str, labels: Mapping[str, str]) -> NamespacePolicy:
         """Return what is asked of the pods of a namespace."""
@@ -59,6 +63,10 @@ class PodSecurityConfiguration(NamedTuple):
     def enforced_level(self, namespace: str, labels: Mapping[str, str]) -> Level:
         """Return the level that a namespace enforces: agents run pods of others than privileged as users of their own."""
         return cast("Level", self.policy_of(namespace, labels).enforce.level)
+
+    def is_enforced_by_choice(self, namespace: str, labels: Mapping[str, str]) -> bool:
+        """Return whether a label, an exemption or a setting says what a namespace enforces."""
+        return self.is_set or namespace in self.exempt or f"{PREFIX}enforce" in labels
 
 
 USUAL_CONFIGURATION = PodSecurityConfiguration()
