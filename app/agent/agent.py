@@ -38,6 +38,7 @@ from app.agent.pods.pods import Pods
 from app.agent.pods.status_reports import StatusReporter
 from app.agent.streams import CallHandler
 from app.agent.tasks import level_of
+from app.agent.volumes.removal import MOST_NODES, VolumeRemoval
 from app.agent.volumes.volumes import VolumeRefresh, Volumes
 from app.client.api import Api
 from app.kinds.auth.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
@@ -45,6 +46,8 @@ from app.kinds.core.configmap import ConfigMap
 from app.kinds.core.secret import Secret
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import ServiceAccountTokenProjection
+from app.kinds.storage.persistentvolume import PersistentVolume
+from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim
 from app.machinery.base import O, Quantity
 from app.machinery.errors import ApiError
 from app.runtimes.base import Runtime, RuntimeInfo
@@ -150,7 +153,12 @@ class Agent:
         self._parts = pods, nodes
         self._count(pods, reporter, leases)
         usages = UsageReporter(self._api, self._runtime, info, names, pods.node_of, self._clock)
-        loops = [*self._upkeep(host, pods), *self._ca_rotation(), *self._credential_renewal(watches)]
+        loops = [
+            *self._upkeep(host, pods),
+            *self._volume_removal(host),
+            *self._ca_rotation(),
+            *self._credential_renewal(watches),
+        ]
         streams = CallHandler(self._api, self._runtime, names, pods.node_of, self._clock)
         try:
             async with asyncio.TaskGroup() as group:
@@ -202,6 +210,15 @@ class Agent:
             ("runs that others have followed", image_gc.run_for_containers),
         ]
 
+    def _volume_removal(self, host: Host) -> list[Loop]:
+        """Loops that remove the data of released volumes. A large fleet of simulated nodes has none."""
+        names = self._config.node_names
+        if len(names) > MOST_NODES:
+            return []
+        removal = VolumeRemoval(self._api, host.volumes.claims, self._clock)
+        following = [(f"released volumes of {name}", partial(removal.follow, name)) for name in names]
+        return [("removal of volumes", removal.run), *following]
+
     def _ca_rotation(self) -> list[Loop]:
         """The loop that follows the API's authority, if its file is in this agent's own folder."""
         kept, given = self._config.state_dir / "ca.crt", self._config.ca_file
@@ -233,7 +250,9 @@ class Agent:
             eviction_thresholds(config.eviction_hard) if info.runs_commands else {}
         )  # simulated nodes are never short
         gives = allocatable(config.state_dir, self._capacity(), limits)
-        lookup = Lookup(self._config_map, self._secret, gives, self._token, config.server)
+        lookup = Lookup(
+            self._config_map, self._secret, gives, self._token, config.server, self._claim, self._persistent_volume
+        )
         volumes = Volumes(
             config.state_dir / "volumes",
             ip,
@@ -271,6 +290,13 @@ class Agent:
 
     async def _secret(self, namespace: str, name: str) -> Secret | None:
         return await self._read(f"/api/v1/namespaces/{namespace}/secrets/{name}", Secret)
+
+    async def _claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"
+        return await self._read(path, PersistentVolumeClaim)
+
+    async def _persistent_volume(self, _: str, name: str) -> PersistentVolume | None:
+        return await self._read(f"/api/v1/persistentvolumes/{name}", PersistentVolume)
 
     async def _token(self, pod: Pod, asked: ServiceAccountTokenProjection) -> tuple[str, float]:
         meta, account = pod.metadata, pod.spec.service_account_name or "default"

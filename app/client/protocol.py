@@ -45,6 +45,10 @@ def usage_path(node: str) -> str:
     return f"{NODES}/{node}/usage"
 
 
+def removed_volumes_path(node: str) -> str:
+    return f"{NODES}/{node}/removed-volumes"
+
+
 def calls_path(node: str, call: str = "") -> str:
     """Without a call's id: of the stream of notices."""
     return f"{NODES}/{node}/calls/{call}" if call else f"{NODES}/{node}/calls"
@@ -179,6 +183,26 @@ class UsageReports(Struct):
 
 class UsageOutcome(msgspec.Struct):
     """Answer to POST usage: how many reports were of nodes that the request speaks for; the others are ignored."""
+
+    accepted: int
+
+
+class RemovedVolume(Struct):
+    """A volume whose data an agent was to remove; `error`: why they are still there, empty if they are gone."""
+
+    name: Annotated[str, at(0)] = ""
+    uid: Annotated[str, at(0)] = ""
+    error: Annotated[str, at(0)] = ""
+
+
+class RemovedVolumes(Struct):
+    """Body of POST removed-volumes."""
+
+    items: Annotated[tuple[RemovedVolume, ...], at(0)] = ()
+
+
+class RemovalOutcome(msgspec.Struct):
+    """Answer to POST removed-volumes: how many were volumes that the request speaks for; the others are ignored."""
 
     accepted: int
 

@@ -36,9 +36,11 @@ def _event_message(pod: Pod, node: str) -> str:
     return f"Successfully assigned {pod.metadata.namespace}/{pod.metadata.name} to {node}"
 
 
-def write_gang_attempt(attempt: GangAttempt, now: datetime, *, with_events: bool) -> Iterable[PlannedWrite]:
-    """One write; none if nothing has changed."""
-    actions = bind_pods(attempt.bound, now)
+def write_gang_attempt(
+    attempt: GangAttempt, now: datetime, *, with_events: bool, volumes: tuple[Action, ...] = ()
+) -> Iterable[PlannedWrite]:
+    """One write; none if nothing has changed. `volumes`: what else is written with the bindings."""
+    actions = bind_pods(attempt.bound, now) + volumes
     if attempt.group.object is not None and attempt.group.min_count:
         actions += _update_group(attempt, attempt.group.object, now)
     if with_events:

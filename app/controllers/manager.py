@@ -26,6 +26,7 @@ from app.controllers.metrics.state import StateMetrics
 from app.controllers.namespaces import NamespaceController
 from app.controllers.node_lifecycle import NodeLifecycleController
 from app.controllers.owner_graph import PartialObjectMetadata
+from app.controllers.persistent_volumes import PersistentVolumeController
 from app.controllers.pod_interning import PodInterner, PodStubs
 from app.controllers.resource_quotas import ResourceQuotaController
 from app.controllers.root_ca_publisher import RootCAPublisher
@@ -71,6 +72,9 @@ _MIRRORED = (
     ("scheduling.k8s.io", "v1alpha2", "podgroups"),
     ("jobplane.dev", "v1", "localqueues"),
     ("certificates.k8s.io", "v1", "certificatesigningrequests"),
+    ("", "v1", "persistentvolumes"),
+    ("", "v1", "persistentvolumeclaims"),
+    ("storage.k8s.io", "v1", "storageclasses"),
     ("admissionregistration.k8s.io", "v1", "validatingadmissionpolicies"),
     ("admissionregistration.k8s.io", "v1", "validatingadmissionpolicybindings"),
 )
@@ -202,6 +206,7 @@ def controllers(
         JobPendingPods(mirror),
         CronJobController(mirror, registry.admission.locks, registry.pod_security, registry.admission.reviewer),
         ResourceQuotaController(mirror, registry.store, registry.admission.locks),
+        PersistentVolumeController(mirror, registry.admission.locks),
         Scheduler(mirror, scheduling, registry.metrics),
         NodeLifecycleController(mirror, registry.clock, registry.elapsed, node_grace),
         GarbageCollector(mirror, registry.store),

@@ -15,6 +15,8 @@ from app.controllers.local_queues import QUEUES, LocalQueues
 from app.controllers.metrics.scheduler import SchedulerMetrics
 from app.controllers.planned_write import PlannedWrite
 from app.controllers.preemption_writes import PendingReports, write_results
+from app.controllers.volume_binding import Reservations, VolumeBinder, require_claims
+from app.controllers.volume_index import VolumeIndex, as_volume
 from app.kinds.core.node import KIND as NODES
 from app.kinds.core.node import Node
 from app.kinds.core.poddisruptionbudget import KIND as BUDGETS
@@ -25,13 +27,19 @@ from app.kinds.scheduling.localqueue import KIND as LOCAL_QUEUES
 from app.kinds.scheduling.localqueue import LocalQueue
 from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.kinds.scheduling.podgroup import PodGroup
+from app.kinds.storage.persistentvolume import KIND as VOLUMES
+from app.kinds.storage.persistentvolumeclaim import KIND as CLAIMS
+from app.kinds.storage.persistentvolumeclaim import is_exclusive
+from app.kinds.storage.storageclass import KIND as CLASSES
 from app.machinery.base import Object
 from app.metrics.registry import MetricsRegistry
-from app.plans.plan import Plan, earliest
+from app.plans.plan import Action, Plan, earliest
+from app.plans.volumes.pod_volumes import NO_VOLUMES, PodVolumes, has_claims, resolve
 from app.registry.codec import NAMESPACES
 from app.scheduler import DEFAULT, Cluster, Pending, PodInfo, PodInfos, ScoringSettings
 from app.scheduler.eviction_units import DisruptionBudgets
 from app.scheduler.fair_sharing import FairSharing
+from app.scheduler.filters import Diagnosis
 from app.scheduler.gang_scheduling import GangScheduler, PodGroups
 from app.scheduler.preemption import LowestPriorities
 from app.scheduler.quota_admission import QuotaAdmission
@@ -43,6 +51,7 @@ BATCH = 250  # bindings or events of one write set
 ROUND = Key("scheduler", "", "round")
 RECLAIM_DELAY = timedelta(seconds=1)  # until quota of pods placed in a round can be reclaimed
 MAX_ROUND_PODS = 5_000
+STORAGE_KINDS = frozenset(kind.resource for kind in (CLAIMS, VOLUMES, CLASSES))
 
 
 class Scheduler:
@@ -60,7 +69,9 @@ class Scheduler:
         self._queue = SchedulingQueue(self._cluster, self._groups, self._fair)
         self._metrics = SchedulerMetrics(metrics or MetricsRegistry(), self._queue, self._cluster)
         self._local_queues = LocalQueues(mirror, self._fair, self._queue)
+        self._volumes = VolumeIndex(mirror)
         self._pending: dict[Key, Pending] = {}
+        self._claiming: set[Key] = set()  # pending pods with claims
         # Of the last round, which may have been refused: UIDs of pods that it placed, and reports of others.
         self._assumed: set[str] = set()
         self._written_results: list[PostFilterResult] = []
@@ -74,6 +85,8 @@ class Scheduler:
             return self._on_node(key.name, cast("Node | None", now))
         if key.kind == NAMESPACES:
             return self._on_namespace(key.name, now)
+        if key.kind in STORAGE_KINDS:
+            return self._on_storage(key, before, now)
         if key.kind == POD_GROUPS.resource:
             return self._on_pod_group(key, cast("PodGroup | None", now))
         if key.kind == LOCAL_QUEUES.resource:
@@ -102,12 +115,45 @@ class Scheduler:
         self._queue.requeue(self._pending.values())
         return [ROUND, QUEUES]
 
+    def _on_storage(self, key: Key, before: Object | None, now: Object | None) -> Iterable[Key]:
+        """Pending pods whose claims may be had otherwise now are looked at anew."""
+        if key.kind == CLAIMS.resource:
+            return self._renew_pods(_pod_keys(self._volumes.pods(key)))
+        if key.kind == CLASSES.resource:
+            return self._renew_pods(self._claiming)
+        old, new = as_volume(before), as_volume(now)
+        if self._volumes.on_volume(old, new):
+            return self._renew_pods(self._claiming)
+        claims = {
+            each for volume in (old, new) if volume is not None for each in self._volumes.claims_of_volume(volume)
+        }
+        return self._renew_pods(pod for claim in claims for pod in _pod_keys(self._volumes.pods(claim)))
+
+    def _renew_pods(self, keys: Iterable[Key]) -> Iterable[Key]:
+        """Resolve the claims of pending pods; those for which that matters are tried again."""
+        has_changed = False
+        for key in [key for key in keys if key in self._claiming]:
+            pod, known = self._pending[key]
+            info = self._pod_info(pod)
+            if info is known:
+                continue
+            self._pending[key] = pod, info
+            self._update_group(pod, pod, self._pending[key])
+            self._queue.add(pod, info)
+            has_changed = True
+        return [ROUND] if has_changed else []
+
+    def _pod_info(self, pod: Pod) -> PodInfo:
+        return self._pod_infos.get(pod, resolve(pod, self._volumes.storage))
+
     def _note_capacity_freed(self, node: str | None) -> Iterable[Key]:
         self._queue.note_capacity_freed(node)
         return [ROUND] if self._pending else []
 
     def _on_pod(self, key: Key, before: Pod | None, now: Pod | None) -> Iterable[Key]:
         keys: list[Key] = [QUEUES] if key.namespace in self._fair.configs else []
+        if any(pod is not None and has_claims(pod) for pod in (before, now)):
+            keys += self._on_claims_used(self._volumes.on_pod(key, now))
         if before is not None and (now is None or now.metadata.uid != before.metadata.uid):
             keys += self._on_pod_end(key, before, None)
         if now is not None and is_terminal(now):
@@ -119,6 +165,11 @@ class Scheduler:
         elif now is not None and not is_terminal(now):
             keys += self._on_assigned_pod(key, before, now)
         return keys
+
+    def _on_claims_used(self, claims: Iterable[Key]) -> Iterable[Key]:
+        """Pods that want a claim for themselves wait until no other has it."""
+        exclusive = [key for key in claims if (claim := self._volumes.claim(key)) is not None and is_exclusive(claim)]
+        return self._renew_pods(pod for key in exclusive for pod in _pod_keys(self._volumes.pods(key)))
 
     def _on_pod_end(self, key: Key, pod: Pod, now: Pod | None) -> Iterable[Key]:
         """A pod is deleted (None) or terminal."""
@@ -137,7 +188,9 @@ class Scheduler:
             self._update_group(pod, pod, self._pending[key])
             self._queue.update(pod)
             return []
-        self._pending[key] = pod, self._pod_infos.get(pod)
+        self._pending[key] = pod, self._pod_info(pod)
+        if has_claims(pod):
+            self._claiming.add(key)
         self._update_group(pod, pod, self._pending[key])
         self._queue.add(*self._pending[key])
         return [ROUND]
@@ -163,6 +216,7 @@ class Scheduler:
 
     def _remove_pending(self, key: Key) -> Pending | None:
         known = self._pending.pop(key, None)
+        self._claiming.discard(key)
         if known is not None:
             self._queue.remove(known[0].metadata.uid)
             self._fair.forget_pod(known[0].metadata.uid)
@@ -179,6 +233,7 @@ class Scheduler:
         return known[1] if known is not None else self._pod_infos.get(pod)
 
     def enqueue_all(self) -> Iterable[Key]:
+        self._volumes.rebuild()
         for kind in (NAMESPACES, NODES.resource, LOCAL_QUEUES.resource, POD_GROUPS.resource, PODS.resource):
             for each in list(self._mirror.all(kind)):
                 self.on_event(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
@@ -200,17 +255,40 @@ class Scheduler:
             quota_admission = QuotaAdmission(self._fair, self._groups, gang_scheduler, budgets)
             nominated = self._queue.nominated_pods()
             result = schedule_round(pods, nominated, self._cluster, evaluator, quota_admission, quota_admission.check)
+            reservations = self._reserve_volumes(result, gang_scheduler, now)
             result.post_filter_results = self._local_queues.add_positions(result.post_filter_results)
             self._cluster.trim_rankings()
             self._record_outcome(result, now)
             self._metrics.note_round(began, len(result.bound), len(result.unbound), now)
             if quota_admission.awaits_commit:
                 self._queue.note_capacity_freed()
-            writes = self._write(result, gang_scheduler, now.replace(microsecond=0))
+            writes = self._write(result, gang_scheduler, reservations, now.replace(microsecond=0))
             writes += [PlannedWrite(Plan(again_at=now + RECLAIM_DELAY))] if quota_admission.awaits_commit else []
             writes += self._local_queues.write_reports(self._written_results, now.replace(microsecond=0))
         again_at = earliest((self._queue.next_pop_at(now), self._pending_reports.next_due_at()))
         return [*writes, PlannedWrite(Plan(again_at=again_at))] if again_at is not None else writes
+
+    def _reserve_volumes(self, result: RoundResult, gang_scheduler: GangScheduler, now: datetime) -> Reservations:
+        """Decide what unbound claims get. Pods that cannot have theirs now are taken off their nodes."""
+        if not self._claiming:
+            return Reservations()
+        binder = VolumeBinder(self._cluster, self._volumes_of, now.replace(microsecond=0))
+        reservations = binder.reserve(result.bound, gang_scheduler.attempts)
+        unplaced = reservations.unplaced
+        for pod, _ in result.bound if unplaced else ():
+            uid = pod.metadata.uid
+            if uid in unplaced:
+                self._cluster.unplace(uid)
+                diagnosis = Diagnosis(dict.fromkeys(self._cluster.node_infos, (NO_VOLUMES,)), frozenset())
+                result.unbound.append((pod, diagnosis))
+                if uid in reservations.rejected:
+                    result.post_filter_results.append(PostFilterResult(pod, diagnosis.text()))
+        result.bound = [each for each in result.bound if each[0].metadata.uid not in unplaced]
+        return reservations
+
+    def _volumes_of(self, pod: Pod) -> PodVolumes | None:
+        known = self._pending.get(Key(PODS.resource, pod.metadata.namespace, pod.metadata.name))
+        return known[1].volumes if known is not None else None
 
     def _record_outcome(self, result: RoundResult, now: datetime) -> None:
         self._assumed.update(pod.metadata.uid for pod, _ in result.bound)
@@ -219,22 +297,42 @@ class Scheduler:
         unschedulable = (each.pod for each in result.post_filter_results)
         self._queue.record_outcome((pod for pod, _ in result.bound), unschedulable, now, undecided)
 
-    def _write(self, result: RoundResult, gang_scheduler: GangScheduler, now: datetime) -> list[PlannedWrite]:
+    def _write(
+        self, result: RoundResult, gang_scheduler: GangScheduler, reservations: Reservations, now: datetime
+    ) -> list[PlannedWrite]:
         with_events = len(result.bound) <= BATCH
         if not with_events:
             self._deferred_events.defer(pod for pod, _ in result.bound)
-        attempts = gang_scheduler.attempts
-        writes = [write for each in attempts for write in write_gang_attempt(each, now, with_events=with_events)]
+        unplaced, actions = reservations.unplaced, reservations.actions
+        attempts = [
+            each for each in gang_scheduler.attempts if not each.bound or each.bound[0][0].metadata.uid not in unplaced
+        ]
+        writes = [PlannedWrite(Plan(each)) for each in reservations.alone]
+        for each in attempts:
+            volumes = tuple(action for pod, _ in each.bound for action in actions.get(pod.metadata.uid, ()))
+            volumes += require_claims(each.bound) if self._claiming else ()
+            writes += write_gang_attempt(each, now, with_events=with_events, volumes=volumes)
         of_gangs = {pod.metadata.uid for each in attempts for pod, _ in each.bound}
         single = [each for each in result.bound if each[0].metadata.uid not in of_gangs] if of_gangs else result.bound
+        if self._claiming:  # a pod that is bound with its claims is written by itself
+            with_claims = [each for each in single if each[0].metadata.uid in actions]
+            single = [each for each in single if each[0].metadata.uid not in actions]
+            for pair in with_claims:
+                writes.append(self._write_bindings([pair], now, actions[pair[0].metadata.uid], with_events=with_events))
         for start in range(0, len(single), BATCH):
-            pairs = single[start : start + BATCH]
-            writes.append(PlannedWrite(Plan(bind_pods(pairs, now) + (scheduled_events(pairs) if with_events else ()))))
+            writes.append(self._write_bindings(single[start : start + BATCH], now, (), with_events=with_events))
         for results, write in write_results(result.post_filter_results, now):
             writes.append(write)
             self._written_results += results
         self._pending_reports.add(result.post_filter_results, now)
         return writes
+
+    def _write_bindings(
+        self, pairs: Sequence[tuple[Pod, str]], now: datetime, volumes: tuple[Action, ...], *, with_events: bool
+    ) -> PlannedWrite:
+        required = require_claims(pairs) if self._claiming and not volumes else ()
+        events = scheduled_events(pairs) if with_events else ()
+        return PlannedWrite(Plan((*bind_pods(pairs, now), *volumes, *required, *events)))
 
     def _budgets(self) -> list[PodDisruptionBudget]:
         return [cast("PodDisruptionBudget", each) for each in self._mirror.all(BUDGETS.resource)]
@@ -257,6 +355,10 @@ class Scheduler:
     def _requeue(self, keys: Iterable[Key]) -> None:
         for known in filter(None, map(self._pending.get, keys)):
             self._queue.add(*known)
+
+
+def _pod_keys(pods: Iterable[Pod]) -> list[Key]:
+    return [Key(PODS.resource, pod.metadata.namespace, pod.metadata.name) for pod in pods]
 
 
 def _lost_nomination(before: Pod | None, now: Pod | None) -> str:

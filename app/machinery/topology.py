@@ -34,7 +34,9 @@ ATOMIC = frozenset(
         "RoleRef",
         "ScopeSelector",
         "SecretKeySelector",
+        "SecretReference",
         "Subject",
+        "TopologySelectorTerm",
         "Variable",
     }
 )

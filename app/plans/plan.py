@@ -65,7 +65,15 @@ class Emit(_Action, frozen=True):
     once: bool = False
 
 
-Action = Create | Update | Delete | SetStatus | Emit
+class Require(_Action, frozen=True):
+    """Demand that an object exists and is not being deleted; else the whole plan is refused."""
+
+    resource: str
+    namespace: str
+    name: str
+
+
+Action = Create | Update | Delete | SetStatus | Emit | Require
 
 
 class Plan(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""Bootstrap: objects of a fresh cluster: namespaces, default service accounts, roles, priority classes."""
+"""Bootstrap: objects of a fresh cluster: namespaces, default service accounts, roles, priority classes, the storage class."""
 
 from collections.abc import Iterator
 from typing import NamedTuple, cast
@@ -12,6 +12,8 @@ from app.kinds.core.serviceaccount import KIND as ACCOUNTS
 from app.kinds.core.serviceaccount import ServiceAccount
 from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
 from app.kinds.scheduling.priorityclass import SYSTEM
+from app.kinds.storage.storageclass import KIND as STORAGE_CLASSES
+from app.kinds.storage.storageclass import LOCAL_CLASS
 from app.machinery.base import Kind, Object, ObjectMeta
 from app.plans.admission.rbac import find_uncovered
 from app.registry import default_roles
@@ -51,6 +53,7 @@ def _wanted() -> Iterator[_Wanted]:
         yield _Wanted(ACCOUNTS, namespace, ServiceAccount(metadata=ObjectMeta(name="default")))
     for priority_class in SYSTEM:
         yield _Wanted(PRIORITY_CLASSES, "", priority_class)
+    yield _Wanted(STORAGE_CLASSES, "", LOCAL_CLASS)
     for each in default_roles.objects():
         yield _Wanted(kind_of(type(each)), "", each)
 

@@ -104,6 +104,7 @@ _EDIT = [
 ]
 _VIEW = [
     _rule(_READ, "", "configmaps", "endpoints", "persistentvolumeclaims", "pods", "serviceaccounts", "services"),
+    _rule(_READ, "", "persistentvolumeclaims/status"),
     _rule(_READ, "", "bindings", "events", "limitranges", "namespaces/status", "pods/log", "pods/status"),
     _rule(_READ, "", "resourcequotas", "resourcequotas/status"),
     _rule(_READ, "", "namespaces", "replicationcontrollers"),

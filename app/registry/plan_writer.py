@@ -10,7 +10,7 @@ import msgspec
 from app.kinds import KINDS
 from app.kinds.core.event import Event, EventSource
 from app.machinery.base import Kind, Object, ObjectMeta, ObjectReference
-from app.plans.plan import Action, Create, Delete, Emit, Plan, SetStatus, Update
+from app.plans.plan import Action, Create, Delete, Emit, Plan, Require, SetStatus, Update
 from app.registry import deletion
 from app.registry.codec import NAMESPACES, write_of
 from app.registry.uids import new_uid
@@ -32,7 +32,8 @@ def write_set(plan: Plan, seen: Iterable[Object], component: str, now: datetime)
     if not plan.actions:
         return []
     olds = {old.metadata.uid: old for old in seen}
-    writes = [_write(action, olds, component, now) for action in plan.actions]
+    acting = (action for action in plan.actions if not isinstance(action, Require))
+    writes = [_write(action, olds, component, now) for action in acting]
     named = {write.uid for write in writes if write.change != "G"}
     writes += [write_of(kind_of(type(old)), old, "M", old) for uid, old in olds.items() if uid not in named]
     return writes + list(_preconditions(plan.actions))
@@ -46,9 +47,12 @@ def without_refused_events(plan: Plan, refused: Iterable[Key]) -> Plan:
 
 
 def _preconditions(actions: Iterable[Action]) -> Iterator[Write]:
-    """Nothing is created in a namespace that is absent or going, so that one that was found empty stays so."""
+    """What the plan requires. Nothing is created in a namespace that is absent or going: one that was found empty stays so."""
+    actions = tuple(actions)
     spaces = {_space_of(action) for action in actions if isinstance(action, Create | Emit)} - {""}
-    return (precondition(Key(NAMESPACES, "", namespace)) for namespace in sorted(spaces))
+    required = {Key(each.resource, each.namespace, each.name) for each in actions if isinstance(each, Require)}
+    for key in (*(Key(NAMESPACES, "", namespace) for namespace in sorted(spaces)), *sorted(required)):
+        yield precondition(key)
 
 
 def _space_of(action: Create | Emit) -> str:
@@ -58,7 +62,9 @@ def _space_of(action: Create | Emit) -> str:
     return action.about.metadata.namespace or "default"
 
 
-def _write(action: Action, olds: dict[str, Object], component: str, now: datetime) -> Write:
+def _write(
+    action: Create | Update | Delete | SetStatus | Emit, olds: dict[str, Object], component: str, now: datetime
+) -> Write:
     if isinstance(action, Create):
         return write_of(kind_of(type(action.object)), new_object(action.object, now), "A")
     if isinstance(action, Emit):

@@ -23,10 +23,13 @@ from app.kinds.pod.pod_schema import PodTemplate
 from app.kinds.pod.podtemplate import KIND as POD_TEMPLATES
 from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
 from app.kinds.scheduling.priorityclass import PriorityClass
+from app.kinds.storage.persistentvolumeclaim import KIND as CLAIMS
+from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim, requested
 from app.machinery.base import Kind
-from app.machinery.errors import invalid, unprocessable
+from app.machinery.errors import forbidden_error, invalid, unprocessable
 from app.machinery.metadata_validation import IMMUTABLE
-from app.plans.admission import pod_admission
+from app.machinery.quantity import compare
+from app.plans.admission import claim_admission, pod_admission, resource_quota
 from app.plans.admission.pod_admission import Rules
 from app.plans.admission.pod_security import review as pod_security
 from app.plans.admission.review import NOTHING, Review
@@ -180,6 +183,29 @@ class _PriorityClassStrategy(Strategy):
         return pod_admission.check(PRIORITY_CLASSES.resource, made, await registry.admission.rules(""))
 
 
+class _ClaimStrategy(Strategy):
+    """A claim without a class gets the default one. It may grow if its class, the namespace's limits and quotas allow it."""
+
+    def admit(self, sent: PersistentVolumeClaim, _namespace: str, rules: Rules) -> PersistentVolumeClaim:
+        return claim_admission.with_default_class(sent, rules.storage_classes)
+
+    async def review_update(
+        self, registry: Registry, made: PersistentVolumeClaim, old: PersistentVolumeClaim
+    ) -> Review:
+        before, now = requested(old), requested(made)
+        if compare(now, before) <= 0:
+            return NOTHING
+        rules = await registry.admission.rules(made.metadata.namespace)
+        name = made.metadata.name
+        if not claim_admission.may_grow(made, rules.storage_classes):
+            raise forbidden_error(CLAIMS.resource, name, claim_admission.NOT_RESIZABLE)
+        if violation := claim_admission.find_violation(made, rules.limit_ranges):
+            raise forbidden_error(CLAIMS.resource, name, violation)
+        if error := resource_quota.find_exceeded_by_growth(rules.quotas, made, old):
+            raise error
+        return NOTHING
+
+
 _DEFAULT = Strategy()
 _STRATEGIES: Mapping[str, Strategy] = {
     PODS.resource: _PodStrategy(),
@@ -188,6 +214,7 @@ _STRATEGIES: Mapping[str, Strategy] = {
     JOBS.resource: _JobStrategy(),
     CRON_JOBS.resource: _CronJobStrategy(),
     PRIORITY_CLASSES.resource: _PriorityClassStrategy(),
+    CLAIMS.resource: _ClaimStrategy(),
 }
 
 

@@ -251,7 +251,7 @@ class Cluster:
     def _filter_cache(self, pod: Pod, info: PodInfo, images: frozenset[str]) -> FilterCache:
         found = self._filter_caches.get((info.filter_key, images))
         if found is None:
-            found = self._filter_caches[info.filter_key, images] = FilterCache(pod, images)
+            found = self._filter_caches[info.filter_key, images] = FilterCache(pod, info.volumes, images)
         return found
 
     def _present_images(self, pod: Pod) -> frozenset[str]:

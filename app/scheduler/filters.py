@@ -1,8 +1,8 @@
 """Filters: which nodes a pod may run on, by the node and what is free on it; and the diagnosis if none does.
 
-kube-scheduler's plugins NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts and NodeResourcesFit, with their messages.
-Filters that depend on other pods are in `pod_affinity` and `topology_spread`. There is none for `spec.nodeName`: such a pod is
-not scheduled. There are no PersistentVolumeClaims, so a pod with one fits no node.
+kube-scheduler's plugins NodeUnschedulable, TaintToleration, NodeAffinity, NodePorts, NodeResourcesFit and VolumeBinding, with
+their messages. Filters that depend on other pods are in `pod_affinity` and `topology_spread`. There is none for `spec.nodeName`:
+such a pod is not scheduled. What claims ask of nodes is decided in `app.plans.volumes.pod_volumes`.
 """
 
 from collections import Counter
@@ -15,14 +15,15 @@ from app.kinds.pod.pod import Pod
 from app.kinds.pod.pod_resources import Amounts
 from app.plans.nodes.node_selector import selects
 from app.plans.nodes.tolerations import is_tolerated
+from app.plans.volumes import pod_volumes
+from app.plans.volumes.pod_volumes import PodVolumes
 from app.scheduler.node_info import NodeInfo
-from app.scheduler.pod_info import PodInfo, missing_claim
+from app.scheduler.pod_info import PodInfo
 
 NODE_UNSCHEDULABLE = "node(s) were unschedulable"
 NODE_AFFINITY_MISMATCH = "node(s) didn't match Pod's node affinity/selector"
 NODE_NAME_MISMATCH = "node(s) didn't satisfy plugin(s) [NodeAffinity]"
 AFFINITY_TERMS_CONFLICT = "pod affinity terms conflict"  # a term requires several names at once
-CLAIM_NOT_FOUND = 'persistentvolumeclaim "{}" not found'
 PORTS_TAKEN = "node(s) didn't have free ports for the requested pod ports"
 TOO_MANY_PODS = "Too many pods"
 
@@ -30,10 +31,10 @@ _UNSCHEDULABLE_TAINT = Taint(key=UNSCHEDULABLE, effect="NoSchedule")
 _NAME_FIELD = "metadata.name"
 
 
-def filter_node(pod: Pod, node: Node) -> str:
+def filter_node(pod: Pod, node: Node, volumes: PodVolumes | None = None) -> str:
     """Run the filters that do not depend on pods. Returns why the node is rejected; empty if it passes."""
-    if claim := missing_claim(pod):
-        return CLAIM_NOT_FOUND.format(claim)
+    if volumes is not None and volumes.error:
+        return volumes.error
     tolerations = pod.spec.tolerations
     if pod.spec.affinity is not None:
         names = _required_node_names(pod)
@@ -44,12 +45,14 @@ def filter_node(pod: Pod, node: Node) -> str:
     for taint in node.spec.taints:
         if taint.effect != "PreferNoSchedule" and not is_tolerated(taint, tolerations):
             return f"node(s) had untolerated taint {{{taint.key}: {taint.value}}}"
-    return "" if matches_node_affinity(pod, node) else NODE_AFFINITY_MISMATCH
+    if not matches_node_affinity(pod, node):
+        return NODE_AFFINITY_MISMATCH
+    return volumes.filter(node) if volumes is not None else ""
 
 
 def is_pod_reason(reason: str) -> bool:
     """Return whether a reason is about the pod, not about nodes: kube-scheduler reports it without a count."""
-    return reason == AFFINITY_TERMS_CONFLICT or reason.startswith(CLAIM_NOT_FOUND.partition("{")[0])
+    return reason == AFFINITY_TERMS_CONFLICT or pod_volumes.is_pod_reason(reason)
 
 
 def tolerates_taints(pod: Pod, node: Node) -> bool:
@@ -104,7 +107,8 @@ def fit_count(node_info: NodeInfo, info: PodInfo, free: Amounts | None = None) -
 def max_fit_count(node_info: NodeInfo, infos: Iterable[PodInfo], free: Amounts | None = None) -> int:
     """Upper bound of how many pods of several classes fit."""
     return max(
-        (fit_count(node_info, each, free) for each in infos if not filter_node(each.pod, node_info.node)), default=0
+        (fit_count(node_info, each, free) for each in infos if not filter_node(each.pod, node_info.node, each.volumes)),
+        default=0,
     )
 
 

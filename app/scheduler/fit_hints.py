@@ -133,6 +133,8 @@ def _node_hint(pod: Pod, info: PodInfo, names: Iterable[str], node_infos: NodeIn
 def _hint_for_node(pod: Pod, info: PodInfo, node_info: NodeInfo, reasons: tuple[str, ...]) -> str:
     """The one change that makes the node fit; empty if it takes several, or depends on other pods."""
     node, name = node_info.node, node_info.node.metadata.name
+    if info.volumes is not None and info.volumes.filter(node):
+        return ""
     if reasons == (filters.PORTS_TAKEN,):
         return f"host port {info.host_ports[0].port} is free on {name}"
     taints = [each for each in node.spec.taints if _rejects(each, pod)]

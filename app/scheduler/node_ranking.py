@@ -11,6 +11,7 @@ from collections.abc import Collection, Container, Iterable
 from typing import TYPE_CHECKING
 
 from app.kinds.pod.pod import Pod
+from app.plans.volumes.pod_volumes import PodVolumes
 from app.scheduler import filters, scores
 from app.scheduler.filters import Diagnosis
 from app.scheduler.fit_hints import find_hint
@@ -32,11 +33,11 @@ _Entry = tuple[float, str, int]
 class FilterCache:
     """Results of the filters and scores that depend only on pod and Node object, for pods of one filter key."""
 
-    __slots__ = ("__weakref__", "_images", "_node_generations", "_pod", "rejected", "scores")
+    __slots__ = ("__weakref__", "_images", "_node_generations", "_pod", "_volumes", "rejected", "scores")
 
-    def __init__(self, pod: Pod, images: frozenset[str]) -> None:
-        """`pod`: any with the key. `images`: of the pods' images, those that are on some node; equal for all of them."""
-        self._pod, self._images = pod, images
+    def __init__(self, pod: Pod, volumes: PodVolumes | None, images: frozenset[str]) -> None:
+        """`pod`, `volumes`: any with the key. `images`: of the pods' images, those that are on some node; equal for all."""
+        self._pod, self._volumes, self._images = pod, volumes, images
         self._node_generations: dict[str, int] = {}
         self.rejected: dict[str, str] = {}  # why, by node
         self.scores: dict[str, float] = {}  # of the other nodes
@@ -47,7 +48,7 @@ class FilterCache:
             return
         self.remove_node(name)
         self._node_generations[name] = node_info.node_generation
-        if reason := filters.filter_node(self._pod, node_info.node):
+        if reason := filters.filter_node(self._pod, node_info.node, self._volumes):
             self.rejected[name] = reason
         else:
             self.scores[name] = scores.score_node(self._pod, node_info.node, self._images)

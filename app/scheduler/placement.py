@@ -154,6 +154,6 @@ def restrict(pods: Iterable[Pending], placement: Placement) -> Iterable[Pending]
 
     @cache
     def restrict_info(info: PodInfo) -> PodInfo:
-        return pod_info_of(restrict_pod(info.pod))
+        return pod_info_of(restrict_pod(info.pod), info.volumes)
 
     return [(restrict_pod(pod), restrict_info(info)) for pod, info in pods]

@@ -17,6 +17,7 @@ from app.kinds.pod.pod_resources import Amounts, requests
 from app.machinery.base import LabelSelector
 from app.machinery.owner_references import controller_uid
 from app.machinery.selectors import NOTHING, Requirement, Selector, from_label_selector
+from app.plans.volumes.pod_volumes import PodVolumes
 from app.scheduler.pod_counts import AffinityTerm, PodSelector, SymmetricTerm
 
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -65,6 +66,7 @@ class PodInfo:
     preferred_affinity: tuple[tuple[AffinityTerm, int], ...] = ()  # by weight, which is negative for anti-affinity
     spread_constraints: tuple[SpreadConstraint, ...] = ()
     symmetric_terms: tuple[SymmetricTerm, ...] = ()  # what counts for other pods once it is on a node
+    volumes: PodVolumes | None = None  # of pods with claims
 
     @property
     def depends_on_pods(self) -> bool:
@@ -82,11 +84,12 @@ class PodInfos:
         self._last_of_owner: dict[str, tuple[_Fields, PodInfo]] = {}  # by the owner's UID
         self._infos: dict[bytes, PodInfo] = {}
 
-    def get(self, pod: Pod) -> PodInfo:
+    def get(self, pod: Pod, volumes: PodVolumes | None = None) -> PodInfo:
+        """`volumes`: of a pod with claims, as they are now."""
         owner = controller_uid(pod)
         spec = pod.spec
-        if not owner or _depends_on_labels(spec):
-            return self._share(pod)
+        if not owner or volumes is not None or _depends_on_labels(spec):
+            return self._share(pod, volumes)
         fields = _class_fields(spec)
         last = self._last_of_owner.get(owner)
         if last is not None and last[0] == fields:
@@ -97,8 +100,8 @@ class PodInfos:
         self._last_of_owner[owner] = (fields, info)
         return info
 
-    def _share(self, pod: Pod) -> PodInfo:
-        info = pod_info_of(pod)
+    def _share(self, pod: Pod, volumes: PodVolumes | None = None) -> PodInfo:
+        info = pod_info_of(pod, volumes)
         if len(self._infos) >= _MAX_INFOS:
             self._infos.clear()
         return self._infos.setdefault(info.key, info)
@@ -120,11 +123,10 @@ def _class_fields(spec: PodSpec) -> _Fields:
         spec.node_selector,
         spec.tolerations,
         spec.affinity,
-        spec.volumes,
     )
 
 
-def pod_info_of(pod: Pod) -> PodInfo:
+def pod_info_of(pod: Pod, volumes: PodVolumes | None = None) -> PodInfo:
     spec = pod.spec
     needed = {name: count for name, count in requests(pod).items() if count > 0} | {"pods": 1}
     node_affinity = spec.affinity.node_affinity if spec.affinity else None
@@ -132,7 +134,7 @@ def pod_info_of(pod: Pod) -> PodInfo:
     affinity, anti_affinity = _required_affinity(pod), _required_anti_affinity(pod)
     preferred = tuple(_preferred_affinity(pod))
     spread_constraints = tuple(_spread_constraint(pod, each) for each in spec.topology_spread_constraints)
-    claim = missing_claim(pod)
+    where = volumes.key if volumes is not None else b""
     pod_terms: object = None
     if affinity or anti_affinity or preferred or spread_constraints:
         # Whether a pod matches its own terms is part of its class.
@@ -140,8 +142,8 @@ def pod_info_of(pod: Pod) -> PodInfo:
         matches_itself = [each.labels.matches(pod.metadata.labels) for each in selectors]
         pod_terms = (affinity, anti_affinity, preferred, spread_constraints, matches_itself)
     return PodInfo(
-        key=_encode((needed, host_ports, spec.node_selector, spec.tolerations, node_affinity, pod_terms, claim)),
-        filter_key=_encode((spec.node_selector, spec.tolerations, node_affinity, claim)),
+        key=_encode((needed, host_ports, spec.node_selector, spec.tolerations, node_affinity, pod_terms, where)),
+        filter_key=_encode((spec.node_selector, spec.tolerations, node_affinity, where)),
         pod=pod,
         requests=needed,
         nonzero_cpu=needed.get("cpu", _DEFAULT_MILLICPU),
@@ -152,13 +154,8 @@ def pod_info_of(pod: Pod) -> PodInfo:
         preferred_affinity=preferred,
         spread_constraints=spread_constraints,
         symmetric_terms=tuple(_symmetric_terms(affinity, anti_affinity, preferred)),
+        volumes=volumes,
     )
-
-
-def missing_claim(pod: Pod) -> str:
-    """Name of the pod's first PersistentVolumeClaim, as none exists here; empty for a pod without one."""
-    claims = (each.persistent_volume_claim for each in pod.spec.volumes)
-    return next((each.claim_name for each in claims if each is not None), "")
 
 
 def _host_ports(spec: PodSpec) -> Iterator[HostPort]:

@@ -7,12 +7,10 @@ from app.kinds.core.node import Node, Taint
 from app.kinds.pod.affinity import Toleration
 from app.kinds.pod.container import ContainerPort
 from app.kinds.pod.pod import Pod
-from app.kinds.pod.volume import PersistentVolumeClaimVolumeSource, Volume
 from app.plans.nodes.tolerations import tolerates
 from app.scheduler.filters import AFFINITY_TERMS_CONFLICT, NODE_AFFINITY_MISMATCH, NODE_NAME_MISMATCH, PORTS_TAKEN
 from tests.scheduler.cluster import a_cluster, a_node, a_pod, hints, on, placed, wanting, why, why_on
 
-CLAIM = PersistentVolumeClaimVolumeSource(claim_name="data")
 GPU = Taint(key="gpu", value="yes", effect="NoSchedule")
 
 
@@ -45,12 +43,6 @@ GPU = Taint(key="gpu", value="yes", effect="NoSchedule")
             a_node(spec={"taints": (GPU,)}),
             "",
             id="tainted and tolerated",
-        ),
-        pytest.param(
-            a_pod(spec={"volumes": (Volume(name="v", persistent_volume_claim=CLAIM),)}),
-            a_node(),
-            'persistentvolumeclaim "data" not found',
-            id="a claim, of which there are none",
         ),
         pytest.param(
             a_pod(spec={"node_selector": {"disk": "ssd"}}),

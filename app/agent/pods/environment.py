@@ -13,6 +13,8 @@ from app.kinds.core.secret import Secret
 from app.kinds.pod.container import Container, EnvFromSource, EnvVar, EnvVarSource
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import ResourceFieldSelector, ServiceAccountTokenProjection
+from app.kinds.storage.persistentvolume import PersistentVolume
+from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim
 from app.machinery import quantity
 from app.machinery.base import Quantity
 
@@ -41,6 +43,15 @@ ReadSecret = Callable[[str, str], Awaitable[Secret | None]]
 AskToken = Callable[[Pod, ServiceAccountTokenProjection], Awaitable[tuple[str, float]]]
 
 
+# (namespace, name) -> the object, or None if there is none; volumes are in no namespace.
+ReadClaim = Callable[[str, str], Awaitable[PersistentVolumeClaim | None]]
+ReadVolume = Callable[[str, str], Awaitable[PersistentVolume | None]]
+
+
+async def no_storage(*_: object) -> None:
+    """There are no claims."""
+
+
 async def no_token(*_: object) -> tuple[str, float]:
     raise ContainerConfigError("this node has no tokens of service accounts")
 
@@ -55,15 +66,35 @@ class Lookup:
         allocatable: Mapping[str, Quantity],
         token: AskToken = no_token,
         server: str = "",
+        claim: ReadClaim = no_storage,
+        volume: ReadVolume = no_storage,
     ) -> None:
-        self._config_map, self._secret = config_map, secret
+        self._config_map, self._secret, self._claim, self._volume = config_map, secret, claim, volume
         self.allocatable = allocatable
         self.token = token
         self.server = server
 
     def with_cache(self) -> "Lookup":
         """One that reads each object once, for a moment in which that is new enough."""
-        return Lookup(_once(self._config_map), _once(self._secret), self.allocatable, self.token, self.server)
+        config_map, secret = _once(self._config_map), _once(self._secret)
+        return Lookup(
+            config_map, secret, self.allocatable, self.token, self.server, _once(self._claim), _once(self._volume)
+        )
+
+    async def volume_of_claim(self, pod: Pod, name: str) -> PersistentVolume:
+        """The volume that a claim of the pod is bound to. Raises ContainerConfigError if they are not bound to each other."""
+        claim = await self._claim(pod.metadata.namespace, name)
+        if claim is None:
+            raise ContainerConfigError(f'persistentvolumeclaim "{name}" not found')
+        if claim.status.phase != "Bound" or not claim.spec.volume_name:
+            raise ContainerConfigError(f'persistentvolumeclaim "{name}" is not bound')
+        volume = await self._volume("", claim.spec.volume_name)
+        if volume is None:
+            raise ContainerConfigError(f'persistentvolume "{claim.spec.volume_name}" not found')
+        reference = volume.spec.claim_ref
+        if reference is None or reference.uid != claim.metadata.uid:
+            raise ContainerConfigError(f'persistentvolume "{volume.metadata.name}" is bound to another claim')
+        return volume
 
     async def config_map(self, namespace: str, name: str, *, optional: bool) -> dict[str, bytes] | None:
         found = await self._config_map(namespace, name)

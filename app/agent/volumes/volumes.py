@@ -5,6 +5,7 @@ here: nothing outside the root is touched, but for hostPath. Below a pod's folde
 
     <volume>                 emptyDir (with medium Memory: a tmpfs mounted here) and volumes of files
     .parts/<container>-<n>   what the container's n-th mount shows by its subPath, mounted here
+    .claims/<handle>         a mark: the pod has mounted a volume of Jobplane's drivers, which are elsewhere (`claims`)
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from app.agent.clock import Clock, WallClock
 from app.agent.pods.environment import ContainerConfigError, Lookup, VolumeError, expand
 from app.agent.volumes import files, sub_paths
 from app.agent.volumes import mounts as volume_mounts
+from app.agent.volumes.claims import ClaimFolders, ClaimMount, Owner
 from app.agent.volumes.mounts import NotAllowedError
 from app.agent.volumes.sources import ServiceAccountTokens, VolumeSources, fs_group, holds_files
 from app.kinds.pod.container import Container
@@ -67,6 +69,7 @@ class Volumes:
 
     isolated: containers see nothing of the host but what they are given, so nothing may lead them out of it.
     private:  folders of the agent, which no pod of a namespace that is not privileged may mount.
+    local:    where claims of this node's own disk are; beside the root unless told otherwise.
     """
 
     def __init__(
@@ -78,12 +81,15 @@ class Volumes:
         *,
         isolated: bool = False,
         private: Sequence[Path] = (),
+        local: Path | None = None,
     ) -> None:
         self._private = (root, *private)
         self._owners: dict[str, Sandbox] = {}  # of isolated pods
         self._root, self._isolated, self._ip, self._lookup = root, isolated, ip, lookup
         self._tokens = ServiceAccountTokens(lookup, clock or WallClock())
         self._sources = VolumeSources(ip, lookup, self._tokens)
+        self.claims = ClaimFolders(local or root.parent / "claims", root, lookup, check_host_path)
+        self._claimed: dict[tuple[str, str], ClaimMount] = {}  # by pod and volume
 
     def set_owner(self, sandbox: Sandbox) -> None:
         """Makes the volumes of an isolated pod its user's."""
@@ -132,6 +138,8 @@ class Volumes:
         """Raises OSError if something stays mounted; then nothing is deleted."""
         self._tokens.forget(uid)
         self._owners.pop(uid, None)
+        for key in [key for key in self._claimed if key[0] == uid]:
+            del self._claimed[key]
         folder = self._folder(uid)
         if folder.exists():
             await asyncio.to_thread(_delete, folder)
@@ -152,6 +160,11 @@ class Volumes:
                 self._prepare_empty(folder, volume.empty_dir, self._group(pod))
             elif volume.host_path is not None:
                 self._check_host_path(pod, volume.host_path)
+            elif volume.persistent_volume_claim is not None or volume.ephemeral is not None:
+                owner = self._owners.get(pod.metadata.uid)
+                whose = Owner(group=fs_group(pod)) if owner is None else Owner(user=owner.user)
+                key = pod.metadata.uid, volume.name
+                self._claimed[key] = await self.claims.mount(pod, volume, whose)
             elif not holds_files(volume):
                 raise ContainerConfigError(f"this node has no driver for volumes of kind {_kind(volume)}")
             elif not files.is_written(folder):
@@ -185,11 +198,16 @@ class Volumes:
         if mount.recursive_read_only == "Enabled":
             raise ContainerConfigError(f'recursiveReadOnly of volume "{volume.name}" is not supported')
         of_host = volume.host_path
-        source = self._check_host_path(pod, of_host) if of_host else self._folder(pod.metadata.uid, volume.name)
+        claimed = self._claimed.get((pod.metadata.uid, volume.name))
+        if claimed is not None:
+            source = claimed.source
+        else:
+            source = self._check_host_path(pod, of_host) if of_host else self._folder(pod.metadata.uid, volume.name)
         sub_path = expand(mount.sub_path_expr, env) or mount.sub_path
         if sub_path:
             source = self._part(pod, part, source, sub_path, trusted=holds_files(volume))
-        return Mount(source=source, target=mount.mount_path, read_only=mount.read_only or holds_files(volume))
+        read_only = mount.read_only or holds_files(volume) or (claimed is not None and claimed.read_only)
+        return Mount(source=source, target=mount.mount_path, read_only=read_only)
 
     def _check_host_path(self, pod: Pod, source: HostPathVolumeSource) -> Path:
         owner = self._owners.get(pod.metadata.uid)

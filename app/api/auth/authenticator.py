@@ -14,6 +14,7 @@ from typing import Protocol
 
 from app.api.http.connection import Peer
 from app.kinds.core.lease import NODE_NAMESPACE
+from app.kinds.storage.persistentvolume import RECLAIM_NODE
 from app.machinery.errors import ApiError, forbidden_error
 from app.plans.admission import rbac
 from app.plans.admission.rbac import ACCOUNT_PREFIX
@@ -230,6 +231,8 @@ def _for_nodes(user: User, action: Action) -> bool:
             return _own_node(user, action)
         case "", "pods":
             return _own_pods(user, action)
+        case "", "persistentvolumes":
+            return _own_released_volumes(user, action)
         case "coordination.k8s.io", "leases":
             own = action.namespace == NODE_NAMESPACE and user.is_node(action.name)
             return own and action.verb in ("get", "create", "update", "patch")
@@ -253,6 +256,11 @@ def _own_node(user: User, action: Action) -> bool:
 def _own_pods(user: User, action: Action) -> bool:
     """An agent reads its pods here; it reports their statuses to an endpoint of its own."""
     return action.verb in ("list", "watch") and user.is_node(action.fields.requirement("spec.nodeName") or "")
+
+
+def _own_released_volumes(user: User, action: Action) -> bool:
+    """An agent finds the volumes whose data its node is to remove; it reports to an endpoint of its own."""
+    return action.verb in ("list", "watch") and user.is_node(action.fields.requirement(RECLAIM_NODE) or "")
 
 
 def refusal(user: User, action: Action, complaint: str = "") -> ApiError:

@@ -33,12 +33,14 @@ from app.api.streams import logs, pod_streams, watch, watch_websocket
 from app.api.streams.revocation import StreamAccess
 from app.kinds.auth.certificate_signing_request import KIND as REQUESTS
 from app.kinds.core.namespace import KIND as NAMESPACES
+from app.kinds.storage.persistentvolume import KIND as VOLUMES
 from app.machinery.selectors import FieldSelector
 from app.plans.admission.rbac import Grant
-from app.registry.node_authorizer import is_referenced
+from app.registry.node_authorizer import is_referenced, is_volume_referenced
 from app.registry.objects import Registry
 from app.registry.requester import REQUESTER
 
+_OF_PODS = {"configmaps", "persistentvolumeclaims", "secrets"}  # that agents read if their pods refer to them
 _SUBRESOURCES = {"", "status"}
 _VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 
@@ -185,10 +187,13 @@ async def _authorize(registry: Registry, user: User, action: Action, found: Requ
         verb = action.verb
         if verb == "create" and not found.name:
             return None  # authorization needs the name in the body: `collection` checks it
-        if verb == "get" and found.name and found.kind.resource in {"configmaps", "secrets"}:
+        if verb == "get" and found.name and found.kind.resource in _OF_PODS:
             wanted = (found.kind.resource, found.name)
             if await is_referenced(registry, found.namespace or "", wanted, user.is_node):
                 return None
+        is_volume = verb == "get" and found.name and found.kind is VOLUMES and not found.subresource
+        if is_volume and await is_volume_referenced(registry, found.name, user.is_node):
+            return None
         if verb == "create" and (found.kind.resource, found.subresource) == ("serviceaccounts", "token"):
             return None  # authorization needs the pod in the body: `token_requests` checks it
     return await check(registry, user, action)

@@ -14,14 +14,6 @@ class Endpoints(Object):
     """Jobplane has none of these: their list is empty, and none can be created."""
 
 
-class PersistentVolume(Object):
-    """Jobplane has none of these: their list is empty, and none can be created."""
-
-
-class PersistentVolumeClaim(Object):
-    """Jobplane has none of these: their list is empty, and none can be created."""
-
-
 class ReplicationController(Object):
     """Jobplane has none of these: their list is empty, and none can be created. It runs Jobs, CronJobs and pods."""
 
@@ -52,8 +44,6 @@ def _make_kind(type_: type[Object], group: str, plural: str, *short_names: str, 
 
 UNSUPPORTED: tuple[Kind[Any], ...] = (
     _make_kind(Endpoints, "", "endpoints", "ep"),
-    _make_kind(PersistentVolume, "", "persistentvolumes", "pv", namespaced=False),
-    _make_kind(PersistentVolumeClaim, "", "persistentvolumeclaims", "pvc"),
     _make_kind(ReplicationController, "", "replicationcontrollers", "rc"),
     _make_kind(DaemonSet, "apps", "daemonsets", "ds"),
     _make_kind(Deployment, "apps", "deployments", "deploy"),

@@ -1,4 +1,4 @@
-"""Endpoints that only agents call: reports of pods' statuses, pieces of logs, reports of usage, and calls to containers.
+"""Endpoints that only agents call: reports of pods' statuses, logs, usage and removed volumes, and calls to containers.
 
 Under /apis/agents.jobplane.dev/v1/nodes/NODE/, where NODE is a node that the token speaks for, or `-` for all of its nodes.
 One request serves many pods: these are the busiest paths after Kubernetes' own.
@@ -22,6 +22,8 @@ from app.client.protocol import (
     LogPiece,
     LogPieces,
     NamespaceLevel,
+    RemovalOutcome,
+    RemovedVolumes,
     StatusOutcomes,
     StatusReports,
     UsageOutcome,
@@ -32,7 +34,7 @@ from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
 from app.machinery.decode import decode as decode_body
 from app.machinery.errors import bad_request
-from app.registry import Append, Key, Stream, node_usage, offload, status_reports
+from app.registry import Append, Key, Stream, node_usage, offload, removed_volumes, status_reports
 from app.registry.codec import decode, key_of
 from app.registry.objects import Registry, get, get_many
 
@@ -91,6 +93,17 @@ async def report_usage(
     """Keep what nodes, and the containers on them, use of processors and memory."""
     _check_names(*(item.node for item in usage.items))
     return UsageOutcome(await node_usage.accept(registry, usage.items, nodes.includes))
+
+
+@router.post("/removed-volumes", summary="Report removed volumes")
+async def report_removed_volumes(
+    registry: RegistryDep,
+    nodes: RequiredNodes,
+    volumes: Annotated[RemovedVolumes, Depends(ReportsBody(RemovedVolumes))],
+) -> RemovalOutcome:
+    """Note that the data of released volumes are gone, or why not. Volumes that the node was not chosen for are ignored."""
+    _check_names(*(item.name for item in volumes.items))
+    return RemovalOutcome(await removed_volumes.accept(registry, volumes.items, nodes.includes))
 
 
 @router.get("/namespaces/{namespace}", summary="Read the Pod Security level of a namespace")

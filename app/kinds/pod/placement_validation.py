@@ -6,6 +6,7 @@ from app.kinds.core.node import EFFECTS
 from app.kinds.pod.affinity import (
     Affinity,
     NodeAffinity,
+    NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     PodAffinity,
@@ -66,15 +67,18 @@ def validate_affinity(affinity: Affinity | None, path: str) -> Iterator[Cause]:
 
 def _node_affinity(affinity: NodeAffinity, path: str) -> Iterator[Cause]:
     if needed := affinity.required_during_scheduling_ignored_during_execution:
-        here = f"{path}.{REQUIRED}.nodeSelectorTerms"
-        if not needed.node_selector_terms:
-            yield required(here, "must have at least one node selector term")
-        for index, term in enumerate(needed.node_selector_terms):
-            yield from _node_term(term, f"{here}[{index}]")
+        yield from validate_node_selector(needed, f"{path}.{REQUIRED}")
     for index, wish in enumerate(affinity.preferred_during_scheduling_ignored_during_execution):
         here = f"{path}.{PREFERRED}[{index}]"
         yield from _weight(wish.weight, here)
         yield from _node_term(wish.preference or NodeSelectorTerm(), f"{here}.preference")
+
+
+def validate_node_selector(selector: NodeSelector, path: str) -> Iterator[Cause]:
+    if not selector.node_selector_terms:
+        yield required(f"{path}.nodeSelectorTerms", "must have at least one node selector term")
+    for index, term in enumerate(selector.node_selector_terms):
+        yield from _node_term(term, f"{path}.nodeSelectorTerms[{index}]")
 
 
 def _weight(weight: int, path: str) -> Iterator[Cause]:

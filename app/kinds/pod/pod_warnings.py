@@ -35,7 +35,17 @@ _CONTAINER = (
 
 _FILES = ("config_map", "secret", "downward_api")  # volumes of files; parts of projected ones too
 _ITEMS = (*(f"volumes[].{source}" for source in _FILES), *(f"volumes[].projected.sources[].{part}" for part in _FILES))
-_VOLUMES = ("name", "host_path", "empty_dir", "config_map", "secret", "downward_api", "projected")
+_VOLUMES = (
+    "name",
+    "host_path",
+    "empty_dir",
+    "config_map",
+    "secret",
+    "downward_api",
+    "projected",
+    "persistent_volume_claim",
+    "ephemeral",
+)
 
 NOT_ACTED_ON = (
     *(f"volumes[].{each.name}" for each in fields(Volume) if each.name not in _VOLUMES),

@@ -30,7 +30,8 @@ from app.kinds.pod.volume_sources import (
     StorageOSVolumeSource,
     VsphereVirtualDiskVolumeSource,
 )
-from app.machinery.struct import Int32, Int64, Opaque, Quantity, Struct, at
+from app.kinds.storage.persistentvolumeclaim_schema import EphemeralVolumeSource
+from app.machinery.struct import Int32, Int64, Quantity, Struct, at
 
 
 class ObjectFieldSelector(Struct):
@@ -237,7 +238,9 @@ class Volume(Struct):
     csi: Annotated[
         CSIVolumeSource | None, at(28, "A volume of a CSI driver that lives as long as the pod.", via=(2,))
     ] = None
-    ephemeral: Annotated[Opaque | None, at(29, "A claim that is made for the pod and goes with it.", via=(2,))] = None
+    ephemeral: Annotated[
+        EphemeralVolumeSource | None, at(29, "A claim that is made for the pod and goes with it.", via=(2,))
+    ] = None
     image: Annotated[ImageVolumeSource | None, at(30, "An OCI image or artifact.", via=(2,))] = None
 
 

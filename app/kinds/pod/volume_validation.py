@@ -24,8 +24,10 @@ from app.kinds.pod.volume import (
     Volume,
     VolumeProjection,
 )
+from app.kinds.storage.persistentvolumeclaim import EphemeralVolumeSource, prepare_spec, validate_spec
 from app.machinery import name_validation
 from app.machinery.errors import Cause, duplicate, forbidden, format_value, invalid, not_supported, required
+from app.machinery.metadata_validation import validate_annotations, validate_labels
 from app.machinery.quantity import compare, fault
 
 MODE_TEXT = "must be a number between 0 and 0777 (octal), both inclusive"
@@ -107,6 +109,17 @@ def _config_map(source: ConfigMapVolumeSource, path: str) -> Iterator[Cause]:
 def _claim(source: PersistentVolumeClaimVolumeSource, path: str) -> Iterator[Cause]:
     if not source.claim_name:
         yield required(f"{path}.claimName")
+
+
+def _ephemeral(source: EphemeralVolumeSource, path: str) -> Iterator[Cause]:
+    template = source.volume_claim_template
+    if template is None:
+        yield required(f"{path}.volumeClaimTemplate")
+        return
+    here = f"{path}.volumeClaimTemplate"
+    yield from validate_labels(template.metadata.labels, f"{here}.metadata.labels")
+    yield from validate_annotations(template.metadata.annotations, f"{here}.metadata.annotations")
+    yield from validate_spec(prepare_spec(template.spec), f"{here}.spec")
 
 
 def _downward(source: DownwardAPIVolumeSource, path: str) -> Iterator[Cause]:
@@ -206,6 +219,7 @@ _CHECKS: Mapping[type, Callable[[Any, str], Iterator[Cause]]] = {
     SecretVolumeSource: _secret,
     ConfigMapVolumeSource: _config_map,
     PersistentVolumeClaimVolumeSource: _claim,
+    EphemeralVolumeSource: _ephemeral,
     DownwardAPIVolumeSource: _downward,
     ProjectedVolumeSource: _validate_projected,
     SecretProjection: _projected_keys,

@@ -17,11 +17,14 @@ from app.kinds.core.serviceaccount import ServiceAccount
 from app.kinds.pod.pod import Pod
 from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
 from app.kinds.scheduling.priorityclass import PriorityClass
+from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim
+from app.kinds.storage.storageclass import StorageClass
 from app.machinery.base import Object
 from app.machinery.errors import ApiError, forbidden_error
 from app.plans.admission import limit_ranger as limit_ranges
 from app.plans.admission import resource_quota as quotas
 from app.plans.admission import service_account_volume
+from app.plans.admission.claim_admission import find_violation
 from app.plans.admission.pod_security import review as pod_security
 from app.plans.admission.pod_security.namespace_policy import ALL_PRIVILEGED, NamespacePolicy
 from app.plans.admission.policies.matching import Bound
@@ -45,6 +48,7 @@ class Rules(msgspec.Struct, frozen=True):
     limit_ranges: Sequence[LimitRange] = ()
     accounts: Mapping[str, ServiceAccount] = {}
     classes: Classes = {}
+    storage_classes: Mapping[str, StorageClass] = {}
     pod_security: NamespacePolicy = ALL_PRIVILEGED
     policies: Sequence[Bound] = ()
     refusal: ApiError | None = None
@@ -113,6 +117,8 @@ def charge_quotas(resource: str, obj: Object, rules: Rules) -> tuple[Update, ...
 def check(resource: str, obj: Object, rules: Rules) -> Review:
     """Return what all rules but quotas have to say about a valid new object. Raises the 403."""
     if isinstance(obj, Pod) and (violation := limit_ranges.find_violation(obj, rules.limit_ranges)):
+        raise forbidden_error(resource, obj.metadata.name, violation)
+    if isinstance(obj, PersistentVolumeClaim) and (violation := find_violation(obj, rules.limit_ranges)):
         raise forbidden_error(resource, obj.metadata.name, violation)
     if isinstance(obj, PriorityClass) and (error := check_single_default(obj, rules.classes)):
         raise error

@@ -23,6 +23,7 @@ from app.kinds.core.resourcequota import (
 from app.kinds.pod.affinity import PodAffinity, PodAffinityTerm, PodAntiAffinity
 from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod, is_terminal, qos_class
+from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim, class_name, requested
 from app.machinery.base import Object, Quantity
 from app.machinery.errors import ApiError, forbidden_error
 from app.machinery.quantity import add, compare, parse
@@ -40,7 +41,8 @@ _ALIASES = frozenset(
 _POD_RESOURCES = frozenset(
     ("count/pods", "pods", *COMPUTE, *(REQUESTS + name for name in COMPUTE), *(LIMITS + name for name in COMPUTE))
 )
-_OTHER_RESOURCES = _ALIASES | {"services.nodeports", "services.loadbalancers", "requests.storage"}
+REQUESTS_STORAGE, CLAIMS, OF_CLASS = "requests.storage", "persistentvolumeclaims", ".storageclass.storage.k8s.io/"
+_OTHER_RESOURCES = _ALIASES | {"services.nodeports", "services.loadbalancers", REQUESTS_STORAGE}
 _MUST_BE_SPECIFIED = frozenset({"cpu", "memory", "requests.cpu", "requests.memory", "limits.cpu", "limits.memory"})
 
 
@@ -63,7 +65,23 @@ class Cost(msgspec.Struct, frozen=True):
 
 
 def cost(resource: str, obj: Object) -> Cost:
-    return cost_of_pod(obj) if isinstance(obj, Pod) else Cost(tuple((name, "1") for name in count_names(resource)))
+    if isinstance(obj, Pod):
+        return cost_of_pod(obj)
+    counts = tuple((name, "1") for name in count_names(resource))
+    return Cost((*counts, *storage_usage(obj).items())) if isinstance(obj, PersistentVolumeClaim) else Cost(counts)
+
+
+def storage_usage(claim: PersistentVolumeClaim) -> dict[str, Quantity]:
+    """What a claim uses beside its number: storage, and both of its class."""
+    usage: dict[str, Quantity] = {REQUESTS_STORAGE: requested(claim)}
+    if name := class_name(claim):
+        usage |= {f"{name}{OF_CLASS}{REQUESTS_STORAGE}": requested(claim), f"{name}{OF_CLASS}{CLAIMS}": "1"}
+    return usage
+
+
+def limits_storage(quota: ResourceQuota) -> bool:
+    """Return whether it takes more than counting claims to recount the quota."""
+    return any(name == REQUESTS_STORAGE or OF_CLASS in name for name in quota.spec.hard)
 
 
 def count_names(resource: str) -> tuple[str, ...]:
@@ -158,12 +176,7 @@ def is_pod_resource(name: str) -> bool:
 
 def is_known(name: str) -> bool:
     """Return whether this server can count the use of this resource: that of any other stays unknown."""
-    return (
-        is_pod_resource(name)
-        or name in _OTHER_RESOURCES
-        or name.startswith(COUNT)
-        or ".storageclass.storage.k8s.io/" in name
-    )
+    return is_pod_resource(name) or name in _OTHER_RESOURCES or name.startswith(COUNT) or OF_CLASS in name
 
 
 def _limited_resources(quota: ResourceQuota, each: Cost) -> list[str]:
@@ -237,6 +250,16 @@ def find_exceeded(quotas: Iterable[ResourceQuota], each: Cost, resource: str, na
     return None
 
 
+def find_exceeded_by_growth(
+    quotas: Iterable[ResourceQuota], claim: PersistentVolumeClaim, old: PersistentVolumeClaim
+) -> ApiError | None:
+    """The refusal of a claim's expansion by the first quota that has less left than it grows by."""
+    before = storage_usage(old)
+    grown = {name: add(amount, before.get(name, "0"), -1) for name, amount in storage_usage(claim).items()}
+    growth = Cost(tuple((name, amount) for name, amount in grown.items() if name.endswith(REQUESTS_STORAGE)))
+    return find_exceeded(matching_quotas(quotas, growth), growth, CLAIMS, claim.metadata.name)
+
+
 def count_fitting(quotas: Iterable[ResourceQuota], each: Cost, most: int) -> int:
     """Return how many such objects fit, at most `most`."""
     for quota in quotas:
@@ -279,10 +302,16 @@ def may_admit_more(before: Object | None, now: Object | None) -> bool:
 # --- recount
 
 
-def recount(quota: ResourceQuota, pods: Mapping[Cost, int], counts: Mapping[str, int], now: datetime) -> ResourceQuota:
+def recount(
+    quota: ResourceQuota,
+    pods: Mapping[Cost, int],
+    counts: Mapping[str, int],
+    now: datetime,
+    claims: Iterable[PersistentVolumeClaim] = (),
+) -> ResourceQuota:
     """The quota with `spec.hard` and the actual use in its status; the same object if nothing differs.
 
-    `pods` is the number of pods in its namespace by cost, `counts` that of other objects by resource.
+    `pods` is the number of pods in its namespace by cost, `counts` that of other objects by resource, `claims` all claims.
     """
     hard = quota.spec.hard
     used: dict[str, Quantity] = {name: quota.status.used[name] for name in hard if name in quota.status.used}
@@ -294,6 +323,9 @@ def recount(quota: ResourceQuota, pods: Mapping[Cost, int], counts: Mapping[str,
     if not any(True for _ in _scope_requirements(quota)):
         for resource, number in counts.items():
             used |= {name: str(number) for name in count_names(resource) if name in hard}
+        for claim in claims:
+            for name, amount in _limited_usage(storage_usage(claim), hard).items():
+                used[name] = add(used[name], amount)
     before = quota.status
     if _same(before.hard, hard) and _same(before.used, used):
         return quota

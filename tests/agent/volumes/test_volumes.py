@@ -151,9 +151,7 @@ def bundle() -> Volume:
 @pytest.mark.parametrize(
     ("volume", "why"),
     [
-        pytest.param(
-            claim(), "this node has no driver for volumes of kind persistentVolumeClaim", id="it needs a storage driver"
-        ),
+        pytest.param(claim(), 'persistentvolumeclaim "c" not found', id="its claim is gone"),
         pytest.param(
             bundle(), "projected volumes with a clusterTrustBundle are not supported by this node", id="it is trust"
         ),

@@ -301,6 +301,8 @@ def a_status(kind: Kind) -> dict[str, Any]:
         return {"conditions": [condition | {"lastTransitionTime": since}]}
     if "lastScheduleTime" in names:
         return {"lastScheduleTime": "2026-01-02T03:04:05Z"}
+    if "phase" in names:
+        return {"phase": "Failed"}
     return {"used": {"pods": "1"}}
 
 
@@ -394,11 +396,14 @@ async def test_what_is_deleted_is_gone(kind: Kind, admin: httpx.AsyncClient) -> 
 
 
 ANSWERED = {
+    "persistentvolumeclaims",
+    "persistentvolumes",
     "pods",
     "podtemplates",
     "resourcequotas",
     "serviceaccounts",
     "services",
+    "storageclasses",
 }  # ReturnDeletedObject in Kubernetes
 
 
