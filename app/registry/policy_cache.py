@@ -18,6 +18,7 @@ POLICY = frozenset(
         "limitranges",
         "serviceaccounts",
         "priorityclasses.scheduling.k8s.io",
+        "storageclasses.storage.k8s.io",
         "roles.rbac.authorization.k8s.io",
         "rolebindings.rbac.authorization.k8s.io",
         "clusterroles.rbac.authorization.k8s.io",

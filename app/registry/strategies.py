@@ -26,7 +26,7 @@ from app.kinds.scheduling.priorityclass import PriorityClass
 from app.kinds.storage.persistentvolumeclaim import KIND as CLAIMS
 from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim, requested
 from app.machinery.base import Kind
-from app.machinery.errors import forbidden_error, invalid, unprocessable
+from app.machinery.errors import ApiError, forbidden_error, invalid, unprocessable
 from app.machinery.metadata_validation import IMMUTABLE
 from app.machinery.quantity import compare
 from app.plans.admission import claim_admission, pod_admission, resource_quota
@@ -192,18 +192,24 @@ class _ClaimStrategy(Strategy):
     async def review_update(
         self, registry: Registry, made: PersistentVolumeClaim, old: PersistentVolumeClaim
     ) -> Review:
-        before, now = requested(old), requested(made)
-        if compare(now, before) <= 0:
+        if compare(requested(made), requested(old)) <= 0:
             return NOTHING
-        rules = await registry.admission.rules(made.metadata.namespace)
-        name = made.metadata.name
-        if not claim_admission.may_grow(made, rules.storage_classes):
-            raise forbidden_error(CLAIMS.resource, name, claim_admission.NOT_RESIZABLE)
-        if violation := claim_admission.find_violation(made, rules.limit_ranges):
-            raise forbidden_error(CLAIMS.resource, name, violation)
-        if error := resource_quota.find_exceeded_by_growth(rules.quotas, made, old):
-            raise error
+        namespace = made.metadata.namespace
+        if _growth_error(await registry.admission.rules(namespace), made, old) is not None:
+            await registry.admission.catch_up()  # only the newest rules may refuse it
+            if (error := _growth_error(await registry.admission.rules(namespace), made, old)) is not None:
+                raise error
         return NOTHING
+
+
+def _growth_error(rules: Rules, made: PersistentVolumeClaim, old: PersistentVolumeClaim) -> ApiError | None:
+    """The refusal of a claim that asks for more than before."""
+    name = made.metadata.name
+    if not claim_admission.may_grow(made, rules.storage_classes):
+        return forbidden_error(CLAIMS.resource, name, claim_admission.NOT_RESIZABLE)
+    if violation := claim_admission.find_violation(made, rules.limit_ranges):
+        return forbidden_error(CLAIMS.resource, name, violation)
+    return resource_quota.find_exceeded_by_growth(rules.quotas, made, old)
 
 
 _DEFAULT = Strategy()
