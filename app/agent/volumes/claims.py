@@ -34,7 +34,7 @@ _REMOVING = ".removing-"
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PRIVATE, _OPEN, _OWN = 0o700, 0o777, 0o770
 _NFS_SECONDS = 110.0  # that a server may take to answer
-_NFS_OPTIONS = ("nosuid", "nodev")
+_NFS_OPTIONS = ("nosuid", "nodev", "retry=0")  # the agent tries again by itself
 
 CheckHostPath = Callable[[HostPathVolumeSource], Path]
 

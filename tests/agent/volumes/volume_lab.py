@@ -12,6 +12,8 @@ from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod, PodSpec
 from app.kinds.pod.security import PodSecurityContext
 from app.kinds.pod.volume import ServiceAccountTokenProjection, Volume, VolumeMount
+from app.kinds.storage.persistentvolume import PersistentVolume
+from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim
 from app.machinery.base import ObjectMeta
 from app.runtimes.base import Mount
 from tests.agent.fake_clock import FakeClock
@@ -25,13 +27,17 @@ class VolumeLab:
         self.clock = FakeClock()
         self.config_maps = {"scripts": {"run.sh": "echo hi", "b": "2"}}
         self.secrets = {"keys": {"token": base64.b64decode("aHVzaA==")}}
+        self.claims: dict[str, PersistentVolumeClaim] = {}
+        self.persistent_volumes: dict[str, PersistentVolume] = {}
         self.reads = 0
         self.tokens = 0
         self.restart()
 
     def restart(self, *, isolated: bool = False) -> None:
         """Another agent finds what the last one left."""
-        lookup = Lookup(self._config_map, self._secret, {}, self._token)
+        lookup = Lookup(
+            self._config_map, self._secret, {}, self._token, claim=self._claim, volume=self._persistent_volume
+        )
         self.volumes = Volumes(self.root, "10.0.0.1", lookup, self.clock, isolated=isolated)
 
     def pod(
@@ -62,6 +68,12 @@ class VolumeLab:
 
     async def _secret(self, namespace: str, name: str) -> Secret | None:
         return Secret(data=self.secrets[name]) if name in self.secrets else None
+
+    async def _claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
+        return self.claims.get(name)
+
+    async def _persistent_volume(self, _: str, name: str) -> PersistentVolume | None:
+        return self.persistent_volumes.get(name)
 
     async def _token(self, pod: Pod, asked: ServiceAccountTokenProjection) -> tuple[str, float]:
         self.tokens += 1
