@@ -67,7 +67,7 @@ test-browser: setup
 test-long: check
 	JOBPLANE_PROPERTIES=thorough $(BIN)/python -m pytest -n 2 --dist worksteal tests/machinery tests/kinds tests/plans tests/scheduler tests/api
 	JOBPLANE_FUZZ_REQUESTS=20000 $(BIN)/python -m pytest -n 2 tests/fuzz
-	JOBPLANE_KUBECTLS=all JOBPLANE_NODE_KILLS=1 JOBPLANE_TEST_SCHEDULER_KILLS=100 JOBPLANE_TEST_RECORD_KILLS=20 \
+	JOBPLANE_KUBECTLS=all JOBPLANE_NODE_KILLS=1 JOBPLANE_TEST_SCHEDULER_KILLS=100 JOBPLANE_TEST_RECORD_KILLS=20 JOBPLANE_STORAGE_KILLS=20 \
 		$(BIN)/python -m pytest -n 2 --dist loadfile -m e2e tests/e2e
 	$(BIN)/python -m pytest -m e2e $(DOCUMENTS)
 	JOBPLANE_FLEET_NODES=1000 $(BIN)/python -m pytest tests/e2e/test_fleet.py

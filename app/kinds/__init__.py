@@ -1,4 +1,5 @@
-"""The resource kinds, each in a module of its own: `core/`, `pod/`, `batch/`, `scheduling/`, `auth/`, `admission/`.
+"""The resource kinds, each in a module of its own: `core/`, `pod/`, `batch/`, `scheduling/`, `storage/`, `auth/`,
+`admission/`.
 
 To add a kind, add a module with a `KIND` record. Being here is all it takes: routes, discovery, OpenAPI, storage, watches,
 tables and the conformance suites follow from the record. Its struct is generated: CONTRIBUTING.md says how.
