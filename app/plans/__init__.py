@@ -2,7 +2,8 @@
 
 What belongs here: what the controllers, the registry and the agents decide. `jobs/` (Job and CronJob controllers),
 `kubelet/` (the agent), `nodes/` (node lifecycle), `admission/` (rules for new objects), `volumes/` (storage); here: the plan
-itself, garbage collection, disruption budgets, deletion of namespaces. No plan reads a clock, waits, logs or draws random numbers.
+itself, garbage collection, disruption budgets, deletion of namespaces. No plan reads a clock, waits, logs or draws random
+numbers.
 
 May import: `app.kinds`, `app.machinery`. Imported by: the scheduler, the registry, controllers, agents.
 Start reading: `plan` (what a decision is made of), `jobs.job`.
