@@ -131,7 +131,7 @@ class Lab:
 
     def folders(self) -> list[Path]:
         """Those with data, of all nodes."""
-        bases = (self.shared, self.cluster.folder / "agent" / "claims", self.folder / "second" / "claims")
+        bases = (self.shared, self.cluster.folder / "agent" / "claims", self.folder / "second" / "agent" / "claims")
         return [each for base in bases if base.is_dir() for each in base.iterdir()]
 
 
