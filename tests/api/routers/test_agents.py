@@ -23,7 +23,7 @@ from tests.registry.examples import a_pod, create, named
 BASE = "/apis/agents.jobplane.dev/v1/nodes"
 
 
-@pytest.mark.parametrize("action", ["statuses", "logs", "usage"])
+@pytest.mark.parametrize("action", ["statuses", "logs", "usage", "removed-volumes"])
 @pytest.mark.parametrize(
     "body",
     [
