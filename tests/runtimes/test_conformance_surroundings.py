@@ -288,6 +288,8 @@ async def test_without_networks_of_their_own_pods_listen_at_the_node(
     (tmp_path / "index.html").write_text("hello\n")
     python = shutil.which("python3", path="/usr/bin") or sys.executable  # any user may run it
     serve = f"exec {python} -m http.server {unused_tcp_port} --directory {tmp_path}"
+    if (await lab.runtime.info()).images:
+        serve = f"exec httpd -f -p {unused_tcp_port} -h {tmp_path}"
     await lab.start(
         script(serve), pod={"ports": [Port("TCP", unused_tcp_port, unused_tcp_port)]}, mounts=await lab.shared(tmp_path)
     )

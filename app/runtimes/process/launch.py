@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -58,6 +58,7 @@ class Launch:
     cgroups: Sequence[Path] = ()
     owner: tuple[int, int] | None = None  # whose the container's streams are, if not the agent's
     directory: str = ""  # where the command begins, as it sees it
+    record: Mapping[str, str] = field(default_factory=dict)  # more that `spec.json` keeps
 
 
 def resolve(
@@ -203,6 +204,7 @@ def spec_record(spec: ContainerSpec, launch: Launch) -> dict[str, object]:
         "keeps": launch.keeps,
         "cgroups": [str(each) for each in launch.cgroups],
         "mounts": [{"source": str(mount.source), "target": mount.target} for mount in spec.mounts],
+        **launch.record,
     }
 
 

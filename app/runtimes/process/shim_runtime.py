@@ -308,7 +308,7 @@ class ShimRuntime(ABC):
 
         try:
             launch = self._resolve(folder, spec)
-            if self._cgroups:
+            if self._cgroups and not launch.cgroups:
                 launch = replace(launch, cgroups=self._cgroups.make(spec.key, spec.limits))
             process_launch.spawn(folder, launch, self._setsid, known)
         except (OSError, ValueError) as error:
