@@ -48,6 +48,7 @@ class OciCommand(ExecSession):
             process.session for each in process_table.descendants(pid) if (process := process_table.look(each))
         }
         for session in sessions_of_it:
+            process_table.kill_group(session)  # at once, even what is just being forked
             process_table.kill_session(session)
         process_table.kill_group(pid)
 

@@ -49,7 +49,7 @@ VERSION = "1.0"
 MOUNT_SCRIPT, CRUN_SCRIPT = (Path(__file__).with_name(name) for name in ("container.sh", "crun.sh"))
 STARTS_WITHIN, NOT_YET = 60.0, 0.003  # seconds for crun, and between looks
 PATIENCE = int(STARTS_WITHIN / NOT_YET)
-WRITABLE = 0o666
+WRITABLE = 0o666  # by any user of the container, in a folder that is the agent's alone
 
 
 class OciRuntime(ShimRuntime):
@@ -157,7 +157,9 @@ class OciRuntime(ShimRuntime):
             working_dir="/",
             keeps=process_launch.keeps(spec),
             cgroups=cgroups,
+            # crun gives them to the container's user, whose files an agent that is not root cannot read otherwise.
             owner=None if self._namespace.unshare else (account["uid"], account["gid"]),
+            mode=WRITABLE if self._namespace.unshare else 0,
             record={"imageId": image.id},
         )
 
@@ -168,7 +170,7 @@ class OciRuntime(ShimRuntime):
         files = {**self._sandboxes.files(spec.key.pod_uid)}
         if spec.termination_message_path:
             folder.write("message", b"")
-            (folder.path / "message").chmod(WRITABLE)  # by any user of the container
+            (folder.path / "message").chmod(WRITABLE)
             files[spec.termination_message_path] = folder.path / "message"
         around = Surroundings(
             pod=sandbox.spec,
