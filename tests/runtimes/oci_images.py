@@ -36,4 +36,6 @@ def folder() -> Generator[Path, None, None]:
 
 async def _load(made: Path, namespace: user_namespace.UserNamespace) -> None:
     (made / "images").mkdir()
-    await ImageStore(made / "images", namespace).add(Source(f"docker-archive:{made / 'busybox.tar'}"), IMAGE)
+    store = ImageStore(made / "images", namespace)
+    await store.add(Source(f"docker-archive:{made / 'busybox.tar'}"), IMAGE)
+    store.close()

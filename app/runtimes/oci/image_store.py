@@ -9,13 +9,12 @@ and an image is in the index only when all its layers are: whatever is killed, w
 """
 
 import asyncio
-import fcntl
 import os
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from weakref import WeakValueDictionary
 
@@ -27,6 +26,7 @@ from app.runtimes.linux import folder_removal
 from app.runtimes.oci import skopeo
 from app.runtimes.oci.skopeo import Manifest, Source
 from app.runtimes.oci.user_namespace import UserNamespace
+from app.runtimes.process import files
 
 UNPACK = Path(__file__).with_name("unpack.py")
 SHORT = 24  # hexadecimal digits of a layer's name: overlayfs takes a page of names, which must hold 127
@@ -82,20 +82,29 @@ class _Document(msgspec.Struct):
 
 
 class ImageStore:
-    """Made inside a running event loop. One agent at a time may use `root`."""
+    """Made inside a running event loop. One agent at a time may use `root`: RuntimeError otherwise."""
 
     def __init__(self, root: Path, namespace: UserNamespace) -> None:
         self.root, self._namespace = root.resolve(), namespace
+        self._lock = files.lock(self.root)
         self.layers, self._blobs = self.root / "layers", self.root / "blobs"
         for folder in (self.root, self.layers, self._blobs, self.layers / EMPTY, self.layers / EMPTY / "fs"):
             folder.mkdir(mode=0o755 if folder.is_relative_to(self.layers / EMPTY) else 0o700, exist_ok=True)
-        self._known: tuple[tuple[int, int], _Index] = ((0, 0), _Index())
+        self._index, self._writing = self._load(), asyncio.Lock()
         self._unpacking = asyncio.Semaphore(AT_ONCE)
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._pinned: Counter[str] = Counter()  # layers of pulls that go on
+        leftovers = [*self.root.glob(".pull-*"), *self.layers.glob(".new-*"), *self.layers.glob(".gone-*")]
+        if leftovers:  # of an agent that was killed
+            asyncio.get_running_loop().run_in_executor(None, folder_removal.remove, leftovers, namespace.inside)
+
+    def close(self) -> None:
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
 
     def images(self) -> list[Image]:
-        index = self._load()
+        index = self._index
         names: dict[str, list[str]] = {}
         for name, id_ in index.names.items():
             names.setdefault(id_, []).append(name)
@@ -103,7 +112,7 @@ class ImageStore:
 
     def find(self, name: str) -> StoredImage | None:
         """By id or by any form of a name."""
-        index = self._load()
+        index = self._index
         with suppress(image_pulls.InvalidImageName):
             full = image_pulls.full_name(name)
             return index.images.get(index.names.get(full, full)) or index.images.get(f"sha256:{full}")
@@ -126,17 +135,19 @@ class ImageStore:
         names = {full_name}
         if source.registry:
             names.add(f"{skopeo.without_tag(full_name)}@{found.digest}")
-        if found.image_id not in self._load().images:
+        if found.image_id not in self._index.images:
             await self._fetch(found, login)
-        with self._changed() as index:
-            index.names.update(dict.fromkeys(names, found.image_id))
+        await self._change(lambda index: index.names.update(dict.fromkeys(names, found.image_id)))
         return found.image_id
 
     async def remove(self, image_id: str) -> None:
         """With all its names, and what no other image needs."""
-        with self._changed() as index:
+
+        def forget(index: _Index) -> None:
             index.images.pop(image_id, None)
             index.names = {name: id_ for name, id_ in index.names.items() if id_ != image_id}
+
+        await self._change(forget)
         await asyncio.to_thread(self._sweep)
 
     async def _fetch(self, found: Manifest, login: Login | None) -> None:
@@ -158,8 +169,7 @@ class ImageStore:
                 tuple(blob for _, blob in pairs),
                 document.config or ImageConfig(),
             )
-            with self._changed() as index:
-                index.images[image.id] = image
+            await self._change(lambda index: index.images.update({image.id: image}))
         finally:
             self._pinned.subtract(names)
 
@@ -217,7 +227,7 @@ class ImageStore:
 
     def _sweep(self) -> None:
         """Delete layers and blobs that no image has, and no pull is about to need."""
-        images = self._load().images.values()
+        images = self._index.images.values()
         layers = {layer for image in images for layer in image.layers} | {EMPTY} | {*+self._pinned}
         gone = [each for each in self.layers.iterdir() if each.name not in layers and not each.name.startswith(".")]
         for index, folder in enumerate(gone):  # out of the way at once: half of it must not be taken for the layer
@@ -231,30 +241,26 @@ class ImageStore:
                     file.unlink(missing_ok=True)
 
     def _load(self) -> _Index:
-        path = self.root / "index.json"
-        with suppress(FileNotFoundError):
-            found = path.stat()
-            stamp = found.st_mtime_ns, found.st_ino
-            if stamp != self._known[0]:
-                self._known = stamp, msgspec.json.decode(path.read_bytes(), type=_Index)
-        return self._known[1]
-
-    @contextmanager
-    def _changed(self) -> Iterator[_Index]:
-        """The index, which is written when the block ends."""
-        fd = os.open(self.root / ".lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX)
-            index = self._load()
-            yield index
-            new = self.root / ".index.json"
-            with new.open("wb") as file:
-                file.write(msgspec.json.encode(index))
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self.root / "index.json")
-        finally:
-            os.close(fd)
+            return msgspec.json.decode((self.root / "index.json").read_bytes(), type=_Index)
+        except FileNotFoundError:
+            return _Index()
+
+    async def _change(self, change: Callable[[_Index], None]) -> None:
+        """Change the index, on disk first."""
+        async with self._writing:
+            index = _Index({**self._index.images}, {**self._index.names})
+            change(index)
+            await asyncio.to_thread(self._write, msgspec.json.encode(index))
+            self._index = index
+
+    def _write(self, content: bytes) -> None:
+        new = self.root / ".index.json"
+        with new.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.root / "index.json")
 
 
 def _short(diff_id: str) -> str:

@@ -124,6 +124,7 @@ class OciRuntime(ShimRuntime):
     async def close(self) -> None:
         await super().close()
         self._sandboxes.close()
+        self._images.close()
 
     async def _prepare(self, spec: ContainerSpec) -> None:
         if self._images.find(spec.image) is None:
