@@ -47,6 +47,7 @@ from app.runtimes.process.shim_runtime import ShimRuntime
 
 VERSION = "1.0"
 MOUNT_SCRIPT, CRUN_SCRIPT = (Path(__file__).with_name(name) for name in ("container.sh", "crun.sh"))
+PROFILE = "jobplane.dev/seccomp-profile"  # annotation with its digest
 STARTS_WITHIN, NOT_YET = 60.0, 0.003  # seconds for crun, and between looks
 PATIENCE = int(STARTS_WITHIN / NOT_YET)
 WRITABLE = 0o666  # by any user of the container, in a folder that is the agent's alone
@@ -67,6 +68,7 @@ class OciRuntime(ShimRuntime):
         images.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._images = ImageStore(images, self._namespace)
         self._sandboxes = Sandboxes(self._root, self._namespace)
+        self._filters = seccomp.Filters()
         self._bound = machine.bounding_set(Path("/proc/self/status").read_text(encoding="ascii"))
         self._begin()
 
@@ -139,8 +141,14 @@ class OciRuntime(ShimRuntime):
                     raise StartError(container.status.message, container.status.exit_code or NOT_STARTED)
                 return
             if oci_container.init_pid(container.folder):
+                self._keep_filter(container.folder)
                 return
             await container.ends(NOT_YET)
+
+    def _keep_filter(self, folder: Folder) -> None:
+        digest = folder.read_record().get(PROFILE)
+        if digest and not self._filters.knows(digest):
+            self._filters.keep(digest, folder.path / "crun" / oci_container.ID / seccomp.FILTER)
 
     def _resolve(self, folder: Folder, spec: ContainerSpec) -> Launch:
         image, sandbox = self._images.find(spec.image), self._sandboxes.find(spec.key.pod_uid)
@@ -161,7 +169,7 @@ class OciRuntime(ShimRuntime):
             # crun gives them to the container's user, whose files an agent that is not root cannot read otherwise.
             owner=None if self._namespace.unshare else (account["uid"], account["gid"]),
             mode=WRITABLE if self._namespace.unshare else 0,
-            record={"imageId": image.id},
+            record={"imageId": image.id, PROFILE: found.get("annotations", {}).get(PROFILE, "")},
         )
 
     def _configure(
@@ -187,6 +195,8 @@ class OciRuntime(ShimRuntime):
         if profile is not None:
             capabilities = found["process"]["capabilities"]["bounding"]
             found["linux"]["seccomp"] = seccomp.resolve(seccomp.read(profile), capabilities)
+            digest, compiled = self._filters.find(found["linux"]["seccomp"])
+            found["annotations"] = {PROFILE: digest, **({seccomp.ANNOTATION: compiled} if compiled else {})}
         return found
 
     def _account(self, spec: ContainerSpec, image: StoredImage) -> Account:

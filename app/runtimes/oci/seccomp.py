@@ -1,21 +1,49 @@
-"""Seccomp profiles of containers, in the form that crun takes. Pure but for `read`; called by the oci runtime.
+"""Seccomp profiles of containers, in the form that crun takes, and filters that crun has made of them. Called by the oci runtime.
 
 Profiles are written as Docker has them: rules that hold for some architectures, capabilities or kernels only. The default one
 is that of the machine, from Debian's package golang-github-containers-common, which skopeo brings.
 """
 
+import base64
+import hashlib
 import json
 import platform
 from collections.abc import Collection, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 DEFAULTS = (Path("/usr/share/containers/seccomp.json"), Path("/etc/containers/seccomp.json"))
 RUNTIME_DEFAULT, UNCONFINED = "RuntimeDefault", "Unconfined"
 _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "x86"}
 _NAMES = {"amd64": "SCMP_ARCH_X86_64", "arm64": "SCMP_ARCH_AARCH64", "arm": "SCMP_ARCH_ARM", "x86": "SCMP_ARCH_X86"}
+FILTER, ANNOTATION = "seccomp.bpf", "run.oci.seccomp_bpf_data"  # crun's names of them
+MOST_FILTERS = 64  # of 10 kB
 _RULE = ("names", "action", "errnoRet", "args")
+
+
+class Filters:
+    """Compiled profiles: to compile one is more than half of what crun does to start a container. Of this agent's life only."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def find(self, profile: Mapping[str, Any]) -> tuple[str, str]:
+        """The profile's digest, and the filter of it as crun's annotation has it; empty if there was none so far."""
+        digest = hashlib.sha256(msgspec.json.encode(profile)).hexdigest()
+        return digest, self._known.get(digest, "")
+
+    def knows(self, digest: str) -> bool:
+        return digest in self._known
+
+    def keep(self, digest: str, path: Path) -> None:
+        """Take the filter that crun has made for a container, if it is still there."""
+        with suppress(OSError):
+            if len(self._known) < MOST_FILTERS and (content := path.read_bytes()):
+                self._known[digest] = base64.b64encode(content).decode()
 
 
 def default_path() -> Path | None:

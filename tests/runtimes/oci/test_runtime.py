@@ -99,6 +99,21 @@ async def test_nobody_gains_a_capability_that_was_dropped(lab: Lab) -> None:
     assert "refused" in await printed(lab, "chown 1:1 /etc/passwd || echo refused", security=security)
 
 
+async def test_a_profile_that_was_compiled_before_holds_as_well(lab: Lab, tmp_path: Path) -> None:
+    profile = tmp_path / "profile.json"
+    rule = '{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}'
+    profile.write_text(f'{{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{rule}]}}')
+    security = Security(seccomp=str(profile))
+    await lab.start(FOREVER, a_key(name="first"), security=security)
+    found = await printed(lab, "mkdir /tmp/new || echo refused; grep Seccomp /proc/self/status", security=security)
+
+    content = folder_of(tmp_path, a_key()).read("config.json", 1 << 20)
+    assert content
+    assert b"seccomp_bpf_data" in content.data
+    assert "refused" in found
+    assert "Seccomp:\t2" in found
+
+
 # Kills. Whatever is killed, what the runtime says of the container has become true by then.
 
 
