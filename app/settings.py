@@ -89,8 +89,9 @@ class Settings(BaseSettings):
     runtime_endpoint: Annotated[
         str,
         about(
-            "Socket of the container engine.",
-            "for cri unix:///run/containerd/containerd.sock; for docker DOCKER_HOST or unix:///var/run/docker.sock",
+            "Socket of the container engine; for oci, the folder of images.",
+            "for cri unix:///run/containerd/containerd.sock; for docker DOCKER_HOST or unix:///var/run/docker.sock; "
+            "for oci DATA_DIR/agent/images",
         ),
     ] = ""
     cgroup: Annotated[

@@ -1,7 +1,7 @@
 """What can run a pod's containers: one package per runtime behind the protocol in `base`.
 
-What belongs here: `process/`, `cri/`, `docker/`, `simulated/`, and what they share: `engine/`, `logs/`, `linux/`; here: the
-protocol, the choice of a runtime (`make_runtime`), wake-ups, SPDY frames. `tests/runtimes/test_conformance*.py` defines it.
+What belongs here: `process/`, `oci/`, `cri/`, `docker/`, `simulated/`, and what they share: `engine/`, `logs/`, `linux/`; here:
+the protocol, the choice of a runtime (`make_runtime`), wake-ups, SPDY frames. `tests/runtimes/test_conformance*.py` defines it.
 
 May import: `app.plans`, `app.kinds`, `app.machinery`; never the store. Imported by: `app.agent`, `app.main`; `app.api` (SPDY).
 Start reading: `base`, then `process.runtime`.
@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple
 from app.runtimes.base import Runtime
 from app.runtimes.process.pod_users import DEFAULT_RANGE
 
-RuntimeName = Literal["process", "cri", "docker", "simulated"]
+RuntimeName = Literal["process", "oci", "cri", "docker", "simulated"]
 CONTAINERD = "unix:///run/containerd/containerd.sock"
 
 
@@ -40,7 +40,7 @@ def make_runtime(
 ) -> Runtime:
     """The runtime of this name; each imports only what it needs itself. Called inside a running event loop.
 
-    endpoint: of the container engine; empty: its usual one.
+    endpoint: of the container engine; empty: its usual one. Of oci: the folder of images.
     node:     whose pods they are, should several agents use one engine.
     options:  of the process runtime, whose isolated pods do not see the folder that `state_dir` is in, nor the home of the
               agent's user.
@@ -58,8 +58,13 @@ def make_runtime(
 
         return DockerRuntime(endpoint or usual_endpoint(), state_dir / "docker", node)
     from app.runtimes.linux import cgroup_roots
+
+    root = state_dir / ("oci" if name == "oci" else "containers")
+    cgroups = cgroup_roots.log_missing(cgroup_roots.find(root, options.cgroup, options.pids))
+    if name == "oci":
+        from app.runtimes.oci.runtime import OciRuntime
+
+        return OciRuntime(root, Path(endpoint or state_dir / "images"), cgroups=cgroups)
     from app.runtimes.process.runtime import ProcessRuntime
 
-    root = state_dir / "containers"
-    cgroups = cgroup_roots.log_missing(cgroup_roots.find(root, options.cgroup, options.pids))
     return ProcessRuntime(root, cgroups=cgroups, private=(state_dir.parent, Path.home()), users=options.users)

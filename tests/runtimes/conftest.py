@@ -27,7 +27,7 @@ from app.runtimes.base import (
     Session,
 )
 from app.runtimes.process.runtime import ProcessRuntime
-from tests.runtimes import dockers, engines
+from tests.runtimes import dockers, engines, oci_images
 from tests.runtimes.dockers import Dockerd
 from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
@@ -209,6 +209,12 @@ def dockerd() -> Iterator[Dockerd]:
     yield from dockers.dockerd()
 
 
+@pytest.fixture(scope="session")
+def images_of_oci() -> Iterator[Path]:
+    """A folder of images with that of the tests."""
+    yield from oci_images.folder()
+
+
 def _declared(name: RuntimeName) -> set[str]:
     """What a runtime without an engine can do on this machine."""
 
@@ -223,11 +229,13 @@ def _declared(name: RuntimeName) -> set[str]:
 
 
 ENGINES: dict[str, str] = {"cri": "containerd", "docker": "dockerd"}  # their fixtures
+OCI = {"survives_agent", "mounts", "runs_commands", "images", "limits", "security", "seccomp", "terminals"}  # of root
 ALL = {field.name for field in fields(RuntimeInfo) if field.type in (bool, "bool")} - {"host_programs"}  # of engines
 ISOLATED = "process, isolated"  # pods of a namespace that is not privileged, as far as this machine can isolate them
 CAPABILITIES: dict[str, set[str]] = {
     "process": _declared("process"),
     ISOLATED: _declared("process") - {"security"},  # they are who they are
+    "oci": OCI if os.geteuid() == 0 or oci_images.missing() else _declared("oci"),
     "cri": ALL,
     "docker": ALL,
     "simulated": _declared("simulated"),
@@ -237,6 +245,7 @@ CAPABILITIES: dict[str, set[str]] = {
 def pytest_configure(config: pytest.Config) -> None:
     for name in ("needs", "lacks"):
         config.addinivalue_line("markers", f"{name}(*capabilities): of runtimes, who declares this, or does not")
+    config.addinivalue_line("markers", "of_engines: of runtimes, who drives an engine")
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -245,6 +254,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         marks = metafunc.definition.iter_markers
         needs, lacks = ({each for mark in marks(name) for each in mark.args} for name in ("needs", "lacks"))
         able = [name for name, can in CAPABILITIES.items() if needs <= can and not lacks & can]
+        if any(marks("of_engines")):
+            able = [name for name in able if name in ENGINES]
         metafunc.parametrize("made", able, indirect=True)
 
 
@@ -257,6 +268,8 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
     if fixture := ENGINES.get(request.param):
         endpoint = request.getfixturevalue(fixture).endpoint
         return Made(request.param, tmp_path / "state", endpoint, uuid.uuid4().hex)
+    if request.param == "oci":
+        return Made("oci", tmp_path / "state", str(request.getfixturevalue("images_of_oci")))
     return Made(request.param, tmp_path / "state")
 
 

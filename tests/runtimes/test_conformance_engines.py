@@ -31,7 +31,7 @@ from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
 
 Engine = Containerd | Dockerd
-pytestmark = pytest.mark.needs("images")
+pytestmark = pytest.mark.of_engines
 
 
 @pytest.fixture

@@ -53,6 +53,7 @@ async def test_an_image_is_pulled_run_and_removed(lab: Lab, registry: Registry, 
     assert await held(lab, name) is None
 
 
+@pytest.mark.needs("security")
 async def test_an_image_s_user_is_told_and_kept(lab: Lab, registry: Registry) -> None:
     for number, (user, told) in enumerate({"": "0", "worker": "1000", "1000": "1000"}.items()):
         made = built(("/bin/sh", "-c", "id -u; id -g"), User=user, Labels={"test": uuid.uuid4().hex})

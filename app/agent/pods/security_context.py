@@ -79,7 +79,7 @@ def check(pod: Pod, container: Container, wanted: Security, info: RuntimeInfo, i
         return
     _check_root(pod, container, wanted, info, image_user)
     if not info.security:
-        for refusal in _beyond(wanted):
+        for refusal in _beyond(wanted, info):
             raise ContainerConfigError(f"container {container.name}: {refusal}")
 
 
@@ -101,16 +101,19 @@ def _check_root(pod: Pod, container: Container, wanted: Security, info: RuntimeI
         )
 
 
-def _beyond(wanted: Security) -> Iterator[str]:
+def _beyond(wanted: Security, info: RuntimeInfo) -> Iterator[str]:
     """Settings that an agent without the right to change them cannot apply."""
-    mine, is_root = os.geteuid(), os.geteuid() == 0
-    if wanted.user not in (None, mine):
-        yield f"this node's runtime cannot run it as user {wanted.user}, only as {mine}"
-    if wanted.group not in (None, os.getegid()):
-        yield f"this node's runtime cannot run it as group {wanted.group}, only as {os.getegid()}"
-    if wanted.privileged and not is_root:
+    user, group = (
+        (0, 0) if info.images else (os.geteuid(), os.getegid())
+    )  # containers of images have users of their own
+    may_change = info.images or os.geteuid() == 0
+    if wanted.user not in (None, user):
+        yield f"this node's runtime cannot run it as user {wanted.user}, only as {user}"
+    if wanted.group not in (None, group):
+        yield f"this node's runtime cannot run it as group {wanted.group}, only as {group}"
+    if wanted.privileged and not may_change:
         yield "this node's runtime cannot run privileged containers"
-    if wanted.add and not is_root:
+    if wanted.add and not may_change:
         yield f"this node's runtime cannot add capabilities ({', '.join(wanted.add)})"
 
 
@@ -118,6 +121,8 @@ def find_unenforced(wanted: Security, info: RuntimeInfo) -> list[str]:
     """Restrictions that will not hold, by the names of their fields."""
     if info.security or not info.runs_commands or wanted is NOTHING:
         return []
+    if info.images:  # it has only one user, and the rest holds
+        return ["supplementalGroups"] if wanted.groups else []
     fields = {
         "capabilities.drop": wanted.drop,
         "readOnlyRootFilesystem": wanted.read_only_root,

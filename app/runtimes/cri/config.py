@@ -5,23 +5,19 @@ from pathlib import Path
 from app.plans.kubelet import image_pulls
 from app.runtimes.base import ContainerKey, ContainerSpec, ResourceLimits, SandboxSpec, Security
 from app.runtimes.cri.messages import pb
-from app.runtimes.engine.config import CONTAINER, ENDS_FIRST, NODE, PERIOD, POD, STDIN, TTY, quota, shares
-
-# What no container but a privileged one sees, or writes to; Kubernetes' own list.
-MASKED = (
-    "/proc/asound",
-    "/proc/acpi",
-    "/proc/kcore",
-    "/proc/keys",
-    "/proc/latency_stats",
-    "/proc/timer_list",
-    "/proc/timer_stats",
-    "/proc/sched_debug",
-    "/proc/scsi",
-    "/sys/firmware",
-    "/sys/devices/virtual/powercap",
+from app.runtimes.engine.config import (
+    CONTAINER,
+    ENDS_FIRST,
+    MASKED,
+    NODE,
+    PERIOD,
+    POD,
+    READ_ONLY,
+    STDIN,
+    TTY,
+    quota,
+    shares,
 )
-READ_ONLY = ("/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger")
 
 
 def sandbox(spec: SandboxSpec, node: str, attempt: int, logs: Path) -> pb.PodSandboxConfig:

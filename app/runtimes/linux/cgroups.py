@@ -42,6 +42,12 @@ class Cgroups:
         name = f"{key.pod_uid}-{key.name}-{key.attempt}"
         return [folder / name for folder in dict.fromkeys(self.folders.values())]
 
+    def names(self, made: Sequence[Path]) -> dict[str, Path]:
+        """Return cgroups that a container was given by what their hierarchy is called; that of version 2 has no name."""
+        if self.is_unified:
+            return {"": made[0]} if made else {}
+        return {name: each for name, folder in self.folders.items() for each in made if each.parent == folder}
+
     def make(self, key: ContainerKey, limits: ResourceLimits) -> list[Path]:
         """Those that the container is to join, with its limits. Raises OSError."""
         name = f"{key.pod_uid}-{key.name}-{key.attempt}"

@@ -18,12 +18,15 @@ _PREFIX = ".gone-"  # no pod's folder is called like that
 logger = Logger(__name__)
 
 
-def remove(folders: Sequence[str | Path]) -> None:
-    """Delete them, and nothing of other file systems. What cannot be deleted stays, with a warning. Takes a while: blocks."""
+def remove(folders: Sequence[str | Path], inside: Sequence[str] = ()) -> None:
+    """Delete them, and nothing of other file systems. What cannot be deleted stays, with a warning. Takes a while: blocks.
+
+    inside: words before a command, such as those by which it is run in a user namespace.
+    """
     try:
-        if _run("rm", "-rf", "--one-file-system", "--", *folders).returncode:
-            _run("chmod", "-R", "u+rwX", "--", *(each for each in folders if Path(each).is_dir()))
-            _run("rm", "-rf", "--one-file-system", "--", *folders).check_returncode()
+        if _run(*inside, "rm", "-rf", "--one-file-system", "--", *folders).returncode:
+            _run(*inside, "chmod", "-R", "u+rwX", "--", *(each for each in folders if Path(each).is_dir()))
+            _run(*inside, "rm", "-rf", "--one-file-system", "--", *folders).check_returncode()
     except subprocess.CalledProcessError as error:
         logger.warning("cannot delete folders of pods", error=error.stderr.decode(errors="replace").strip()[:500])
     except OSError as error:
@@ -38,11 +41,11 @@ class FolderRemover:
     """Deletes folders of `root` in the background, all that wait by one `rm`. Begins with what an earlier agent left.
 
     Deleting is a dozen system calls a pod. In a thread of the agent each would take the interpreter from its loop, or wait for
-    it. Made inside a running loop.
+    it. Made inside a running loop. `inside`: as of `remove`.
     """
 
-    def __init__(self, root: Path) -> None:
-        self._root = root
+    def __init__(self, root: Path, inside: Sequence[str] = ()) -> None:
+        self._root, self._inside = root, inside
         self._waiting: dict[str, asyncio.Event] = {}
         self._task: asyncio.Task[None] | None = None
         for name in os.listdir(root):
@@ -73,7 +76,7 @@ class FolderRemover:
     async def _run(self) -> None:
         while self._waiting:
             batch = list(self._waiting)[:MOST]
-            await asyncio.to_thread(remove, batch)
+            await asyncio.to_thread(remove, batch, self._inside)
             for path in batch:
                 self._waiting.pop(path).set()
             await asyncio.sleep(PAUSE)

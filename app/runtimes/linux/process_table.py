@@ -75,6 +75,16 @@ def first_child(pid: int) -> int | None:
     return min(children, key=lambda each: (each.start, each.pid)).pid if children else None
 
 
+def descendants(pid: int) -> list[int]:
+    """Children of a process, and theirs."""
+    parents = {process.pid: process.parent for each in pids() if (process := look(each))}
+    found, new = [], [pid]
+    while new:
+        new = [child for child, parent in parents.items() if parent in new and child not in found]
+        found += new
+    return found
+
+
 def pids() -> Iterator[int]:
     return (int(name) for name in os.listdir("/proc") if name.isdecimal())
 

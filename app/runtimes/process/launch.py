@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -57,7 +57,9 @@ class Launch:
     wrapped: bool = False  # in bubblewrap, so the command is a child of the container's first process
     cgroups: Sequence[Path] = ()
     owner: tuple[int, int] | None = None  # whose the container's streams are, if not the agent's
+    mode: int = 0  # of the files of its output, if not for their owner alone
     directory: str = ""  # where the command begins, as it sees it
+    record: Mapping[str, str] = field(default_factory=dict)  # more that `spec.json` keeps
 
 
 def resolve(
@@ -164,6 +166,9 @@ def _spawn(folder: Folder, launch: Launch, setsid: str, stdin: int) -> int:
         if launch.owner is not None:
             for fd in [fd for fd, number in targets.items() if number in (1, 2, _THEIRS)]:
                 os.fchown(fd, *launch.owner)  # else it could not open /dev/stdout and the like
+        if launch.mode:
+            for fd in [fd for fd, number in targets.items() if number in (1, 2)]:
+                os.fchmod(fd, launch.mode)
         with limit_restored():
             return os.posix_spawn(
                 _SHELL,
@@ -203,6 +208,7 @@ def spec_record(spec: ContainerSpec, launch: Launch) -> dict[str, object]:
         "keeps": launch.keeps,
         "cgroups": [str(each) for each in launch.cgroups],
         "mounts": [{"source": str(mount.source), "target": mount.target} for mount in spec.mounts],
+        **launch.record,
     }
 
 

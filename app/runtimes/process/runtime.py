@@ -1,8 +1,6 @@
 """Runtime `process`: containers are plain processes of this host: no engine, no images, no set-up. The default on Linux.
 
-A small shell (shim.sh) in a session of its own watches over each container and writes its exit code to disk, so that
-containers and codes survive the agent's kill -9; a new agent adopts what it finds. Ends are noticed through pidfds,
-output through inotify.
+A shim watches over each container, and both survive the agent (`shim_runtime`).
 
 What it cannot do: there is no isolation. Containers share the host's files, processes, network and IPC, whatever their pod
 says of hostNetwork, hostPID, hostIPC or shareProcessNamespace, and must be trusted. Only with cgroups are limits kept;
@@ -12,14 +10,8 @@ Other users and fewer capabilities than the agent's need root and setpriv; there
 PWD to the environment; where /bin/sh is bash, also `_` and SHLVL.
 """
 
-import asyncio
-import os
 import shutil
-import signal
-from collections.abc import AsyncIterator, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from datetime import timedelta
+from collections.abc import Sequence
 from pathlib import Path
 
 from app.runtimes.bare import Imageless
@@ -27,41 +19,29 @@ from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
     ContainerStatus,
-    ContainerUsage,
     CreateError,
-    LogChunk,
-    Pipe,
     RuntimeInfo,
     Sandbox,
     SandboxSpec,
     Session,
     StartError,
 )
-from app.runtimes.linux import cgroups as cgroup
-from app.runtimes.linux import process_table
 from app.runtimes.linux.cgroups import Cgroups
-from app.runtimes.linux.folder_removal import FolderRemover
 from app.runtimes.linux.process_table import Identity
-from app.runtimes.process import files, isolation, mounts, pod_users, security_context, sessions
+from app.runtimes.process import isolation, mounts, pod_users, security_context, sessions
 from app.runtimes.process import launch as process_launch
-from app.runtimes.process import status as process_status
-from app.runtimes.process import usage as process_usage
-from app.runtimes.process.attach import Attached
 from app.runtimes.process.container import ProcessContainer
 from app.runtimes.process.files import Folder, check_name
 from app.runtimes.process.isolation import SandboxRecord, View
-from app.runtimes.process.logs import SHARE, Follower, Log
+from app.runtimes.process.launch import Launch
 from app.runtimes.process.pod_users import PodUsers
-from app.runtimes.wakeups import Hints
-from app.structured_logging import Logger
+from app.runtimes.process.shim_runtime import ShimRuntime
 
 VERSION = "1.0"
 HOME = ".home"  # a pod's own folder; no container can have a name with a dot in front
 
-logger = Logger(__name__)
 
-
-class ProcessRuntime(Imageless):
+class ProcessRuntime(Imageless, ShimRuntime):
     """See `base.Runtime`. Made inside a running event loop. One at a time may use `root`: RuntimeError otherwise.
 
     cgroups:    where to make cgroups for each container, with its limits.
@@ -79,26 +59,14 @@ class ProcessRuntime(Imageless):
         private: Sequence[Path] = (),
         users: str = pod_users.DEFAULT_RANGE,
     ) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._root = root.resolve()
-        self._cgroups = cgroups
-        self._setsid = process_launch.program("setsid")
+        super().__init__(root, cgroups)
         self._bubblewrap = bubblewrap
         self._agent = security_context.AgentRights.here()
         self._private, self._user_range = (self._root, *private), pod_users.parse_range(users)
-        self._boot = process_table.boot_id()
-        self._pods: dict[str, dict[ContainerKey, ProcessContainer]] = {}
         self._isolated: dict[str, SandboxRecord] = {}
-        self._events, self._logged = Hints(), Hints()
-        self._lock = files.lock(self._root)
-        process_launch.keep_files_private()
         isolation.remove_unfinished(self._root)
         self._users = PodUsers(self._root / ".users", self._user_range)
-        self._follower = Follower(self._logged.add)
-        self._remover = FolderRemover(self._root)
-        self._adopt()
-        if cgroups is not None:
-            cgroups.sweep(self._pods)
+        self._begin()
 
     async def info(self) -> RuntimeInfo:
         return RuntimeInfo(
@@ -140,29 +108,6 @@ class ProcessRuntime(Imageless):
         record = self._isolated.get(pod_uid)
         return Sandbox(pod_uid, is_isolated=record is not None, user=record.user if record else None)
 
-    async def start_container(self, spec: ContainerSpec) -> None:
-        await asyncio.sleep(0)  # of many starts at once, each lets the loop have its turn
-        pod = self._pods.get(spec.key.pod_uid)
-        if pod is None:
-            raise StartError(f'pod "{spec.key.pod_uid}" has no sandbox')
-        if spec.key in pod:
-            return
-        try:
-            folder = Folder(self._root, spec.key)
-            created = folder.create()
-        except (OSError, ValueError) as error:
-            raise StartError(str(error)) from error
-        if created:
-            try:
-                with folder.open_folder():
-                    pod[spec.key] = self._start(folder, spec)
-            except StartError as error:
-                verdict = process_status.Conclusion(error.exit_code, "StartError", str(error))
-                pod[spec.key] = self._ended_container(folder, process_status.conclude(folder, verdict))
-                raise
-            finally:
-                self._events.add(spec.key)
-
     async def execute(self, key: ContainerKey, argv: Sequence[str], *, tty: bool = False) -> Session:
         container = self._running(key)
         main = await container.main()
@@ -180,178 +125,29 @@ class ProcessRuntime(Imageless):
         command.when_ended = lambda: container.commands.discard(command)
         return command
 
-    async def attach(self, key: ContainerKey) -> Session:
-        container = self._running(key)
-        return Attached(container.folder, container.ended)
+    def _adopt_sandbox(self, pod_uid: str) -> None:
+        if record := isolation.read_record(self._root / pod_uid):
+            self._isolated[pod_uid] = record
 
-    async def dial(self, pod_uid: str, port: int) -> Pipe:
-        if pod_uid not in self._pods:
-            raise ConnectionError(f'pod "{pod_uid}" has no sandbox')
-        return await sessions.dial(port)
-
-    async def stop_container(self, key: ContainerKey, grace: timedelta) -> None:
-        container = self._container(key)
-        if container is None or container.ended.is_set():
-            return
-        await container.stop(grace)
-
-    async def remove_container(self, key: ContainerKey) -> None:
-        container = self._container(key)
-        if container is None or not container.ended.is_set():
-            return
-        del self._pods[key.pod_uid][key]
-        await self._remover.remove(container.folder.path)
-        await cgroup.remove_until_gone(container.cgroups)
-
-    async def remove_sandbox(self, pod_uid: str) -> None:
-        pod = self._pods.get(pod_uid)
-        if pod is None:
-            return
-        while alive := [container for container in pod.values() if not container.ended.is_set()]:
-            await asyncio.gather(*(container.kill() for container in alive))
-        self._pods.pop(pod_uid, None)
+    def _forget_sandbox(self, pod_uid: str) -> None:
         self._isolated.pop(pod_uid, None)
-        await self._remover.remove(self._root / pod_uid)
-        for container in pod.values():
-            await cgroup.remove_until_gone(container.cgroups)
 
-    async def list(self) -> list[ContainerStatus]:
-        self._adopt()
-        return [container.status for pod in self._pods.values() for container in pod.values()]
+    def _container_of(
+        self,
+        folder: Folder,
+        status: ContainerStatus,
+        cgroups: Sequence[Path],
+        shim: Identity | None = None,
+        pidfd: int = -1,
+    ) -> ProcessContainer:
+        made = super()._container_of(folder, status, cgroups, shim, pidfd)
+        made.is_isolated = folder.key.pod_uid in self._isolated
+        return made
 
-    async def status(self, key: ContainerKey) -> ContainerStatus | None:
-        container = self._container(key)
-        return container.status if container else None
-
-    async def usage(self) -> Sequence[ContainerUsage]:
-        running = [
-            process_usage.Running(container.folder.key, main.pid, container.cgroups, container.folder.path)
-            for pod in self._pods.values()
-            for container in pod.values()
-            if not container.ended.is_set() and (main := container.first())
-        ]
-        return await asyncio.to_thread(process_usage.of_containers, running)
-
-    def events(self) -> AsyncIterator[ContainerKey]:
-        return self._events.read()
-
-    def log_events(self) -> AsyncIterator[ContainerKey]:
-        return self._logged.read()
-
-    async def read_log(self, key: ContainerKey, offset: int, limit: int) -> LogChunk:
-        container = self._container(key)
-        if container is None:
-            return LogChunk(offset, b"")
-        try:
-            data = container.log.read(offset, limit)
-            if not data and container.log.drain(SHARE, last=container.ended.is_set()):
-                data = container.log.read(offset, limit)
-        except OSError as error:
-            logger.warning("cannot read the log of a container", **key.log_fields, error=error)
-            data = b""
-        return LogChunk(offset, data)
-
-    def release_log(self, key: ContainerKey, offset: int) -> None:
-        container = self._container(key)
-        with suppress(OSError):
-            container.log.release(offset) if container else None
-
-    async def close(self) -> None:
-        self._follower.close()
-        self._remover.close()
-        for pod in self._pods.values():
-            for container in pod.values():
-                self._unwatch(container)
-        self._events.close()
-        self._logged.close()
-        if self._cgroups:
-            self._cgroups.close()
-        if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
-
-    # What is on disk
-
-    def _adopt(self) -> None:
-        """Takes over pods that are on disk but not known, and forgets known ones that are not on disk."""
-        found = set(files.pods(self._root))
-        for pod_uid in found - self._pods.keys():
-            if record := isolation.read_record(self._root / pod_uid):
-                self._isolated[pod_uid] = record
-            folders = [Folder(self._root, key) for key in files.containers(self._root, pod_uid)]
-            self._pods[pod_uid] = {
-                folder.key: self._adopt_container(folder) for folder in folders if self._was_let_go(folder)
-            }
-        for pod_uid in self._pods.keys() - found:
-            self._isolated.pop(pod_uid, None)
-            for container in self._pods.pop(pod_uid).values():
-                self._unwatch(container)
-                container.ended.set()
-
-    def _was_let_go(self, folder: Folder) -> bool:
-        """If not, an agent died while it was starting this one, and nothing is left: the next start is the first."""
-        shim = folder.shim()
-        if folder.was_let_go() or (shim and process_table.lives(shim, self._boot)):
-            return True
-        shutil.rmtree(folder.path, ignore_errors=True)
-        cgroup.remove(self._cgroups_of(folder))
-        return False
-
-    def _adopt_container(self, folder: Folder) -> ProcessContainer:
-        sessions.end_leftovers(folder)
-        shim = folder.shim()
-        pidfd = self._open_pidfd(shim) if shim else -1  # before the code is read: a code may come at any time
-        status = process_status.read_end(folder)
-        if status is None and pidfd >= 0:
-            self._follower.look(folder.key)  # at what was written meanwhile
-            return self._watch_container(folder, shim, pidfd, self._cgroups_of(folder))
-        if pidfd >= 0:
-            os.close(pidfd)
-        return self._ended_container(folder, status or self._conclude_lost(folder))
-
-    def _open_pidfd(self, shim: Identity) -> int:
-        """A pidfd that is sure to be the shim's; -1 if it is dead."""
-        with suppress(ProcessLookupError):
-            pidfd = os.pidfd_open(shim.pid)
-            if process_table.lives(shim, self._boot):
-                return pidfd
-            os.close(pidfd)
-        return -1
-
-    def _conclude_lost(self, folder: Folder) -> ContainerStatus:
-        """The shim is dead and left no code: what it watched over may not go on."""
-        cgroup.kill_all(self._cgroups_of(folder))
-        main, shim = folder.main(), folder.shim()
-        if main and shim and process_table.lives(Identity(main.pid, main.start, shim.boot), self._boot):
-            process_table.kill(main.pid, signal.SIGKILL)
-            process_table.kill_group(main.pid)
-            process_table.kill_session(main.pid)
-        return process_status.conclude_lost(folder)
-
-    # Starts and ends
-
-    def _start(self, folder: Folder, spec: ContainerSpec) -> ProcessContainer:
-        """Raises StartError; then nothing runs."""
+    def _resolve(self, folder: Folder, spec: ContainerSpec) -> Launch:
         home = self._root / spec.key.pod_uid / HOME
-        shims: list[tuple[Identity, int]] = []
-
-        def known(pid: int) -> None:
-            pidfd = os.pidfd_open(pid)
-            process = process_table.look(pid)
-            shims.append((Identity(pid, process.start if process else 0, self._boot), pidfd))
-            folder.record(process_launch.spec_record(spec, launch), shims[0][0])
-
-        try:
-            view = self._view(spec.key.pod_uid)
-            launch = process_launch.resolve(spec, folder, home, self._usable_bubblewrap, self._agent, view)
-            if self._cgroups:
-                launch = replace(launch, cgroups=self._cgroups.make(spec.key, spec.limits))
-            process_launch.spawn(folder, launch, self._setsid, known)
-        except (OSError, ValueError) as error:
-            for _, pidfd in shims:
-                os.close(pidfd)
-            raise StartError(f'exec: "{spec.argv[0] if spec.argv else ""}": {error}') from error
-        return self._watch_container(folder, *shims[0], launch.cgroups)
+        view = self._view(spec.key.pod_uid)
+        return process_launch.resolve(spec, folder, home, self._usable_bubblewrap, self._agent, view)
 
     def _view(self, pod_uid: str) -> View | None:
         """Raises StartError."""
@@ -359,66 +155,6 @@ class ProcessRuntime(Imageless):
         if record is isolation.UNREADABLE:
             raise StartError("the record of the pod's user is unreadable: delete the pod")
         return isolation.view(self._root / pod_uid, record, self._private) if record else None
-
-    def _watch_container(
-        self, folder: Folder, shim: Identity | None, pidfd: int, cgroups: Sequence[Path]
-    ) -> ProcessContainer:
-        log = Log(folder)
-        container = ProcessContainer(
-            folder=folder,
-            log=log,
-            status=process_status.running_status(folder),
-            shim=shim,
-            pidfd=pidfd,
-            cgroups=cgroups,
-            is_isolated=folder.key.pod_uid in self._isolated,
-        )
-        self._loop.add_reader(pidfd, self._on_shim_end, container)
-        self._follower.follow(folder, log)
-        return container
-
-    def _ended_container(self, folder: Folder, status: ContainerStatus) -> ProcessContainer:
-        container = ProcessContainer(folder=folder, log=Log(folder), status=status, cgroups=self._cgroups_of(folder))
-        container.ended.set()
-        return container
-
-    def _on_shim_end(self, container: ProcessContainer) -> None:
-        folder = container.folder
-        process_launch.reap(container.pidfd)
-        for command in container.commands:
-            command.kill()
-        self._unwatch(container)
-        cgroup.kill_all(container.cgroups)
-        with suppress(OSError), folder.open_folder():
-            self._finish(container)
-        if container.status.state != "exited":  # the folder is gone
-            self._finish(container)
-        container.ended.set()
-        self._events.add(folder.key)
-
-    def _finish(self, container: ProcessContainer) -> None:
-        folder = container.folder
-        container.status = process_status.read_end(folder) or self._conclude_lost(folder)
-        with suppress(OSError):
-            if container.log.drain(SHARE, last=True):
-                self._logged.add(folder.key)
-
-    def _cgroups_of(self, folder: Folder) -> Sequence[Path]:
-        """As recorded; where nothing was, as they would be."""
-        return folder.cgroups() or (self._cgroups.paths(folder.key) if self._cgroups else [])
-
-    def _unwatch(self, container: ProcessContainer) -> None:
-        self._follower.forget(container.folder.key)
-        if container.pidfd >= 0:
-            self._loop.remove_reader(container.pidfd)
-            os.close(container.pidfd)
-            container.pidfd = -1
-
-    def _running(self, key: ContainerKey) -> ProcessContainer:
-        container = self._container(key)
-        if container is None or container.ended.is_set():
-            raise StartError("the container is not running")
-        return container
 
     def _place(self, folder: Folder, pid: int, shim: Identity) -> sessions.ExecTarget:
         """Raises StartError."""
@@ -429,9 +165,6 @@ class ProcessRuntime(Imageless):
         working_dir = folder.read_record().get("workingDir") or str(self._root / folder.key.pod_uid / HOME)
         cgroups = [str(each) for each in self._cgroups_of(folder)]
         return sessions.ExecTarget(folder=folder, pid=pid, env=env, working_dir=working_dir, cgroups=cgroups)
-
-    def _container(self, key: ContainerKey) -> ProcessContainer | None:
-        return self._pods.get(key.pod_uid, {}).get(key)
 
     def _usable_bubblewrap(self) -> str:
         """The program, or "" if this host lacks it or does not let it work. Tried once."""

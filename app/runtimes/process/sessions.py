@@ -78,7 +78,7 @@ async def wait_until_runs_as(pid: int, user: int) -> None:
 class ExecSession:
     """One command: see `base.Session`."""
 
-    def __init__(self, pid: int, folder: Folder, files: "_Files") -> None:
+    def __init__(self, pid: int, folder: Folder, files: "CommandFiles") -> None:
         self._pid, self._folder, self._files = pid, folder, files
         self._loop = asyncio.get_running_loop()
         self._pidfd = os.pidfd_open(pid)
@@ -135,16 +135,20 @@ class ExecSession:
 
     async def close(self) -> None:
         if not self._ended.is_set():
-            process_table.kill_group(self._pid)
-            process_table.kill_session(self._pid)
+            self.end_all(self._pid)
             await self._ended.wait()
         self._files.close()
 
     def kill(self) -> None:
         """Its container has ended."""
         if not self._ended.is_set():
-            process_table.kill_group(self._pid)
-            process_table.kill_session(self._pid)
+            self.end_all(self._pid)
+
+    @staticmethod
+    def end_all(pid: int) -> None:
+        """SIGKILL to a command of this process, and to all that it started."""
+        process_table.kill_group(pid)
+        process_table.kill_session(pid)
 
     async def _until(
         self, add: Callable[[int, Callable[[], None]], None], remove: Callable[[int], object], fds: Sequence[int]
@@ -176,7 +180,7 @@ class ExecSession:
 
 
 @dataclass(kw_only=True)
-class _Files:
+class CommandFiles:
     """Our ends of a command's standard streams; of a terminal, all are the same. `input` is -1 once it is closed."""
 
     input: int
@@ -203,24 +207,25 @@ def start(place: ExecTarget, argv: Sequence[str], *, tty: bool) -> ExecSession:
     root = f"/proc/{place.pid}/root"
     launch.check_program(argv[0], env.get("PATH", launch.PATH), place.working_dir, lambda path: root + path)
     inside = [_SHELL, "-c", _ENTER, "sh", place.working_dir, *launch.with_odd_names(argv, env)]
-    command = [
-        _SHELL,
-        "-c",
-        _JOIN,
-        "sh",
-        " ".join(place.cgroups),
-        *_nsenter(place.pid),
-        *_setpriv(place.pid),
-        *inside,
-    ]
+    command = [*joining(place.cgroups), *_nsenter(place.pid), *_setpriv(place.pid), *inside]
     try:
-        pid, files = (_on_terminal if tty else _on_pipes)(command, env)
+        pid, files = spawn(command, env, tty=tty)
     except (OSError, ValueError) as error:
         raise StartError(f'exec: "{argv[0]}": {error}') from error
     return ExecSession(pid, place.folder, files)
 
 
-def end_leftovers(folder: Folder) -> None:
+def joining(cgroups: Sequence[str]) -> list[str]:
+    """Words before a command that runs in these cgroups."""
+    return [_SHELL, "-c", _JOIN, "sh", " ".join(cgroups)]
+
+
+def spawn(command: Sequence[str], env: Mapping[str, str], *, tty: bool) -> tuple[int, CommandFiles]:
+    """Start a command in a session of its own; its pid, and our ends of its streams. Raises OSError, ValueError."""
+    return (_on_terminal if tty else _on_pipes)(command, env)
+
+
+def end_leftovers(folder: Folder, end_all: Callable[[int], None] = ExecSession.end_all) -> None:
     """Kill commands of an agent that is dead: they have no client any more."""
     with suppress(OSError):
         for name in [each for each in os.listdir(folder.path) if each.startswith(_RECORD)]:
@@ -229,8 +234,7 @@ def end_leftovers(folder: Folder) -> None:
                 pid, started = map(int, content.data.split() if content else ())
                 process = process_table.look(pid)
                 if process and process.start == started:
-                    process_table.kill_group(pid)
-                    process_table.kill_session(pid)
+                    end_all(pid)
             with folder.open_folder() as opened, suppress(OSError):
                 os.unlink(name, dir_fd=opened)
 
@@ -288,7 +292,7 @@ def _credentials(pid: int) -> tuple[str, str, str, str, str]:
     )
 
 
-def _on_pipes(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, _Files]:
+def _on_pipes(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, CommandFiles]:
     pipes = [os.pipe() for _ in range(3)]
     theirs = [pipes[0][0], pipes[1][1], pipes[2][1]]
     ours = [pipes[0][1], pipes[1][0], pipes[2][0]]
@@ -300,10 +304,10 @@ def _on_pipes(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, _Fil
     finally:
         _close(theirs)
     _unblock(ours)
-    return pid, _Files(input=ours[0], outputs={ours[1]: "stdout", ours[2]: "stderr"})
+    return pid, CommandFiles(input=ours[0], outputs={ours[1]: "stdout", ours[2]: "stderr"})
 
 
-def _on_terminal(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, _Files]:
+def _on_terminal(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, CommandFiles]:
     """Open the terminal first in a new session: what its first process opens first becomes its terminal."""
     master, slave = os.openpty()
     actions = [
@@ -319,7 +323,7 @@ def _on_terminal(command: Sequence[str], env: Mapping[str, str]) -> tuple[int, _
     finally:
         os.close(slave)
     _unblock([master])
-    return pid, _Files(input=master, outputs={master: "stdout"}, is_terminal=True)
+    return pid, CommandFiles(input=master, outputs={master: "stdout"}, is_terminal=True)
 
 
 def _spawn(command: Sequence[str], env: Mapping[str, str], actions: Sequence[tuple[Any, ...]]) -> int:

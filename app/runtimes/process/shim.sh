@@ -31,6 +31,13 @@ $me $rest" >>"$state/run" || exit 128
 )
 code=$?
 { read -r go && read -r main; } <"$state/run" && kill -KILL "-$main" # a container's end is the end of all in it
+# Of the oci runtime: if its crun was killed, the container goes on. What has the container's root now is what the pid stands for.
+if [ -f "$state/pid" ]; then
+    read -r init <"$state/pid"
+    while read -r line; do
+        case $line in *" / / "*"upperdir=$state/upper,"*) kill -KILL "$init" && break ;; esac
+    done <"/proc/$init/mountinfo"
+fi
 # What a terminal still shows comes before the end. A keeper that is still starting finds the file.
 [ "$keeper" ] && : >"$state/over" && kill "$keeper" && wait "$keeper"
 oom=

@@ -1,0 +1,170 @@
+"""Pods' sandboxes of the oci runtime: a process that holds the namespaces which a pod's containers share, and files for them.
+
+On disk, in the pod's folder: `.sandbox`, what was asked for and who holds the namespaces; `.hosts`, `.resolv.conf`. A sandbox
+stands while its holder lives.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from app.open_files import limit_restored
+from app.runtimes.base import CreateError, Dns, SandboxSpec
+from app.runtimes.linux import process_table
+from app.runtimes.linux.process_table import Identity
+from app.runtimes.oci.user_namespace import UserNamespace
+from app.runtimes.process.launch import RESET
+
+HOLDER = Path(__file__).with_name("holder.sh")
+RECORD, HOSTS, RESOLV_CONF = ".sandbox", ".hosts", ".resolv.conf"
+READABLE = 0o644
+
+
+class SandboxRecord(msgspec.Struct, frozen=True):
+    """A pod's sandbox, as it is on disk."""
+
+    spec: SandboxSpec
+    holder: Identity
+
+
+class Sandboxes:
+    """Those below `root`. Made inside a running event loop."""
+
+    def __init__(self, root: Path, namespace: UserNamespace) -> None:
+        self._root, self._namespace = root, namespace
+        self._loop = asyncio.get_running_loop()
+        self._boot = process_table.boot_id()
+        self._records: dict[str, SandboxRecord] = {}
+        self._pidfds: set[int] = set()
+
+    def adopt(self, pod_uid: str) -> None:
+        """Of an earlier agent. Without a record there is no sandbox."""
+        with suppress(OSError, ValueError):
+            content = (self._root / pod_uid / RECORD).read_bytes()
+            self._records[pod_uid] = msgspec.json.decode(content, type=SandboxRecord)
+
+    def forget(self, pod_uid: str) -> None:
+        self._records.pop(pod_uid, None)
+
+    def find(self, pod_uid: str) -> SandboxRecord | None:
+        """One that stands."""
+        record = self._records.get(pod_uid)
+        return record if record and process_table.lives(record.holder, self._boot) else None
+
+    async def make(self, spec: SandboxSpec) -> None:
+        """Raises CreateError."""
+        try:
+            pod = self._root / spec.pod_uid
+            pod.mkdir(mode=0o700, exist_ok=True)
+            _write(pod / HOSTS, _hosts(spec))
+            _write(pod / RESOLV_CONF, _resolv_conf(spec.dns))
+            await self._hold(spec, pod)
+        except OSError as error:
+            raise CreateError(f"Failed to create pod sandbox: {error}") from error
+
+    async def end(self, pod_uid: str) -> None:
+        """Kill its holder. Fine if there is none."""
+        record = self._records.get(pod_uid)
+        if record and process_table.lives(record.holder, self._boot):
+            process_table.kill(record.holder.pid, signal.SIGKILL)
+
+    def files(self, pod_uid: str) -> Mapping[str, Path]:
+        """By where the pod's containers see them."""
+        pod = self._root / pod_uid
+        return {"/etc/hosts": pod / HOSTS, "/etc/resolv.conf": pod / RESOLV_CONF}
+
+    def close(self) -> None:
+        for pidfd in self._pidfds:
+            self._loop.remove_reader(pidfd)
+            os.close(pidfd)
+        self._pidfds = set()
+
+    async def _hold(self, spec: SandboxSpec, pod: Path) -> None:
+        """Start the holder, which goes on only once it is on record. Raises CreateError, OSError."""
+        theirs, writing = os.pipe()
+        reading, told = os.pipe()
+        try:
+            pid = self._spawn(spec, theirs, told)
+        finally:
+            os.close(theirs)
+            os.close(told)
+        try:
+            self._reap(pid)
+            text = await asyncio.to_thread(os.read, reading, 64)
+            process = process_table.look(int(text)) if text.strip().isdigit() else None
+            if process is None:
+                raise CreateError("Failed to create pod sandbox: this machine refuses namespaces to the agent's user")
+            record = SandboxRecord(spec, Identity(process.pid, process.start, self._boot))
+            new = pod / f"{RECORD}.new"
+            new.write_bytes(msgspec.json.encode(record))
+            new.replace(pod / RECORD)
+            os.write(writing, b"go\n")
+            self._records[spec.pod_uid] = record
+        finally:
+            os.close(writing)
+            os.close(reading)
+
+    def _spawn(self, spec: SandboxSpec, stdin: int, stdout: int) -> int:
+        shares = spec.share_pid and not spec.host_pid
+        flags = ["--uts", "--ipc", *(["--pid", "--fork"] if shares else [])]
+        command = [
+            "unshare",
+            *self._namespace.unshare,
+            *flags,
+            "--",
+            "/bin/sh",
+            str(HOLDER),
+            *(["reap"] if shares else []),
+        ]
+        actions = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, stdout, 1)]
+        with limit_restored():
+            return os.posix_spawnp(
+                command[0], command, dict(os.environ), file_actions=actions, setsid=True, setsigmask=[], setsigdef=RESET
+            )
+
+    def _reap(self, pid: int) -> None:
+        """Take note of its end, whenever that is."""
+        pidfd = os.pidfd_open(pid)
+        self._pidfds.add(pidfd)
+
+        def ended() -> None:
+            self._loop.remove_reader(pidfd)
+            self._pidfds.discard(pidfd)
+            with suppress(ChildProcessError):
+                os.waitid(os.P_PIDFD, pidfd, os.WEXITED | os.WNOHANG)
+            os.close(pidfd)
+
+        self._loop.add_reader(pidfd, ended)
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text, encoding="utf-8")
+    path.chmod(READABLE)  # by whoever a container runs as
+
+
+def _hosts(spec: SandboxSpec) -> str:
+    """The node's, as its network is, and the pod's own name."""
+    text = _read_text("/etc/hosts") or "127.0.0.1\tlocalhost\n::1\tlocalhost\n"
+    if spec.host_network or not spec.hostname:
+        return text
+    return f"{text.rstrip()}\n127.0.0.1\t{spec.hostname}\n"
+
+
+def _resolv_conf(dns: Dns | None) -> str:
+    if dns is None:
+        return _read_text("/etc/resolv.conf")
+    lines = [f"search {' '.join(dns.searches)}"] if dns.searches else []
+    lines += [f"nameserver {each}" for each in dns.servers]
+    lines += [f"options {' '.join(dns.options)}"] if dns.options else []
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _read_text(path: str) -> str:
+    with suppress(OSError):
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    return ""

@@ -1,0 +1,97 @@
+"""Seccomp profiles of containers, in the form that crun takes, and filters that crun has made of them. Called by the oci runtime.
+
+Profiles are written as Docker has them: rules that hold for some architectures, capabilities or kernels only. The default one
+is that of the machine, from Debian's package golang-github-containers-common, which skopeo brings.
+"""
+
+import base64
+import hashlib
+import json
+import platform
+from collections.abc import Collection, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+DEFAULTS = (Path("/usr/share/containers/seccomp.json"), Path("/etc/containers/seccomp.json"))
+RUNTIME_DEFAULT, UNCONFINED = "RuntimeDefault", "Unconfined"
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686": "x86"}
+_NAMES = {"amd64": "SCMP_ARCH_X86_64", "arm64": "SCMP_ARCH_AARCH64", "arm": "SCMP_ARCH_ARM", "x86": "SCMP_ARCH_X86"}
+FILTER, ANNOTATION = "seccomp.bpf", "run.oci.seccomp_bpf_data"  # crun's names of them
+MOST_FILTERS = 64  # of 10 kB
+_RULE = ("names", "action", "errnoRet", "args")
+
+
+class Filters:
+    """Compiled profiles: to compile one is more than half of what crun does to start a container. Of this agent's life only."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, str] = {}
+
+    def find(self, profile: Mapping[str, Any]) -> tuple[str, str]:
+        """The profile's digest, and the filter of it as crun's annotation has it; empty if there was none so far."""
+        digest = hashlib.sha256(msgspec.json.encode(profile)).hexdigest()
+        return digest, self._known.get(digest, "")
+
+    def knows(self, digest: str) -> bool:
+        return digest in self._known
+
+    def keep(self, digest: str, path: Path) -> None:
+        """Take the filter that crun has made for a container, if it is still there."""
+        with suppress(OSError):
+            if len(self._known) < MOST_FILTERS and (content := path.read_bytes()):
+                self._known[digest] = base64.b64encode(content).decode()
+
+
+def default_path() -> Path | None:
+    """Where the machine's default profile is; None if it has none."""
+    return next((each for each in DEFAULTS if each.exists()), None)
+
+
+def read(path: Path) -> Mapping[str, Any]:
+    """A profile, as it is now. Raises OSError, ValueError."""
+    return _read(path, path.stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=16)
+def _read(path: Path, _changed: int) -> Mapping[str, Any]:
+    found = json.loads(path.read_bytes())
+    if not isinstance(found, dict):
+        raise ValueError(f"seccomp profile {path} is no object")
+    return found
+
+
+def resolve(profile: Mapping[str, Any], capabilities: Collection[str], machine: str = "") -> dict[str, Any]:
+    """What holds of a profile for a container with these capabilities (CAP_...) on this machine."""
+    machine = _ARCHITECTURES.get(machine or platform.machine(), machine or platform.machine())
+    rules = [each for each in profile.get("syscalls") or () if _holds(each, capabilities, machine)]
+    found: dict[str, Any] = {
+        "defaultAction": profile.get("defaultAction", "SCMP_ACT_ERRNO"),
+        "architectures": _architectures(profile, machine),
+        "syscalls": [{name: each[name] for name in _RULE if each.get(name) not in (None, [])} for each in rules],
+    }
+    if "defaultErrnoRet" in profile:
+        found["defaultErrnoRet"] = profile["defaultErrnoRet"]
+    if profile.get("flags"):
+        found["flags"] = profile["flags"]
+    return found
+
+
+def _architectures(profile: Mapping[str, Any], machine: str) -> list[str]:
+    if "architectures" in profile:
+        return [*profile["architectures"]]
+    own = _NAMES.get(machine, "")
+    subs = [each.get("subArchitectures") or () for each in profile.get("archMap") or () if each["architecture"] == own]
+    return [own, *(subs[0] if subs else ())] if own else []
+
+
+def _holds(rule: Mapping[str, Any], capabilities: Collection[str], machine: str) -> bool:
+    """Rules of a least kernel count: no kernel that Jobplane runs on is older than 4.8, the newest that is named."""
+    wanted, unwanted = rule.get("includes") or {}, rule.get("excludes") or {}
+    arches, caps = wanted.get("arches") or (), wanted.get("caps") or ()
+    if (arches and machine not in arches) or (caps and not set(caps) <= set(capabilities)):
+        return False
+    return machine not in (unwanted.get("arches") or ()) and not set(unwanted.get("caps") or ()) & set(capabilities)

@@ -1,0 +1,195 @@
+"""What the oci runtime promises besides the conformance suite: what pods share, what is refused, kills of all that watches."""
+
+import asyncio
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from app.runtimes.base import ContainerKey, Dns, Security, StartError
+from app.runtimes.linux import process_table
+from app.runtimes.oci import container as oci_container
+from app.runtimes.process.files import Folder
+from tests.runtimes.conftest import FOREVER, PATIENCE, STUBBORN, Lab, a_key, exits, output_of, raw, script
+from tests.runtimes.test_conformance_surroundings import NUMBER, printed
+
+
+def folder_of(root: Path, key: ContainerKey) -> Folder:
+    return Folder((root / "state/oci").resolve(), key)
+
+
+def runs(folder: Folder) -> list[int]:
+    """Processes that have the container's root."""
+    return [pid for pid in process_table.pids() if process_table.look(pid) and oci_container.belongs(pid, folder)]
+
+
+async def none_runs(folder: Folder) -> None:
+    async with asyncio.timeout(PATIENCE):
+        while runs(folder):  # noqa: ASYNC110 - nothing tells of processes
+            await asyncio.sleep(0.01)
+
+
+def crun_of(folder: Folder) -> int:
+    process = process_table.look(oci_container.init_pid(folder))
+    assert process
+    return process.parent
+
+
+# What the containers of a pod share
+
+
+async def test_a_pod_has_a_hostname_and_name_servers(lab: Lab) -> None:
+    pod = {"hostname": "my-host", "dns": Dns(servers=["10.1.2.3"], searches=["a.example"])}
+    found = await printed(lab, "hostname; echo $HOSTNAME; cat /etc/resolv.conf; grep -c my-host /etc/hosts", pod=pod)
+
+    assert found.splitlines() == ["my-host", "my-host", "search a.example", "nameserver 10.1.2.3", "1"]
+
+
+async def test_containers_of_a_pod_share_memory_segments_but_not_the_node_s(lab: Lab) -> None:
+    first, second = [await printed(lab, "readlink /proc/self/ns/ipc", a_key(name=name)) for name in "ab"]
+
+    assert first == second != os.readlink("/proc/self/ns/ipc") + "\n"
+
+
+@pytest.mark.parametrize(
+    ("pod", "own", "others"),
+    [
+        pytest.param({}, True, 0, id="its own alone"),
+        pytest.param({"share_pid": True}, False, 1, id="its pod's, if they are shared"),
+        pytest.param({"host_pid": True}, False, 1, id="the node's, if that is asked"),
+    ],
+)
+async def test_a_container_sees_processes(lab: Lab, pod: dict[str, Any], own: bool, others: int) -> None:
+    await lab.start(script("exec sleep 4711"), a_key(name="other"), pod=pod)
+    pid, seen = (await printed(lab, NUMBER, pod=pod)).split()
+
+    assert (int(pid) == 1) == own
+    assert int(seen) >= others
+    assert others or seen == "0"
+
+
+async def test_a_dead_sandbox_is_replaced_and_what_ran_in_it_stays_known(lab: Lab) -> None:
+    key = (await lab.run(exits(3))).key
+    holder = lab.runtime._sandboxes.find("pod-1").holder  # type: ignore[attr-defined]
+    os.kill(holder.pid, signal.SIGKILL)
+    async with asyncio.timeout(PATIENCE):
+        while await lab.runtime.sandboxes():  # noqa: ASYNC110 - nothing tells of sandboxes
+            await asyncio.sleep(0.01)
+
+    assert (await lab.run(exits(4), a_key(attempt=1))).exit_code == 4
+    assert (await lab.runtime.status(key)).exit_code == 3  # type: ignore[union-attr]
+
+
+# What is refused
+
+
+async def test_devices_are_not_made(lab: Lab) -> None:
+    with pytest.raises(StartError, match="MKNOD is not available"):
+        await lab.start(exits(0), security=Security(add=["MKNOD"]))
+    found = await printed(lab, "mknod /tmp/disk b 8 0 2>&1 || echo refused", a_key(attempt=1))
+
+    assert found.endswith("refused\n")
+
+
+async def test_nobody_gains_a_capability_that_was_dropped(lab: Lab) -> None:
+    security = Security(drop=["ALL"], no_new_privileges=True)
+
+    assert "refused" in await printed(lab, "chown 1:1 /etc/passwd || echo refused", security=security)
+
+
+async def test_a_profile_that_was_compiled_before_holds_as_well(lab: Lab, tmp_path: Path) -> None:
+    profile = tmp_path / "profile.json"
+    rule = '{"names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO"}'
+    profile.write_text(f'{{"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [{rule}]}}')
+    security = Security(seccomp=str(profile))
+    await lab.start(FOREVER, a_key(name="first"), security=security)
+    found = await printed(lab, "mkdir /tmp/new || echo refused; grep Seccomp /proc/self/status", security=security)
+
+    content = folder_of(tmp_path, a_key()).read("config.json", 1 << 20)
+    assert content
+    assert b"seccomp_bpf_data" in content.data
+    assert "refused" in found
+    assert "Seccomp:\t2" in found
+
+
+# Kills. Whatever is killed, what the runtime says of the container has become true by then.
+
+
+async def test_a_container_ends_with_its_crun(lab: Lab, tmp_path: Path) -> None:
+    key = await lab.start(STUBBORN)
+    folder = folder_of(tmp_path, key)
+    await lab.logged(key, b"ready")
+    os.kill(crun_of(folder), signal.SIGKILL)
+
+    assert (await lab.ended(key)).exit_code == 137
+    await none_runs(folder)
+
+
+async def test_a_container_whose_shim_is_killed_is_unknown_and_does_not_run(lab: Lab, tmp_path: Path) -> None:
+    key = await lab.start(STUBBORN)
+    folder = folder_of(tmp_path, key)
+    await lab.logged(key, b"ready")
+    shim = folder.shim()
+    assert shim
+    os.kill(shim.pid, signal.SIGKILL)
+    status = await lab.ended(key)
+
+    assert (status.exit_code, status.reason) == (None, "ContainerStatusUnknown")
+    await none_runs(folder)
+
+
+@pytest.mark.parametrize("whom", ["crun", "shim", "both"])
+async def test_what_is_killed_while_there_is_no_agent_does_not_go_on(lab: Lab, tmp_path: Path, whom: str) -> None:
+    key = await lab.start(STUBBORN)
+    folder = folder_of(tmp_path, key)
+    await lab.logged(key, b"ready")
+    crun, shim = crun_of(folder), folder.shim()
+    assert shim
+    await lab.runtime.close()
+    for pid in {"crun": [crun], "shim": [shim.pid], "both": [shim.pid, crun]}[whom]:
+        os.kill(pid, signal.SIGKILL)
+    if whom == "crun":  # the shim sees to it itself
+        await none_runs(folder)
+    await lab.restart()
+
+    status = await lab.ended(key)
+    assert (status.exit_code, status.reason) == ((137, "Error") if whom == "crun" else (None, "ContainerStatusUnknown"))
+    await none_runs(folder)
+    assert raw(await lab.log(key)) == b"ready\n"
+
+
+async def test_a_command_of_an_agent_that_died_is_ended_by_the_next(lab: Lab, tmp_path: Path) -> None:
+    key = await lab.start(FOREVER)
+    session = await lab.runtime.execute(key, ["sh", "-c", "trap '' HUP TERM; echo started; sleep 4712; echo"])
+    async for _, data in session.output():
+        assert data == b"started\n"
+        break
+    folder = folder_of(tmp_path, key)
+    assert len(runs(folder)) > 2  # the container's two, and the command's
+    await lab.restart()
+    async with asyncio.timeout(PATIENCE):
+        while len(runs(folder)) > 2:  # noqa: ASYNC110 - nothing tells of processes
+            await asyncio.sleep(0.01)
+    assert [status.state for status in await lab.runtime.list()] == ["running"]
+    assert not [name for name in os.listdir(folder.path) if name.startswith("exec-")]
+
+
+async def test_a_command_that_is_closed_after_its_container_ended_is_harmless(lab: Lab) -> None:
+    key = await lab.start(FOREVER)
+    session = await lab.runtime.execute(key, ["sleep", "1000"])
+    await lab.stop(key, 0)
+
+    await output_of(session)
+    await session.close()
+
+
+async def test_nothing_of_a_removed_pod_is_left(lab: Lab, tmp_path: Path) -> None:
+    await lab.start(STUBBORN)
+    holder = lab.runtime._sandboxes.find("pod-1").holder  # type: ignore[attr-defined]
+    await lab.runtime.remove_sandbox("pod-1")
+
+    assert process_table.look(holder.pid) is None
+    assert [name for name in os.listdir(tmp_path / "state/oci") if not name.startswith(".lock")] == []
+    assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
