@@ -14,6 +14,7 @@ from app.controllers.certificate_signing import CertificateSigningController, Si
 from app.controllers.clusterrole_aggregation import ClusterRoleController
 from app.controllers.cronjobs import CronJobController
 from app.controllers.disruption import DisruptionController
+from app.controllers.endpoint_slices import EndpointSliceController
 from app.controllers.event_retention import EventRetention
 from app.controllers.garbage_collector import GarbageCollector
 from app.controllers.job_pending_pods import JobPendingPods
@@ -67,6 +68,8 @@ _MIRRORED = (
     ("scheduling.k8s.io", "v1", "priorityclasses"),
     ("rbac.authorization.k8s.io", "v1", "clusterroles"),
     ("policy", "v1", "poddisruptionbudgets"),
+    ("", "v1", "services"),
+    ("discovery.k8s.io", "v1", "endpointslices"),
     ("scheduling.k8s.io", "v1alpha2", "workloads"),
     ("scheduling.k8s.io", "v1alpha2", "podgroups"),
     ("jobplane.dev", "v1", "localqueues"),
@@ -209,6 +212,7 @@ def controllers(
         ServiceAccountController(mirror),
         ClusterRoleController(mirror),
         DisruptionController(mirror),
+        EndpointSliceController(mirror),
         CertificateSigningController(mirror, authority.sign, authority.longest),
         *publishing,
     ]
