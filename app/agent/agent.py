@@ -6,7 +6,7 @@ Cancelling `run` ends it cleanly and leaves the containers running, for the next
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -16,6 +16,11 @@ import msgspec
 from app.agent.clock import Clock, WallClock
 from app.agent.config import AgentConfig
 from app.agent.logs import LogShipper
+from app.agent.network.api_relay import ApiRelay
+from app.agent.network.cluster_dns import FILE, ClusterDns, is_loopback, loopback_candidates
+from app.agent.network.dns_responder import DnsResponder
+from app.agent.network.dns_upstream import DnsUpstream
+from app.agent.network.service_lookup import ServiceLookup
 from app.agent.node.credential import CredentialRenewal
 from app.agent.node.device_sources import EMPTY, Inventory
 from app.agent.node.devices import DeviceManager
@@ -35,6 +40,8 @@ from app.agent.pods.lease_expiry import LeaseExpired, LeaseExpiry
 from app.agent.pods.memory_peaks import MemoryPeaks
 from app.agent.pods.namespace_levels import NamespaceLevels
 from app.agent.pods.pods import Pods
+from app.agent.pods.resolv_conf import ResolvConfFiles
+from app.agent.pods.sandbox_config import node_servers
 from app.agent.pods.status_reports import StatusReporter
 from app.agent.streams import CallHandler
 from app.agent.tasks import level_of
@@ -153,7 +160,7 @@ class Agent:
         loops = [*self._upkeep(host, pods), *self._ca_rotation(), *self._credential_renewal(watches)]
         streams = CallHandler(self._api, self._runtime, names, pods.node_of, self._clock)
         try:
-            async with asyncio.TaskGroup() as group:
+            async with host.dns or nullcontext(), asyncio.TaskGroup() as group:
                 # The lease first: a node that is cut off must not go on with the pods that it finds running.
                 group.create_task(self._restart_forever("leases", leases.run))
                 group.create_task(self._restart_forever("nodes", nodes.run))
@@ -195,6 +202,7 @@ class Agent:
         eviction = EvictionManager(pods, host.runtime.usage, host.volumes, host.pressures, free_images, host.clock)
         peaks = MemoryPeaks(host.runtime, pods.worker_of, host.clock)
         return [
+            *([("relay to the API", host.dns.run)] if host.dns else []),
             ("memory peaks", peaks.run),
             ("files of volumes", volumes.run),
             ("eviction", eviction.run),
@@ -242,7 +250,8 @@ class Agent:
             isolated=info.images,
             private=(config.state_dir.parent, Path.home()),
         )
-        hosts = HostsFiles(config.state_dir / "hosts", info, ip)
+        dns = self._cluster_dns(info, ip)
+        hosts = HostsFiles(config.state_dir / "hosts", info, ip, lambda: dns is not None and dns.address != "")
         return Host(
             runtime=self._runtime,
             info=info,
@@ -250,6 +259,8 @@ class Agent:
             lookup=lookup,
             volumes=volumes,
             hosts=hosts,
+            resolv_conf=ResolvConfFiles(config.state_dir / "hosts", info),
+            dns=dns,
             clock=self._clock,
             pressures=Pressures(existing(config.state_dir), self._clock, limits),
             devices=self._devices(info),
@@ -257,6 +268,22 @@ class Agent:
             if info.isolation or info.images
             else None,
         )
+
+    def _cluster_dns(self, info: RuntimeInfo, ip: str) -> ClusterDns | None:
+        """None where pods cannot be told of it, or reach no address of this machine."""
+        config, file = self._config, self._config.state_dir / FILE
+        if not (info.runs_commands and info.mounts) or (info.pod_network and is_loopback(ip)):
+            return None
+
+        def is_local(address: str) -> bool:
+            if info.pod_network:
+                return address == ip or (self._parts is not None and self._parts[0].has_address(address))
+            return is_loopback(address)
+
+        lookup = ServiceLookup(self._api, config.node_names, self._clock)
+        responder = DnsResponder(lookup, DnsUpstream(node_servers), is_local)
+        candidates = [ip] if info.pod_network else loopback_candidates(file)
+        return ClusterDns(responder, ApiRelay(config.server, is_local), candidates, file, self._clock)
 
     def _devices(self, info: RuntimeInfo) -> DeviceManager:
         if not info.runs_commands:

@@ -110,7 +110,7 @@ def _reconcile(
     rest = list(left.values())
     for _, mine in kept:
         taken = max(0, MOST - len(mine))
-        mine += rest[:taken]
+        mine.extend(rest[:taken])
         del rest[:taken]
     nothing = not rest and not any(mine for _, mine in kept)
     for position, (old, mine) in enumerate(kept):

@@ -133,6 +133,7 @@ class ContainerSpec:
     stdin, tty: whether standard input stays open for `attach`, and whether there is a terminal.
     stdin_once: standard input ends with the first who attached to it.
     devices:   device files of the host that it may use.
+    hostname:  of the pod, for a runtime whose sandboxes have none.
     """
 
     key: ContainerKey
@@ -149,6 +150,7 @@ class ContainerSpec:
     stdin_once: bool = False
     tty: bool = False
     devices: Sequence[str] = ()
+    hostname: str = ""
 
     @property
     def argv(self) -> list[str]:
