@@ -20,6 +20,7 @@ from app.agent.network.api_relay import ApiRelay
 from app.agent.network.cluster_dns import FILE, ClusterDns, is_loopback, loopback_candidates
 from app.agent.network.dns_responder import DnsResponder
 from app.agent.network.dns_upstream import DnsUpstream
+from app.agent.network.pod_network import NetworkedRuntime, PodNetworkManager
 from app.agent.network.service_lookup import ServiceLookup
 from app.agent.node.credential import CredentialRenewal
 from app.agent.node.device_sources import EMPTY, Inventory
@@ -95,6 +96,7 @@ class Agent:
         self._api = api or Api(config.server, config.token, config.ca_file, tls_name=config.tls_name)
         self._clock = clock or WallClock()
         self._parts: tuple[Pods, Nodes] | None = None
+        self._network: PodNetworkManager | None = None
         self._revoked = asyncio.Event()
 
     async def run(self) -> None:
@@ -157,7 +159,12 @@ class Agent:
         self._parts = pods, nodes
         self._count(pods, reporter, leases)
         usages = UsageReporter(self._api, self._runtime, info, names, pods.node_of, self._clock)
-        loops = [*self._upkeep(host, pods), *self._ca_rotation(), *self._credential_renewal(watches)]
+        loops = [
+            *self._pod_network(host.ip, nodes),
+            *self._upkeep(host, pods),
+            *self._ca_rotation(),
+            *self._credential_renewal(watches),
+        ]
         streams = CallHandler(self._api, self._runtime, names, pods.node_of, self._clock)
         try:
             async with host.dns or nullcontext(), asyncio.TaskGroup() as group:
@@ -210,6 +217,14 @@ class Agent:
             ("runs that others have followed", image_gc.run_for_containers),
         ]
 
+    def _pod_network(self, ip: str, nodes: Nodes) -> list[Loop]:
+        """The loop that sets up the network of pods, where the runtime lets the agent."""
+        runtime, (node, *others) = self._runtime, self._config.node_names
+        if not isinstance(runtime, NetworkedRuntime) or others or is_loopback(ip):
+            return []
+        self._network = PodNetworkManager(self._api, node, ip, runtime, self._clock, lambda: nodes.check(node))
+        return [("pod network", self._network.run)]
+
     def _ca_rotation(self) -> list[Loop]:
         """The loop that follows the API's authority, if its file is in this agent's own folder."""
         kept, given = self._config.state_dir / "ca.crt", self._config.ca_file
@@ -231,6 +246,7 @@ class Agent:
             runtime=host.info,
             pressures=host.pressures,
             capacity=self._capacity(),
+            network=lambda: self._network.condition if self._network else None,
             labels={**self._inventory.labels, **isolation_label(host.info.isolation), **self._config.labels},
         )
 

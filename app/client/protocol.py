@@ -65,6 +65,11 @@ def address_path(node: str, address: str) -> str:
     return f"{NODES}/{node}/addresses/{address}"
 
 
+def network_path(node: str) -> str:
+    """Of the pod network, as one node needs it."""
+    return f"{NODES}/{node}/network"
+
+
 class NamespaceLevel(msgspec.Struct, rename="camel"):
     """Answer to GET namespaces/NAME: its UID, empty if there is none, and the Pod Security level that it enforces.
 
@@ -106,6 +111,32 @@ class ServiceRecords(msgspec.Struct, frozen=True, omit_defaults=True):
     found: bool = False
     external_name: str = ""
     slices: tuple[ServiceSlice, ...] = ()
+
+
+class NetworkQuery(Struct):
+    """Query of GET network. `known`: the version that the agent has."""
+
+    known: Annotated[Int64, at(0)] = 0
+
+
+class NetworkPeer(msgspec.Struct, frozen=True, array_like=True):
+    """Another node: its name, its pod CIDR and its address."""
+
+    node: str
+    cidr: str
+    address: str
+
+
+class PodNetwork(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Answer to GET network. `cidr` is the node's own part of `cluster`; empty: it has none.
+
+    All but the version is left out if the agent knows that.
+    """
+
+    version: int = 0
+    cidr: str = ""
+    cluster: str = ""
+    peers: tuple[NetworkPeer, ...] = ()
 
 
 class AddressNames(msgspec.Struct, frozen=True):

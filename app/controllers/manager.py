@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from ipaddress import IPv4Network
 
 from app.controllers.certificate_signing import CertificateSigningController, Signer
 from app.controllers.clusterrole_aggregation import ClusterRoleController
@@ -25,6 +26,7 @@ from app.controllers.metrics.scheduler import COLLECTOR as SCHEDULER_COLLECTOR
 from app.controllers.metrics.state import COLLECTOR as STATE_COLLECTOR
 from app.controllers.metrics.state import StateMetrics
 from app.controllers.namespaces import NamespaceController
+from app.controllers.node_ipam import NodeIpamController
 from app.controllers.node_lifecycle import NodeLifecycleController
 from app.controllers.owner_graph import PartialObjectMetadata
 from app.controllers.pod_interning import PodInterner, PodStubs
@@ -95,6 +97,18 @@ class Retention:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """How nodes are looked after.
+
+    grace:    without a lease renewal, after which a node is lost.
+    pod_cidr: nodes get parts of it; None: they get none.
+    """
+
+    grace: timedelta
+    pod_cidr: IPv4Network | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClusterAuthority:
     """The authority of the API's certificate.
 
@@ -111,7 +125,7 @@ class ClusterAuthority:
 async def run(
     registry: Registry,
     *,
-    node_grace: timedelta,
+    nodes: NodeSettings,
     retention: Retention = Retention(),
     authority: ClusterAuthority = ClusterAuthority(),
     scheduling: ScoringSettings = DEFAULT,
@@ -133,7 +147,7 @@ async def run(
                     StateMetrics(registry.metrics, mirror)
                     runners = [
                         Runner(registry, mirror, each, epoch)
-                        for each in controllers(registry, mirror, node_grace, authority, scheduling)
+                        for each in controllers(registry, mirror, nodes, authority, scheduling)
                     ]
                     periodic = periodic_tasks(registry, epoch, retention, client)
                     if traces is not None:
@@ -188,7 +202,7 @@ def new_mirror() -> Mirror:
 def controllers(
     registry: Registry,
     mirror: Mirror,
-    node_grace: timedelta,
+    nodes: NodeSettings,
     authority: ClusterAuthority = ClusterAuthority(),
     scheduling: ScoringSettings = DEFAULT,
 ) -> list[Controller]:
@@ -206,7 +220,7 @@ def controllers(
         CronJobController(mirror, registry.admission.locks, registry.pod_security, registry.admission.reviewer),
         ResourceQuotaController(mirror, registry.store, registry.admission.locks),
         Scheduler(mirror, scheduling, registry.metrics),
-        NodeLifecycleController(mirror, registry.clock, registry.elapsed, node_grace),
+        NodeLifecycleController(mirror, registry.clock, registry.elapsed, nodes.grace),
         GarbageCollector(mirror, registry.store),
         NamespaceController(mirror, registry.store),
         ServiceAccountController(mirror),
@@ -215,6 +229,7 @@ def controllers(
         EndpointSliceController(mirror),
         CertificateSigningController(mirror, authority.sign, authority.longest),
         *publishing,
+        *([NodeIpamController(mirror, nodes.pod_cidr)] if nodes.pod_cidr else []),
     ]
 
 

@@ -14,6 +14,7 @@ from app.machinery.feature_gates import DEFAULTS, Features
 from app.metrics.registry import MetricsRegistry
 from app.plans.admission.pod_security.namespace_policy import USUAL_CONFIGURATION, PodSecurityConfiguration
 from app.registry.admission import Admission
+from app.registry.pod_network_cache import PodNetworkCache
 from app.registry.policy_cache import PolicyCache
 from app.registry.service_cache import ServiceCache
 from app.store import READ_ONLY, Store
@@ -129,6 +130,10 @@ class Registry:
     @cached_property
     def services(self) -> ServiceCache:
         return ServiceCache(self.store)
+
+    @cached_property
+    def pod_networks(self) -> PodNetworkCache:
+        return PodNetworkCache(self.store)
 
     @cached_property
     def admission(self) -> Admission:

@@ -72,10 +72,27 @@ def a_ring(name: str, command: list[str], pods: int, **env: str) -> dict[str, An
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}, "spec": spec | {"backoffLimit": 0}}
 
 
+# The API by its name, whose certificate must be for it: a Status answers, as there is no token.
+API = """
+import os, ssl, urllib.error, urllib.request
+context = ssl.create_default_context(cafile=os.environ["CA"])
+try:
+    urllib.request.urlopen("https://kubernetes.default.svc/api/v1/pods", context=context)
+except urllib.error.HTTPError as error:
+    print(error.code, error.read().decode())
+"""
+QUEUE = """
+until redis-cli -h queue ping > /dev/null 2>&1; do sleep 0.1; done
+if [ "$RANK" = 0 ]; then redis-cli -h queue rpush work one two three; fi
+until item=$(redis-cli -h queue lpop work) && [ -n "$item" ]; do sleep 0.1; done
+echo "works on $item"
+"""
+
+
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     """Of a Jobplane with a node on each machine, and a headless Service for the pods of both Jobs."""
-    for program in ("ping", "bwrap", "getent"):
+    for program in ("ping", "bwrap", "getent", "redis-server", "redis-cli"):
         if shutil.which(program) is None:
             lacking(f"the program {program} is not there")
     folder = tmp_path_factory.mktemp("names")
@@ -142,3 +159,37 @@ def test_ranks_meet_at_the_name_of_the_first(client: httpx.Client) -> None:
 
     assert sorted(line for lines in said.values() for line in lines) == [f"rank {rank} of 4 has 6" for rank in range(4)]
     assert set(said) == set(MACHINES)
+
+
+def test_the_api_has_a_name(client: httpx.Client, tmp_path: Path) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_bytes(client.get("/apis/agents.jobplane.dev/v1/ca").content)
+    job = a_ring("ask", ["python3", "-c", API], 1, CA=str(authority))
+
+    (lines,) = run(client, job).values()
+
+    assert lines[0].startswith('401 {"kind":"Status"')
+
+
+def test_workers_take_from_a_queue_on_another_machine_by_its_name(client: httpx.Client) -> None:
+    """A Redis in a pod, behind a Service with a port, as in Kubernetes' manual; its workers run elsewhere."""
+    spec = {"selector": {"app": "queue"}, "ports": [{"port": 6379, "targetPort": 6379}]}
+    client.post(
+        "/api/v1/namespaces/default/services", json={"metadata": {"name": "queue"}, "spec": spec}
+    ).raise_for_status()
+    command = ["redis-server", "--save", "", "--protected-mode", "no"]
+    server = {"name": "redis", "image": "redis", "command": command}
+    pod = {"nodeSelector": {"kubernetes.io/hostname": "a"}, "terminationGracePeriodSeconds": 1, "containers": [server]}
+    meta = {"name": "queue", "labels": {"app": "queue"}}
+    client.post("/api/v1/namespaces/default/pods", json={"metadata": meta, "spec": pod}).raise_for_status()
+    elsewhere = {"key": "kubernetes.io/hostname", "operator": "In", "values": ["b", "c", "d"]}
+    job = a_ring("workers", ["bash", "-c", QUEUE], 3)
+    terms = {"nodeSelectorTerms": [{"matchExpressions": [elsewhere]}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    job["spec"]["template"]["spec"]["affinity"] = affinity
+
+    said = run(client, job)
+
+    found = sorted(line for lines in said.values() for line in lines if line.startswith("works"))
+    assert found == ["works on one", "works on three", "works on two"]
+    assert set(said) == {"b", "c", "d"}

@@ -15,7 +15,7 @@ from app.api.http import errors
 from app.api.http.content import read_body
 from app.api.middleware import NODES
 from app.api.streams.agent_calls import Calls
-from app.api.struct_route import EVERY_METHOD, AsgiResponse, FromBody, S
+from app.api.struct_route import EVERY_METHOD, AsgiResponse, FromBody, FromQuery, S
 from app.client.protocol import (
     AddressNames,
     LogOutcome,
@@ -23,6 +23,8 @@ from app.client.protocol import (
     LogPiece,
     LogPieces,
     NamespaceLevel,
+    NetworkQuery,
+    PodNetwork,
     ServiceRecords,
     StatusOutcomes,
     StatusReports,
@@ -114,6 +116,15 @@ async def read_service_records(registry: RegistryDep, namespace: str, name: str)
     """Tell an agent's DNS responder the ready endpoints of a Service."""
     _check_names(namespace, name)
     return await registry.services.records(namespace, name)
+
+
+@router.get("/network", summary="Read the pod network")
+async def read_network(
+    registry: RegistryDep, nodes: RequiredNodes, query: Annotated[NetworkQuery, Depends(FromQuery(NetworkQuery))]
+) -> PodNetwork:
+    """Tell an agent the pod CIDR of its node, and those of all other nodes, if that differs from what it knows."""
+    found = await registry.pod_networks.read(nodes.name)
+    return PodNetwork(version=found.version) if found.version == query.known else found
 
 
 @router.get("/addresses/{address}", summary="Read the names of an address")
