@@ -50,6 +50,7 @@ from app.agent.volumes.volumes import VolumeRefresh, Volumes
 from app.client.api import Api
 from app.kinds.auth.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
 from app.kinds.core.configmap import ConfigMap
+from app.kinds.core.runtimeclass import RuntimeClass
 from app.kinds.core.secret import Secret
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import ServiceAccountTokenProjection
@@ -257,7 +258,7 @@ class Agent:
             eviction_thresholds(config.eviction_hard) if info.runs_commands else {}
         )  # simulated nodes are never short
         gives = allocatable(config.state_dir, self._capacity(), limits)
-        lookup = Lookup(self._config_map, self._secret, gives, self._token, config.server)
+        lookup = Lookup(self._config_map, self._secret, gives, self._token, config.server, self._runtime_class)
         volumes = Volumes(
             config.state_dir / "volumes",
             ip,
@@ -314,6 +315,9 @@ class Agent:
 
     async def _secret(self, namespace: str, name: str) -> Secret | None:
         return await self._read(f"/api/v1/namespaces/{namespace}/secrets/{name}", Secret)
+
+    async def _runtime_class(self, name: str) -> RuntimeClass | None:
+        return await self._read(f"/apis/node.k8s.io/v1/runtimeclasses/{name}", RuntimeClass)
 
     async def _token(self, pod: Pod, asked: ServiceAccountTokenProjection) -> tuple[str, float]:
         meta, account = pod.metadata, pod.spec.service_account_name or "default"

@@ -68,6 +68,7 @@ _MIRRORED = (
     ("", "v1", "limitranges"),
     ("", "v1", "serviceaccounts"),
     ("scheduling.k8s.io", "v1", "priorityclasses"),
+    ("node.k8s.io", "v1", "runtimeclasses"),
     ("rbac.authorization.k8s.io", "v1", "clusterroles"),
     ("policy", "v1", "poddisruptionbudgets"),
     ("", "v1", "services"),

@@ -16,6 +16,7 @@ POLICY = frozenset(
         "limitranges",
         "serviceaccounts",
         "priorityclasses.scheduling.k8s.io",
+        "runtimeclasses.node.k8s.io",
         "roles.rbac.authorization.k8s.io",
         "rolebindings.rbac.authorization.k8s.io",
         "clusterroles.rbac.authorization.k8s.io",

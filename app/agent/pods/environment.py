@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from app.kinds.core.configmap import ConfigMap
+from app.kinds.core.runtimeclass import RuntimeClass
 from app.kinds.core.secret import Secret
 from app.kinds.pod.container import Container, EnvFromSource, EnvVar, EnvVarSource
 from app.kinds.pod.pod import Pod
@@ -41,6 +42,14 @@ ReadSecret = Callable[[str, str], Awaitable[Secret | None]]
 AskToken = Callable[[Pod, ServiceAccountTokenProjection], Awaitable[tuple[str, float]]]
 
 
+# A RuntimeClass by its name, or None if there is none.
+ReadRuntimeClass = Callable[[str], Awaitable[RuntimeClass | None]]
+
+
+async def no_runtime_class(_: str) -> RuntimeClass | None:
+    return None
+
+
 async def no_token(*_: object) -> tuple[str, float]:
     raise ContainerConfigError("this node has no tokens of service accounts")
 
@@ -55,15 +64,19 @@ class Lookup:
         allocatable: Mapping[str, Quantity],
         token: AskToken = no_token,
         server: str = "",
+        runtime_class: ReadRuntimeClass = no_runtime_class,
     ) -> None:
         self._config_map, self._secret = config_map, secret
         self.allocatable = allocatable
         self.token = token
         self.server = server
+        self.runtime_class = runtime_class
 
     def with_cache(self) -> "Lookup":
         """One that reads each object once, for a moment in which that is new enough."""
-        return Lookup(_once(self._config_map), _once(self._secret), self.allocatable, self.token, self.server)
+        return Lookup(
+            _once(self._config_map), _once(self._secret), self.allocatable, self.token, self.server, self.runtime_class
+        )
 
     async def config_map(self, namespace: str, name: str, *, optional: bool) -> dict[str, bytes] | None:
         found = await self._config_map(namespace, name)

@@ -5,6 +5,7 @@ wants started.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -155,11 +156,13 @@ class Starts:
         cluster_dns = self._host.dns.address if self._host.dns else ""
         try:
             spec = sandbox_config.sandbox(worker.pod, namespace_uid, cluster_dns)
+            if not worker.sandbox_ready:
+                spec = dataclasses.replace(spec, handler=await self._handler(worker.pod.spec.runtime_class_name))
             sandbox = await self._host.runtime.run_sandbox(spec)
             if level is not None:
                 self._host.resolv_conf.write(worker.pod, cluster_dns, has_services=level.services)
         except Exception as error:
-            if not isinstance(error, CreateError | OSError):
+            if not isinstance(error, CreateError | ApiError | OSError):
                 logger.error(
                     "unexpected error; cannot make the sandbox of a pod",
                     **worker.log_fields,
@@ -169,6 +172,17 @@ class Starts:
         worker.sandbox, worker.sandbox_ready = sandbox, True
         self._host.volumes.set_owner(sandbox)
         self._host.hosts.write(worker.pod, sandbox.ip)
+
+    async def _handler(self, class_name: str) -> str:
+        """Of a RuntimeClass. Raises CreateError, in a kubelet's words; ApiError, ConnectionError."""
+        if not class_name:
+            return ""
+        found = await self._host.lookup.runtime_class(class_name)
+        if found is None:
+            raise CreateError(f'failed to get sandbox runtime: RuntimeClass "{class_name}" not found')
+        if not self._host.info.handlers:
+            raise CreateError(f'failed to get sandbox runtime: no runtime for "{found.handler}" is configured')
+        return found.handler
 
     async def _level(self, worker: PodWorker) -> NamespaceLevel | None:
         """What the pod's sandbox is made for; None: it stands, and was decided once.

@@ -60,6 +60,7 @@ class CriRuntime(EngineRuntime):
             survives_agent=True,
             images=True,
             pod_network=True,
+            handlers=True,
             limits=True,
             security=True,
             seccomp=True,
