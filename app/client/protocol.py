@@ -106,11 +106,15 @@ class ServiceSlice(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ServiceRecords(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Answer to GET services/NAMESPACE/NAME. `found`: there is such a Service. `external_name`: it stands for this name."""
+    """Answer to GET services/NAMESPACE/NAME. `found`: there is such a Service. `external_name`: it stands for this name.
+
+    recent: endpoints with a name of their own that were there until a moment ago.
+    """
 
     found: bool = False
     external_name: str = ""
     slices: tuple[ServiceSlice, ...] = ()
+    recent: tuple[ServiceEndpoint, ...] = ()
 
 
 class NetworkQuery(Struct):

@@ -129,7 +129,7 @@ class Registry:
 
     @cached_property
     def services(self) -> ServiceCache:
-        return ServiceCache(self.store)
+        return ServiceCache(self.store, self.elapsed)
 
     @cached_property
     def pod_networks(self) -> PodNetworkCache:

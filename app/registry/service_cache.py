@@ -1,11 +1,16 @@
 """Service cache: what DNS tells of Services, from their EndpointSlices. Agents ask for it, one Service at a time.
 
 As new as the feed's cursor. An answer is made once for each change of a Service, however many agents ask.
+
+The own name of a pod that has ended stays for LINGER seconds, unless another pod takes it: pods that wait for each other could
+otherwise miss one that was quick. Kubernetes' resolvers do the same, as they cache answers for 30 s.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import cast
+
+from msgspec.structs import replace
 
 from app.client.protocol import AddressNames, ServiceEndpoint, ServicePortRecord, ServiceRecords, ServiceSlice
 from app.kinds.core.endpointslice import KIND as SLICES
@@ -18,13 +23,16 @@ from app.registry.mirror_cache import MirrorCache
 from app.store import Key, Mirror, Store
 
 MOST_NAMES = 16  # of one address
+LINGER = 30.0  # seconds
+MOST_RECENT = 1000  # names of ended pods of a Service
 _NONE = ServiceRecords()
 
 
 class ServiceCache:
     """`records`, `names` and `has_services` answer from memory."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, elapsed: Callable[[], float]) -> None:
+        self._elapsed = elapsed
         self._cache = MirrorCache(store, frozenset({SERVICES.resource, SLICES.resource}))
         self._mirror: Mirror | None = None
         self._clear()
@@ -34,6 +42,8 @@ class ServiceCache:
         self._by_address: defaultdict[str, dict[Key, Key]] = defaultdict(dict)  # slices with their Services
         self._counts: defaultdict[str, int] = defaultdict(int)  # of Services, by namespace
         self._records: dict[Key, ServiceRecords] = {}
+        # By Service and host name: endpoints that have gone, the last at the end, and until when their names stay.
+        self._recent: defaultdict[Key, dict[str, tuple[float, ServiceEndpoint]]] = defaultdict(dict)
 
     async def has_services(self, namespace: str) -> bool:
         await self._follow()
@@ -43,12 +53,25 @@ class ServiceCache:
         """Return the ready endpoints of a Service; nothing is `found` if there is no such Service."""
         mirror = await self._follow()
         key = key_of(SERVICES, namespace, name)
+        self._expire(key)
         if (known := self._records.get(key)) is None:
             service = cast("Service | None", mirror.get(key))
             if service is None:
                 return _NONE  # not remembered: anything may be asked for
             known = self._records[key] = _records(service, self._slices.get(key, {}).values())
+            if key in self._recent:
+                known = self._records[key] = replace(
+                    known, recent=tuple(each for _, each in self._recent[key].values())
+                )
         return known
+
+    def _expire(self, service: Key) -> None:
+        recent, now = self._recent.get(service, {}), self._elapsed()
+        while recent and (len(recent) > MOST_RECENT or next(iter(recent.values()))[0] <= now):
+            del recent[next(iter(recent))]
+            self._records.pop(service, None)
+        if not recent:
+            self._recent.pop(service, None)
 
     async def names(self, address: str) -> AddressNames:
         """Return the names of the endpoints with this address, without the cluster's domain."""
@@ -77,6 +100,8 @@ class ServiceCache:
         if key.kind == SERVICES.resource:
             self._counts[key.namespace] += (now is not None) - (before is not None)
             self._records.pop(key, None)
+            if now is None:
+                self._recent.pop(key, None)
             return
         for piece in (cast("EndpointSlice | None", before), cast("EndpointSlice | None", now)):
             if piece is None or not (name := piece.metadata.labels.get(SERVICE_NAME, "")):
@@ -88,6 +113,17 @@ class ServiceCache:
             else:
                 self._slices[service].pop(key, None)
             self._index_addresses(key, service, piece, is_new=piece is now)
+            if piece is before:
+                self._keep_names(service, piece, cast("EndpointSlice | None", now))
+
+    def _keep_names(self, service: Key, before: EndpointSlice, now: EndpointSlice | None) -> None:
+        left = {each.hostname for each in now.endpoints} if now else set()
+        recent = self._recent[service]
+        for each in before.endpoints:
+            if each.hostname and each.hostname not in left and each.conditions.ready is not False:
+                recent.pop(each.hostname, None)
+                recent[each.hostname] = self._elapsed() + LINGER, ServiceEndpoint(each.addresses, each.hostname)
+        self._expire(service)
 
     def _index_addresses(self, key: Key, service: Key, piece: EndpointSlice, *, is_new: bool) -> None:
         for address in (each for endpoint in piece.endpoints for each in endpoint.addresses):

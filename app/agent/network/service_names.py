@@ -82,7 +82,8 @@ def answer(asked: Asked, found: ServiceRecords) -> Records:
     if asked.port:
         return _ports(asked, whole, found.slices)
     if asked.endpoint:
-        chosen = (each for each in _endpoints(found.slices) if asked.endpoint in _labels(each))
+        chosen = [each for each in _endpoints(found.slices) if asked.endpoint in _labels(each)]
+        chosen = chosen or [each for each in found.recent if asked.endpoint == each.hostname]
         return Records(list(_addresses(f"{asked.endpoint}.{whole}", chosen)))
     return Records(list(_addresses(whole, _endpoints(found.slices))))
 

@@ -1,5 +1,6 @@
 """What names of the cluster's domain ask for, and which records answer them."""
 
+import msgspec
 import pytest
 
 from app.agent.network.service_names import Asked, Record, answer, is_inside, parse, pointer_address
@@ -60,6 +61,16 @@ def test_a_service_has_the_addresses_of_its_endpoints() -> None:
 )
 def test_an_endpoint_has_its_host_name_or_its_address_with_dashes(label: str, addresses: list[str]) -> None:
     assert [each.data for each in answer(Asked("team", "ring", label), TWO).answers] == addresses
+
+
+def test_a_pod_that_has_ended_keeps_its_own_name_for_a_while() -> None:
+    gone = msgspec.structs.replace(
+        TWO, recent=(ServiceEndpoint(("10.0.0.9",), "w-9"), ServiceEndpoint(("10.0.0.8",), "w-0"))
+    )
+
+    assert [each.data for each in answer(Asked("team", "ring", "w-9"), gone).answers] == ["10.0.0.9"]
+    assert [each.data for each in answer(Asked("team", "ring", "w-0"), gone).answers] == ["10.0.0.1"]
+    assert len(answer(Asked("team", "ring"), gone).answers) == 3
 
 
 def test_a_port_has_the_names_of_the_endpoints_and_their_addresses() -> None:

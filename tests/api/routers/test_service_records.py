@@ -18,7 +18,8 @@ from app.machinery.base import ObjectMeta
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry
-from tests.conftest import NO_TLS
+from app.registry.service_cache import LINGER
+from tests.conftest import NO_TLS, Clock
 from tests.registry.examples import create, named
 
 BASE = "/apis/agents.jobplane.dev/v1/nodes"
@@ -68,6 +69,18 @@ async def test_what_changes_is_told_anew(registry: Registry) -> None:
     assert await registry.services.records("default", "ring") == ServiceRecords()
     assert (await registry.services.names("10.0.0.1")).names == []
     assert not await registry.services.has_services("default")
+
+
+async def test_the_name_of_a_pod_that_has_ended_stays_for_a_while(registry: Registry, clock: Clock) -> None:
+    await a_service(registry)
+    await a_slice(registry, "one", endpoint("10.0.0.1", "w-0"), endpoint("10.0.0.2"))
+    assert (await registry.services.records("default", "ring")).recent == ()
+
+    await objects.delete(registry, SLICES, "default", "one", Demand())
+    records = await registry.services.records("default", "ring")
+    assert (records.slices, records.recent) == ((), (ServiceEndpoint(("10.0.0.1",), "w-0"),))
+    clock.move(seconds=LINGER)
+    assert await registry.services.records("default", "ring") == ServiceRecords(found=True)
 
 
 async def test_a_slice_of_another_namespace_adds_nothing(registry: Registry) -> None:
