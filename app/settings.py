@@ -13,6 +13,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from app.machinery.cidr import parse_cidr
 from app.machinery.feature_gates import Features, parse
 from app.metrics.address import parse_address
 from app.plans.admission.pod_security.namespace_policy import (
@@ -200,6 +201,15 @@ class Settings(BaseSettings):
             le=86400,
         ),
     ] = 40
+    pod_cidr: Annotated[
+        str,
+        about(
+            "IPv4 network for pods, such as 10.244.0.0/16: each node gets a /24 of it, and agents of the cri runtime "
+            "set up the network and routes between nodes.",
+            "none",
+            "controllers",
+        ),
+    ] = ""
     node_grace_seconds: Annotated[
         float,
         about(
@@ -369,6 +379,13 @@ class Settings(BaseSettings):
     @classmethod
     def _user_range(cls, text: str) -> str:
         parse_range(text)
+        return text
+
+    @field_validator("pod_cidr")
+    @classmethod
+    def _network(cls, text: str) -> str:
+        if text:
+            parse_cidr(text)
         return text
 
     @field_validator("server")

@@ -6,7 +6,7 @@ Cancelling `run` ends it cleanly and leaves the containers running, for the next
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -16,6 +16,12 @@ import msgspec
 from app.agent.clock import Clock, WallClock
 from app.agent.config import AgentConfig
 from app.agent.logs import LogShipper
+from app.agent.network.api_relay import ApiRelay
+from app.agent.network.cluster_dns import FILE, ClusterDns, is_loopback, loopback_candidates
+from app.agent.network.dns_responder import DnsResponder
+from app.agent.network.dns_upstream import DnsUpstream
+from app.agent.network.pod_network import NetworkedRuntime, PodNetworkManager
+from app.agent.network.service_lookup import ServiceLookup
 from app.agent.node.credential import CredentialRenewal
 from app.agent.node.device_sources import EMPTY, Inventory
 from app.agent.node.devices import DeviceManager
@@ -28,13 +34,15 @@ from app.agent.node.pressure import Pressures, eviction_thresholds
 from app.agent.node.shutdown import shut_down
 from app.agent.node.usage import UsageReporter
 from app.agent.pods.container_config import Host
-from app.agent.pods.environment import Lookup
+from app.agent.pods.environment import Lookup, StorageLookup
 from app.agent.pods.hosts_file import HostsFiles
 from app.agent.pods.isolation import isolation_label, log_isolation
 from app.agent.pods.lease_expiry import LeaseExpired, LeaseExpiry
 from app.agent.pods.memory_peaks import MemoryPeaks
 from app.agent.pods.namespace_levels import NamespaceLevels
 from app.agent.pods.pods import Pods
+from app.agent.pods.resolv_conf import ResolvConfFiles
+from app.agent.pods.sandbox_config import node_servers
 from app.agent.pods.status_reports import StatusReporter
 from app.agent.streams import CallHandler
 from app.agent.tasks import level_of
@@ -43,6 +51,7 @@ from app.agent.volumes.volumes import VolumeRefresh, Volumes
 from app.client.api import Api
 from app.kinds.auth.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
 from app.kinds.core.configmap import ConfigMap
+from app.kinds.core.runtimeclass import RuntimeClass
 from app.kinds.core.secret import Secret
 from app.kinds.pod.pod import Pod
 from app.kinds.pod.volume import ServiceAccountTokenProjection
@@ -91,6 +100,7 @@ class Agent:
         self._api = api or Api(config.server, config.token, config.ca_file, tls_name=config.tls_name)
         self._clock = clock or WallClock()
         self._parts: tuple[Pods, Nodes] | None = None
+        self._network: PodNetworkManager | None = None
         self._revoked = asyncio.Event()
 
     async def run(self) -> None:
@@ -154,6 +164,7 @@ class Agent:
         self._count(pods, reporter, leases)
         usages = UsageReporter(self._api, self._runtime, info, names, pods.node_of, self._clock)
         loops = [
+            *self._pod_network(host.ip, nodes),
             *self._upkeep(host, pods),
             *self._volume_removal(host),
             *self._ca_rotation(),
@@ -161,7 +172,7 @@ class Agent:
         ]
         streams = CallHandler(self._api, self._runtime, names, pods.node_of, self._clock)
         try:
-            async with asyncio.TaskGroup() as group:
+            async with host.dns or nullcontext(), asyncio.TaskGroup() as group:
                 # The lease first: a node that is cut off must not go on with the pods that it finds running.
                 group.create_task(self._restart_forever("leases", leases.run))
                 group.create_task(self._restart_forever("nodes", nodes.run))
@@ -203,6 +214,7 @@ class Agent:
         eviction = EvictionManager(pods, host.runtime.usage, host.volumes, host.pressures, free_images, host.clock)
         peaks = MemoryPeaks(host.runtime, pods.worker_of, host.clock)
         return [
+            *([("relay to the API", host.dns.run)] if host.dns else []),
             ("memory peaks", peaks.run),
             ("files of volumes", volumes.run),
             ("eviction", eviction.run),
@@ -218,6 +230,14 @@ class Agent:
         removal = VolumeRemoval(self._api, host.volumes.claims, self._clock)
         following = [(f"released volumes of {name}", partial(removal.follow, name)) for name in names]
         return [("removal of volumes", removal.run), *following]
+
+    def _pod_network(self, ip: str, nodes: Nodes) -> list[Loop]:
+        """The loop that sets up the network of pods, where the runtime lets the agent."""
+        runtime, (node, *others) = self._runtime, self._config.node_names
+        if not isinstance(runtime, NetworkedRuntime) or others or is_loopback(ip):
+            return []
+        self._network = PodNetworkManager(self._api, node, ip, runtime, self._clock, lambda: nodes.check(node))
+        return [("pod network", self._network.run)]
 
     def _ca_rotation(self) -> list[Loop]:
         """The loop that follows the API's authority, if its file is in this agent's own folder."""
@@ -240,6 +260,7 @@ class Agent:
             runtime=host.info,
             pressures=host.pressures,
             capacity=self._capacity(),
+            network=lambda: self._network.condition if self._network else None,
             labels={**self._inventory.labels, **isolation_label(host.info.isolation), **self._config.labels},
         )
 
@@ -251,7 +272,13 @@ class Agent:
         )  # simulated nodes are never short
         gives = allocatable(config.state_dir, self._capacity(), limits)
         lookup = Lookup(
-            self._config_map, self._secret, gives, self._token, config.server, self._claim, self._persistent_volume
+            self._config_map,
+            self._secret,
+            gives,
+            self._token,
+            config.server,
+            StorageLookup(self._claim, self._persistent_volume),
+            self._runtime_class,
         )
         volumes = Volumes(
             config.state_dir / "volumes",
@@ -261,7 +288,8 @@ class Agent:
             isolated=info.images,
             private=(config.state_dir.parent, Path.home()),
         )
-        hosts = HostsFiles(config.state_dir / "hosts", info, ip)
+        dns = self._cluster_dns(info, ip)
+        hosts = HostsFiles(config.state_dir / "hosts", info, ip, lambda: dns is not None and dns.address != "")
         return Host(
             runtime=self._runtime,
             info=info,
@@ -269,6 +297,8 @@ class Agent:
             lookup=lookup,
             volumes=volumes,
             hosts=hosts,
+            resolv_conf=ResolvConfFiles(config.state_dir / "hosts", info),
+            dns=dns,
             clock=self._clock,
             pressures=Pressures(existing(config.state_dir), self._clock, limits),
             devices=self._devices(info),
@@ -276,6 +306,22 @@ class Agent:
             if info.isolation or info.images
             else None,
         )
+
+    def _cluster_dns(self, info: RuntimeInfo, ip: str) -> ClusterDns | None:
+        """None where pods cannot be told of it, or reach no address of this machine."""
+        config, file = self._config, self._config.state_dir / FILE
+        if not (info.runs_commands and info.mounts) or (info.pod_network and is_loopback(ip)):
+            return None
+
+        def is_local(address: str) -> bool:
+            if info.pod_network:
+                return address == ip or (self._parts is not None and self._parts[0].has_address(address))
+            return is_loopback(address)
+
+        lookup = ServiceLookup(self._api, config.node_names, self._clock)
+        responder = DnsResponder(lookup, DnsUpstream(node_servers), is_local)
+        candidates = [ip] if info.pod_network else loopback_candidates(file)
+        return ClusterDns(responder, ApiRelay(config.server, is_local), candidates, file, self._clock)
 
     def _devices(self, info: RuntimeInfo) -> DeviceManager:
         if not info.runs_commands:
@@ -297,6 +343,9 @@ class Agent:
 
     async def _persistent_volume(self, _: str, name: str) -> PersistentVolume | None:
         return await self._read(f"/api/v1/persistentvolumes/{name}", PersistentVolume)
+
+    async def _runtime_class(self, name: str) -> RuntimeClass | None:
+        return await self._read(f"/apis/node.k8s.io/v1/runtimeclasses/{name}", RuntimeClass)
 
     async def _token(self, pod: Pod, asked: ServiceAccountTokenProjection) -> tuple[str, float]:
         meta, account = pod.metadata, pod.spec.service_account_name or "default"

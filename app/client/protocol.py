@@ -59,15 +59,98 @@ def namespace_path(node: str, namespace: str) -> str:
     return f"{NODES}/{node}/namespaces/{namespace}"
 
 
+def service_path(node: str, namespace: str, name: str) -> str:
+    """Of what DNS tells of a Service."""
+    return f"{NODES}/{node}/services/{namespace}/{name}"
+
+
+def address_path(node: str, address: str) -> str:
+    """Of the names of an address."""
+    return f"{NODES}/{node}/addresses/{address}"
+
+
+def network_path(node: str) -> str:
+    """Of the pod network, as one node needs it."""
+    return f"{NODES}/{node}/network"
+
+
 class NamespaceLevel(msgspec.Struct, rename="camel"):
     """Answer to GET namespaces/NAME: its UID, empty if there is none, and the Pod Security level that it enforces.
 
     is_default: neither a label nor a setting says so: then runtimes with engines give its pods no more than baseline.
+    services: whether it has any Service, so that its pods may ask for names.
     """
 
     uid: str = ""
     level: str = "restricted"
     is_default: bool = False
+    services: bool = False
+
+
+class ServiceEndpoint(msgspec.Struct, frozen=True, array_like=True):
+    """A ready endpoint; `hostname` is empty if it has no name of its own."""
+
+    addresses: tuple[str, ...]
+    hostname: str = ""
+
+
+class ServicePortRecord(msgspec.Struct, frozen=True, array_like=True):
+    """A port of endpoints. `protocol` in lower case."""
+
+    name: str
+    protocol: str
+    number: int
+
+
+class ServiceSlice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Endpoints with the same ports."""
+
+    endpoints: tuple[ServiceEndpoint, ...] = ()
+    ports: tuple[ServicePortRecord, ...] = ()
+
+
+class ServiceRecords(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Answer to GET services/NAMESPACE/NAME. `found`: there is such a Service. `external_name`: it stands for this name.
+
+    recent: endpoints with a name of their own that were there until a moment ago.
+    """
+
+    found: bool = False
+    external_name: str = ""
+    slices: tuple[ServiceSlice, ...] = ()
+    recent: tuple[ServiceEndpoint, ...] = ()
+
+
+class NetworkQuery(Struct):
+    """Query of GET network. `known`: the version that the agent has."""
+
+    known: Annotated[Int64, at(0)] = 0
+
+
+class NetworkPeer(msgspec.Struct, frozen=True, array_like=True):
+    """Another node: its name, its pod CIDR and its address."""
+
+    node: str
+    cidr: str
+    address: str
+
+
+class PodNetwork(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Answer to GET network. `cidr` is the node's own part of `cluster`; empty: it has none.
+
+    All but the version is left out if the agent knows that.
+    """
+
+    version: int = 0
+    cidr: str = ""
+    cluster: str = ""
+    peers: tuple[NetworkPeer, ...] = ()
+
+
+class AddressNames(msgspec.Struct, frozen=True):
+    """Answer to GET addresses/ADDRESS: names of endpoints, without the cluster's domain."""
+
+    names: list[str] = []
 
 
 class EventReport(Struct):

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from functools import partial
+from ipaddress import IPv4Network
 
 from app.controllers.certificate_signing import CertificateSigningController, Signer
 from app.controllers.clusterrole_aggregation import ClusterRoleController
 from app.controllers.cronjobs import CronJobController
 from app.controllers.disruption import DisruptionController
+from app.controllers.endpoint_slices import EndpointSliceController
 from app.controllers.event_retention import EventRetention
 from app.controllers.garbage_collector import GarbageCollector
 from app.controllers.job_pending_pods import JobPendingPods
@@ -24,6 +26,7 @@ from app.controllers.metrics.scheduler import COLLECTOR as SCHEDULER_COLLECTOR
 from app.controllers.metrics.state import COLLECTOR as STATE_COLLECTOR
 from app.controllers.metrics.state import StateMetrics
 from app.controllers.namespaces import NamespaceController
+from app.controllers.node_ipam import NodeIpamController
 from app.controllers.node_lifecycle import NodeLifecycleController
 from app.controllers.owner_graph import PartialObjectMetadata
 from app.controllers.persistent_volumes import PersistentVolumeController
@@ -66,8 +69,11 @@ _MIRRORED = (
     ("", "v1", "limitranges"),
     ("", "v1", "serviceaccounts"),
     ("scheduling.k8s.io", "v1", "priorityclasses"),
+    ("node.k8s.io", "v1", "runtimeclasses"),
     ("rbac.authorization.k8s.io", "v1", "clusterroles"),
     ("policy", "v1", "poddisruptionbudgets"),
+    ("", "v1", "services"),
+    ("discovery.k8s.io", "v1", "endpointslices"),
     ("scheduling.k8s.io", "v1alpha2", "workloads"),
     ("scheduling.k8s.io", "v1alpha2", "podgroups"),
     ("jobplane.dev", "v1", "localqueues"),
@@ -96,6 +102,18 @@ class Retention:
 
 
 @dataclass(frozen=True, kw_only=True)
+class NodeSettings:
+    """How nodes are looked after.
+
+    grace:    without a lease renewal, after which a node is lost.
+    pod_cidr: nodes get parts of it; None: they get none.
+    """
+
+    grace: timedelta
+    pod_cidr: IPv4Network | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ClusterAuthority:
     """The authority of the API's certificate.
 
@@ -112,7 +130,7 @@ class ClusterAuthority:
 async def run(
     registry: Registry,
     *,
-    node_grace: timedelta,
+    nodes: NodeSettings,
     retention: Retention = Retention(),
     authority: ClusterAuthority = ClusterAuthority(),
     scheduling: ScoringSettings = DEFAULT,
@@ -134,7 +152,7 @@ async def run(
                     StateMetrics(registry.metrics, mirror)
                     runners = [
                         Runner(registry, mirror, each, epoch)
-                        for each in controllers(registry, mirror, node_grace, authority, scheduling)
+                        for each in controllers(registry, mirror, nodes, authority, scheduling)
                     ]
                     periodic = periodic_tasks(registry, epoch, retention, client)
                     if traces is not None:
@@ -189,7 +207,7 @@ def new_mirror() -> Mirror:
 def controllers(
     registry: Registry,
     mirror: Mirror,
-    node_grace: timedelta,
+    nodes: NodeSettings,
     authority: ClusterAuthority = ClusterAuthority(),
     scheduling: ScoringSettings = DEFAULT,
 ) -> list[Controller]:
@@ -208,14 +226,16 @@ def controllers(
         ResourceQuotaController(mirror, registry.store, registry.admission.locks),
         PersistentVolumeController(mirror, registry.admission.locks),
         Scheduler(mirror, scheduling, registry.metrics),
-        NodeLifecycleController(mirror, registry.clock, registry.elapsed, node_grace),
+        NodeLifecycleController(mirror, registry.clock, registry.elapsed, nodes.grace),
         GarbageCollector(mirror, registry.store),
         NamespaceController(mirror, registry.store),
         ServiceAccountController(mirror),
         ClusterRoleController(mirror),
         DisruptionController(mirror),
+        EndpointSliceController(mirror),
         CertificateSigningController(mirror, authority.sign, authority.longest),
         *publishing,
+        *([NodeIpamController(mirror, nodes.pod_cidr)] if nodes.pod_cidr else []),
     ]
 
 

@@ -28,6 +28,7 @@ from app.main.cli_options import (
     MetricsAddress,
     NodeName,
     Nodes,
+    PodCidr,
     Port,
     Runtime,
     RuntimeEndpoint,
@@ -122,6 +123,7 @@ def up(
     node_name: NodeName = None,
     devices: Devices = None,
     scoring_strategy: Scoring = None,
+    pod_cidr: PodCidr = None,
     feature_gates: FeatureGates = None,
     tls_san: TlsSan = None,
     metrics_address: MetricsAddress = None,
@@ -147,6 +149,7 @@ def up(
         node_name=node_name,
         devices=devices,
         scoring_strategy=scoring_strategy,
+        pod_cidr=pod_cidr,
         feature_gates=feature_gates,
         tls_san=tls_san,
         metrics_address=metrics_address,
@@ -224,6 +227,7 @@ def controllers(
     data_dir: DataDir = None,
     ca_file: CaFile = None,
     scoring_strategy: Scoring = None,
+    pod_cidr: PodCidr = None,
     feature_gates: FeatureGates = None,
     metrics_address: MetricsAddress = None,
     log_format: Logs = None,
@@ -238,6 +242,7 @@ def controllers(
         data_dir=data_dir,
         ca_file=ca_file,
         scoring_strategy=scoring_strategy,
+        pod_cidr=pod_cidr,
         feature_gates=feature_gates,
         metrics_address=metrics_address,
         log_format=log_format,
@@ -248,8 +253,9 @@ def controllers(
 
 async def _controllers(made: Settings) -> None:
     from app.controllers.certificate_signing import folder_signer
-    from app.controllers.manager import ClusterAuthority, Retention, run
+    from app.controllers.manager import ClusterAuthority, NodeSettings, Retention, run
     from app.controllers.webhook_client import WebhookClient
+    from app.machinery.cidr import parse_cidr
     from app.registry.objects import Registry
     from app.registry.readiness import readiness
     from app.scheduler import ScoringSettings
@@ -263,7 +269,10 @@ async def _controllers(made: Settings) -> None:
     async def act(registry: Registry) -> None:
         await run(
             registry,
-            node_grace=timedelta(seconds=made.node_grace_seconds),
+            nodes=NodeSettings(
+                grace=timedelta(seconds=made.node_grace_seconds),
+                pod_cidr=parse_cidr(made.pod_cidr) if made.pod_cidr else None,
+            ),
             retention=Retention(
                 history=timedelta(hours=made.history_hours),
                 events=timedelta(seconds=made.event_ttl_seconds),

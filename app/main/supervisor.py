@@ -106,6 +106,7 @@ class Supervisor:
             "JOBPLANE_DATABASE_URL": dsn,
             "JOBPLANE_DATA_DIR": str(self._settings.data_dir),
             "JOBPLANE_TLS": str(self._settings.tls),
+            "JOBPLANE_POD_CIDR": self._settings.pod_cidr,
             "JOBPLANE_SCORING_STRATEGY": self._settings.scoring_strategy,
             "JOBPLANE_FEATURE_GATES": self._settings.feature_gates,
             "JOBPLANE_DEVICES": self._settings.devices,

@@ -17,6 +17,7 @@ from app.kinds.admission.validating_admission_policy_binding import KIND as BIND
 from app.kinds.core.limitrange import KIND as LIMIT_RANGES
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.core.resourcequota import KIND as QUOTAS
+from app.kinds.core.runtimeclass import KIND as RUNTIME_CLASSES
 from app.kinds.core.serviceaccount import KIND as ACCOUNTS
 from app.kinds.scheduling.priorityclass import KIND as PRIORITY_CLASSES
 from app.kinds.storage.storageclass import KIND as STORAGE_CLASSES
@@ -35,7 +36,9 @@ from app.registry.policy_review import PolicyReviewer, PolicyWrite
 from app.registry.requester import REQUESTER
 from app.store import Key, Mirror, Store
 
-_LISTED = frozenset(kind.resource for kind in (QUOTAS, LIMIT_RANGES, ACCOUNTS, PRIORITY_CLASSES, STORAGE_CLASSES))
+_LISTED = frozenset(
+    kind.resource for kind in (QUOTAS, LIMIT_RANGES, ACCOUNTS, PRIORITY_CLASSES, RUNTIME_CLASSES, STORAGE_CLASSES)
+)
 _POLICIES = frozenset({POLICIES.resource, BINDINGS.resource})
 RULES = _LISTED | _POLICIES | {NAMESPACES.resource}
 _BEHIND_SECONDS = 1.0
@@ -95,6 +98,7 @@ class RuleCache:
             accounts=self._objects[ACCOUNTS.resource].get(namespace, {}),
             classes=self._objects[PRIORITY_CLASSES.resource].get("", {}),
             storage_classes=self._objects[STORAGE_CLASSES.resource].get("", {}),
+            runtime_classes=self._objects[RUNTIME_CLASSES.resource].get("", {}),
             pod_security=self._pod_security.get(namespace, self._unlabelled),
             policies=self.policies,
         )

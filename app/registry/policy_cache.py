@@ -5,11 +5,9 @@ cursor, which includes whatever this process has written itself. Correctness tha
 by the preconditions of the write set, as everywhere.
 """
 
-import asyncio
-
-from app.kinds import KINDS
+from app.registry.mirror_cache import MirrorCache
 from app.registry.rbac_cache import AccessCache
-from app.store import Mirror, Store
+from app.store import Store
 
 POLICY = frozenset(
     {
@@ -19,6 +17,7 @@ POLICY = frozenset(
         "serviceaccounts",
         "priorityclasses.scheduling.k8s.io",
         "storageclasses.storage.k8s.io",
+        "runtimeclasses.node.k8s.io",
         "roles.rbac.authorization.k8s.io",
         "rolebindings.rbac.authorization.k8s.io",
         "clusterroles.rbac.authorization.k8s.io",
@@ -29,32 +28,9 @@ POLICY = frozenset(
 )
 
 
-class PolicyCache:
-    """Filled when it is first asked for, and anew after the feed has lost touch."""
+class PolicyCache(MirrorCache):
+    """The objects of the kinds in `POLICY`, and the rights that follow from them."""
 
     def __init__(self, store: Store) -> None:
-        self._store = store
-        self._lock = asyncio.Lock()
-        self._mirror: Mirror | None = None
-        self._since = 0
+        super().__init__(store, POLICY)
         self.rights = AccessCache(self.mirror)
-
-    async def mirror(self) -> Mirror:
-        """The objects of the kinds in `POLICY`, by key."""
-        if (mirror := self._newest()) is not None:
-            return mirror
-        async with self._lock:
-            return self._newest() or await self._fill()
-
-    def _newest(self) -> Mirror | None:
-        return self._mirror if self._since == self._store.feed.unbroken_since else None
-
-    async def _fill(self) -> Mirror:
-        if self._mirror is not None:
-            self._store.feed.leave(self._mirror.apply)
-            self._mirror = None
-        since = self._store.feed.unbroken_since
-        mirror = Mirror({kind.resource: kind.type for kind in KINDS if kind.resource in POLICY})
-        await self._store.fill(mirror)
-        self._mirror, self._since = mirror, since
-        return mirror

@@ -14,7 +14,9 @@ from app.machinery.feature_gates import DEFAULTS, Features
 from app.metrics.registry import MetricsRegistry
 from app.plans.admission.pod_security.namespace_policy import USUAL_CONFIGURATION, PodSecurityConfiguration
 from app.registry.admission import Admission
+from app.registry.pod_network_cache import PodNetworkCache
 from app.registry.policy_cache import PolicyCache
+from app.registry.service_cache import ServiceCache
 from app.store import READ_ONLY, Store
 from app.store.job_records import JobRecords
 from app.store.kept_logs import KeptLogs
@@ -124,6 +126,14 @@ class Registry:
     @cached_property
     def policy(self) -> PolicyCache:
         return PolicyCache(self.store)
+
+    @cached_property
+    def services(self) -> ServiceCache:
+        return ServiceCache(self.store, self.elapsed)
+
+    @cached_property
+    def pod_networks(self) -> PodNetworkCache:
+        return PodNetworkCache(self.store)
 
     @cached_property
     def admission(self) -> Admission:

@@ -67,6 +67,7 @@ class SandboxSpec:
                 from the node and from other namespaces. None: as its sandbox is, which must stand.
     dns:        None leaves it to the runtime.
     ports:      published where pods have a network of their own.
+    handler:    of its RuntimeClass, as the engine knows it; empty: the engine's default.
     """
 
     pod_uid: str
@@ -82,6 +83,7 @@ class SandboxSpec:
     namespace_uid: str | None = ""
     dns: Dns | None = None
     ports: Sequence[Port] = ()
+    handler: str = ""
 
 
 class Sandbox(NamedTuple):
@@ -133,6 +135,7 @@ class ContainerSpec:
     stdin, tty: whether standard input stays open for `attach`, and whether there is a terminal.
     stdin_once: standard input ends with the first who attached to it.
     devices:   device files of the host that it may use.
+    hostname:  of the pod, for a runtime whose sandboxes have none.
     """
 
     key: ContainerKey
@@ -149,6 +152,7 @@ class ContainerSpec:
     stdin_once: bool = False
     tty: bool = False
     devices: Sequence[str] = ()
+    hostname: str = ""
 
     @property
     def argv(self) -> list[str]:
@@ -290,6 +294,7 @@ class RuntimeInfo:
     host_programs: bool = False  # containers run programs of the machine; `image` is only recorded
     images: bool = False  # containers come from images, which are pulled; without this `image` means nothing
     pod_network: bool = False  # every pod has an address of its own
+    handlers: bool = False  # of RuntimeClasses
     limits: bool = False  # memory and CPU are kept within limits, and OOMKilled is reported
     security: bool = False  # users, capabilities, a read-only root
     seccomp: bool = False  # seccomp profiles, a default one among them

@@ -33,7 +33,7 @@ CALLS = sorted({(method, route.path_format) for route in ROUTES for method in ro
 
 def filled(path: str) -> str:
     """A path with something for each of its parameters."""
-    for name in ("node", "name", "namespace", "pod", "call", "action", "path", "check", "uid"):
+    for name in ("node", "name", "namespace", "pod", "address", "call", "action", "path", "check", "uid"):
         path = path.replace(f"{{{name}}}", "x")
     return path
 

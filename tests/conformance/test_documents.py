@@ -271,7 +271,7 @@ def _waits(status: documents.Object) -> list[documents.Object]:
 
 
 class TestNamesOfPods:
-    """No DNS knows a headless Service: pods of one node find each other by their hosts files."""
+    """Pods of a headless Service find each other by name; by hosts files, if the agent is not root."""
 
     def test_peers_find_each_other(self, client: httpx.Client) -> None:
         require("bash")

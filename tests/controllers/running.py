@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from ipaddress import IPv4Network
 from typing import Any, TypeVar
 
-from app.controllers.manager import ClusterAuthority, controllers, new_mirror
+from app.controllers.manager import ClusterAuthority, NodeSettings, controllers, new_mirror
+from app.controllers.node_ipam import NodeIpamController
 from app.controllers.root_ca_publisher import RootCAPublisher
 from app.controllers.runner import Controller, Runner
 from app.kinds.core.event import KIND as EVENTS
@@ -16,6 +18,7 @@ from app.registry.objects import Registry
 from app.store import Mirror, Query
 
 GRACE = timedelta(seconds=40)
+POD_CIDR = IPv4Network("10.244.0.0/22")
 SIGNED = b"signed"
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
 T = TypeVar("T")
@@ -63,7 +66,8 @@ async def running(registry: Registry, *only: type[Controller], copy: Mirror | No
     """Run the controllers of these classes, or all; on a copy that was made earlier, if one is given."""
     mirror = copy or new_mirror()
     certificate = CERTIFICATE if RootCAPublisher in only else ""
-    acting = controllers(registry, mirror, GRACE, ClusterAuthority(certificate=certificate, sign=lambda *_: SIGNED))
+    nodes = NodeSettings(grace=GRACE, pod_cidr=POD_CIDR if NodeIpamController in only else None)
+    acting = controllers(registry, mirror, nodes, ClusterAuthority(certificate=certificate, sign=lambda *_: SIGNED))
     chosen = [each for each in acting if not only or type(each) in only]
     runners = [Runner(registry, mirror, each) for each in chosen]
     if copy is None:

@@ -8,7 +8,7 @@ from datetime import timedelta
 import pytest
 
 from app.client.protocol import StatusReport
-from app.controllers.manager import NAME, new_mirror, run
+from app.controllers.manager import NAME, NodeSettings, new_mirror, run
 from app.controllers.metrics import state as state_metrics
 from app.controllers.metrics.state import StateMetrics
 from app.kinds.core.namespace import Namespace
@@ -36,7 +36,7 @@ async def scrape(registry: Registry) -> dict[str, float]:
 @asynccontextmanager
 async def leading(registry: Registry) -> AsyncIterator[None]:
     """All controllers of a process that is elected."""
-    task = asyncio.create_task(run(registry, node_grace=timedelta(seconds=40)))
+    task = asyncio.create_task(run(registry, nodes=NodeSettings(grace=timedelta(seconds=40))))
     try:
         yield
     finally:

@@ -4,7 +4,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from app.controllers.manager import controllers, new_mirror
+from app.controllers.manager import NodeSettings, controllers, new_mirror
 from app.controllers.root_ca_publisher import NAME, RootCAPublisher
 from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.kinds.core.configmap import ConfigMap
@@ -83,6 +83,6 @@ async def test_a_namespace_that_is_going_gets_none(registry: Registry) -> None:
 
 
 def test_nothing_is_published_where_no_authority_is_known(registry: Registry) -> None:
-    acting = controllers(registry, new_mirror(), GRACE)
+    acting = controllers(registry, new_mirror(), NodeSettings(grace=GRACE))
 
     assert RootCAPublisher not in {type(each) for each in acting}

@@ -15,6 +15,7 @@ from app.kinds.core.limitrange import LimitRange
 from app.kinds.core.namespace import Namespace
 from app.kinds.core.resourcequota import KIND as QUOTAS
 from app.kinds.core.resourcequota import ResourceQuota, ResourceQuotaStatus
+from app.kinds.core.runtimeclass import KIND as RUNTIME_CLASSES
 from app.kinds.core.serviceaccount import KIND as ACCOUNTS
 from app.kinds.core.serviceaccount import ServiceAccount
 from app.kinds.scheduling.priorityclass import KIND as CLASSES
@@ -25,7 +26,7 @@ from app.registry import objects
 from app.registry.objects import Registry
 from app.store import open_store
 from tests.conftest import Clock
-from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, get
+from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, example, get
 
 
 @pytest.fixture
@@ -220,10 +221,12 @@ async def test_pods_get_a_priority(registry: Registry) -> None:
     )
 
 
-async def test_a_pod_of_a_runtime_class_is_refused_for_there_are_none(registry: Registry) -> None:
+async def test_a_pod_of_an_unknown_runtime_class_is_refused(registry: Registry) -> None:
     assert await refusal(registry, PODS, a_pod("p", runtime_class_name="nvidia")) == (
         'pods "p" is forbidden: pod rejected: RuntimeClass "nvidia" not found'
     )
+    await create(registry, RUNTIME_CLASSES, example(RUNTIME_CLASSES))
+    assert (await create(registry, PODS, a_pod("p", runtime_class_name="nvidia"))).spec.runtime_class_name == "nvidia"
 
 
 async def test_a_pod_whose_name_is_yet_to_come_is_called_by_its_prefix(registry: Registry) -> None:

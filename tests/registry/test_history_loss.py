@@ -125,7 +125,7 @@ async def test_people_are_told_once_by_however_many_processes(dsn: str, registry
 
 async def test_a_job_that_is_made_afterwards_gets_its_pods(dsn: str, registry: Registry) -> None:
     """Also if the election was in the part that is kept, so that its term is not over."""
-    options = {"node_grace": timedelta(seconds=50)}
+    options = {"nodes": manager.NodeSettings(grace=timedelta(seconds=50))}
     async with open_store(dsn, ring_bytes=0) as store:
         acting = asyncio.create_task(manager.run(Registry(store, registry.clock), **options))
         await create(registry, JOBS, a_job("before"))

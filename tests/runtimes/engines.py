@@ -77,6 +77,7 @@ class Containerd:
         self.folder = folder
         self.endpoint = f"unix://{folder}/containerd.sock"
         self._process: subprocess.Popen[bytes] | None = None
+        self.into: list[str] = []  # what its command begins with, to run elsewhere
         number = os.getpid() % 4096  # two at a time on one machine do not meet
         self._bridge = f"jptest{number}"
         self.subnet = f"10.{64 + number // 64}.{number % 64 * 4}"
@@ -104,7 +105,7 @@ class Containerd:
 
     def start(self) -> None:
         with (self.folder / "log").open("ab") as log:
-            command = ["containerd", "-c", str(self.folder / "config.toml")]
+            command = [*self.into, "containerd", "-c", str(self.folder / "config.toml")]
             self._process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
         until = time.monotonic() + STARTED_WITHIN
         while self._ctr("plugins", "ls").returncode or "cri" not in self._ctr("plugins", "ls", "id==cri").stdout:

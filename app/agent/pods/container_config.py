@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.agent.clock import Clock
+from app.agent.network.cluster_dns import ClusterDns
 from app.agent.node.devices import DeviceManager
 from app.agent.node.pressure import Pressures
 from app.agent.pods import security_context
@@ -11,7 +12,8 @@ from app.agent.pods.environment import Lookup, expand_all, resolve
 from app.agent.pods.hosts_file import HostsFiles
 from app.agent.pods.isolation import restrict
 from app.agent.pods.namespace_levels import NamespaceLevels
-from app.agent.pods.sandbox_config import hostname
+from app.agent.pods.resolv_conf import ResolvConfFiles
+from app.agent.pods.sandbox_config import hostname, kernel_hostname
 from app.agent.volumes.volumes import Volumes
 from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod
@@ -38,6 +40,7 @@ class Host:
     """What the pods of this agent run on. `ip` is the node's; pods share it unless the runtime has a pod network.
 
     levels: of namespaces, if the runtime isolates pods by them, or gives pods by them what is the node's.
+    dns:    the node's DNS responder, where there is one.
     """
 
     runtime: Runtime
@@ -46,10 +49,12 @@ class Host:
     lookup: Lookup
     volumes: Volumes
     hosts: HostsFiles
+    resolv_conf: ResolvConfFiles
     clock: Clock
     pressures: Pressures
     devices: DeviceManager = field(default_factory=DeviceManager)
     levels: NamespaceLevels | None = None
+    dns: ClusterDns | None = None
     profiles: Path = Path("/var/lib/kubelet/seccomp")
 
 
@@ -82,11 +87,16 @@ async def container(
         stdin_once=spec.stdin_once,
         tty=spec.tty,
         devices=given.files,
+        hostname="" if pod.spec.host_network else kernel_hostname(pod),
     )
 
 
 async def _mounts(pod: Pod, spec: Container, env: dict[str, str], host: Host) -> tuple[Mount, ...]:
-    return (*await host.volumes.mounts(pod, spec, env), *host.hosts.mount(pod, spec))
+    return (
+        *await host.volumes.mounts(pod, spec, env),
+        *host.hosts.mount(pod, spec),
+        *host.resolv_conf.mount(pod, spec),
+    )
 
 
 def find_container(pod: Pod, name: str) -> Container:

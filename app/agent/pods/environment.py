@@ -5,10 +5,11 @@ What cannot be resolved raises `ContainerConfigError`; the container then waits 
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
 from app.kinds.core.configmap import ConfigMap
+from app.kinds.core.runtimeclass import RuntimeClass
 from app.kinds.core.secret import Secret
 from app.kinds.pod.container import Container, EnvFromSource, EnvVar, EnvVarSource
 from app.kinds.pod.pod import Pod
@@ -46,10 +47,29 @@ AskToken = Callable[[Pod, ServiceAccountTokenProjection], Awaitable[tuple[str, f
 # (namespace, name) -> the object, or None if there is none; volumes are in no namespace.
 ReadClaim = Callable[[str, str], Awaitable[PersistentVolumeClaim | None]]
 ReadVolume = Callable[[str, str], Awaitable[PersistentVolume | None]]
+# A RuntimeClass by its name, or None if there is none.
+ReadRuntimeClass = Callable[[str], Awaitable[RuntimeClass | None]]
 
 
-async def no_storage(*_: object) -> None:
+async def _no_storage(*_: object) -> None:
     """There are no claims."""
+
+
+class StorageLookup(NamedTuple):
+    """Reads claims and volumes."""
+
+    claim: ReadClaim = _no_storage
+    volume: ReadVolume = _no_storage
+
+    def with_cache(self) -> "StorageLookup":
+        return StorageLookup(_once(self.claim), _once(self.volume))
+
+
+NO_STORAGE = StorageLookup()
+
+
+async def no_runtime_class(_: str) -> RuntimeClass | None:
+    return None
 
 
 async def no_token(*_: object) -> tuple[str, float]:
@@ -66,29 +86,29 @@ class Lookup:
         allocatable: Mapping[str, Quantity],
         token: AskToken = no_token,
         server: str = "",
-        claim: ReadClaim = no_storage,
-        volume: ReadVolume = no_storage,
+        storage: StorageLookup = NO_STORAGE,
+        runtime_class: ReadRuntimeClass = no_runtime_class,
     ) -> None:
-        self._config_map, self._secret, self._claim, self._volume = config_map, secret, claim, volume
+        self._config_map, self._secret, self._storage = config_map, secret, storage
         self.allocatable = allocatable
         self.token = token
         self.server = server
+        self.runtime_class = runtime_class
 
     def with_cache(self) -> "Lookup":
         """One that reads each object once, for a moment in which that is new enough."""
         config_map, secret = _once(self._config_map), _once(self._secret)
-        return Lookup(
-            config_map, secret, self.allocatable, self.token, self.server, _once(self._claim), _once(self._volume)
-        )
+        storage = self._storage.with_cache()
+        return Lookup(config_map, secret, self.allocatable, self.token, self.server, storage, self.runtime_class)
 
     async def volume_of_claim(self, pod: Pod, name: str) -> PersistentVolume:
         """The volume that a claim of the pod is bound to. Raises ContainerConfigError if they are not bound to each other."""
-        claim = await self._claim(pod.metadata.namespace, name)
+        claim = await self._storage.claim(pod.metadata.namespace, name)
         if claim is None:
             raise ContainerConfigError(f'persistentvolumeclaim "{name}" not found')
         if claim.status.phase != "Bound" or not claim.spec.volume_name:
             raise ContainerConfigError(f'persistentvolumeclaim "{name}" is not bound')
-        volume = await self._volume("", claim.spec.volume_name)
+        volume = await self._storage.volume("", claim.spec.volume_name)
         if volume is None:
             raise ContainerConfigError(f'persistentvolume "{claim.spec.volume_name}" not found')
         reference = volume.spec.claim_ref

@@ -1,10 +1,11 @@
 """Hosts files: a pod's own name, its hostAliases, and the names of the pods of its subdomain that run on this node.
 
-There is no DNS for pods. So pods of a headless Service find each other on their node by these files, which are written
+Where the node has no DNS responder, pods of a headless Service find each other on their node by these files, which are written
 anew, in place, whenever one of them comes or goes. A pod gets one if its network is its own, or if it asks for names.
 """
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,10 +32,10 @@ class _Entry(NamedTuple):
 
 
 class HostsFiles:
-    """Those of all pods of the agent, under one folder. `ip` is the node's."""
+    """Those of all pods of the agent, under one folder. `ip` is the node's. `has_dns`: the node has a DNS responder."""
 
-    def __init__(self, root: Path, info: RuntimeInfo, ip: str) -> None:
-        self._root, self._info, self._ip = root, info, ip
+    def __init__(self, root: Path, info: RuntimeInfo, ip: str, has_dns: Callable[[], bool] = lambda: False) -> None:
+        self._root, self._info, self._ip, self._has_dns = root, info, ip, has_dns
         self._pods: dict[str, _Entry] = {}
 
     def write(self, pod: Pod, ip: str) -> None:
@@ -75,7 +76,9 @@ class HostsFiles:
 
     def _peers(self, pod: Pod) -> list[_Entry]:
         where = domain(pod)
-        return [each for each in self._pods.values() if where and domain(each.pod) == where]
+        if not where or self._has_dns():
+            return []
+        return [each for each in self._pods.values() if domain(each.pod) == where]
 
     def _file(self, uid: str) -> Path:
         return self._root / uid / "hosts"

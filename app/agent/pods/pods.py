@@ -159,6 +159,10 @@ class Pods:
         worker = self._workers.get(uid)
         return worker.node if worker else ""
 
+    def has_address(self, address: str) -> bool:
+        """Return whether a pod that is looked after has this address for itself."""
+        return any(worker.ip == address for worker in self._workers.values())
+
     def all(self) -> list[Pod]:
         """Those that are looked after, as they are known."""
         return [worker.pod for worker in self._workers.values()]

@@ -14,15 +14,15 @@ MOST_SERVERS, MOST_SEARCHES = 3, 32
 RESOLV_CONF = Path("/etc/resolv.conf")
 
 
-def sandbox(pod: Pod, namespace_uid: str | None = "") -> SandboxSpec:
-    """`namespace_uid` as in `SandboxSpec`. Raises CreateError."""
+def sandbox(pod: Pod, namespace_uid: str | None = "", cluster_dns: str = "") -> SandboxSpec:
+    """`namespace_uid` as in `SandboxSpec`; `cluster_dns` as in `dns`. Raises CreateError."""
     meta, spec = pod.metadata, pod.spec
     return SandboxSpec(
         pod_uid=meta.uid,
         namespace_uid=namespace_uid,
         namespace=meta.namespace,
         name=meta.name,
-        hostname=_kernel_hostname(pod),
+        hostname=kernel_hostname(pod),
         annotations=meta.annotations,
         host_network=spec.host_network,
         host_pid=spec.host_pid,
@@ -32,7 +32,7 @@ def sandbox(pod: Pod, namespace_uid: str | None = "") -> SandboxSpec:
             each.security_context is not None and bool(each.security_context.privileged)
             for each in (*spec.init_containers, *spec.containers)
         ),
-        dns=dns(pod) if spec.dns_policy == "None" or spec.dns_config is not None else None,
+        dns=dns(pod, cluster_dns) if has_own_dns(pod, cluster_dns) else None,
         ports=[] if spec.host_network else [*_ports(pod)],
     )
 
@@ -55,7 +55,8 @@ def domain(pod: Pod) -> str:
     return f"{pod.spec.subdomain}.{pod.metadata.namespace}.svc.{DOMAIN}" if pod.spec.subdomain else ""
 
 
-def _kernel_hostname(pod: Pod) -> str:
+def kernel_hostname(pod: Pod) -> str:
+    """Return what `hostname` prints. Raises CreateError."""
     name = hostname(pod)
     if not (pod.spec.set_hostname_as_fqdn and pod.spec.subdomain):
         return name
@@ -68,9 +69,24 @@ def _kernel_hostname(pod: Pod) -> str:
     return full
 
 
-def dns(pod: Pod) -> Dns:
-    """There is no cluster DNS: whatever is not None begins with what the node has."""
+def wants_cluster_dns(pod: Pod) -> bool:
+    """As Kubernetes: ClusterFirst means the node's own name servers for a pod on the node's network."""
+    policy = pod.spec.dns_policy or "ClusterFirst"
+    return policy == "ClusterFirstWithHostNet" or (policy == "ClusterFirst" and not pod.spec.host_network)
+
+
+def has_own_dns(pod: Pod, cluster_dns: str) -> bool:
+    """Return whether the pod's name servers are others than the node's."""
+    own = pod.spec.dns_policy == "None" or pod.spec.dns_config is not None
+    return own or (bool(cluster_dns) and wants_cluster_dns(pod))
+
+
+def dns(pod: Pod, cluster_dns: str = "") -> Dns:
+    """`cluster_dns` is the address of the node's DNS responder; empty: there is none, and the node's name servers stand in."""
     base = Dns() if pod.spec.dns_policy == "None" else read_resolv_conf(_text(RESOLV_CONF))
+    if cluster_dns and wants_cluster_dns(pod):
+        searches = (f"{pod.metadata.namespace}.svc.{DOMAIN}", f"svc.{DOMAIN}", DOMAIN, *base.searches)
+        base = Dns(servers=(cluster_dns,), searches=searches, options=("ndots:5",))
     more = pod.spec.dns_config or PodDNSConfig()
     options = dict(each.partition(":")[::2] for each in base.options)
     options.update({each.name: each.value for each in more.options})
@@ -101,3 +117,15 @@ def _text(path: Path) -> str:
         return path.read_text(errors="replace")
     except OSError:
         return ""
+
+
+def node_servers() -> tuple[str, ...]:
+    """Return the node's own name servers."""
+    return tuple(read_resolv_conf(_text(RESOLV_CONF)).servers)
+
+
+def format_resolv_conf(dns: Dns) -> str:
+    lines = [f"nameserver {each}" for each in dns.servers]
+    lines += [f"search {' '.join(dns.searches)}"] if dns.searches else []
+    lines += [f"options {' '.join(dns.options)}"] if dns.options else []
+    return "".join(f"{line}\n" for line in lines)

@@ -5,6 +5,7 @@ wants started.
 """
 
 import asyncio
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime, timedelta
 
@@ -18,6 +19,7 @@ from app.agent.pods.images import ImageManager
 from app.agent.pods.isolation import check_privileges
 from app.agent.pods.lifecycle_hooks import LifecycleHooks
 from app.agent.pods.pod_worker import PodWorker
+from app.client.protocol import NamespaceLevel
 from app.kinds.pod.pod import Pod, PodIP
 from app.machinery.errors import ApiError
 from app.plans.admission.pod_security.namespace_policy import PRIVILEGED
@@ -147,13 +149,20 @@ class Starts:
 
     async def _sandbox(self, worker: PodWorker) -> None:
         try:
-            namespace_uid = await self._isolated_as(worker)
+            level = await self._level(worker)
         except CreateError as error:
             raise _SandboxError(str(error)) from error
+        namespace_uid = None if level is None else level.uid if level.level != PRIVILEGED else ""
+        cluster_dns = self._host.dns.address if self._host.dns else ""
         try:
-            sandbox = await self._host.runtime.run_sandbox(sandbox_config.sandbox(worker.pod, namespace_uid))
+            spec = sandbox_config.sandbox(worker.pod, namespace_uid, cluster_dns)
+            if not worker.sandbox_ready:
+                spec = dataclasses.replace(spec, handler=await self._handler(worker.pod.spec.runtime_class_name))
+            sandbox = await self._host.runtime.run_sandbox(spec)
+            if level is not None:
+                self._host.resolv_conf.write(worker.pod, cluster_dns, has_services=level.services)
         except Exception as error:
-            if not isinstance(error, CreateError | OSError):
+            if not isinstance(error, CreateError | ApiError | OSError):
                 logger.error(
                     "unexpected error; cannot make the sandbox of a pod",
                     **worker.log_fields,
@@ -164,21 +173,34 @@ class Starts:
         self._host.volumes.set_owner(sandbox)
         self._host.hosts.write(worker.pod, sandbox.ip)
 
-    async def _isolated_as(self, worker: PodWorker) -> str | None:
-        """What the pod's sandbox is made for: see `SandboxSpec.namespace_uid`. Raises ApiError, ConnectionError, CreateError."""
-        if self._host.levels is None:
+    async def _handler(self, class_name: str) -> str:
+        """Of a RuntimeClass. Raises CreateError, in a kubelet's words; ApiError, ConnectionError."""
+        if not class_name:
             return ""
+        found = await self._host.lookup.runtime_class(class_name)
+        if found is None:
+            raise CreateError(f'failed to get sandbox runtime: RuntimeClass "{class_name}" not found')
+        if not self._host.info.handlers:
+            raise CreateError(f'failed to get sandbox runtime: no runtime for "{found.handler}" is configured')
+        return found.handler
+
+    async def _level(self, worker: PodWorker) -> NamespaceLevel | None:
+        """What the pod's sandbox is made for; None: it stands, and was decided once.
+
+        Raises ApiError, ConnectionError, CreateError.
+        """
+        if self._host.levels is None:
+            return NamespaceLevel(level=PRIVILEGED)
         if worker.sandbox_ready:
-            return None  # decided once for a pod
+            return None
         namespace = worker.pod.metadata.namespace
         if self._host.info.isolation is None:
             lately = (
                 self._host.clock.elapsed() - LEVEL_SECONDS
             )  # a refused pod is tried again, perhaps with a new label
             check_privileges(worker.pod, await self._host.levels.level_of(namespace, max(worker.known_since, lately)))
-            return ""
-        level = await self._host.levels.level_of(namespace, worker.known_since)
-        return level.uid if level.level != PRIVILEGED else ""
+            return NamespaceLevel(level=PRIVILEGED)  # the engine isolates
+        return await self._host.levels.level_of(namespace, worker.known_since)
 
     def _hold(self, worker: PodWorker, key: Key, error: Exception) -> None:
         """It waits, and says what for."""

@@ -236,6 +236,8 @@ def _for_nodes(user: User, action: Action) -> bool:
         case "coordination.k8s.io", "leases":
             own = action.namespace == NODE_NAMESPACE and user.is_node(action.name)
             return own and action.verb in ("get", "create", "update", "patch")
+        case "node.k8s.io", "runtimeclasses":
+            return action.verb in ("get", "list", "watch")
         case (("" | "events.k8s.io"), "events"):
             return action.verb == "create"
         case "agents.jobplane.dev", "nodes":

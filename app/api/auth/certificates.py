@@ -36,6 +36,8 @@ _RENEW_BEFORE = timedelta(days=90)  # its end
 _SKEW = timedelta(days=1)  # clocks of other machines may be behind
 _NEXT = "ca.next.pem"  # the next authority of a rotation, with its key
 _ALWAYS = ("localhost", "127.0.0.1", "::1")
+# By which pods reach the API, wherever they run.
+_SERVICE = ("kubernetes", "kubernetes.default", "kubernetes.default.svc", "kubernetes.default.svc.cluster.local")
 
 
 class Certificates(NamedTuple):
@@ -120,7 +122,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _certify(path: Path, authority: _Pair, hosts: Sequence[str], now: datetime) -> None:
     """Renew the certificate if needed. Names that it has already stay: several machines may share the folder."""
-    names = {*_general_names([*hosts, *_ALWAYS, socket.gethostname()])}
+    names = {*_general_names([*hosts, *_ALWAYS, *_SERVICE, socket.gethostname()])}
     held = _certified_names(path, authority.certificate, now)
     if held is None or not names <= held:
         write_private(path, _pem(_sign(authority, _alternative_names(names | (held or set())), now)))

@@ -15,15 +15,19 @@ from app.api.http import errors
 from app.api.http.content import read_body
 from app.api.middleware import NODES
 from app.api.streams.agent_calls import Calls
-from app.api.struct_route import EVERY_METHOD, AsgiResponse, FromBody, S
+from app.api.struct_route import EVERY_METHOD, AsgiResponse, FromBody, FromQuery, S
 from app.client.protocol import (
+    AddressNames,
     LogOutcome,
     LogOutcomes,
     LogPiece,
     LogPieces,
     NamespaceLevel,
+    NetworkQuery,
+    PodNetwork,
     RemovalOutcome,
     RemovedVolumes,
+    ServiceRecords,
     StatusOutcomes,
     StatusReports,
     UsageOutcome,
@@ -108,7 +112,7 @@ async def report_removed_volumes(
 
 @router.get("/namespaces/{namespace}", summary="Read the Pod Security level of a namespace")
 async def read_namespace_level(registry: RegistryDep, namespace: str) -> NamespaceLevel:
-    """Tell an agent whether pods of the namespace are to be kept from its node, and under which UID."""
+    """Tell an agent whether pods of the namespace are to be kept from its node, under which UID, and whether it has Services."""
     _check_names(namespace)
     head = await get(registry, NAMESPACES, "", namespace)
     if head is None:
@@ -116,7 +120,31 @@ async def read_namespace_level(registry: RegistryDep, namespace: str) -> Namespa
     meta = decode(NAMESPACES, head).metadata
     policy = registry.pod_security
     is_default = not policy.is_enforced_by_choice(namespace, meta.labels)
-    return NamespaceLevel(meta.uid, policy.enforced_level(namespace, meta.labels), is_default)
+    has_services = await registry.services.has_services(namespace)
+    return NamespaceLevel(meta.uid, policy.enforced_level(namespace, meta.labels), is_default, has_services)
+
+
+@router.get("/services/{namespace}/{name}", summary="Read what DNS tells of a Service")
+async def read_service_records(registry: RegistryDep, namespace: str, name: str) -> ServiceRecords:
+    """Tell an agent's DNS responder the ready endpoints of a Service."""
+    _check_names(namespace, name)
+    return await registry.services.records(namespace, name)
+
+
+@router.get("/network", summary="Read the pod network")
+async def read_network(
+    registry: RegistryDep, nodes: RequiredNodes, query: Annotated[NetworkQuery, Depends(FromQuery(NetworkQuery))]
+) -> PodNetwork:
+    """Tell an agent the pod CIDR of its node, and those of all other nodes, if that differs from what it knows."""
+    found = await registry.pod_networks.read(nodes.name)
+    return PodNetwork(version=found.version) if found.version == query.known else found
+
+
+@router.get("/addresses/{address}", summary="Read the names of an address")
+async def read_address_names(registry: RegistryDep, address: str) -> AddressNames:
+    """Tell an agent's DNS responder which endpoints of Services have this address."""
+    _check_names(address)
+    return await registry.services.names(address)
 
 
 @router.get("/calls", summary="Wait for calls", dependencies=[Depends(stream_claim)])

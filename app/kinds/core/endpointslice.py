@@ -1,4 +1,7 @@
-"""The EndpointSlice kind (discovery.k8s.io/v1): addresses behind a service. It is stored; nothing here fills or reads one."""
+"""The EndpointSlice kind (discovery.k8s.io/v1): addresses behind a Service.
+
+The controller `endpoint_slices` makes those of Services with a selector; `service_cache` answers names from all of them.
+"""
 
 from collections.abc import Iterator
 from datetime import datetime

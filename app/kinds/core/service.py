@@ -1,6 +1,6 @@
-"""The Service kind: a name for a set of pods. It is stored, so that manifests which bring one apply; nothing routes to it.
+"""The Service kind: a name for a set of pods, which agents' DNS resolves to the addresses of the pods.
 
-No address is given out: one that nobody answers at would hang every client that believed it.
+No address of its own is given out: one that nobody answers at would hang every client that believed it.
 """
 
 from datetime import datetime
@@ -37,7 +37,10 @@ __all__ = [
 ]
 
 THREE_HOURS = 10800
-UNROUTED = "spec.type: the service is kept, but nothing routes to it: Jobplane gives out no addresses and runs no proxy"
+UNROUTED = (
+    "spec.type: the service's name resolves to the addresses of its pods: "
+    "Jobplane gives out no addresses and runs no proxy"
+)
 
 
 def prepare(service: Service) -> Service:

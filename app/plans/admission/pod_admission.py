@@ -1,9 +1,9 @@
 """Pod admission: apply a namespace's rules to a new pod, and decide whether it may be created. Pure.
 
 Kubernetes' admission plugins in their order: LimitRanger (`limit_ranger`), ServiceAccount (`service_account_volume`),
-PodSecurity (`pod_security`), Priority (here), ResourceQuota (`resource_quota`). The registry calls it for objects that clients
-send, the Job and CronJob controllers for what they create. `apply_defaults` mutates a pod; `admit`, once the pod is known to
-be valid, validates it.
+PodSecurity (`pod_security`), Priority (here), RuntimeClass (`runtime_class`), ResourceQuota (`resource_quota`). The registry
+calls it for objects that clients send, the Job and CronJob controllers for what they create. `apply_defaults` mutates a pod;
+`admit`, once the pod is known to be valid, validates it.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -29,6 +29,7 @@ from app.plans.admission.pod_security import review as pod_security
 from app.plans.admission.pod_security.namespace_policy import ALL_PRIVILEGED, NamespacePolicy
 from app.plans.admission.policies.matching import Bound
 from app.plans.admission.review import NOTHING, Review
+from app.plans.admission.runtime_class import RuntimeClasses, apply_runtime_class
 from app.plans.plan import Update
 
 DEFAULT_ACCOUNT = "default"
@@ -49,6 +50,7 @@ class Rules(msgspec.Struct, frozen=True):
     accounts: Mapping[str, ServiceAccount] = {}
     classes: Classes = {}
     storage_classes: Mapping[str, StorageClass] = {}
+    runtime_classes: RuntimeClasses = {}
     pod_security: NamespacePolicy = ALL_PRIVILEGED
     policies: Sequence[Bound] = ()
     refusal: ApiError | None = None
@@ -65,9 +67,7 @@ def apply_defaults(pod: Pod, rules: Rules) -> Pod:
     name = pod.metadata.name or pod.metadata.generate_name
     pod = limit_ranges.apply_defaults(pod, rules.limit_ranges)
     pod = with_priority(_apply_service_account(pod, rules.accounts, name), rules.classes, name)
-    if pod.spec.runtime_class_name:
-        raise forbidden_error("pods", name, f'pod rejected: RuntimeClass "{pod.spec.runtime_class_name}" not found')
-    return pod
+    return apply_runtime_class(pod, rules.runtime_classes, name)
 
 
 def has_defaults(pod: Pod, rules: Rules) -> bool:

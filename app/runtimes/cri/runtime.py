@@ -25,6 +25,7 @@ from app.runtimes.base import (
 )
 from app.runtimes.cri import config as cri_config
 from app.runtimes.cri import images as cri_images
+from app.runtimes.cri import network
 from app.runtimes.cri.containers import CriContainers
 from app.runtimes.cri.engine import TIMEOUT, CriEngine
 from app.runtimes.cri.exec_attach import CriCommands
@@ -59,6 +60,7 @@ class CriRuntime(EngineRuntime):
             survives_agent=True,
             images=True,
             pod_network=True,
+            handlers=True,
             limits=True,
             security=True,
             seccomp=True,
@@ -99,6 +101,13 @@ class CriRuntime(EngineRuntime):
         request = pb.StopContainerRequest(container_id=known.id, timeout=seconds)
         with unless_gone():
             await self._engine.ask(request, pb.StopContainerResponse, timeout=seconds + TIMEOUT)
+
+    async def use_pod_cidr(self, cidr: str) -> bool:
+        """Give pods addresses of it from now on. False if somebody else has configured their network.
+
+        Raises ConnectionError, OSError.
+        """
+        return await network.write(self._engine, self._node, cidr)
 
     async def usage(self) -> Sequence[ContainerUsage]:
         wanted = pb.ContainerStatsFilter(label_selector={NODE: self._node})

@@ -35,15 +35,16 @@ class CriSandboxes:
             id_ = ready[0].id
         else:
             await asyncio.to_thread(self._files.make_pod, uid)
-            id_ = await self._make(config)
+            id_ = await self._make(config, spec.handler)
             if not found:
                 self.fresh.add(uid)
         self._standing[uid] = id_, config
         return Sandbox(uid, await self._ip(id_))
 
-    async def _make(self, config: pb.PodSandboxConfig) -> str:
+    async def _make(self, config: pb.PodSandboxConfig, handler: str) -> str:
+        request = pb.RunPodSandboxRequest(config=config, runtime_handler=handler)
         try:
-            made = await self._engine.ask(pb.RunPodSandboxRequest(config=config), pb.RunPodSandboxResponse)
+            made = await self._engine.ask(request, pb.RunPodSandboxResponse)
         except EngineError as error:
             raise CreateError(f"Failed to create pod sandbox: {error}") from error
         return made.pod_sandbox_id

@@ -111,7 +111,8 @@ def resolve(
         if not program:
             raise StartError(NO_MOUNTS)
         devices = spec.devices if read_only else ()
-        launch = _wrap(launch, program, process_mounts.arguments(mounts, devices, read_only=read_only, view=view))
+        arguments = process_mounts.arguments(mounts, devices, read_only=read_only, view=view)
+        launch = _wrap(launch, program, [*process_mounts.hostname_arguments(spec.hostname), *arguments])
     return _without_odd_names(launch)
 
 

@@ -74,6 +74,11 @@ def arguments(
     return result + (isolation.last_arguments(view) if view else [])
 
 
+def hostname_arguments(name: str) -> list[str]:
+    """bubblewrap's arguments for a host name of its own; none for an ordinary user, who would need a user namespace."""
+    return ["--unshare-uts", "--hostname", name] if name and os.geteuid() == 0 else []
+
+
 def _parents(target: str, own: Sequence[str]) -> list[str]:
     """Folders on the way to a target, which bubblewrap would make for root alone."""
     bases = [each for each in own if _is_under(target, each) and each != target]

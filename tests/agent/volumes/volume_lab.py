@@ -4,7 +4,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
-from app.agent.pods.environment import Lookup
+from app.agent.pods.environment import Lookup, StorageLookup
 from app.agent.volumes.volumes import Volumes
 from app.kinds.core.configmap import ConfigMap
 from app.kinds.core.secret import Secret
@@ -36,7 +36,7 @@ class VolumeLab:
     def restart(self, *, isolated: bool = False) -> None:
         """Another agent finds what the last one left."""
         lookup = Lookup(
-            self._config_map, self._secret, {}, self._token, claim=self._claim, volume=self._persistent_volume
+            self._config_map, self._secret, {}, self._token, storage=StorageLookup(self._claim, self._persistent_volume)
         )
         self.volumes = Volumes(self.root, "10.0.0.1", lookup, self.clock, isolated=isolated)
 

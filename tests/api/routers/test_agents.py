@@ -114,6 +114,7 @@ async def test_an_agent_is_told_the_level_of_a_namespace(
         missing = await agent.get(f"{BASE}/-/namespaces/other")
         others = await agent.get(f"{BASE}/m/namespaces/team")
 
-    assert answer.json() == {"uid": made.metadata.uid, "level": expected, "isDefault": is_default}
+    told = {"uid": made.metadata.uid, "level": expected, "isDefault": is_default, "services": False}
+    assert answer.json() == told
     assert (missing.status_code, missing.json()["uid"]) == (200, "")
     assert others.status_code == 403

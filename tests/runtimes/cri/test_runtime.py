@@ -1,6 +1,7 @@
 """What is particular to engines behind CRI: they tell events in their own ways, or none."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from app.runtimes.base import Unsupported
+from app.runtimes.base import CreateError, SandboxSpec, Unsupported
 from app.runtimes.cri import config as cri_config
 from app.runtimes.cri import containers as cri_containers
 from app.runtimes.cri.containers import _fields
@@ -81,3 +82,13 @@ def test_an_image_is_named_in_whole_to_the_engine_be_it_given(name: str, expecte
     told = cri_config.image(name)
 
     assert (told.image, told.user_specified_image) == (expected, expected)
+
+
+async def test_the_handler_of_a_runtime_class_is_the_engine_s(cri: Lab) -> None:
+    """containerd's own is called runc."""
+    spec = SandboxSpec(pod_uid="of-a-class", namespace="default", name="p", handler="no-such")
+    with pytest.raises(CreateError, match='no runtime for "no-such" is configured'):
+        await cri.runtime.run_sandbox(spec)
+
+    assert (await cri.runtime.run_sandbox(replace(spec, handler="runc"))).ip
+    await cri.runtime.remove_sandbox("of-a-class")

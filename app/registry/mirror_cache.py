@@ -1,0 +1,39 @@
+"""Mirror cache: a process's own copy of some kinds, filled when it is first asked for, and anew after the feed has lost touch.
+
+As new as the feed's cursor, which includes whatever this process has written itself.
+"""
+
+import asyncio
+
+from app.kinds import KINDS
+from app.store import Mirror, Store
+
+
+class MirrorCache:
+    """`resources` are the kinds, as they are stored."""
+
+    def __init__(self, store: Store, resources: frozenset[str]) -> None:
+        self._store, self._resources = store, resources
+        self._lock = asyncio.Lock()
+        self._mirror: Mirror | None = None
+        self._since = 0
+
+    async def mirror(self) -> Mirror:
+        """The objects of the kinds, by key."""
+        if (mirror := self._newest()) is not None:
+            return mirror
+        async with self._lock:
+            return self._newest() or await self._fill()
+
+    def _newest(self) -> Mirror | None:
+        return self._mirror if self._since == self._store.feed.unbroken_since else None
+
+    async def _fill(self) -> Mirror:
+        if self._mirror is not None:
+            self._store.feed.leave(self._mirror.apply)
+            self._mirror = None
+        since = self._store.feed.unbroken_since
+        mirror = Mirror({kind.resource: kind.type for kind in KINDS if kind.resource in self._resources})
+        await self._store.fill(mirror)
+        self._mirror, self._since = mirror, since
+        return mirror

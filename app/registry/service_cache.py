@@ -1,0 +1,154 @@
+"""Service cache: what DNS tells of Services, from their EndpointSlices. Agents ask for it, one Service at a time.
+
+As new as the feed's cursor. An answer is made once for each change of a Service, however many agents ask.
+
+The own name of a pod that has ended stays for LINGER seconds, unless another pod takes it: pods that wait for each other could
+otherwise miss one that was quick. Kubernetes' resolvers do the same, as they cache answers for 30 s.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import cast
+
+from msgspec.structs import replace
+
+from app.client.protocol import AddressNames, ServiceEndpoint, ServicePortRecord, ServiceRecords, ServiceSlice
+from app.kinds.core.endpointslice import KIND as SLICES
+from app.kinds.core.endpointslice import EndpointSlice
+from app.kinds.core.service import KIND as SERVICES
+from app.kinds.core.service import Service
+from app.plans.endpoint_slices import SERVICE_NAME
+from app.registry.codec import key_of
+from app.registry.mirror_cache import MirrorCache
+from app.store import Key, Mirror, Store
+
+MOST_NAMES = 16  # of one address
+LINGER = 30.0  # seconds
+MOST_RECENT = 1000  # names of ended pods of a Service
+_NONE = ServiceRecords()
+
+
+class ServiceCache:
+    """`records`, `names` and `has_services` answer from memory."""
+
+    def __init__(self, store: Store, elapsed: Callable[[], float]) -> None:
+        self._elapsed = elapsed
+        self._cache = MirrorCache(store, frozenset({SERVICES.resource, SLICES.resource}))
+        self._mirror: Mirror | None = None
+        self._clear()
+
+    def _clear(self) -> None:
+        self._slices: defaultdict[Key, dict[Key, EndpointSlice]] = defaultdict(dict)  # by Service
+        self._by_address: defaultdict[str, dict[Key, Key]] = defaultdict(dict)  # slices with their Services
+        self._counts: defaultdict[str, int] = defaultdict(int)  # of Services, by namespace
+        self._records: dict[Key, ServiceRecords] = {}
+        # By Service and host name: endpoints that have gone, the last at the end, and until when their names stay.
+        self._recent: defaultdict[Key, dict[str, tuple[float, ServiceEndpoint]]] = defaultdict(dict)
+
+    async def has_services(self, namespace: str) -> bool:
+        await self._follow()
+        return self._counts.get(namespace, 0) > 0
+
+    async def records(self, namespace: str, name: str) -> ServiceRecords:
+        """Return the ready endpoints of a Service; nothing is `found` if there is no such Service."""
+        mirror = await self._follow()
+        key = key_of(SERVICES, namespace, name)
+        self._expire(key)
+        if (known := self._records.get(key)) is None:
+            service = cast("Service | None", mirror.get(key))
+            if service is None:
+                return _NONE  # not remembered: anything may be asked for
+            known = self._records[key] = _records(service, self._slices.get(key, {}).values())
+            if key in self._recent:
+                known = self._records[key] = replace(
+                    known, recent=tuple(each for _, each in self._recent[key].values())
+                )
+        return known
+
+    def _expire(self, service: Key) -> None:
+        recent, now = self._recent.get(service, {}), self._elapsed()
+        while recent and (len(recent) > MOST_RECENT or next(iter(recent.values()))[0] <= now):
+            del recent[next(iter(recent))]
+            self._records.pop(service, None)
+        if not recent:
+            self._recent.pop(service, None)
+
+    async def names(self, address: str) -> AddressNames:
+        """Return the names of the endpoints with this address, without the cluster's domain."""
+        mirror = await self._follow()
+        found: list[str] = []
+        for key in set(self._by_address.get(address, {}).values()):
+            if mirror.get(key) is None:
+                continue
+            records = await self.records(key.namespace, key.name)
+            endpoints = (each for piece in records.slices for each in piece.endpoints if address in each.addresses)
+            found += (f"{each.hostname}.{key.name}.{key.namespace}.svc" for each in endpoints if each.hostname)
+        return AddressNames(sorted(set(found))[:MOST_NAMES])
+
+    async def _follow(self) -> Mirror:
+        mirror = await self._cache.mirror()
+        if mirror is not self._mirror:
+            self._mirror = mirror
+            self._clear()
+            mirror.listen(self._on_change)
+            for kind in (SERVICES.resource, SLICES.resource):
+                for each in mirror.all(kind):
+                    self._on_change(Key(kind, each.metadata.namespace, each.metadata.name), None, each)
+        return mirror
+
+    def _on_change(self, key: Key, before: object | None, now: object | None) -> None:
+        if key.kind == SERVICES.resource:
+            self._counts[key.namespace] += (now is not None) - (before is not None)
+            self._records.pop(key, None)
+            if now is None:
+                self._recent.pop(key, None)
+            return
+        for piece in (cast("EndpointSlice | None", before), cast("EndpointSlice | None", now)):
+            if piece is None or not (name := piece.metadata.labels.get(SERVICE_NAME, "")):
+                continue
+            service = key_of(SERVICES, key.namespace, name)
+            self._records.pop(service, None)
+            if piece is now:
+                self._slices[service][key] = piece
+            else:
+                self._slices[service].pop(key, None)
+            self._index_addresses(key, service, piece, is_new=piece is now)
+            if piece is before:
+                self._keep_names(service, piece, cast("EndpointSlice | None", now))
+
+    def _keep_names(self, service: Key, before: EndpointSlice, now: EndpointSlice | None) -> None:
+        left = {each.hostname for each in now.endpoints} if now else set()
+        recent = self._recent[service]
+        for each in before.endpoints:
+            if each.hostname and each.hostname not in left and each.conditions.ready is not False:
+                recent.pop(each.hostname, None)
+                recent[each.hostname] = self._elapsed() + LINGER, ServiceEndpoint(each.addresses, each.hostname)
+        self._expire(service)
+
+    def _index_addresses(self, key: Key, service: Key, piece: EndpointSlice, *, is_new: bool) -> None:
+        for address in (each for endpoint in piece.endpoints for each in endpoint.addresses):
+            if is_new:
+                self._by_address[address][key] = service
+            else:
+                self._by_address[address].pop(key, None)
+                if not self._by_address[address]:
+                    del self._by_address[address]
+
+
+def _records(service: Service, slices: Iterable[EndpointSlice]) -> ServiceRecords:
+    if service.spec.type == "ExternalName":
+        return ServiceRecords(found=True, external_name=service.spec.external_name)
+    pieces = (_slice(each) for each in slices if each.address_type != "FQDN")
+    return ServiceRecords(found=True, slices=tuple(each for each in pieces if each.endpoints))
+
+
+def _slice(piece: EndpointSlice) -> ServiceSlice:
+    ready = (each for each in piece.endpoints if each.conditions.ready is not False)
+    return ServiceSlice(
+        endpoints=tuple(ServiceEndpoint(each.addresses, each.hostname or "") for each in ready),
+        ports=tuple(
+            ServicePortRecord(each.name or "", (each.protocol or "TCP").lower(), each.port)
+            for each in piece.ports
+            if each.port is not None
+        ),
+    )
