@@ -17,6 +17,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.api.audit.annotations import annotate_refusal
 from app.api.audit.middleware import Audit, AuditMiddleware
 from app.api.auth.authenticator import Authenticator, IdentityProvider
 from app.api.auth.client_certificates import ClientCertificates
@@ -123,8 +124,9 @@ async def _writing_audit(audit: Audit | None) -> AsyncIterator[None]:
         await asyncio.wait((writing,))
 
 
-async def as_status(_: Request, error: Exception) -> Response:
+async def as_status(request: Request, error: Exception) -> Response:
     """Exception handler: answers with the Status of the error."""
+    annotate_refusal(request.scope, error)
     return errors.response(error)
 
 
