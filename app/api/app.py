@@ -48,6 +48,7 @@ def create_app(
     authority: Callable[[], str] = str,
     provider: IdentityProvider | None = None,
     audit: Audit | None = None,
+    require_node_certificates: bool = False,
 ) -> FastAPI:
     """The application of one API process.
 
@@ -55,6 +56,7 @@ def create_app(
     authority: certificates that clients trust, PEM.
     provider:  who issues ID tokens besides this API; none without OIDC.
     audit:     what makes events of requests; None: audit is off.
+    require_node_certificates: refuse agents that show no client certificate of their node.
     """
     authenticator = Authenticator(
         StoredTokens(registry),
@@ -63,6 +65,7 @@ def create_app(
         now=registry.now,
         certificate_user=ClientCertificates(authority, registry.now).user,
     )
+    authenticator.requires_node_certificates = require_node_certificates
     metrics = RequestMetrics(registry.metrics)
     kubernetes = Kubernetes(
         registry, authenticator, Documents(registry, authenticator).answer, metrics, Fairness(registry.metrics)

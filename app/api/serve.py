@@ -96,7 +96,7 @@ async def serve(
         if audit_log
         else None
     )
-    app = create_app(registry, upkeep.origin(), upkeep.authority, provider, audit)
+    app = create_app(registry, upkeep.origin(), upkeep.authority, provider, audit, settings.require_node_certificates)
     config = uvicorn.Config(
         app,
         ssl_certfile=str(made.cert) if settings.tls else None,
