@@ -461,4 +461,4 @@ def _client_certificate(config: AgentConfig, api: Api, clock: Clock) -> "ClientC
         return None
     from app.agent.node.client_certificate import ClientCertificate  # cryptography takes 10 MiB that others do without
 
-    return ClientCertificate(api, config.state_dir, config.node_names[0], clock)
+    return ClientCertificate(api, config.state_dir, config.node_names[0], clock, config.ca_file)

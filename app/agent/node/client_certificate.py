@@ -9,11 +9,13 @@ import asyncio
 import base64
 import os
 import zlib
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from cryptography import x509
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -30,7 +32,7 @@ PREPARE_SECONDS = 30.0  # that a start waits for the first certificate
 PAUSE, LONGEST_PAUSE = 0.2, 5.0  # seconds between questions whether it is signed
 ISSUE_SECONDS = 20.0  # until a request counts as unanswered
 RETRY_SECONDS = 10.0
-LONGEST_SLEEP = 3600.0
+LONGEST_SLEEP = 600.0  # seconds; the authority may have been rotated
 
 logger = Logger(__name__)
 
@@ -51,10 +53,11 @@ def renew_at(issued: datetime, end: datetime, node: str) -> datetime:
 
 
 class ClientCertificate:
-    """Of one node. `state`: the folder of its agent."""
+    """Of one node. `state`: the folder of its agent. `ca_file`: authorities of the API; None: the machine's."""
 
-    def __init__(self, api: Api, state: Path, node: str, clock: Clock) -> None:
+    def __init__(self, api: Api, state: Path, node: str, clock: Clock, ca_file: Path | None = None) -> None:
         self._api, self._path, self._node, self._clock = api, certificate_path(state), node, clock
+        self._ca_file = ca_file
 
     async def prepare(self) -> None:
         """Show the kept certificate, or get one. After PREPARE_SECONDS the start goes on without: pods that run need it more."""
@@ -79,9 +82,14 @@ class ClientCertificate:
         return True
 
     def _kept(self) -> tuple[datetime, datetime] | None:
-        """Return when the kept certificate was issued, and when it ends. Its own beginning is backdated."""
+        """Return when the kept certificate was issued, and when it ends. Its own beginning is backdated.
+
+        None if there is none, or its authority was replaced.
+        """
         try:
             certificate = x509.load_pem_x509_certificate(self._path.read_bytes())
+            if self._ca_file is not None and not _is_signed(certificate, self._ca_file.read_bytes()):
+                return None
             issued = datetime.fromtimestamp(self._path.stat().st_mtime, UTC)
         except (OSError, ValueError):
             return None
@@ -139,6 +147,14 @@ class ClientCertificate:
                     raise NotIssuedError(f"{name}: {each['type']}: {each.get('message', '')}")
             await self._clock.sleep(pause)
             pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def _is_signed(certificate: x509.Certificate, authorities: bytes) -> bool:
+    for each in x509.load_pem_x509_certificates(authorities):
+        with suppress(ValueError, TypeError, InvalidSignature):
+            certificate.verify_directly_issued_by(each)
+            return True
+    return False
 
 
 def _request(node: str, key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -85,6 +85,18 @@ async def test_one_that_has_ended_is_not_shown_and_a_start_goes_on_without(tmp_p
     assert api.paths == []
 
 
+async def test_one_of_an_authority_that_was_replaced_is_not_shown_and_asked_for_again(tmp_path: Path) -> None:
+    keep(tmp_path, BEGIN - DAY)
+    own = tmp_path / "tls" / "ca.crt"
+    other = certificates.ensure(tmp_path / "other", ["127.0.0.1"], now=BEGIN).ca
+    (tmp_path / "both.crt").write_bytes(other.read_bytes() + own.read_bytes())
+    found = []
+    for authority in (own, tmp_path / "both.crt", other):
+        made = ClientCertificate(Shown(), tmp_path, "n1", FakeClock(), authority)
+        found.append((await made._show_kept(), await made._advance()))
+    assert found == [(True, LONGEST_SLEEP), (True, LONGEST_SLEEP), (False, RETRY_SECONDS)]
+
+
 async def test_one_that_is_due_is_asked_for_again(tmp_path: Path) -> None:
     keep(tmp_path, BEGIN - 360 * DAY)
     assert await ClientCertificate(Shown(), tmp_path, "n1", FakeClock())._advance() == RETRY_SECONDS  # it is away
