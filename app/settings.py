@@ -278,6 +278,22 @@ class Settings(BaseSettings):
             le=87600,
         ),
     ] = 720
+    client_certificate: Annotated[
+        bool,
+        about(
+            "Ask for a client certificate for the node, show it to the API besides the token, and renew it.",
+            "",
+            "agent",
+        ),
+    ] = False
+    require_node_certificates: Annotated[
+        bool,
+        about(
+            "Refuse agents whose connection shows no client certificate of their node (JOBPLANE_CLIENT_CERTIFICATE).",
+            "",
+            "api",
+        ),
+    ] = False
     webhooks_to_this_host: Annotated[
         bool, about("Allow webhooks to send to loopback addresses of the controllers' machine.", "", "controllers")
     ] = False
@@ -491,6 +507,12 @@ class Settings(BaseSettings):
     def _issuer_with_client(self) -> Self:
         if bool(self.oidc_issuer_url) != bool(self.oidc_client_id):
             raise ValueError("--oidc-issuer-url and --oidc-client-id need each other")
+        return self
+
+    @model_validator(mode="after")
+    def _certificates_need_tls(self) -> Self:
+        if self.require_node_certificates and not self.tls:
+            raise ValueError("--no-tls and JOBPLANE_REQUIRE_NODE_CERTIFICATES exclude each other")
         return self
 
     @model_validator(mode="after")

@@ -64,6 +64,7 @@ from app.structured_logging import Logger, name_pods_by
 
 if TYPE_CHECKING:
     from app.agent.metrics import AgentMetrics
+    from app.agent.node.client_certificate import ClientCertificate
 
 STARTS_PER_CORE = 2
 AGAIN = 1.0
@@ -99,6 +100,7 @@ class Agent:
         self._config, self._runtime, self._inventory, self._metrics = config, runtime, inventory, metrics
         self._api = api or Api(config.server, config.token, config.ca_file, tls_name=config.tls_name)
         self._clock = clock or WallClock()
+        self._certificate = _client_certificate(config, self._api, self._clock)
         self._parts: tuple[Pods, Nodes] | None = None
         self._network: PodNetworkManager | None = None
         self._revoked = asyncio.Event()
@@ -107,6 +109,8 @@ class Agent:
         """For ever, until cancelled. Raises RevokedError."""
         try:
             info = await self._retry_until_done("the runtime", self._runtime.info)
+            if self._certificate is not None:
+                await self._certificate.prepare()
             await self._run(info)
         except ExceptionGroup as group:  # and not `except*`: before Python 3.11.4, that raises a group again
             revoked, others = group.split(RevokedError)
@@ -246,12 +250,13 @@ class Agent:
         return [("authority", CaRotation(self._api, kept, self._clock).run)] if own else []
 
     def _credential_renewal(self, watches: "PodWatches") -> list[Loop]:
-        """The loop that renews the credential, if it is the one in this agent's own folder, which it got by joining."""
+        """Loops that renew the client certificate, and the credential in this agent's own folder, which it got by joining."""
         kept, config = credential_path(self._config.state_dir), self._config
+        loops: list[Loop] = [("client certificate", self._certificate.run)] if self._certificate else []
         if not kept.exists() or kept.read_text().strip() != config.token:
-            return []
+            return loops
         renewal = CredentialRenewal(self._api, config.state_dir, config.node_names[0], self._clock, watches.relist)
-        return [("credential", renewal.run)]
+        return [*loops, ("credential", renewal.run)]
 
     def _facts(self, host: Host) -> NodeFacts:
         return NodeFacts(
@@ -449,3 +454,11 @@ def _advice(error: ApiError) -> str:
     if error.code not in FORBIDDEN:
         return ""
     return ". The agent's token is not for this node: give it one of `jobplane token --node NAME`, or a --join-token"
+
+
+def _client_certificate(config: AgentConfig, api: Api, clock: Clock) -> "ClientCertificate | None":
+    if not config.client_certificate:
+        return None
+    from app.agent.node.client_certificate import ClientCertificate  # cryptography takes 10 MiB that others do without
+
+    return ClientCertificate(api, config.state_dir, config.node_names[0], clock, config.ca_file)

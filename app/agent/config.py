@@ -25,6 +25,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     capacity:   overrides what the machine has, such as {"cpu": "8", "pods": "500"}.
     address:    the nodes' InternalIP; found by itself if empty.
     starts:     pods that may be starting at once; 0: two a core.
+    client_certificate: ask for a client certificate, and show it to the API.
     metrics_address: where numbers are served, host:port; empty: nowhere.
     lease:      how long a node's lease lasts; after it, pods are stopped when their tolerations end.
     shutdown_grace_period: time for pods to end when the agent is told to end; none: they run on. Of this,
@@ -57,6 +58,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     labels: Mapping[str, str] = {}
     address: str = ""
     starts: int = 0
+    client_certificate: bool = False
     metrics_address: str = ""
 
     @property

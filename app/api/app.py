@@ -17,6 +17,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.api.audit.annotations import annotate_refusal
 from app.api.audit.middleware import Audit, AuditMiddleware
 from app.api.auth.authenticator import Authenticator, IdentityProvider
 from app.api.auth.client_certificates import ClientCertificates
@@ -47,6 +48,7 @@ def create_app(
     authority: Callable[[], str] = str,
     provider: IdentityProvider | None = None,
     audit: Audit | None = None,
+    require_node_certificates: bool = False,
 ) -> FastAPI:
     """The application of one API process.
 
@@ -54,6 +56,7 @@ def create_app(
     authority: certificates that clients trust, PEM.
     provider:  who issues ID tokens besides this API; none without OIDC.
     audit:     what makes events of requests; None: audit is off.
+    require_node_certificates: refuse agents that show no client certificate of their node.
     """
     authenticator = Authenticator(
         StoredTokens(registry),
@@ -62,6 +65,7 @@ def create_app(
         now=registry.now,
         certificate_user=ClientCertificates(authority, registry.now).user,
     )
+    authenticator.requires_node_certificates = require_node_certificates
     metrics = RequestMetrics(registry.metrics)
     kubernetes = Kubernetes(
         registry, authenticator, Documents(registry, authenticator).answer, metrics, Fairness(registry.metrics)
@@ -123,8 +127,9 @@ async def _writing_audit(audit: Audit | None) -> AsyncIterator[None]:
         await asyncio.wait((writing,))
 
 
-async def as_status(_: Request, error: Exception) -> Response:
+async def as_status(request: Request, error: Exception) -> Response:
     """Exception handler: answers with the Status of the error."""
+    annotate_refusal(request.scope, error)
     return errors.response(error)
 
 

@@ -21,6 +21,7 @@ from app.api.audit.event_buffer import EventBuffer
 from app.api.audit.middleware import Audit
 from app.api.auth.authenticator import MASTERS, IdentityProvider, User
 from app.api.auth.signin_codes import CODE_LIFE, create_code, signin_link
+from app.api.http import tls
 from app.api.http.connection import Connection
 from app.api.routers import ui
 from app.api.streams.agent_calls import Calls
@@ -96,12 +97,13 @@ async def serve(
         if audit_log
         else None
     )
-    app = create_app(registry, upkeep.origin(), upkeep.authority, provider, audit)
+    app = create_app(registry, upkeep.origin(), upkeep.authority, provider, audit, settings.require_node_certificates)
     config = uvicorn.Config(
         app,
         ssl_certfile=str(made.cert) if settings.tls else None,
         ssl_keyfile=str(made.key) if settings.tls else None,
         ssl_ca_certs=str(made.ca) if settings.tls else None,
+        ssl_ciphers=tls.CIPHERS,
         ssl_cert_reqs=ssl.CERT_OPTIONAL if settings.tls else ssl.CERT_NONE,  # clients may show a certificate
         http=Connection,
         ws="none",  # `Connection` lets them through to the application itself
@@ -161,6 +163,8 @@ class _Server(uvicorn.Server):
         self._upkeep_task: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.config.ssl is not None:
+            tls.restrict(self.config.ssl)
         await super().startup(sockets)
         if self.started:
             context = self.config.ssl

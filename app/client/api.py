@@ -8,7 +8,7 @@ import errno
 import socket
 import ssl
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -108,8 +108,10 @@ class Api:
         monotonic: Callable[[], float] = time.monotonic,
         tls: ssl.SSLContext | None = None,
     ) -> None:
+        self._tls_options = None if tls else (ca_file, tls_name)
         tls = tls or context(ca_file, tls_name)
         connections = transport or Connections(partial(_connection, tls))
+        self._connections = connections
         self._requests = _client(server, token, connections, TIMEOUT)
         self._streams = _client(server, token, connections, STREAM_TIMEOUT)
         self._turns = asyncio.Semaphore(AT_ONCE)
@@ -202,6 +204,18 @@ class Api:
         for client in (self._requests, self._streams):
             client.headers["Authorization"] = f"Bearer {token}"
 
+    async def use_certificate(self, path: Path) -> None:
+        """Show this client certificate, PEM with its key, from the next request on. Streams that are open go on."""
+        self._tls.load_cert_chain(path)
+        if isinstance(self._connections, Connections):
+            await self._connections.renew()
+
+    def without_certificate(self) -> "Api":
+        """Return a client of the same server, with the token of now, over connections of its own that show no certificate."""
+        token = self._requests.headers.get("Authorization", "").removeprefix("Bearer ")
+        ca_file, tls_name = self._tls_options or (None, "")
+        return Api(self.server, token, ca_file, tls_name=tls_name, tls=None if self._tls_options else self._tls)
+
     async def close(self) -> None:
         await self._requests.aclose()
         await self._streams.aclose()
@@ -219,17 +233,35 @@ class Connections(httpx.AsyncBaseTransport):
         self._connect = connect
         self._all: list[httpx.AsyncBaseTransport] = []
         self._idle: list[httpx.AsyncBaseTransport] = []
+        self._ending: set[httpx.AsyncBaseTransport] = set()  # are closed when their request is over
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         connection = self._idle.pop() if self._idle else self._add()
         try:
             response = await connection.handle_async_request(request)
         except BaseException:
+            self._ending.discard(connection)
             self._idle.append(connection)  # it has hung up, and dials again for the next request
             raise
         assert isinstance(response.stream, httpx.AsyncByteStream)  # noqa: S101 - for the type
-        response.stream = _Body(response.stream, lambda: self._idle.append(connection))
+        response.stream = _Body(response.stream, partial(self._release, connection))
         return response
+
+    async def renew(self) -> None:
+        """Let no request use a connection that there is now: idle ones are closed, others when their request is over."""
+        idle, self._idle = self._idle, []
+        self._all = [each for each in self._all if each not in idle]
+        self._ending.update(self._all)
+        for each in idle:
+            await each.aclose()
+
+    async def _release(self, connection: httpx.AsyncBaseTransport) -> None:
+        if connection not in self._ending:
+            self._idle.append(connection)
+            return
+        self._ending.discard(connection)
+        self._all.remove(connection)
+        await connection.aclose()
 
     def _add(self) -> httpx.AsyncBaseTransport:
         self._all.append(self._connect())
@@ -243,7 +275,7 @@ class Connections(httpx.AsyncBaseTransport):
 class _Body(httpx.AsyncByteStream):
     """The body of an answer. `closed` is called once it has been read, or given up."""
 
-    def __init__(self, body: httpx.AsyncByteStream, closed: Callable[[], None]) -> None:
+    def __init__(self, body: httpx.AsyncByteStream, closed: Callable[[], Awaitable[None]]) -> None:
         self._body, self._closed = body, closed
         self._is_open = True
 
@@ -258,7 +290,7 @@ class _Body(httpx.AsyncByteStream):
         try:
             await self._body.aclose()
         finally:
-            self._closed()
+            await self._closed()
 
 
 def refusal(code: int, body: bytes) -> ApiError:

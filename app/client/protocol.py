@@ -23,6 +23,11 @@ NODES = f"{BASE}/nodes"
 CA, JOIN, JOIN_TOKENS, TOKENS, CREDENTIAL, CREDENTIALS, DATA_KEYS = (
     f"{BASE}/{each}" for each in ("ca", "join", "jointokens", "tokens", "credential", "credentials", "datakeys")
 )
+CERTIFICATE_REQUESTS = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+CERTIFICATE_REQUEST_PREFIX = "node-csr-"  # of the names of agents' requests; the node and something unique follow
+CERTIFICATE_REQUIRED = (
+    "ClientCertificateRequired"  # reason of a 403: the agent's token is good, and its certificate is missing
+)
 SIGNIN, SIGNIN_CODES = "/ui/signin", "/ui/codes"
 ALL_NODES = "-"  # in the place of a node: all for which the token speaks
 STDIN, STDOUT, STDERR, CONTROL, RESIZE, END = 0, 1, 2, 3, 4, 255

@@ -184,6 +184,9 @@ def _line_decoder(kind: Any) -> Any:
 
 
 def raise_status(status: _Anything) -> NoReturn:
+    """Raise what an ERROR event says. A 401 within a stream is the end of its token, which may have been renewed meanwhile."""
+    if status.code == 401:
+        raise ConnectionError("the token of the stream has ended")
     raise ApiError(status.code or 500, status.reason, status.message)
 
 

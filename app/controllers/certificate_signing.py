@@ -23,7 +23,7 @@ from app.kinds.auth.certificate_signing_request import (
 )
 from app.kinds.auth.certificate_signing_request import KIND as REQUESTS
 from app.machinery.base import Object
-from app.plans.certificate_signing import Refusal, Signing, decide, ends_at
+from app.plans.certificate_signing import Refusal, Signing, approve, decide, ends_at
 from app.plans.plan import Delete, Plan, SetStatus
 from app.store import Key, Mirror
 from app.structured_logging import Logger
@@ -66,7 +66,9 @@ class CertificateSigningController:
         return [PlannedWrite(Plan((SetStatus(written),) if written else (), again_at=end), (csr,))]
 
     def _advance(self, csr: CertificateSigningRequest, now: datetime) -> CertificateSigningRequest | None:
-        """Return the request with its certificate, or with why it gets none; None if nothing changes."""
+        """Return the request approved, with its certificate, or with why it gets none; None if nothing changes."""
+        if (approved := approve(csr, now)) is not None:
+            return approved
         decision = decide(csr, self._longest)
         if isinstance(decision, Refusal):
             failed = CertificateSigningRequestCondition(

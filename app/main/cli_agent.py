@@ -96,6 +96,7 @@ def agent(
             lease=timedelta(seconds=made.lease_seconds),
             log_level=made.log_level,
             log_format=made.log_format,
+            client_certificate=made.client_certificate,
             metrics_address=made.metrics_address,
             capacity=SIMULATED_CAPACITY if made.runtime == "simulated" else {},
         )

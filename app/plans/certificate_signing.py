@@ -10,6 +10,7 @@ import msgspec
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from cryptography.x509.oid import NameOID
+from msgspec.structs import replace
 
 from app.kinds.auth.certificate_signing_request import (
     APPROVED,
@@ -18,6 +19,7 @@ from app.kinds.auth.certificate_signing_request import (
     FAILED,
     KUBELET_CLIENT,
     CertificateSigningRequest,
+    CertificateSigningRequestCondition,
     condition_of,
     parse_request,
 )
@@ -56,6 +58,33 @@ def decide(csr: CertificateSigningRequest, longest: timedelta) -> Signing | Refu
         return Refusal(why)
     asked = csr.spec.expiration_seconds
     return Signing(request, min(timedelta(seconds=asked), longest) if asked is not None else longest)
+
+
+def approve(csr: CertificateSigningRequest, now: datetime) -> CertificateSigningRequest | None:
+    """Return the request approved, as Kubernetes' csrapproving does, if it is a node's for itself; None if not, or decided."""
+    spec = csr.spec
+    if (
+        spec.signer_name != KUBELET_CLIENT
+        or csr.status.certificate
+        or csr.status.conditions
+        or NODES not in spec.groups
+    ):
+        return None
+    try:
+        request = parse_request(spec.request)
+    except ValueError:
+        return None
+    if _find_fault(csr, request) or names_of(request.subject)[0] != spec.username:
+        return None
+    approved = CertificateSigningRequestCondition(
+        type=APPROVED,
+        status="True",
+        reason="AutoApproved",
+        message="Auto approving self kubelet client certificate after SubjectAccessReview.",
+        last_update_time=now,
+        last_transition_time=now,
+    )
+    return replace(csr, status=replace(csr.status, conditions=(approved,)))
 
 
 def find_subject_fault(signer_name: str, request: x509.CertificateSigningRequest) -> str:

@@ -25,6 +25,7 @@ from app.machinery.base import Object
 from app.machinery.errors import ApiError
 from app.plans.admission.pod_admission import Rules
 from app.plans.admission.pod_security.namespace_policy import (
+    EXEMPT,
     USUAL_CONFIGURATION,
     NamespacePolicy,
     PodSecurityConfiguration,
@@ -86,7 +87,7 @@ class RuleCache:
 
     def _note_policy(self, namespace: str, now: Object | None) -> None:
         policy = self._unlabelled if now is None else self._configuration.policy_of(namespace, now.metadata.labels)
-        if policy == self._unlabelled:
+        if policy == self._unlabelled and policy is not EXEMPT:
             self._pod_security.pop(namespace, None)
         else:
             self._pod_security[namespace] = policy

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 import httpx
 import pytest
 
-from app.client.api import AT_ONCE, START_SECONDS, Api, NotUpYetError, UnreachableError
+from app.client.api import AT_ONCE, START_SECONDS, Api, Connections, NotUpYetError, UnreachableError
 
 PATIENCE = 30
 ANSWER = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
@@ -162,3 +162,36 @@ async def test_only_an_api_that_never_answered_may_still_be_starting() -> None:
     assert await failure(starting) is NotUpYetError
     times[0] = START_SECONDS + 1
     assert await failure(starting) is UnreachableError
+
+
+class Connection(httpx.AsyncBaseTransport):
+    """One that notes that it was closed."""
+
+    is_closed = False
+
+    async def handle_async_request(self, _: httpx.Request) -> httpx.Response:
+        assert not self.is_closed
+        return httpx.Response(200, stream=httpx.ByteStream(b""))
+
+    async def aclose(self) -> None:
+        self.is_closed = True
+
+
+async def test_renewed_connections_are_used_by_no_later_request() -> None:
+    made: list[Connection] = []
+
+    def connect() -> Connection:
+        made.append(Connection())
+        return made[-1]
+
+    pool, request = Connections(connect), httpx.Request("GET", "http://api")
+    idle, open_ = [await pool.handle_async_request(request) for _ in range(2)]
+    await idle.aclose()
+    await pool.renew()
+    assert [each.is_closed for each in made] == [True, False]
+    await (await pool.handle_async_request(request)).aclose()
+    await open_.aclose()
+    assert [each.is_closed for each in made] == [True, True, False]
+    await (await pool.handle_async_request(request)).aclose()
+    assert len(made) == 3
+    await pool.aclose()

@@ -131,3 +131,11 @@ async def test_leaves_alone_what_it_cannot_read() -> None:
 async def test_gives_up_when_it_has_no_right() -> None:
     with pytest.raises(ApiError):
         await events(Server(ApiError(403, "Forbidden", "no")), 2)
+
+
+async def test_a_watch_whose_token_has_ended_is_opened_again_and_fails_if_there_is_no_other() -> None:
+    ended = [line("ERROR", {"kind": "Status", "status": "Failure", "code": 401, "reason": "Unauthorized"})]
+    server = Server(ended, [line("ADDED", config_map("b", 20))], ApiError(401, "Unauthorized", "Unauthorized"))
+    with pytest.raises(ApiError, match="Unauthorized"):
+        await events(server, 3)
+    assert server.asked == ["list", "watch from 11", "watch from 11", "watch from 20"]

@@ -7,6 +7,7 @@ import socket
 import ssl
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,9 @@ from typing import Any, Self
 import httpx
 
 from app.client.api import Api
-from tests.e2e import processes
+from tests.e2e import processes, secret_values
 from tests.e2e.processes import Process
+from tests.e2e.secret_values import KNOWN
 
 READY_SECONDS = 60
 STOP_SECONDS = 60
@@ -82,6 +84,7 @@ class Cluster:
         self.program = [sys.executable, "-m", "app.main.cli"]
         self._arguments, self._settings = arguments, settings
         self._up: subprocess.Popen[bytes] | None = None
+        self._is_planted = False
 
     def __enter__(self) -> Self:
         try:
@@ -92,17 +95,40 @@ class Cluster:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        try:
+        with tempfile.TemporaryDirectory(prefix="jobplane-dump-") as dump:
+            try:
+                if kind is None:
+                    self.empty()
+                    self.dump(Path(dump))
+            finally:
+                self.stop()
+            left = self.processes()
+            assert left == [], left
             if kind is None:
-                self.empty()
-        finally:
-            self.stop()
-        left = self.processes()
-        assert left == [], left
+                found = secret_values.find_leaks(
+                    self.folder, [self.log], dump=Path(dump), encrypted=self.encrypts_secrets
+                )
+                assert found == [], "\n".join(map(str, found))
 
     @property
     def kubeconfig(self) -> Path:
         return self.folder / "kubeconfig"
+
+    @property
+    def dsn(self) -> str:
+        return secret_values.dsn_of(self.folder)
+
+    @property
+    def encrypts_secrets(self) -> bool:
+        return "JOBPLANE_SECRETS_KEY_FILE" in self._settings
+
+    def dump(self, folder: Path) -> None:
+        """Write what `find_leaks` is to search beside files: the database, and what the API shows of events and numbers."""
+        KNOWN.note_folder(self.folder)
+        secret_values.dump_database(self.dsn, folder, encrypted=self.encrypts_secrets)
+        with self.client() as client:
+            for path in ("/api/v1/events", "/metrics"):
+                (folder / f"answer of GET {path.replace('/', ' ')}").write_bytes(client.get(path).content)
 
     @property
     def pid(self) -> int:
@@ -120,6 +146,15 @@ class Cluster:
                 start_new_session=True,
             )
         until(self.is_usable, self.ready_seconds, f"ready; see {self.log}")
+        self.plant()
+
+    def plant(self) -> None:
+        """Note the credentials of the data folder, and let secret values pass: none may stand in a log at the end."""
+        KNOWN.note_folder(self.folder)
+        if not self._is_planted:
+            self._is_planted = True
+            with self.client() as client:
+                secret_values.plant(client)
 
     def has_ended(self) -> bool:
         assert self._up
@@ -173,9 +208,13 @@ class Cluster:
 
     def client(self, token: str | None = None, **how: Any) -> httpx.Client:
         headers = {"Authorization": f"Bearer {self.token() if token is None else token}"} if token != "" else {}
+        KNOWN.note_credential(token or "", "token by which a test has called")
         verify = ssl.create_default_context(cafile=str(self.folder / "tls" / "ca.crt"))
         verify.sslsocket_class = _ClosedSocket
-        return httpx.Client(base_url=self.url, headers=headers, verify=verify, timeout=30, trust_env=False, **how)
+        hooks = {"response": [KNOWN.note_exchange]}
+        return httpx.Client(
+            base_url=self.url, headers=headers, verify=verify, timeout=30, trust_env=False, event_hooks=hooks, **how
+        )
 
     def api(self) -> Api:
         """The client that our own agent uses: it goes on after trouble."""

@@ -23,6 +23,7 @@ import pytest
 import yaml
 
 from tests.e2e.cluster import Cluster
+from tests.e2e.secret_values import KNOWN
 
 _NUMBERED = re.compile(r"kubectl\.(\d+)\.(\d+)$")
 _PATHS = {
@@ -94,6 +95,8 @@ class Kubectl:
             finally:
                 running.kill()
         assert running.returncode == code, f"{self.path.name} {' '.join(arguments)}: {running.returncode}\n{out}"
+        if arguments[:2] == ("create", "token"):
+            KNOWN.note_output(out)
         return out
 
     def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[str]:

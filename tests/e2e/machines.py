@@ -15,6 +15,7 @@ import pytest
 
 from tests.e2e import processes
 from tests.e2e.cluster import Cluster, environment, until
+from tests.e2e.secret_values import KNOWN, find_leaks
 from tests.needs import lacking
 
 INBOUND = (  # nobody gets in but with the answers to what was asked from inside
@@ -116,6 +117,7 @@ def jobplane(*arguments: str) -> str:
         command(*arguments), capture_output=True, text=True, timeout=60, env=environment(), check=False
     )
     assert done.returncode == 0, done.stderr
+    KNOWN.note_output(done.stdout)
     return done.stdout
 
 
@@ -133,6 +135,8 @@ def agent(
         yield running
         running.send_signal(signal.SIGTERM)
         running.wait(30)
+        KNOWN.note_folder(folder)
+        assert find_leaks(folder, [folder.with_name(f"{folder.name}.log")]) == []
     finally:
         running.kill()
         running.wait()

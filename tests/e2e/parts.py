@@ -23,7 +23,6 @@ class Parts(Cluster):
     def __init__(self, folder: Path, *agent: str, controllers: int = 1, nodes: int = 1, **settings: str) -> None:
         super().__init__(folder, nodes=nodes, **settings)
         self.postgres = Postgres(folder / "postgres")
-        self.dsn = ""
         self._agent, self._controllers = agent, controllers
         self._fleet = "simulated-*" if "simulated" in agent else ""
         self._runner = asyncio.Runner()  # the database is a child of its loop
@@ -33,7 +32,7 @@ class Parts(Cluster):
         self.folder.mkdir()
         for name in ("admin.token", "agent.token"):
             (self.folder / name).write_text(secrets.token_urlsafe())
-        self.dsn = self.bring_back()
+        self.bring_back()
         self.add("api", "--port", str(self.port), "--migrate")
         for _ in range(self._controllers):
             self.add("controllers")
@@ -41,6 +40,7 @@ class Parts(Cluster):
             agent = ["--server", self.url, "--token-file", str(self.folder / "agent.token")]
             self.add("agent", *agent, "--ca-file", str(self.folder / "tls" / "ca.crt"), *self._agent)
         until(self.is_usable, READY_SECONDS, f"ready; see {self.log}")
+        self.plant()
 
     def has_ended(self) -> bool:
         return any(part.poll() is not None for part in self._parts)

@@ -5,6 +5,7 @@ import shlex
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
@@ -14,9 +15,11 @@ import httpx
 import yaml
 
 from tests.e2e.cluster import environment, free_port, until
+from tests.e2e.secret_values import KNOWN, dsn_of, dump_database, find_leaks
 
 ROOT = Path(__file__).parents[2]
 SECONDS = 120
+ENCRYPTED = "JOBPLANE_SECRETS_KEY_FILE"
 
 
 class Shell:
@@ -30,6 +33,7 @@ class Shell:
         self._stand_ins = stand_ins or {}
         self._port = free_port()
         self._services: list[subprocess.Popen[bytes]] = []
+        self._data_folders: set[Path] = set()  # of `jobplane up`
         self._state = folder.with_name("state")
         self._state.write_text("")
         program = folder.with_name("bin") / "jobplane"
@@ -52,6 +56,29 @@ class Shell:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with tempfile.TemporaryDirectory(prefix="jobplane-dump-") as dump:
+            try:
+                if kind is None:
+                    self._dump(Path(dump))
+            finally:
+                self._stop()
+            if kind is None:
+                self._look_for_secrets(Path(dump))
+
+    def _dump(self, folder: Path) -> None:
+        """Write the databases of what runs, for the search for secret values."""
+        for data in self._data_folders:
+            KNOWN.note_folder(data)
+            (folder / data.name).mkdir()
+            dump_database(dsn_of(data), folder / data.name, encrypted=ENCRYPTED in self._state.read_text())
+
+    def _look_for_secrets(self, dump: Path) -> None:
+        logs = [*self.folder.parent.glob("*.log"), dump]
+        for data in self._data_folders:
+            found = find_leaks(data, logs, encrypted=ENCRYPTED in self._state.read_text())
+            assert found == [], "\n".join(map(str, found))
+
+    def _stop(self) -> None:
         for each in reversed(self._services):
             each.send_signal(signal.SIGTERM)
             try:
@@ -98,8 +125,9 @@ class Shell:
         until(is_ready, SECONDS, f"{words[1]} is ready; see {log}")
 
     def _has_ready_node(self, words: list[str]) -> bool:
-        data = words[words.index("--data-dir") + 1] if "--data-dir" in words else ".jobplane"
-        kubeconfig = yaml.safe_load((self.folder / data / "kubeconfig").read_text())
+        data = self.folder / (words[words.index("--data-dir") + 1] if "--data-dir" in words else ".jobplane")
+        self._data_folders.add(data)
+        kubeconfig = yaml.safe_load((data / "kubeconfig").read_text())
         server, user = kubeconfig["clusters"][0]["cluster"]["server"], kubeconfig["users"][0]["user"]
         headers = {"Authorization": f"Bearer {user['token']}"}
         nodes = httpx.get(f"{server}/api/v1/nodes", headers=headers, verify=False).json().get("items", [])

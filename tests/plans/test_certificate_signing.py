@@ -23,7 +23,7 @@ from app.kinds.auth.certificate_signing_request_schema import (
     CertificateSigningRequestStatus,
 )
 from app.machinery.base import ObjectMeta
-from app.plans.certificate_signing import Refusal, Signing, decide, ends_at
+from app.plans.certificate_signing import Refusal, Signing, approve, decide, ends_at
 from tests.build import NOW
 
 LONGEST = timedelta(days=30)
@@ -117,3 +117,43 @@ def test_what_no_signer_signs_fails(given: CertificateSigningRequest, why: str) 
 @pytest.mark.parametrize(("conditions", "hours"), [((), 24), ((APPROVED,), 1), ((DENIED,), 1), ((APPROVED, FAILED), 1)])
 def test_requests_go_an_hour_after_their_decision_or_after_a_day(conditions: tuple[str, ...], hours: int) -> None:
     assert ends_at(csr(pem(), *conditions)) == NOW + timedelta(hours=hours)
+
+
+def own(request: bytes = NODE, *conditions: str, **spec: Any) -> CertificateSigningRequest:
+    """A request of the node n1."""
+    usual = {"username": "system:node:n1", "groups": ("system:nodes",), "signer": KUBELET_CLIENT}
+    return csr(request, *conditions, **(usual | spec))
+
+
+def test_a_node_is_approved_for_itself_and_then_signed() -> None:
+    approved = approve(own(), NOW)
+    assert approved is not None
+    (condition,) = approved.status.conditions
+    assert (condition.type, condition.status, condition.reason, condition.last_update_time) == (
+        "Approved",
+        "True",
+        "AutoApproved",
+        NOW,
+    )
+    assert isinstance(decide(approved, LONGEST), Signing)
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        own(username="system:node:n2"),
+        own(username="ada"),
+        own(groups=("system:authenticated",)),
+        own(signer=CLIENT),
+        own(pem("system:node:n1")),
+        own(pem("system:node:n1", "system:nodes", "system:masters")),
+        own(pem("system:node:n1", "system:nodes", names="x")),
+        own(usages=("client auth",)),
+        own(b"no request"),
+        own(NODE, DENIED),
+        own(NODE, FAILED),
+        own(NODE, APPROVED),
+    ],
+)
+def test_nobody_is_approved_for_another(asked: CertificateSigningRequest) -> None:
+    assert approve(asked, NOW) is None

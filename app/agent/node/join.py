@@ -19,7 +19,7 @@ from app.agent.config import AgentConfig
 from app.client.api import Api
 from app.client.ca_pin import MismatchError, authority, certificates_in
 from app.client.connection_errors import remedy_now
-from app.client.protocol import CA, JOIN, JoinAnswer, JoinRequest
+from app.client.protocol import CA, CERTIFICATE_REQUIRED, JOIN, JoinAnswer, JoinRequest
 from app.machinery.errors import ApiError
 from app.structured_logging import Logger
 
@@ -118,7 +118,7 @@ async def _is_accepted(config: AgentConfig, ca_file: Path | None, token: str) ->
     try:
         await api.request("GET", f"/api/v1/nodes/{config.node_names[0]}")
     except ApiError as error:
-        return error.code not in {401, 403}
+        return error.code not in {401, 403} or error.reason == CERTIFICATE_REQUIRED
     except OSError:
         return True
     finally:

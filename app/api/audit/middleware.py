@@ -1,7 +1,7 @@
 """ASGI middleware of audit: follows each request, and puts its events into the buffer when its answer begins and ends.
 
 `app.api.app` puts it around everything that answers. What a request is about is noted in its scope on the way: `note_action` by
-whatever authorizes, the user and the credential by `app.api.auth.impersonation`, annotations by `annotate`.
+whatever authorizes, the user and the credential by `app.api.auth.impersonation`, annotations by `annotations`.
 """
 
 import time
@@ -11,6 +11,7 @@ from typing import Any
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from app.api.audit.annotations import KEY
 from app.api.audit.event import Record
 from app.api.audit.event_buffer import EventBuffer
 from app.api.audit.policy import CompiledPolicy, Level, Stage, is_always_audited
@@ -49,11 +50,6 @@ def note_action(scope: Scope, action: Action, version: str) -> None:
     follower: _Exchange | None = scope.get("audit")
     if follower is not None:
         follower.receive_action()
-
-
-def annotate(scope: Scope, annotations: Mapping[str, str]) -> None:
-    """Add annotations to the events of a request, such as `pod-security.kubernetes.io/audit-violations`."""
-    scope.setdefault("audit_annotations", {}).update(annotations)
 
 
 class AuditMiddleware:
@@ -200,7 +196,7 @@ class _Exchange:
                 code=code,
                 received=self._began,
                 at=audit.clock(),
-                annotations=scope.get("audit_annotations") or _NOTHING,
+                annotations=scope.get(KEY) or _NOTHING,
                 created=scope.get("created", b""),
                 refusal=self._refusal,
                 request=self._request if level >= Level.REQUEST else b"",

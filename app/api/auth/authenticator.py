@@ -13,6 +13,7 @@ from hashlib import sha256
 from typing import Protocol
 
 from app.api.http.connection import Peer
+from app.client.protocol import CERTIFICATE_REQUEST_PREFIX, CERTIFICATE_REQUESTS, CERTIFICATE_REQUIRED
 from app.kinds.core.lease import NODE_NAMESPACE
 from app.kinds.storage.persistentvolume import RECLAIM_NODE
 from app.machinery.errors import ApiError, forbidden_error
@@ -117,6 +118,7 @@ class Authenticator:
         self._provider = provider
         self._now = now
         self._certificate_user = certificate_user
+        self.requires_node_certificates = False
         self._known: dict[str, tuple[float, User]] = {}
         self._asked: dict[str, asyncio.Future[User | None]] = {}
 
@@ -128,8 +130,32 @@ class Authenticator:
             raise ApiError(401, "Unauthorized", "Unauthorized")
         return found
 
+    def check_node_certificate(self, user: User, peer: Peer | None, path: str) -> None:
+        """Raise 403 if an agent has to show a client certificate of its node, and does not. It may ask for one without."""
+        if NODES not in user.groups or MASTERS in user.groups or path.startswith(CERTIFICATE_REQUESTS):
+            return
+        try:
+            shown = self._shown_user(peer) if peer is not None else None
+        except ApiError:  # it has ended; a 401 would tell the agent that its token has
+            shown = None
+        name = shown.name if shown is not None and NODES in shown.groups else ""
+        if not (name.startswith(NODE_PREFIX) and user.is_node(name.removeprefix(NODE_PREFIX))):
+            why = (
+                f'User "{user.name}" must show a client certificate: set JOBPLANE_CLIENT_CERTIFICATE=true for its agent'
+            )
+            raise ApiError(403, CERTIFICATE_REQUIRED, why)
+
     def certificate_user(self, peer: Peer) -> User:
-        """The user of a connection whose client has shown a certificate; 401 if it is not accepted."""
+        """The user of a connection whose client has shown a certificate; 401 if it is not accepted.
+
+        403 for a node: its certificate counts besides its token only, which `jobplane node reset` revokes.
+        """
+        user = self._shown_user(peer)
+        if NODES in user.groups:
+            raise ApiError(403, "Forbidden", f'User "{user.name}" must send its token besides its certificate')
+        return user
+
+    def _shown_user(self, peer: Peer) -> User:
         if self._certificate_user is None:
             raise ApiError(401, "Unauthorized", "Unauthorized")
         return self._certificate_user(peer)
@@ -240,9 +266,16 @@ def _for_nodes(user: User, action: Action) -> bool:
             return action.verb in ("get", "list", "watch")
         case (("" | "events.k8s.io"), "events"):
             return action.verb == "create"
+        case "certificates.k8s.io", "certificatesigningrequests":
+            return action.verb in ("create", "get") and _is_own_request(user, action.name)
         case "agents.jobplane.dev", "nodes":
             return user.is_node(action.name)
     return False
+
+
+def _is_own_request(user: User, name: str) -> bool:
+    """Return whether a CertificateSigningRequest is an agent's own, by its name. It has nothing secret."""
+    return user.is_node(name.removeprefix(CERTIFICATE_REQUEST_PREFIX).rpartition("-")[0])
 
 
 def _own_node(user: User, action: Action) -> bool:

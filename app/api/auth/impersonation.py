@@ -55,6 +55,8 @@ async def user_of(registry: Registry, authenticator: Authenticator, request: Req
         known = authenticator.certificate_user(peer)
     else:
         known = await authenticator.user(authorization)
+        if authenticator.requires_node_certificates:
+            authenticator.check_node_certificate(known, request.scope["state"].get(PEER), request.scope["path"])
     state = request.state
     state.credential = Credential(authorization, known)
     user = state.user = await impersonate(registry, known, request.headers)

@@ -13,6 +13,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from app.api.audit.annotations import annotate
 from app.api.http.accept import BodyFormat as Form
 from app.api.http.accept import ResponseFormat, negotiate_media_type, parse_object_content_type
 from app.api.http.compression import Body
@@ -25,6 +26,7 @@ from app.machinery.decode import Decoded, Validation, convert, decode
 from app.machinery.errors import ApiError, bad_request
 from app.registry import offload
 from app.registry.codec import type_of
+from app.registry.objects import Answer
 
 S = TypeVar("S", bound=Struct)
 MAX_BODY = 3 << 20  # Kubernetes' own limit
@@ -258,6 +260,15 @@ def object_response(
     """Return the response with one object in the negotiated form."""
     shape = shape_of(request, kind)
     return Body(shape.encode_object(wire, now), code, warning_headers(warnings), shape.content_type)
+
+
+def answer_response(
+    request: Request, kind: Kind, answer: Answer, now: datetime, code: int = 200, warnings: Iterable[str] = ()
+) -> Response:
+    """Return the response to a write, with its warnings after those given, and note its annotations for audit."""
+    if answer.audit_annotations:
+        annotate(request.scope, answer.audit_annotations)
+    return object_response(request, kind, answer.body, now, code, (*warnings, *answer.warnings))
 
 
 def warning_headers(warnings: Iterable[str]) -> dict[str, str]:

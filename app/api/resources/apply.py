@@ -54,7 +54,7 @@ async def answer(registry: Registry, request: Request, found: RequestInfo, optio
         registry, stored, key, change, edit_options(request, by, options), may_create
     )
     code = 201 if is_new else 200
-    return content.object_response(request, found.kind, made.body, registry.now(), code, (*warnings, *made.warnings))
+    return content.answer_response(request, found.kind, made, registry.now(), code, warnings)
 
 
 def _read_configuration(kind: Kind, body: bytes, options: WriteOptions) -> tuple[Any, list[str]]:

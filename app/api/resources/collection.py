@@ -56,8 +56,7 @@ async def _create(registry: Registry, request: Request, found: RequestInfo) -> R
         registry, stored, found.namespace or "", obj, by=by, dry_run=options.is_dry_run, size=size
     )
     request.scope["created"] = made.body
-    warnings = (*decoded.warnings, *made.warnings)
-    return content.object_response(request, found.kind, made.body, registry.now(), 201, warnings)
+    return content.answer_response(request, found.kind, made, registry.now(), 201, decoded.warnings)
 
 
 async def _delete_all(registry: Registry, request: Request, found: RequestInfo, selection: Selection) -> Response:

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from app.api.audit.annotations import annotate_refusal
 from app.api.audit.middleware import note_action
 from app.api.auth import impersonation, token_requests
 from app.api.auth.authenticator import NODES, Action, Authenticator, User, check, is_for_everyone, may
@@ -61,6 +62,7 @@ class Kubernetes:
             is_document = is_for_everyone(scope["path"])
             answer = await (self.documents(request) if is_document else self._answer(request))
         except Exception as error:
+            annotate_refusal(scope, error)
             answer = errors.response(error)
         try:
             if is_long_running(scope):

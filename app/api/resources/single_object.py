@@ -48,9 +48,7 @@ async def _update(registry: Registry, request: Request, found: RequestInfo) -> R
         await patch.with_escalation_check(registry, request, found, lambda _: sent),
         edit_options(request, writer(registry, request, options, found.subresource), options, sent.metadata.uid),
     )
-    return content.object_response(
-        request, found.kind, made.body, registry.now(), warnings=(*decoded.warnings, *made.warnings)
-    )
+    return content.answer_response(request, found.kind, made, registry.now(), warnings=decoded.warnings)
 
 
 async def read_delete_options(request: Request) -> tuple[Demand, Preconditions, bool]:

@@ -20,7 +20,7 @@ from starlette.responses import Response
 from app.api.auth.authenticator import Action, check
 from app.api.dependencies import CurrentUser, RegistryDep, authorize, current_user
 from app.api.http import errors
-from app.api.http.content import body_size, object_response, read_body
+from app.api.http.content import answer_response, body_size, read_body
 from app.api.http.query import create_options, query_of
 from app.api.middleware import HISTORY
 from app.api.openapi.meta import ListMeta
@@ -153,7 +153,7 @@ async def rerun_job(
     by = writer(registry, request, options)
     answer = await objects.create(registry, JOBS, namespace, made.object, by=by, dry_run=options.is_dry_run, size=size)
     request.scope["created"] = answer.body
-    return object_response(request, JOBS, answer.body, registry.now(), 201, (*made.warnings, *answer.warnings))
+    return answer_response(request, JOBS, answer, registry.now(), 201, made.warnings)
 
 
 @router.api_route(_ALL, methods=EVERY_METHOD, include_in_schema=False, dependencies=_MAY_LIST)

@@ -33,6 +33,7 @@ _SAFE = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _LEAST_TO_COMPRESS = 1024
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")  # on which other ports serve plain HTTP: HSTS counts for all of a host
 router = APIRouter(include_in_schema=False)
 
 
@@ -81,4 +82,7 @@ def find_answer(files: Mapping[str, PageFile], path: str, headers: Mapping[str, 
 @router.head("/ui/{path:path}")
 async def read_page(request: Request, path: str = "") -> Response:
     """A file of the page, or the page itself."""
-    return find_answer(read_files(FOLDER), path, request.headers)
+    answer = find_answer(read_files(FOLDER), path, request.headers)
+    if request.url.scheme == "https" and request.url.hostname not in _LOOPBACK:
+        answer.headers["Strict-Transport-Security"] = "max-age=31536000"
+    return answer

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from app.api.audit.event_buffer import EventBuffer
-from app.api.audit.middleware import Audit, annotate
+from app.api.audit.middleware import Audit
 from app.api.audit.policy import DEFAULT, read_policy
 from app.api.auth.authenticator import AUTHENTICATED, MASTERS, User
 from app.api.auth.tokens import issue
@@ -405,10 +405,3 @@ async def test_blocking_refuses_requests_while_the_log_cannot_be_written(registr
     assert others == [200, 200]
     assert [each["objectRef"]["name"] for each in events] == ["m0", "m1", "m9"]
     assert refused.status_code == 404  # what was refused was not done
-
-
-async def test_annotations_of_others_are_in_the_event(registry: Registry) -> None:
-    scope: dict[str, Any] = {}
-    annotate(scope, {"pod-security.kubernetes.io/enforce-policy": "baseline:latest"})
-    annotate(scope, {"a": "b"})
-    assert scope["audit_annotations"] == {"pod-security.kubernetes.io/enforce-policy": "baseline:latest", "a": "b"}

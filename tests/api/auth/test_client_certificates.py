@@ -17,6 +17,8 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from app.api.app import create_app
 from app.api.auth import certificates
+from app.api.auth.authenticator import NODE_PREFIX, NODES, Authenticator, User
+from app.api.auth.tokens import issue
 from app.api.streams import revocation
 from app.controllers.certificate_signing import folder_signer
 from app.plans.certificate_signing import Signing
@@ -38,6 +40,7 @@ class Site:
     url: str
     tls: Path
     clock: Clock
+    authenticator: Authenticator
 
     def client(
         self, common_name: str = "ada", *groups: str, authority: Path | None = None, **how: Any
@@ -67,7 +70,7 @@ async def site(registry: Registry, clock: Clock, tmp_path: Path) -> AsyncIterato
     app = create_app(registry, authority=made.ca.read_text)
     files: dict[str, Any] = {"ssl_certfile": str(made.cert), "ssl_keyfile": str(made.key), "ssl_ca_certs": str(made.ca)}
     async with listening(app, **files, ssl_cert_reqs=ssl.CERT_OPTIONAL) as port:
-        yield Site(f"https://127.0.0.1:{port}", tls, clock)
+        yield Site(f"https://127.0.0.1:{port}", tls, clock, app.state.authenticator)
 
 
 async def who(client: httpx.AsyncClient, **how: Any) -> Any:
@@ -119,12 +122,6 @@ async def test_a_watch_ends_with_its_certificate(
     assert (last["type"], last["object"]["code"]) == ("ERROR", 401)
 
 
-async def test_a_node_is_itself_by_its_certificate(site: Site) -> None:
-    async with site.client("system:node:n1", "system:nodes") as node:
-        assert (await node.get("/api/v1/nodes/n1")).status_code == 404
-        assert (await node.get("/api/v1/nodes/n2")).status_code == 403
-
-
 async def test_certificates_of_others_and_for_other_uses_are_refused(site: Site, tmp_path: Path) -> None:
     other = tmp_path / "other"
     certificates.ensure(other, [])
@@ -141,3 +138,53 @@ async def test_a_certificate_of_an_authority_that_was_replaced_is_refused(site: 
     async with site.client("bob") as bob:
         certificates.finish_rotation(site.tls)  # TLS of this process still trusts the old one
         assert await who(bob) == 401
+
+
+async def node_token(registry: Registry, *nodes: str) -> dict[str, str]:
+    user = User(name=f"{NODE_PREFIX}{nodes[0]}", groups=(NODES,), nodes=nodes)
+    return {"Authorization": f"Bearer {await issue(registry, user)}"}
+
+
+async def test_a_node_needs_its_token_besides_its_certificate(site: Site, registry: Registry) -> None:
+    own, other = await node_token(registry, "n1"), await node_token(registry, "n2")
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/n1"
+    async with site.client(f"{NODE_PREFIX}n1", NODES) as agent:
+        alone = await agent.get(lease)
+        assert (alone.status_code, alone.json()["message"]) == (
+            403,
+            'User "system:node:n1" must send its token besides its certificate',
+        )
+        assert (await agent.get(lease, headers=own)).status_code == 404
+        assert (await agent.get(lease, headers=other)).status_code == 403
+
+
+async def test_where_it_is_demanded_a_node_shows_its_own_certificate_that_has_not_ended(
+    site: Site, registry: Registry, admin: httpx.AsyncClient
+) -> None:
+    site.authenticator.requires_node_certificates = True
+    own, other = await node_token(registry, "n1"), await node_token(registry, "n2")
+    lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/{}"
+    requests = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
+    paths = (
+        lease.format("n1"),
+        "/apis/agents.jobplane.dev/v1/credential",
+        "/apis/agents.jobplane.dev/v1/nodes/n1/calls",
+    )
+
+    async def answers(client: httpx.AsyncClient, headers: dict[str, str]) -> list[tuple[int, str]]:
+        found = [await client.get(path, headers=headers) for path in paths[:2]]
+        return [(each.status_code, each.json().get("reason", "")) for each in found]
+
+    required = (403, "ClientCertificateRequired")
+    async with site.client("ada") as ada, site.client(f"{NODE_PREFIX}n1", NODES) as agent:
+        assert await answers(ada, own) == [required] * 2
+        assert await answers(agent, other) == [required] * 2
+        assert await answers(agent, own) == [(404, "NotFound"), (200, "")]
+        assert (await agent.get(paths[2], headers=other)).status_code == 403
+        assert (await ada.get(f"{requests}/node-csr-n1-abc", headers=own)).status_code == 404  # it may ask for one
+        assert (await ada.get(f"{requests}/node-csr-n2-abc", headers=own)).status_code == 403
+        assert (await ada.get(requests, headers=own)).status_code == 403
+        headers = {"Authorization": admin.headers["Authorization"]}
+        assert (await ada.get(PODS, headers=headers)).status_code == 200  # of others none is demanded
+        site.clock.move(hours=1)
+        assert await answers(agent, own) == [required] * 2

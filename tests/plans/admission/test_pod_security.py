@@ -433,7 +433,7 @@ def test_a_namespace_without_labels_has_the_default_and_an_exempt_one_none() -> 
 
     assert configuration.policy_of("a", {}).enforce == ("baseline", "latest")
     assert configuration.policy_of("a", labels(enforce="privileged")).enforce.level == "privileged"
-    assert configuration.policy_of("kube-system", labels(enforce="restricted")) is ALL_PRIVILEGED
+    assert configuration.policy_of("kube-system", labels(enforce="restricted")) == ALL_PRIVILEGED
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from app.plans.admission.pod_security.control import AnyContainer
 from app.plans.admission.pod_security.evaluation import violations
 from app.plans.admission.pod_security.namespace_policy import (
     ALL_PRIVILEGED,
+    EXEMPT,
     MODES,
     PREFIX,
     PRIVILEGED,
@@ -33,10 +34,13 @@ from app.plans.admission.review import NOTHING, Review
 
 MOST_PODS = 3000  # of a namespace that are looked at when its labels change, as in Kubernetes
 MOST_CHARACTERS = 2048  # of one warning, as it travels in a header
+_EXEMPT = Review(audit_annotations={f"{PREFIX}exempt": "namespace"})
 
 
 def review(resource: str, obj: Object, policy: NamespacePolicy) -> Review:
     """Return warnings and annotations for a new or changed object of a namespace. Raises the 403 for a pod."""
+    if policy is EXEMPT and _pod_of(obj) is not None:
+        return _EXEMPT
     found = None if policy.is_privileged else _pod_of(obj)
     if found is None:
         return NOTHING
