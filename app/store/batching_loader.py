@@ -6,6 +6,7 @@ never joins a query that was sent before it came, so it sees all that was commit
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import cast
 
 from app.store.errors import Key
 from app.store.reader import StoredObject
@@ -29,27 +30,32 @@ class BatchingLoader:
         future: Waiter = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(key, []).append(future)
         if len(self._running) < AT_ONCE:
-            task = asyncio.create_task(self._run())
-            self._running.add(task)
-            task.add_done_callback(self._running.discard)
+            self._running.add(asyncio.create_task(self._run()))
         return await future
 
     async def _run(self) -> None:
-        while self._waiting:
-            keys = list(self._waiting)[:MOST]
-            asked = {key: self._waiting.pop(key) for key in keys}
-            try:
-                found = await self._read(keys)
-            except BaseException as error:
-                for future in _waiters(asked.values()):
-                    future.set_exception(error)
-                    future.exception()  # marks it as seen: its waiter may be cancelled before it is
-                if not isinstance(error, Exception):
-                    raise
-            else:
-                for key, futures in asked.items():
-                    for future in _waiters((futures,)):
-                        future.set_result(found.get(key))
+        """Read until nobody waits. Who comes after that finds this task gone: a callback of the task would come too late."""
+        try:
+            while self._waiting:
+                await self._read_some()
+        finally:
+            self._running.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+
+    async def _read_some(self) -> None:
+        keys = list(self._waiting)[:MOST]
+        asked = {key: self._waiting.pop(key) for key in keys}
+        try:
+            found = await self._read(keys)
+        except BaseException as error:
+            for future in _waiters(asked.values()):
+                future.set_exception(error)
+                future.exception()  # marks it as seen: its waiter may be cancelled before it is
+            if not isinstance(error, Exception):
+                raise
+        else:
+            for key, futures in asked.items():
+                for future in _waiters((futures,)):
+                    future.set_result(found.get(key))
 
 
 def _waiters(asked: Iterable[list[Waiter]]) -> Iterator[Waiter]:

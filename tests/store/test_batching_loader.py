@@ -142,3 +142,25 @@ async def test_who_goes_away_takes_nothing_from_others(queries: Queries) -> None
 
     assert await staying is not None
     assert leaving.cancelled()
+
+
+async def test_who_reads_again_at_once_is_not_left_waiting(queries: Queries) -> None:
+    """Also if all queries have just been answered."""
+    together = BatchingLoader(queries)
+
+    async def read_twice() -> None:
+        await together.get(key("first"))
+        await together.get(key("second"))
+
+    twice = asyncio.create_task(read_twice())
+    await turn()
+    once = [asyncio.create_task(together.get(key(f"other {number}"))) for number in range(AT_ONCE - 1)]
+    await turn()
+    assert len(queries.asked) == AT_ONCE
+    for number in range(AT_ONCE):
+        queries.answer(number)
+    await turn()
+
+    assert queries.asked[AT_ONCE:] == [["second"]]
+    queries.answer(AT_ONCE)
+    await asyncio.gather(twice, *once)
