@@ -303,6 +303,7 @@ class Agent:
             volumes=volumes,
             hosts=hosts,
             resolv_conf=ResolvConfFiles(config.state_dir / "hosts", info),
+            state_dir=config.state_dir,
             dns=dns,
             clock=self._clock,
             pressures=Pressures(existing(config.state_dir), self._clock, limits),

@@ -98,8 +98,11 @@ class FakeRuntime(Imageless, Streamless):
             await asyncio.Event().wait()
         if image in self.unpullable:
             raise self.unpullable[image]
-        self.have.append(Image(f"sha256:{len(self.have):064}", (image,), 1000))
-        return self.have[-1].id
+        found = next((each.id for each in self.have if image in each.names), "")
+        if not found:
+            found = f"sha256:{len(self.have):064}"
+            self.have.append(Image(found, (image,), 1000))
+        return found
 
     async def remove_image(self, image_id: str) -> None:
         self.have = [each for each in self.have if each.id != image_id or each.id in self.kept]

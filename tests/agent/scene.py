@@ -21,14 +21,14 @@ class Scene:
         self.clock = FakeClock()
         self.api = FakeApi()
         self.runtime = FakeRuntime(self.clock.now)
-        self._folder = folder
+        self.folder = folder
         self._agent: asyncio.Task[None] | None = None
 
     def start_agent(
         self, *nodes: str, inventory: Inventory = EMPTY, metrics: AgentMetrics | None = None, **told: Any
     ) -> None:
         config = AgentConfig(
-            **{"server": "http://api", "node_names": nodes or ("n1",), "state_dir": self._folder, "address": "10.0.0.1"}
+            **{"server": "http://api", "node_names": nodes or ("n1",), "state_dir": self.folder, "address": "10.0.0.1"}
             | told
         )
         api = Api("http://api", transport=self.api)

@@ -52,6 +52,7 @@ class Host:
     resolv_conf: ResolvConfFiles
     clock: Clock
     pressures: Pressures
+    state_dir: Path
     devices: DeviceManager = field(default_factory=DeviceManager)
     levels: NamespaceLevels | None = None
     dns: ClusterDns | None = None

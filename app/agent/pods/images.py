@@ -15,6 +15,7 @@ from app.agent.clock import Clock
 from app.agent.pods.container_config import find_container
 from app.agent.pods.environment import ContainerConfigError, Lookup
 from app.agent.pods.pod_worker import PodWorker
+from app.agent.pods.pulled_images import PulledImages
 from app.agent.tasks import Tasks
 from app.kinds.core.node import ContainerImage
 from app.kinds.pod.container import Container
@@ -47,8 +48,9 @@ class ImageManager:
         clock: Clock,
         record_event: Callable[[PodWorker, Note], None],
         wake: Callable[[PodWorker], None],
+        pulled: PulledImages,
     ) -> None:
-        self._runtime, self._lookup, self._clock = runtime, lookup, clock
+        self._runtime, self._lookup, self._clock, self._pulled = runtime, lookup, clock, pulled
         self._record_event, self._wake = record_event, wake
         self._known: dict[str, Image] = {}
         self._known_at = -FRESH
@@ -69,12 +71,17 @@ class ImageManager:
             return False
         policy = container.image_pull_policy
         image = None if policy == "Always" else await self._find(name)
+        if image is not None and not await self._may_use(worker, name, image):
+            if policy == "Never":
+                self._never(worker, container, "was pulled with a login that this pod does not have")
+                return False
+            image = None
         if image is not None:
             self._got(worker, key, image.id)
             self._record_event(worker, pod_events.present(worker.pod, container))
             return True
         if policy == "Never":
-            self._never(worker, container)
+            self._never(worker, container, "is not present")
             return False
         worker.busy.add(key.name)
         self._tasks.spawn(self._fetch(worker, key, container, name))
@@ -103,8 +110,16 @@ class ImageManager:
         return self._known.get(name)
 
     async def _look(self) -> None:
-        self._known = {name: image for image in await self._runtime.images() for name in _names(image)}
+        images = await self._runtime.images()
+        self._known = {name: image for image in images for name in _names(image)}
         self._known_at = self._clock.elapsed()
+        self._pulled.forget_others({image.id for image in images})
+
+    async def _may_use(self, worker: PodWorker, name: str, image: Image) -> bool:
+        """Return whether the pod may use an image that is there. The logins are read only if it is not everybody's."""
+        if not self._pulled.is_private(image.id, (name, *_names(image))):
+            return True
+        return self._pulled.is_allowed(image.id, await self._logins(worker, name))
 
     def _got(self, worker: PodWorker, key: Key, image_id: str) -> None:
         worker.fetched.add(key)
@@ -118,7 +133,7 @@ class ImageManager:
         began = self._clock.elapsed()
         try:
             self._record_event(worker, pod_events.pulling(worker.pod, container))
-            image_id = await self._pull_with_logins(name, await self._logins(worker, name))
+            image_id, login = await self._pull_with_logins(name, await self._logins(worker, name))
             await self._look()
         except PullError as error:
             self._on_failed_pull(worker, container, error.reason, str(error))
@@ -135,18 +150,19 @@ class ImageManager:
             took = image_pulls.format_duration(timedelta(seconds=self._clock.elapsed() - began))
             found = self._known.get(name) or self._known.get(image_id)
             size = found.size if found else 0
+            self._pulled.note(name, found.id if found else image_id, login)
             self._got(worker, key, image_id or (found.id if found else ""))
             self._record_event(worker, pod_events.pulled(worker.pod, container, took, took, size))
         finally:
             worker.busy.discard(container.name)
             self._wake(worker)
 
-    async def _pull_with_logins(self, name: str, logins: Sequence[Credential]) -> str:
-        """With the first login that works, and with none if none is given."""
+    async def _pull_with_logins(self, name: str, logins: Sequence[Credential]) -> tuple[str, Credential | None]:
+        """Pull with the first login that works, and with none if none is given. Return the image's id, and the login."""
         last: PullError | None = None
         for login in logins or (None,):
             try:
-                return await asyncio.shield(self._pull(name, login))
+                return await asyncio.shield(self._pull(name, login)), login
             except PullError as error:
                 last = error
         raise last or PullError(f"no login for {name}")
@@ -160,7 +176,13 @@ class ImageManager:
     async def _pull_once(self, name: str, login: Credential | None) -> str:
         try:
             async with self._turns:
+                if login:
+                    self._pulled.begin(name)
                 return await self._runtime.pull(name, Login(*login) if login else None)
+        except PullError:
+            if login:
+                self._pulled.fail(name)
+            raise
         finally:
             del self._pulls[name, login]
 
@@ -200,8 +222,8 @@ class ImageManager:
         self._record_event(worker, pod_events.failed(worker.pod, container.name, "ImagePullBackOff"))
         self._wake(worker)
 
-    def _never(self, worker: PodWorker, container: Container) -> None:
-        why = f'Container image "{container.image}" is not present with pull policy of Never'
+    def _never(self, worker: PodWorker, container: Container, what: str) -> None:
+        why = f'Container image "{container.image}" {what} with pull policy of Never'
         self._hold(worker, container, "ErrImageNeverPull", why, pod_events.never_pulled(worker.pod, container, why))
 
     def _reject_name(self, worker: PodWorker, container: Container, why: str) -> None:

@@ -17,6 +17,7 @@ from app.agent.pods.lifecycle_hooks import LifecycleHooks
 from app.agent.pods.pod_termination import Stops
 from app.agent.pods.pod_worker import PodWorker
 from app.agent.pods.probes import ProbeManager
+from app.agent.pods.pulled_images import FILE, PulledImages
 from app.agent.pods.starts import Starts
 from app.agent.pods.status_reports import StatusReporter
 from app.agent.pods.termination_message import falls_back_to_log, message_from_log
@@ -61,7 +62,14 @@ class PodSync:
         self._probes = ProbeManager(checks, self._clock, host.ip, self._record_event_and_sync, self.wake_changed)
         self._hooks = hooks = LifecycleHooks(checks, self._clock, host.ip, self.record_event, self.wake_changed)
         self.images = (
-            ImageManager(self._runtime, host.lookup, self._clock, self.record_event, self.wake_changed)
+            ImageManager(
+                self._runtime,
+                host.lookup,
+                self._clock,
+                self.record_event,
+                self.wake_changed,
+                PulledImages(host.state_dir / FILE),
+            )
             if host.info.images
             else None
         )

@@ -7,6 +7,7 @@ import pytest
 
 from app.agent.node.image_gc_manager import ImageGcManager, read_disk
 from app.agent.pods.images import ImageManager
+from app.agent.pods.pulled_images import PulledImages
 from app.plans.kubelet.image_gc import Disk
 from app.runtimes.base import Image, RuntimeInfo, SandboxSpec
 from tests.agent.fake_clock import FakeClock
@@ -21,6 +22,7 @@ NODE = "/api/v1/nodes/n1"
 class Lab:
     """A node with images `a` to `d` of 100 bytes each, on a disk of 1000, on which nothing else is."""
 
+    folder: Path
     clock: FakeClock = field(default_factory=FakeClock)
     other: int = 600
     in_use: set[str] = field(default_factory=set)
@@ -28,7 +30,8 @@ class Lab:
     def __post_init__(self) -> None:
         self.runtime = FakeRuntime(self.clock.now)
         self.runtime.have = [Image(name, (f"{name}:1",), 100) for name in "abcd"]
-        self.images = ImageManager(self.runtime, None, self.clock, lambda *_: None, lambda *_: None)
+        pulled = PulledImages(self.folder / "pulled-images.json")
+        self.images = ImageManager(self.runtime, None, self.clock, lambda *_: None, lambda *_: None, pulled)
         self.garbage = ImageGcManager(
             self.runtime, self.images, lambda: self.in_use, self.remove_old_runs, self.disk, self.clock
         )
@@ -42,8 +45,8 @@ class Lab:
         return "".join(each.id for each in self.runtime.have)
 
 
-async def test_a_full_disk_loses_the_images_that_were_used_longest_ago() -> None:
-    lab = Lab()
+async def test_a_full_disk_loses_the_images_that_were_used_longest_ago(tmp_path: Path) -> None:
+    lab = Lab(tmp_path)
     await lab.garbage.collect()
     assert lab.left() == "abcd"
     lab.clock.advance(120)
@@ -54,16 +57,16 @@ async def test_a_full_disk_loses_the_images_that_were_used_longest_ago() -> None
     assert lab.left() == "ab"
 
 
-async def test_a_disk_with_room_keeps_everything() -> None:
-    lab = Lab(other=400)
+async def test_a_disk_with_room_keeps_everything(tmp_path: Path) -> None:
+    lab = Lab(tmp_path, other=400)
     await lab.garbage.collect()
     lab.clock.advance(120)
 
     assert await lab.garbage.collect() == 0
 
 
-async def test_an_image_that_the_runtime_keeps_does_not_count(caplog: pytest.LogCaptureFixture) -> None:
-    lab = Lab()
+async def test_an_image_that_the_runtime_keeps_does_not_count(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    lab = Lab(tmp_path)
     await lab.garbage.collect()
     lab.clock.advance(120)
     lab.runtime.kept = {"a", "b", "c", "d"}

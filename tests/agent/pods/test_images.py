@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from app.kinds.pod.container import Container
+from app.agent.pods.pulled_images import PulledImages
+from app.kinds.pod.container import Container, ContainerStateWaiting
 from app.kinds.pod.pod_annotations import START_TIMEOUT
 from app.machinery.base import LocalObjectReference
 from app.runtimes.base import Image, Login, PullError, RuntimeInfo
@@ -163,3 +164,67 @@ async def test_a_pod_that_does_not_start_in_time_fails(scene: Scene, *, is_endle
     assert ("StartTimeout", scene.api.status().message) in scene.told()
     await scene.api.until(lambda: not scene.runtime.standing, scene.tick)
     assert scene.runtime.started == []
+
+
+def give_login(scene: Scene, name: str, password: str) -> tuple[LocalObjectReference]:
+    auth = base64.b64encode(f"me:{password}".encode()).decode()
+    config = json.dumps({"auths": {"https://index.docker.io/v1/": {"auth": auth}}}).encode()
+    path = f"/api/v1/namespaces/default/secrets/{name}"
+    scene.api.objects[path] = {"data": {".dockerconfigjson": base64.b64encode(config).decode()}}
+    return (LocalObjectReference(name=name),)
+
+
+def waiting(scene: Scene, uid: str) -> ContainerStateWaiting:
+    """What the only container of a pod waits for."""
+    for each in scene.api.status(uid).container_statuses:
+        if each.state and each.state.waiting:
+            return each.state.waiting
+    return ContainerStateWaiting()
+
+
+async def test_an_image_that_was_pulled_with_a_login_is_not_everybodys(scene: Scene) -> None:
+    mine, others = give_login(scene, "mine", "hush"), give_login(scene, "others", "guessed")
+    scene.start_agent()
+    await scene.running(containers=main(), image_pull_secrets=mine)
+    await scene.stop_agent()
+    assert "hush" not in (scene.folder / "pulled-images.json").read_text()
+
+    scene.start_agent()  # another agent process knows, too
+    scene.runtime.unpullable[BUSYBOX] = PullError("denied")
+    scene.api.bind("none", "u-none", containers=main())
+    scene.api.bind("others", "u-others", containers=main(), image_pull_secrets=others)
+    scene.api.bind("never", "u-never", containers=main("Never"))
+    scene.api.bind("mine", "u-mine", containers=main(), image_pull_secrets=mine)
+    await scene.api.until(lambda: scene.api.phase("u-mine") == "Running")
+    await scene.api.until(
+        lambda: waiting(scene, "u-none").reason == waiting(scene, "u-others").reason == "ErrImagePull"
+    )
+    await scene.api.until(lambda: waiting(scene, "u-never").reason == "ErrImageNeverPull")
+    assert "a login that this pod does not have" in waiting(scene, "u-never").message
+
+    assert sorted(scene.runtime.pulls[1:], key=str) == [(BUSYBOX, Login("me", "guessed")), (BUSYBOX, None)]
+
+
+async def test_whoever_the_registry_lets_pull_may_use_an_image(scene: Scene) -> None:
+    mine, others = give_login(scene, "mine", "hush"), give_login(scene, "others", "known, too")
+    scene.start_agent()
+    await scene.running(containers=main(), image_pull_secrets=mine)
+    for number in range(2):
+        scene.api.bind(f"o{number}", f"u-o{number}", containers=main(), image_pull_secrets=others)
+        await scene.api.until(lambda number=number: scene.api.phase(f"u-o{number}") == "Running")
+
+    assert scene.runtime.pulls == [(BUSYBOX, Login("me", "hush")), (BUSYBOX, Login("me", "known, too"))]
+
+    scene.api.bind("open", "u-open", containers=main())
+    await scene.api.until(lambda: scene.api.phase("u-open") == "Running")
+    scene.api.bind("never", "u-never", containers=main("Never"))
+    await scene.api.until(lambda: scene.api.phase("u-never") == "Running")
+
+
+async def test_an_image_whose_pull_was_cut_off_is_not_everybodys(scene: Scene) -> None:
+    PulledImages(scene.folder / "pulled-images.json").begin(BUSYBOX)
+    scene.runtime.have.append(HERE)
+    scene.start_agent()
+    await scene.running(containers=main())
+
+    assert scene.runtime.pulls == [(BUSYBOX, None)]
