@@ -111,7 +111,9 @@ class SecretValues:
         if method == "POST" and path.endswith(("/token", "/jointokens", "/ui/signin", "/ui/codes")):
             response.read()
             body = _decode(response.content)
-            for value in (body.get("token"), body.get("code"), (body.get("status") or {}).get("token")):
+            status = body.get("status")  # of a refusal, it is a word, and `code` a number
+            token = status.get("token") if isinstance(status, dict) else None
+            for value in (body.get("token"), body.get("code"), token):
                 self.note_credential(str(value or ""), f"answer of POST {path}")
         elif method in ("POST", "PUT", "PATCH") and "/secrets" in path:
             with suppress(httpx.RequestNotRead):

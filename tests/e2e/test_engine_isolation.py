@@ -24,7 +24,7 @@ from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
 
 NAMESPACES = {"t1": "", "t2": "", "later": "", "strict": "baseline", "open": "privileged"}
-PASSWORD = "jobplane-planted-secret"
+PASSWORD = "jobplane-planted-secret-of-t2"
 MOUNT = {"name": "v", "mountPath": "/host"}
 
 
@@ -60,10 +60,10 @@ BREAKOUTS: dict[str, tuple[str, dict[str, Any]]] = {
             ]
         },
     ),
-    "hostPath of the data folder": ("cat /host/admin.token", at_host("DATA")),
+    "hostPath of the data folder": ("grep -q . /host/admin.token", at_host("DATA")),
     "hostPath of everything": ("chroot /host test -w /etc/shadow", at_host("/")),
     "hostPath of the engine's socket": ("test -S /host", at_host("ENGINE")),
-    "hostPath of a pod's volumes": ("cat /host/*/s/password", at_host("DATA/agent/volumes")),
+    "hostPath of a pod's volumes": ("grep -q . /host/*/s/password", at_host("DATA/agent/volumes")),
     "hostPath of the node's processes": ("ls /host/$AGENT", at_host("/proc")),
     "hostPath of cgroups": ("ls /host", at_host("/sys/fs/cgroup")),
     "hostPID": ("kill -0 $AGENT", {"hostPID": True}),
@@ -178,7 +178,7 @@ def variables(people: People, engine: Engine) -> dict[str, str]:
         "UID_OF_OTHER": people.pod("t2", "other")["metadata"]["uid"],
         "PORT": str(people.cluster.port),
         "IPC": os.readlink("/proc/self/ns/ipc"),
-        "PASSWORD": PASSWORD,
+        "PASSWORD": PASSWORD[:16],  # a part of it: the whole would stand in the specs of her own pods
     }
 
 
