@@ -17,6 +17,7 @@ import secrets
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -245,7 +246,9 @@ def _search(
 
 def dump_database(dsn: str, folder: Path, *, encrypted: bool, values: SecretValues = KNOWN) -> None:
     """Write every table to a file, uncompressed, and note what rows of Secrets have, which are plain text unless `encrypted`."""
-    for body in asyncio.run(_dump(dsn, folder, encrypted=encrypted)):
+    with ThreadPoolExecutor(1) as thread:  # a process that drives a browser has a loop that runs
+        bodies = thread.submit(lambda: asyncio.run(_dump(dsn, folder, encrypted=encrypted))).result()
+    for body in bodies:
         values.note_secret(msgspec.json.decode(body))
 
 
