@@ -1,7 +1,7 @@
 """Isolation of pods whose namespace is not privileged: the rights of their containers, and what the node says of it.
 
 The process runtime isolates by users and bubblewrap (`restrict`). Engines isolate by themselves, unless a pod asks for the node:
-where nobody has said what a namespace may, it gets no more than baseline (`check_privileges`).
+a namespace whose level neither a label nor a setting says gets no more than baseline (`check_privileges`).
 """
 
 from dataclasses import replace
@@ -36,7 +36,7 @@ def log_isolation(info: RuntimeInfo) -> None:
 
 
 def check_privileges(pod: Pod, level: NamespaceLevel) -> None:
-    """Raises CreateError if a pod asks an engine for more than baseline, and nobody has said that its namespace may.
+    """Refuse a pod that asks an engine for more than baseline if its namespace has no level of its own. Raises CreateError.
 
     Where a label or a setting says what it may, admission has refused the rest.
     """

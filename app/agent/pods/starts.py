@@ -195,9 +195,8 @@ class Starts:
             return None
         namespace = worker.pod.metadata.namespace
         if self._host.info.isolation is None:
-            lately = (
-                self._host.clock.elapsed() - LEVEL_SECONDS
-            )  # a refused pod is tried again, perhaps with a new label
+            # A refused pod is tried again, perhaps with a new label.
+            lately = self._host.clock.elapsed() - LEVEL_SECONDS
             check_privileges(worker.pod, await self._host.levels.level_of(namespace, max(worker.known_since, lately)))
             return NamespaceLevel(level=PRIVILEGED)  # the engine isolates
         return await self._host.levels.level_of(namespace, worker.known_since)
