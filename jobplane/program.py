@@ -4,6 +4,7 @@ Called by the command line, and by those that start a process of their own, such
 place, so it does not matter how Python is told to look for packages, or which others are installed.
 """
 
+import gc
 import importlib
 import sys
 from pathlib import Path
@@ -16,7 +17,13 @@ def run(module: str) -> None:
     root = str(_find_root())
     if root not in sys.path[:1]:
         sys.path.insert(0, root)  # before all others: there may be another package `app`
-    importlib.import_module(module).main()
+    gc.disable()  # imports leave no cycles to collect, and the search for them costs a fifth of the start
+    main = importlib.import_module(module).main
+    gc.freeze()
+    # Requests and pods leave hardly any cycles either: the default thresholds cost them a tenth of the time.
+    gc.set_threshold(20_000, 20, 50)
+    gc.enable()
+    main()
 
 
 def command(module: str) -> list[str]:

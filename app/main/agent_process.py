@@ -25,7 +25,6 @@ from app.main.cli_errors import CommandError, ConfigError, ended, keep_last_word
 from app.main.cli_process import (
     follow_parent,
     has_parent,
-    look_for_cycles_seldom,
     now,
     run_fast,
     run_until_signal,
@@ -94,7 +93,6 @@ def _run_process(config: AgentConfig) -> None:
     _spare_modules(config.runtime)
     if not config.is_simulated:  # uvloop starts processes three times slower, and needs 4 MiB
         raise_limit()
-        look_for_cycles_seldom()
         asyncio.run(_run(config))
     else:
         run_fast(_run(config))

@@ -2,7 +2,6 @@
 
 import asyncio
 import ctypes
-import gc
 import os
 import signal
 import sys
@@ -33,14 +32,8 @@ def run_fast(main: Coroutine[Any, Any, None]) -> None:
     import uvloop
 
     raise_limit()
-    look_for_cycles_seldom()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(main)
-
-
-def look_for_cycles_seldom() -> None:
-    """Collect garbage less often: requests and pods leave hardly any cycles, and the search costs a tenth of the time."""
-    gc.set_threshold(20_000, 20, 50)
 
 
 async def run_until_signal(work: Coroutine[Any, Any, None], first: Callable[[], Awaitable[None]] | None = None) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Self
 import httpx
 
 from app.client.api import Api
-from tests.e2e import processes, secret_values
+from tests.e2e import migrated_postgres, processes, secret_values
 from tests.e2e.processes import Process
 from tests.e2e.secret_values import KNOWN
 
@@ -136,6 +136,8 @@ class Cluster:
         return self._up.pid
 
     def start(self) -> None:
+        if not self.folder.exists():
+            migrated_postgres.copy_into(self.folder)
         command = [*self.program, "up", "--data-dir", str(self.folder), "--port", str(self.port)]
         with self.log.open("ab") as log:
             self._up = subprocess.Popen(

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from app.store.embedded_postgres import Postgres
+from tests.e2e import migrated_postgres
 from tests.e2e.cluster import READY_SECONDS, STOP_SECONDS, Cluster, environment, until
 
 
@@ -29,7 +30,7 @@ class Parts(Cluster):
         self._parts: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        self.folder.mkdir()
+        migrated_postgres.copy_into(self.folder)
         for name in ("admin.token", "agent.token"):
             (self.folder / name).write_text(secrets.token_urlsafe())
         self.bring_back()
