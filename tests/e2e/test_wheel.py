@@ -39,6 +39,7 @@ class InstalledCluster(Cluster):
     def __init__(self, installed: Installed, folder: Path) -> None:
         super().__init__(folder)
         self.program = [installed.command]
+        folder.mkdir(mode=0o755)  # so that it makes its own database
 
 
 @pytest.fixture(scope="module")

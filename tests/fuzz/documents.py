@@ -6,7 +6,7 @@ from random import Random
 from typing import Any, NamedTuple
 
 from app.machinery.shape import ANY, Shape
-from tests.fuzz.words import FITTING, KNOWN, NAMES, NASTY, NUMBERS, anything, text
+from tests.fuzz.words import FITTING, NAMES, NASTY, NUMBERS, anything, known, text
 
 DEEPEST = 7
 MOST = 40  # values that are kept of a field
@@ -103,7 +103,7 @@ def _slot(shape: Shape, key: Any) -> tuple[str, Any]:
 
 
 def _key(rng: Random) -> str:
-    return rng.choice(("cpu", "memory", "pods", "a", "app", rng.choice(NAMES), rng.choice(KNOWN), text(rng)))
+    return rng.choice(("cpu", "memory", "pods", "a", "app", rng.choice(NAMES), rng.choice(known()), text(rng)))
 
 
 def _scalar(rng: Random, shape: Shape) -> Any:

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from hashlib import sha512
 from pathlib import Path
 from random import Random
@@ -13,15 +14,19 @@ import app.machinery
 _SOURCES = [Path(package.__file__).parent for package in (app.kinds, app.machinery) if package.__file__]
 
 
-def _known() -> Iterator[str]:
-    """Short texts in the source of our kinds: names of policies, operators, conditions, fields, finalizers."""
+@cache
+def known() -> tuple[str, ...]:
+    """Return short texts in the source of our kinds: names of policies, operators, conditions, fields, finalizers."""
+    return tuple(dict.fromkeys(_constants()))
+
+
+def _constants() -> Iterator[str]:
     for path in sorted(path for folder in _SOURCES for path in folder.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and 0 < len(node.value) <= 40:
                 yield node.value
 
 
-KNOWN = tuple(dict.fromkeys(_known()))
 NAMES = ("a", "b", "default", "a-b", "0", "a.b", "kube-system", "x" * 63)
 _DENSE = "".join(sha512(bytes([n])).hexdigest() for n in range(40))  # as long as names get, and nothing compresses it
 NASTY = (
@@ -50,10 +55,10 @@ FITTING = tuple(each for each in NUMBERS if isinstance(each, int) and -(2**31) <
 def text(rng: Random) -> str:
     kind = rng.random()
     if kind < 0.45:
-        return rng.choice(KNOWN)
+        return rng.choice(known())
     if kind < 0.65:
         return rng.choice(NAMES)
-    return rng.choice(NASTY) if kind < 0.95 else rng.choice(NASTY) + rng.choice(KNOWN)
+    return rng.choice(NASTY) if kind < 0.95 else rng.choice(NASTY) + rng.choice(known())
 
 
 def anything(rng: Random, depth: int = 3) -> Any:
