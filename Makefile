@@ -119,7 +119,7 @@ migration: setup
 	$(BIN)/ruff format --quiet migrations/versions
 	@git status --short migrations
 
-# What settings there are, from app/settings.py.
+# What settings there are, from app/settings/.
 settings: setup
 	$(BIN)/python scripts/settings_page.py > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
 
