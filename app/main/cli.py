@@ -252,9 +252,9 @@ def controllers(
 
 
 async def _controllers(made: Settings) -> None:
-    from app.controllers.certificate_signing import folder_signer
+    from app.controllers.auth.certificate_signing import folder_signer
     from app.controllers.manager import ClusterAuthority, NodeSettings, Retention, run
-    from app.controllers.webhook_client import WebhookClient
+    from app.controllers.webhooks.webhook_client import WebhookClient
     from app.machinery.cidr import parse_cidr
     from app.registry.objects import Registry
     from app.registry.readiness import readiness

@@ -1,7 +1,7 @@
 """Webhooks: which Secret is one, what it is told of a Job that has ended, how that is signed, and when it is tried again. Pure.
 
-Called by `app.controllers.webhook_messages` and `.webhook_delivery`. Headers, identifiers and signatures are those of Standard
-Webhooks (https://www.standardwebhooks.com), version 1.0.0.
+Called by `app.controllers.webhooks.webhook_messages` and `.webhook_delivery`. Headers, identifiers and signatures are those of
+Standard Webhooks (https://www.standardwebhooks.com), version 1.0.0.
 """
 
 import base64

@@ -12,8 +12,8 @@ import msgspec
 from msgspec.structs import replace
 
 from app.client.protocol import StatusReport
-from app.controllers.garbage_collector import GarbageCollector
-from app.controllers.jobs import JobController
+from app.controllers.batch.jobs import JobController
+from app.controllers.garbage_collection.garbage_collector import GarbageCollector
 from app.kinds.batch.job import Job
 from app.kinds.pod.container import ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus
 from app.kinds.pod.pod import Pod, PodStatus, is_active, is_terminal

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.controllers.cronjobs import CronJobController
+from app.controllers.batch.cronjobs import CronJobController
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.batch.cronjob import CronJob
 from app.kinds.batch.job import JobStatus

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.controllers.cronjobs import CronJobController
-from app.controllers.garbage_collector import GarbageCollector
-from app.controllers.jobs import JobController
-from app.controllers.resource_quotas import ResourceQuotaController
+from app.controllers.batch.cronjobs import CronJobController
+from app.controllers.batch.jobs import JobController
+from app.controllers.garbage_collection.garbage_collector import GarbageCollector
+from app.controllers.namespaces.resource_quotas import ResourceQuotaController
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.batch.cronjob import CronJob
 from app.kinds.core.resourcequota import KIND as QUOTAS

@@ -21,7 +21,7 @@ from app.registry.status_reports import accept
 from tests.conftest import Clock
 from tests.controllers.machines import a_node, joins
 from tests.controllers.running import every, until
-from tests.controllers.test_scheduler import a_pod_requesting
+from tests.controllers.scheduling.test_scheduler import a_pod_requesting
 from tests.metrics.promtool import check_metrics
 from tests.metrics.test_registry import samples
 from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, create

@@ -2,8 +2,8 @@
 
 from msgspec.structs import replace
 
-from app.controllers.jobs import JobController
-from app.controllers.refused_objects import Refused
+from app.controllers.batch.jobs import JobController
+from app.controllers.batch.refused_objects import Refused
 from app.kinds.core.event import KIND as EVENTS
 from app.machinery.base import Object
 from app.registry import objects

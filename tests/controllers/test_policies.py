@@ -7,8 +7,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.controllers.cronjobs import CronJobController
-from app.controllers.jobs import JobController
+from app.controllers.batch.cronjobs import CronJobController
+from app.controllers.batch.jobs import JobController
 from app.kinds.admission.validating_admission_policy import KIND as POLICIES
 from app.kinds.admission.validating_admission_policy_binding import KIND as BINDINGS
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
