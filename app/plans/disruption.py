@@ -13,8 +13,8 @@ from app.kinds import by_name
 from app.kinds.core.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudgetStatus
 from app.kinds.pod.pod import Pod, is_ready
 from app.machinery.base import IntOrString, LabelSelector
-from app.machinery.meta_condition import Condition, with_condition
-from app.machinery.owner_references import controller_of
+from app.machinery.meta.meta_condition import Condition, with_condition
+from app.machinery.meta.owner_references import controller_of
 from app.plans.plan import Action, Emit, Plan, SetStatus, earliest
 
 ALLOWED = "DisruptionAllowed"

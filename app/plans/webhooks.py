@@ -17,8 +17,8 @@ import msgspec
 
 from app.kinds.batch.job import Job, is_true
 from app.kinds.core.secret import Secret
-from app.machinery.conditions import condition
 from app.machinery.durations import FIRST
+from app.machinery.meta.conditions import condition
 from app.plans.annotation_state import moment
 
 LABEL = "jobplane.dev/webhook"  # on a Secret, with the value "true"; as an annotation on a Job: the only one to be told

@@ -6,8 +6,8 @@ from functools import lru_cache
 import msgspec
 
 from app.kinds.pod.pod import Pod, PodStatus
-from app.machinery import conditions
 from app.machinery.base import Condition
+from app.machinery.meta import conditions
 
 
 def bound(pod: Pod, node: str, now: datetime) -> Pod:

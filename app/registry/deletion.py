@@ -12,7 +12,7 @@ import msgspec
 
 from app.machinery.base import Kind, Object
 from app.machinery.durations import LONGEST_SECONDS
-from app.machinery.metadata_validation import FOREGROUND, ORPHAN, Propagation
+from app.machinery.meta.metadata_validation import FOREGROUND, ORPHAN, Propagation
 
 
 @dataclass(frozen=True, kw_only=True)

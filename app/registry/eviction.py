@@ -15,7 +15,7 @@ from app.kinds.pod.pod import Pod, condition, is_ready, is_terminal
 from app.machinery import errors
 from app.machinery.base import Condition
 from app.machinery.errors import ApiError
-from app.machinery.meta_condition import condition as meta_condition
+from app.machinery.meta.meta_condition import condition as meta_condition
 from app.machinery.selectors import from_label_selector
 from app.plans.disruption import ALLOWED, SYNC_FAILED, spend_disruption
 from app.registry import deletion

@@ -17,7 +17,7 @@ from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.event import LONGEST, LONGEST_MESSAGE, Event, EventSource
 from app.kinds.pod.pod import Pod
 from app.machinery.base import ObjectMeta, ObjectReference
-from app.machinery.owner_references import controller_uid
+from app.machinery.meta.owner_references import controller_uid
 from app.registry.codec import NAMESPACES, decode, key_of, write_of
 from app.store import Key, StoredObject, Write, precondition
 

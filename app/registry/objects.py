@@ -14,9 +14,9 @@ import msgspec
 from app.kinds.core.namespace import KIND as NAMESPACE
 from app.kinds.core.resourcequota import KIND as QUOTA
 from app.machinery import errors
+from app.machinery.apply.managed_fields import FieldManager
 from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError, Cause
-from app.machinery.managed_fields import FieldManager
 from app.plans.admission.pod_admission import Rules, charge_quotas, check
 from app.plans.admission.review import NOTHING, Review, merge
 from app.plans.plan import Update

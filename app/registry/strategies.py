@@ -27,7 +27,7 @@ from app.kinds.storage.persistentvolumeclaim import KIND as CLAIMS
 from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim, requested
 from app.machinery.base import Kind
 from app.machinery.errors import ApiError, forbidden_error, invalid, unprocessable
-from app.machinery.metadata_validation import IMMUTABLE
+from app.machinery.meta.metadata_validation import IMMUTABLE
 from app.machinery.quantity import compare
 from app.plans.admission import claim_admission, pod_admission, resource_quota
 from app.plans.admission.pod_admission import Rules

@@ -11,16 +11,16 @@ from typing import Any, cast
 import msgspec
 
 from app.machinery import errors
-from app.machinery.base import Kind, Object, ObjectMeta
-from app.machinery.errors import Cause
-from app.machinery.managed_fields import (
+from app.machinery.apply.managed_fields import (
     FieldManager,
     is_same,
     managed_fields_after_create,
     managed_fields_after_update,
     with_entries,
 )
-from app.machinery.metadata_validation import validate_metadata, validate_metadata_update
+from app.machinery.base import Kind, Object, ObjectMeta
+from app.machinery.errors import Cause
+from app.machinery.meta.metadata_validation import validate_metadata, validate_metadata_update
 from app.plans.admission.pod_admission import NO_RULES, Rules
 from app.registry.strategies import strategy_of
 from app.registry.uids import new_uid

@@ -18,7 +18,7 @@ from app.kinds.batch.job import Job
 from app.kinds.pod.container import ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus
 from app.kinds.pod.pod import Pod, PodStatus, is_active, is_terminal
 from app.machinery.base import Condition
-from app.machinery.json_patch import apply_merge_patch
+from app.machinery.patch.json_patch import apply_merge_patch
 from app.plans.jobs.finalizers import TRACKING
 from app.plans.jobs.indexes import index_of
 from app.registry import objects

@@ -10,8 +10,8 @@ from app.kinds.batch.job import Job, JobSpec
 from app.kinds.pod.container import Container
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod, PodSpec
-from app.machinery import decode
 from app.machinery.base import Kind, Object, ObjectMeta
+from app.machinery.decoding import decode
 from app.registry import codec, objects
 from app.registry.objects import Registry
 from tests.build import a_template

@@ -9,11 +9,11 @@ from msgspec.structs import replace
 from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.kinds.core.configmap import ConfigMap
 from app.kinds.core.node import KIND as NODES
-from app.machinery import server_side_apply as kinds_apply
+from app.machinery.apply import server_side_apply as kinds_apply
+from app.machinery.apply.managed_fields import FieldManager, with_entries
 from app.machinery.base import Object, ObjectMeta
-from app.machinery.decode import convert
+from app.machinery.decoding.decode import convert
 from app.machinery.errors import ApiError
-from app.machinery.managed_fields import FieldManager, with_entries
 from app.registry import objects
 from app.registry.apply_or_create import apply
 from app.registry.objects import Registry

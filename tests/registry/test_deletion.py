@@ -12,7 +12,7 @@ from app.kinds import KINDS
 from app.kinds.core.namespace import NamespaceSpec
 from app.machinery.base import Kind
 from app.machinery.errors import ApiError
-from app.machinery.metadata_validation import FOREGROUND, ORPHAN
+from app.machinery.meta.metadata_validation import FOREGROUND, ORPHAN
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry

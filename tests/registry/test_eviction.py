@@ -11,7 +11,7 @@ from app.kinds.core.poddisruptionbudget import PodDisruptionBudget, PodDisruptio
 from app.kinds.pod.pod import Pod, condition
 from app.machinery.base import Condition, LabelSelector, ObjectMeta
 from app.machinery.errors import ApiError
-from app.machinery.meta_condition import Condition as MetaCondition
+from app.machinery.meta.meta_condition import Condition as MetaCondition
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.eviction import evict

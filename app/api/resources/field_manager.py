@@ -4,8 +4,8 @@ from starlette.requests import Request
 
 from app.api.http.content import body_size
 from app.api.http.query import WriteOptions
-from app.machinery.managed_fields import FieldManager
-from app.machinery.metadata_validation import MANAGER_LIMIT
+from app.machinery.apply.managed_fields import FieldManager
+from app.machinery.meta.metadata_validation import MANAGER_LIMIT
 from app.registry.objects import Registry
 from app.registry.versions import UpdateOptions
 

@@ -36,7 +36,7 @@ from app.client.protocol import (
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
-from app.machinery.decode import decode as decode_body
+from app.machinery.decoding.decode import decode as decode_body
 from app.machinery.errors import bad_request
 from app.registry import Append, Key, Stream, node_usage, offload, removed_volumes, status_reports
 from app.registry.codec import decode, key_of

@@ -29,7 +29,7 @@ from app.api.struct_route import EVERY_METHOD, FromBody, FromQuery, S, StructRou
 from app.kinds.batch.job import KIND as JOBS
 from app.machinery import selectors
 from app.machinery.base import Int64, Struct, at, wire_name
-from app.machinery.decode import decode, decode_stored
+from app.machinery.decoding.decode import decode, decode_stored
 from app.machinery.errors import bad_request, not_found
 from app.plans.jobs.job_record import API_VERSION, JobRecord, JobSummary, build_record
 from app.plans.jobs.rerun import rerun

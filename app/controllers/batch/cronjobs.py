@@ -21,7 +21,7 @@ from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job
 from app.machinery.base import Object
 from app.machinery.errors import ApiError
-from app.machinery.owner_references import controller_of
+from app.machinery.meta.owner_references import controller_of
 from app.plans.admission.pod_security.namespace_policy import USUAL_CONFIGURATION, PodSecurityConfiguration
 from app.plans.jobs import cronjob as cronjob_plan
 from app.plans.plan import Emit

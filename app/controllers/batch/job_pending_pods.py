@@ -14,7 +14,7 @@ from app.kinds.batch.job import Job, is_finished
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Object
-from app.machinery.owner_references import controller_of
+from app.machinery.meta.owner_references import controller_of
 from app.plans.jobs.pending_pods import Cause, event_of, find_causes
 from app.plans.plan import Plan
 from app.store import Key, Mirror

@@ -24,7 +24,7 @@ from app.kinds.pod.pod import Pod
 from app.machinery.base import Object
 from app.machinery.errors import ApiError
 from app.machinery.feature_gates import DEFAULTS, Features
-from app.machinery.owner_references import controller_of
+from app.machinery.meta.owner_references import controller_of
 from app.machinery.selectors import from_label_selector
 from app.plans.admission.pod_security.namespace_policy import USUAL_CONFIGURATION, PodSecurityConfiguration
 from app.plans.jobs import job as job_plan

@@ -14,7 +14,7 @@ from app.controllers.garbage_collection.owner_graph import OwnerGraph
 from app.controllers.planned_write import PlannedWrite
 from app.kinds import KINDS
 from app.machinery.base import Object, OwnerReference
-from app.machinery.metadata_validation import FOREGROUND, ORPHAN
+from app.machinery.meta.metadata_validation import FOREGROUND, ORPHAN
 from app.plans import garbage_collection
 from app.plans.garbage_collection import Owner
 from app.plans.jobs.finalizers import is_tracked

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from app.kinds.batch.job import Job
 from app.kinds.pod.pod import Pod, is_terminal
 from app.machinery.base import Object
-from app.machinery.decode import decode_stored
+from app.machinery.decoding.decode import decode_stored
 from app.plans.jobs.job_record import attempt_of, job_name_of, job_uid_of, restarts_of, summarize
 from app.store.job_records import NOTHING_SWEPT, AttemptRow, JobRecords, JobRow, RestartRow, Version
 from app.structured_logging import Logger

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.controllers.planned_write import PlannedWrite
 from app.kinds.pod.pod import Pod
 from app.kinds.scheduling.podgroup import DISRUPTED, SCHEDULED, PodGroup
-from app.machinery.meta_condition import Condition, condition, with_condition
+from app.machinery.meta.meta_condition import Condition, condition, with_condition
 from app.plans.plan import Action, Emit, Plan, Update
 from app.registry.binding import bound
 from app.scheduler.gang_scheduling import GangAttempt

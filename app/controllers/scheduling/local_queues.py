@@ -15,7 +15,7 @@ from app.controllers.planned_write import PlannedWrite
 from app.controllers.scheduling.preemption_writes import REPORT_INTERVAL, write_result
 from app.kinds.batch.job import KIND as JOBS
 from app.kinds.scheduling.localqueue import ACTIVE, LocalQueue, LocalQueueStatus
-from app.machinery.meta_condition import Condition, with_condition
+from app.machinery.meta.meta_condition import Condition, with_condition
 from app.plans.plan import Emit, Plan, SetStatus
 from app.scheduler.fair_sharing import FairSharing, queue_message, queue_positions
 from app.scheduler.scheduling_queue import SchedulingQueue

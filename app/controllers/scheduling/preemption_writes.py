@@ -14,8 +14,8 @@ from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod, condition
 from app.kinds.scheduling.podgroup import DISRUPTED, PodGroup
 from app.machinery.base import Condition
-from app.machinery.meta_condition import Condition as GroupCondition
-from app.machinery.meta_condition import with_condition as with_group_condition
+from app.machinery.meta.meta_condition import Condition as GroupCondition
+from app.machinery.meta.meta_condition import with_condition as with_group_condition
 from app.plans.plan import Action, Delete, Emit, Plan, Update, earliest
 from app.registry.binding import with_condition
 from app.scheduler.fit_hints import without_hint

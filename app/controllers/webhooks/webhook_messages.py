@@ -12,7 +12,7 @@ import msgspec
 from app.kinds.batch.job import Job, is_finished
 from app.kinds.core.secret import KIND as SECRETS
 from app.kinds.core.secret import Secret
-from app.machinery.decode import decode_stored
+from app.machinery.decoding.decode import decode_stored
 from app.plans.webhooks import LABEL, Webhook, WebhookError, is_told, message, read_webhook
 from app.registry.codec import decode
 from app.store import Store

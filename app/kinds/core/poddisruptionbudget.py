@@ -20,8 +20,8 @@ from app.kinds.pod.placement_validation import validate_selector
 from app.machinery.base import Column, IntOrString, Kind
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid, not_supported
-from app.machinery.meta_condition import validate_conditions
-from app.machinery.metadata_validation import NEGATIVE
+from app.machinery.meta.meta_condition import validate_conditions
+from app.machinery.meta.metadata_validation import NEGATIVE
 
 __all__ = [
     "KIND",

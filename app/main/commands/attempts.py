@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from app.kinds.pod.container import ContainerStatus
 from app.kinds.pod.pod import Pod, is_terminal
 from app.kinds.pod.pod_annotations import MAIN_CONTAINER
-from app.machinery.conditions import condition
+from app.machinery.meta.conditions import condition
 from app.plans.jobs import job_record
 from app.plans.jobs.indexes import index_of
 from app.plans.jobs.job_record import Attempt

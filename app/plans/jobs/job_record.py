@@ -14,7 +14,7 @@ from app.kinds.batch.job import Job, condition, is_true
 from app.kinds.pod.pod import Pod, is_terminal
 from app.kinds.pod.pod_annotations import main_container
 from app.machinery.base import ObjectMeta, OwnerReference, wire_name
-from app.machinery.owner_references import controller_of
+from app.machinery.meta.owner_references import controller_of
 from app.plans.jobs.indexes import index_of
 
 API_VERSION = "history.jobplane.dev/v1"

@@ -16,7 +16,7 @@ from app.kinds.scheduling.pod_group_validation import POD_GROUP
 from app.kinds.scheduling.podgroup import DISRUPTED, PodGroup
 from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.machinery.base import ObjectMeta
-from app.machinery.meta_condition import condition
+from app.machinery.meta.meta_condition import condition
 from app.registry import objects
 from app.registry.objects import Registry
 from tests.controllers.machines import a_node

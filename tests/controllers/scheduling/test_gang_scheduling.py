@@ -23,7 +23,7 @@ from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup
 from app.machinery.base import ObjectMeta
 from app.machinery.feature_gates import WORKLOAD_WITH_JOB
-from app.machinery.meta_condition import condition
+from app.machinery.meta.meta_condition import condition
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry

@@ -15,7 +15,7 @@ from app.kinds.pod.pod import Pod, condition
 from app.kinds.scheduling.localqueue import KIND as QUEUES
 from app.kinds.scheduling.localqueue import LocalQueue, LocalQueuePreemption, LocalQueueSpec
 from app.machinery.base import ObjectMeta, OwnerReference
-from app.machinery.meta_condition import condition as said_of
+from app.machinery.meta.meta_condition import condition as said_of
 from app.registry import objects
 from app.registry.deletion import Demand
 from app.registry.objects import Registry

@@ -34,7 +34,7 @@ def malformed_error(why: object) -> ApiError:
 def to_json(body: bytes, content_type: ContentType) -> bytes:
     """Return the body as JSON within the limits above; well-formedness is checked by the parser later."""
     if content_type == "yaml":
-        from app.machinery import yaml_document  # late: PyYAML takes a megabyte, and agents never need it
+        from app.machinery.decoding import yaml_document  # late: PyYAML takes a megabyte, and agents never need it
 
         body = encode(yaml_document.load(_decode_utf8(body)))
     elif not body.isascii():

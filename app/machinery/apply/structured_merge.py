@@ -6,9 +6,9 @@
 
 from typing import Any
 
-from app.machinery.field_ownership import group_elements, path_element_of
-from app.machinery.field_sets import SELF, FieldSet, field_path_element, with_self
-from app.machinery.topology import ANY, LEAF, Topology
+from app.machinery.apply.field_ownership import group_elements, path_element_of
+from app.machinery.apply.field_sets import SELF, FieldSet, field_path_element, with_self
+from app.machinery.apply.topology import ANY, LEAF, Topology
 
 
 def merge(live: Any, applied: Any, topology: Topology) -> Any:

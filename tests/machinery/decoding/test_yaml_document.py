@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from app.kinds.batch.job import Job
-from app.machinery.decode import decode
+from app.machinery.decoding.decode import decode
+from app.machinery.decoding.json_document import ContentType, parse
 from app.machinery.errors import ApiError
-from app.machinery.json_document import ContentType, parse
 
 
 def outcome(body: bytes, content_type: ContentType) -> Any:

@@ -10,8 +10,8 @@ import msgspec
 
 from app.machinery import name_validation
 from app.machinery.errors import Cause, invalid, not_supported, required
-from app.machinery.meta_condition_schema import Condition
-from app.machinery.metadata_validation import NEGATIVE
+from app.machinery.meta.meta_condition_schema import Condition
+from app.machinery.meta.metadata_validation import NEGATIVE
 
 __all__ = ["Condition", "condition", "validate_conditions", "with_condition"]
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as some
 from app.kinds.batch.job import Job
 from app.kinds.core.lease import Lease
 from app.kinds.core.secret import Secret
-from app.machinery import json_document
 from app.machinery.base import Struct
-from app.machinery.conversion import ConversionError, Converter
-from app.machinery.decode import _passes_strict_decoding, convert, decode
+from app.machinery.decoding import json_document
+from app.machinery.decoding.conversion import ConversionError, Converter
+from app.machinery.decoding.decode import _passes_strict_decoding, convert, decode
+from app.machinery.decoding.json_document import parse
 from app.machinery.errors import ApiError
-from app.machinery.json_document import parse
 from app.machinery.shape import shape_of
 
 UNFIT = 'Job in version "v1" cannot be handled as a Job: '

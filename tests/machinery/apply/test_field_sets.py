@@ -9,10 +9,8 @@ from hypothesis import strategies as st
 
 from app.kinds import KINDS
 from app.kinds.batch.job import KIND as JOBS
-from app.machinery import decode
-from app.machinery.base import Kind
-from app.machinery.field_ownership import compare, compute_all_fields, compute_applied_fields
-from app.machinery.field_sets import (
+from app.machinery.apply.field_ownership import compare, compute_all_fields, compute_applied_fields
+from app.machinery.apply.field_sets import (
     FieldSet,
     Path,
     difference,
@@ -26,8 +24,10 @@ from app.machinery.field_sets import (
     union,
     value_path_element,
 )
-from app.machinery.managed_fields import document_of
-from app.machinery.topology import topology_of
+from app.machinery.apply.managed_fields import document_of
+from app.machinery.apply.topology import topology_of
+from app.machinery.base import Kind
+from app.machinery.decoding import decode
 
 TOPOLOGY = topology_of(JOBS.type)
 A_PATH = st.lists(st.sampled_from(["f:a", "f:b", 'k:{"name":"x"}', "v:1"]), min_size=1, max_size=4).map(tuple)

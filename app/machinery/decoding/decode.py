@@ -14,10 +14,10 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from app.machinery import json_document
-from app.machinery.conversion import ConversionError, Converter, time_parse_error
+from app.machinery.decoding import json_document
+from app.machinery.decoding.conversion import ConversionError, Converter, time_parse_error
+from app.machinery.decoding.json_document import ContentType
 from app.machinery.errors import ApiError, bad_request
-from app.machinery.json_document import ContentType
 from app.machinery.shape import Settle, Sort, has_only, settled, shape_of
 
 Validation = Literal["Ignore", "Warn", "Strict"]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from app.machinery import name_validation
 from app.machinery.base import ObjectMeta, OwnerReference
-from app.machinery.metadata_validation import MOST_CAUSES, validate_metadata, validate_metadata_update
+from app.machinery.meta.metadata_validation import MOST_CAUSES, validate_metadata, validate_metadata_update
 
 NOW = datetime(2030, 1, 2, 3, 4, 5, tzinfo=UTC)
 GOOD = ObjectMeta(name="pi", namespace="default", uid="u", creation_timestamp=NOW)

@@ -13,8 +13,8 @@ from app.kinds.batch.job import Job
 from app.kinds.core.node import Node
 from app.kinds.pod.pod import Pod
 from app.machinery.errors import ApiError
-from app.machinery.json_patch import apply_json_patch, apply_merge_patch
-from app.machinery.strategic_merge_patch import apply_strategic_merge_patch
+from app.machinery.patch.json_patch import apply_json_patch, apply_merge_patch
+from app.machinery.patch.strategic_merge_patch import apply_strategic_merge_patch
 
 DOC = {"a": {"b": [1, 2, 3], "c/d": "x"}, "m~n": None}
 

@@ -11,14 +11,14 @@ from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.kinds.core.configmap import ConfigMap
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.event import Event
-from app.machinery.base import ManagedFieldsEntry, ObjectMeta
-from app.machinery.managed_fields import (
+from app.machinery.apply.managed_fields import (
     Entries,
     FieldManager,
     managed_fields_after_create,
     managed_fields_after_update,
     with_entries,
 )
+from app.machinery.base import ManagedFieldsEntry, ObjectMeta
 from tests.build import NOW
 
 LATER = NOW + timedelta(minutes=1)

@@ -9,13 +9,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from app.machinery.apply_validation import find_faults
-from app.machinery.base import Kind, Object
-from app.machinery.errors import ApiError, bad_request
-from app.machinery.field_ownership import Comparison, compare, compute_all_fields, compute_applied_fields
-from app.machinery.field_sets import FieldSet, difference, format_path, intersection, iterate_paths, union
-from app.machinery.json_document import parse
-from app.machinery.managed_fields import (
+from app.machinery.apply.apply_validation import find_faults
+from app.machinery.apply.field_ownership import Comparison, compare, compute_all_fields, compute_applied_fields
+from app.machinery.apply.field_sets import FieldSet, difference, format_path, intersection, iterate_paths, union
+from app.machinery.apply.managed_fields import (
     Entries,
     FieldManager,
     Manager,
@@ -29,10 +26,13 @@ from app.machinery.managed_fields import (
     restrict_to_ownable,
     union_all,
 )
-from app.machinery.metadata_validation import ANNOTATIONS_LIMIT
+from app.machinery.apply.structured_merge import ensure_named_fields, merge, remove_fields
+from app.machinery.apply.topology import Topology, topology_of
+from app.machinery.base import Kind, Object
+from app.machinery.decoding.json_document import parse
+from app.machinery.errors import ApiError, bad_request
+from app.machinery.meta.metadata_validation import ANNOTATIONS_LIMIT
 from app.machinery.shape import shape_of
-from app.machinery.structured_merge import ensure_named_fields, merge, remove_fields
-from app.machinery.topology import Topology, topology_of
 
 BEFORE_FIRST_APPLY = "before-first-apply"
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"

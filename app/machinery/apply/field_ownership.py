@@ -7,7 +7,7 @@ Documents come from `msgspec.to_builtins`, or from clients after validation.
 
 from typing import Any, NamedTuple
 
-from app.machinery.field_sets import (
+from app.machinery.apply.field_sets import (
     SELF,
     FieldSet,
     field_path_element,
@@ -16,7 +16,7 @@ from app.machinery.field_sets import (
     value_path_element,
     with_self,
 )
-from app.machinery.topology import ANY, LEAF, Topology
+from app.machinery.apply.topology import ANY, LEAF, Topology
 
 _ABSENT: Any = object()
 

@@ -10,17 +10,18 @@ from hypothesis import strategies as st
 
 from app.kinds.batch.job import KIND as JOBS
 from app.kinds.core.configmap import KIND as CONFIGMAPS
-from app.machinery import decode, server_side_apply
-from app.machinery.base import Kind, Object
-from app.machinery.errors import ApiError
-from app.machinery.managed_fields import (
+from app.machinery.apply import server_side_apply
+from app.machinery.apply.managed_fields import (
     FieldManager,
     managed_fields_after_create,
     managed_fields_after_update,
     with_entries,
 )
-from app.machinery.structured_merge import merge
-from app.machinery.topology import topology_of
+from app.machinery.apply.structured_merge import merge
+from app.machinery.apply.topology import topology_of
+from app.machinery.base import Kind, Object
+from app.machinery.decoding import decode
+from app.machinery.errors import ApiError
 from tests.build import NOW
 
 CONTAINERS = topology_of(JOBS.type).members["spec"].topology.members["template"].topology.members["spec"].topology

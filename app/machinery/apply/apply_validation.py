@@ -6,11 +6,11 @@ fieldValidation says, because no manager could own it.
 
 from typing import Any
 
+from app.machinery.apply.field_ownership import path_element_of
+from app.machinery.apply.field_sets import format_path as shown_path
+from app.machinery.apply.topology import Topology
 from app.machinery.errors import format_value
-from app.machinery.field_ownership import path_element_of
-from app.machinery.field_sets import format_path as shown_path
 from app.machinery.shape import Field, Shape, Sort
-from app.machinery.topology import Topology
 
 MOST_FAULTS = 100
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from app.machinery.base import Time
-from app.machinery.json_document import ObjectWithDuplicates
+from app.machinery.decoding.json_document import ObjectWithDuplicates
 from app.machinery.quantity import BAD_FORMAT
 from app.machinery.shape import Shape, Sort
 

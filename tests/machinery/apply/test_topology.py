@@ -5,7 +5,7 @@ import pytest
 from app.kinds.batch.job import KIND as JOBS
 from app.kinds.core.node import KIND as NODES
 from app.kinds.pod.pod import KIND as PODS
-from app.machinery.topology import Topology, topology_of
+from app.machinery.apply.topology import Topology, topology_of
 
 
 def at(type_: type, path: str) -> Topology:

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from app.machinery.apply.field_ownership import Comparison, compare, compute_all_fields
+from app.machinery.apply.field_sets import FieldSet, difference, intersection, parse_field_set, sort_fields, union
+from app.machinery.apply.topology import Topology, topology_of
 from app.machinery.base import Kind, ManagedFieldsEntry, Object
-from app.machinery.field_ownership import Comparison, compare, compute_all_fields
-from app.machinery.field_sets import FieldSet, difference, intersection, parse_field_set, sort_fields, union
-from app.machinery.topology import Topology, topology_of
 
 Entries = tuple[ManagedFieldsEntry, ...]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from app.machinery.errors import ApiError, bad_request, format_value
-from app.machinery.json_patch import not_an_object_error, patch_error
+from app.machinery.patch.json_patch import not_an_object_error, patch_error
 from app.machinery.shape import ANY, Field, Shape, shape_of
 
 Doc = dict[str, Any]

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
+from app.machinery.decoding.json_document import parse
 from app.machinery.errors import ApiError
-from app.machinery.json_document import parse
 
 FieldSet = dict[str, Any]
 Path = tuple[str, ...]
