@@ -199,7 +199,7 @@ async def _api(made: Settings, migrate: bool) -> None:
     from app.api.audit.audit_log import AuditSettingError, open_audit
     from app.api.http.listening_sockets import ListenError, bind_sockets
     from app.api.serve import identity_provider, serve
-    from app.registry.objects import Registry
+    from app.registry.verbs.objects import Registry
 
     async def work() -> None:
         async with open_with_keys(made, log_cap=made.log_cap) as store:
@@ -256,8 +256,8 @@ async def _controllers(made: Settings) -> None:
     from app.controllers.manager import ClusterAuthority, NodeSettings, Retention, run
     from app.controllers.webhooks.webhook_client import WebhookClient
     from app.machinery.cidr import parse_cidr
-    from app.registry.objects import Registry
     from app.registry.readiness import readiness
+    from app.registry.verbs.objects import Registry
     from app.scheduler import ScoringSettings
 
     async def work() -> None:
@@ -366,7 +366,7 @@ async def _issue_token(
 ) -> str:
     from app.api.auth.authenticator import User
     from app.api.auth.tokens import issue
-    from app.registry.objects import Registry
+    from app.registry.verbs.objects import Registry
 
     async with open_database(made) as store:
         return await issue(Registry(store, now), User(name=user, groups=groups, nodes=nodes), expires_at)
@@ -375,7 +375,7 @@ async def _issue_token(
 async def _issue_account_token(made: Settings, account: str, expires_at: datetime | None) -> str:
     from app.api.auth.tokens import issue_for_account
     from app.machinery.errors import ApiError
-    from app.registry.objects import Registry
+    from app.registry.verbs.objects import Registry
 
     namespace, _, name = account.rpartition("/")
     async with open_database(made) as store:

@@ -1,6 +1,6 @@
 """Disruption budgets (PodDisruptionBudget): how many more pods may be evicted, from the pods that the budget selects. Pure.
 
-The disruption controller calls `plan`; `app.registry.eviction` calls `spend_disruption`, in the write set that deletes the
+The disruption controller calls `plan`; `app.registry.verbs.eviction` calls `spend_disruption`, in the write set that deletes the
 pod, so that no two evictions spend the same allowed disruption.
 """
 

@@ -23,9 +23,9 @@ from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
 from app.machinery.feature_gates import WORKLOAD_WITH_JOB
 from app.plans.jobs.workloads import LABEL
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.conformance.played import COMPLETE, Play
 from tests.controllers.running import events, every, running, settled, until
 from tests.kinds.jobs import written

@@ -14,7 +14,7 @@ from app.controllers.runner import Controller, Runner
 from app.kinds.core.event import KIND as EVENTS
 from app.machinery.base import Kind
 from app.registry import codec
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store import Mirror, Query
 
 GRACE = timedelta(seconds=40)

@@ -17,11 +17,11 @@ from app.kinds.pod.pod import Pod, PodStatus
 from app.machinery.base import Condition, OwnerReference
 from app.plans.jobs.finalizers import TRACKING, remove_tracking
 from app.plans.plan import Plan, Update
-from app.registry import objects
 from app.registry.codec import write_of
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
 from app.registry.plan_writer import write_set
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import Key
 from tests.build import NOW, a_job, pods
 from tests.controllers.batch.test_jobs import ends, status_is, there_are

@@ -22,8 +22,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 import app.store
-from app.registry import objects
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from app.store import Holder, open_store
 from app.store.database_wait import reachable
 from app.store.master_keys import KeyFile

@@ -21,7 +21,7 @@ from app.api.auth.authenticator import MASTERS, User
 from app.api.auth.tokens import issue
 from app.api.routers.ui import FOLDER
 from app.registry.bootstrap import bootstrap
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store import open_store
 from app.store.embedded_postgres import Postgres
 from app.store.migrate import migrate

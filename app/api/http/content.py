@@ -26,7 +26,7 @@ from app.machinery.decoding.decode import Decoded, Validation, convert, decode
 from app.machinery.errors import ApiError, bad_request
 from app.registry import offload
 from app.registry.codec import type_of
-from app.registry.objects import Answer
+from app.registry.verbs.objects import Answer
 
 S = TypeVar("S", bound=Struct)
 MAX_BODY = 3 << 20  # Kubernetes' own limit

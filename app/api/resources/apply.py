@@ -23,8 +23,9 @@ from app.machinery.decoding.conversion import ConversionError, Converter
 from app.machinery.decoding.decode import convert
 from app.machinery.errors import ApiError, bad_request, conflict
 from app.machinery.shape import shape_of
-from app.registry import apply_or_create, offload
-from app.registry.objects import Registry
+from app.registry import offload
+from app.registry.verbs import apply_or_create
+from app.registry.verbs.objects import Registry
 
 
 async def answer(registry: Registry, request: Request, found: RequestInfo, options: WriteOptions) -> Response:

@@ -17,8 +17,8 @@ from app.machinery.base import Kind, Object
 from app.machinery.decoding.decode import convert
 from app.machinery.patch.json_patch import apply_json_patch, apply_merge_patch
 from app.machinery.patch.strategic_merge_patch import apply_strategic_merge_patch
-from app.registry import objects
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 
 
 async def answer(registry: Registry, request: Request, found: RequestInfo) -> Response:

@@ -16,10 +16,10 @@ from app.machinery.errors import ApiError
 from app.plans.admission.policies.matching import Bound, could_match
 from app.plans.admission.policies.sharing import distinct_pods, looks_at_one_pod
 from app.plans.plan import Create
-from app.registry.admission import RuleCache
+from app.registry.admission.admission import RuleCache
+from app.registry.admission.policy_review import PolicyReviewer, PolicyWrite
+from app.registry.admission.requester import of_controller
 from app.registry.plan_writer import kind_of, new_object
-from app.registry.policy_review import PolicyReviewer, PolicyWrite
-from app.registry.requester import of_controller
 
 Planned = Sequence[PlannedWrite]
 PlanWith = Callable[[ApiError | None], Planned]

@@ -25,9 +25,9 @@ from app.machinery.meta.owner_references import controller_of
 from app.plans.admission.pod_security.namespace_policy import USUAL_CONFIGURATION, PodSecurityConfiguration
 from app.plans.jobs import cronjob as cronjob_plan
 from app.plans.plan import Emit
-from app.registry.admission import RULES, NamespaceLocks, RuleCache
+from app.registry.admission.admission import RULES, NamespaceLocks, RuleCache
+from app.registry.admission.policy_review import PolicyReviewer
 from app.registry.codec import NAMESPACES
-from app.registry.policy_review import PolicyReviewer
 from app.registry.uids import new_uid
 from app.store import Key, Mirror
 

@@ -31,10 +31,10 @@ from app.plans.jobs import job as job_plan
 from app.plans.jobs import ttl_after_finished
 from app.plans.jobs.dependencies import FindJob, find_lost
 from app.plans.plan import Names
-from app.registry.admission import RULES, NamespaceLocks, RuleCache
+from app.registry.admission.admission import RULES, NamespaceLocks, RuleCache
+from app.registry.admission.policy_review import PolicyReviewer
 from app.registry.codec import NAMESPACES
-from app.registry.policy_review import PolicyReviewer
-from app.registry.versions import random_name
+from app.registry.verbs.versions import random_name
 from app.store import Key, Mirror
 
 ReadJob = Callable[[str, str], Awaitable[Job | None]]  # namespace, UID -> a Job that has ended and may be gone

@@ -22,7 +22,7 @@ from app.machinery.base import Object
 from app.plans.admission import resource_quota
 from app.plans.admission.resource_quota import Cost
 from app.plans.plan import Plan, SetStatus, earliest
-from app.registry.admission import NamespaceLocks
+from app.registry.admission.admission import NamespaceLocks
 from app.store import Key, Mirror, Store
 
 RESYNC = timedelta(minutes=5)

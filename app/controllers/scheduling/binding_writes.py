@@ -15,7 +15,7 @@ from app.kinds.pod.pod import Pod
 from app.kinds.scheduling.podgroup import DISRUPTED, SCHEDULED, PodGroup
 from app.machinery.meta.meta_condition import Condition, condition, with_condition
 from app.plans.plan import Action, Emit, Plan, Update
-from app.registry.binding import bound
+from app.registry.verbs.binding import bound
 from app.scheduler.gang_scheduling import GangAttempt
 from app.store import Key
 

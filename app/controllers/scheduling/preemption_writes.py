@@ -17,7 +17,7 @@ from app.machinery.base import Condition
 from app.machinery.meta.meta_condition import Condition as GroupCondition
 from app.machinery.meta.meta_condition import with_condition as with_group_condition
 from app.plans.plan import Action, Delete, Emit, Plan, Update, earliest
-from app.registry.binding import with_condition
+from app.registry.verbs.binding import with_condition
 from app.scheduler.fit_hints import without_hint
 from app.scheduler.gang_scheduling import PodGroupKey
 from app.scheduler.scheduling_round import PostFilterResult

@@ -31,7 +31,7 @@ from app.plans.volumes import binding, ephemeral
 from app.plans.volumes.claims import plan_claim
 from app.plans.volumes.protection import plan_protection
 from app.plans.volumes.volumes import ReclaimNodes, plan_volume
-from app.registry.admission import NamespaceLocks, RuleCache
+from app.registry.admission.admission import NamespaceLocks, RuleCache
 from app.store import Key, Mirror
 
 RETRY = timedelta(seconds=30)  # of a claim that a quota refused

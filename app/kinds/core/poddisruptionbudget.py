@@ -1,6 +1,6 @@
 """The PodDisruptionBudget kind (policy/v1): how many of some pods may be evicted at a time.
 
-`app.registry.eviction` asks it and takes from it; `app.plans.disruption` keeps its status.
+`app.registry.verbs.eviction` asks it and takes from it; `app.plans.disruption` keeps its status.
 """
 
 import re

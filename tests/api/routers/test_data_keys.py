@@ -5,7 +5,7 @@ from pathlib import Path
 import httpx
 
 from app.registry.bootstrap import bootstrap
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store import open_store
 from app.store.master_keys import KeyFile
 from tests.api.conftest import administering, serving

@@ -18,9 +18,10 @@ from app.controllers.namespaces.resource_quotas import ResourceQuotaController
 from app.controllers.retention.job_recorder import JobRecorder, RecordRetention
 from app.kinds.core.node import KIND as NODES
 from app.plans.jobs.job_record import Attempt
-from app.registry import job_history, objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry import job_history
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import Append, Stream
 from app.store.job_records import RecordQuery
 from tests.api.people import bind, cluster_role, meeting, rule

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from app.controllers.auth.certificate_signing import CertificateSigningController
 from app.kinds.auth.certificate_signing_request import KIND as REQUESTS
 from app.kinds.auth.certificate_signing_request import CertificateSigningRequest, condition_text
-from app.registry import objects
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from tests.conftest import Clock
 from tests.controllers.running import SIGNED, running, settled, until
 from tests.plans.test_certificate_signing import condition, csr, pem

@@ -9,9 +9,9 @@ from app.kinds.auth.cluster_role import KIND as CLUSTER_ROLES
 from app.kinds.auth.cluster_role import AggregationRule, ClusterRole
 from app.kinds.auth.rbac import PolicyRule
 from app.machinery.base import LabelSelector
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.controllers.running import running, settled, until
 from tests.registry.examples import create, get, named
 

@@ -22,9 +22,9 @@ from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.resourcequota import KIND as QUOTAS
 from app.kinds.core.resourcequota import ResourceQuota
 from app.plans.admission.refusals import ANNOTATION
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import open_store
 from tests.conftest import Clock
 from tests.controllers.batch.test_jobs import ends, pods, versions

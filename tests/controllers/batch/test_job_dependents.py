@@ -10,10 +10,10 @@ from app.kinds.batch.job_annotations import AFTER
 from app.machinery.base import Condition
 from app.machinery.errors import ApiError
 from app.plans.jobs.dependencies import CONDITION
-from app.registry import objects
 from app.registry.codec import key_of
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.controllers.batch.test_jobs import ends, pods
 from tests.controllers.running import held_copy, running, until
 from tests.registry.examples import JOBS, a_job, create, get

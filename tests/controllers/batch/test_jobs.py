@@ -14,12 +14,12 @@ from app.controllers.garbage_collection.garbage_collector import GarbageCollecto
 from app.kinds.pod.pod import Pod
 from app.plans.jobs.finalizers import TRACKING
 from app.plans.plan import Create
-from app.registry import objects
-from app.registry.admission import NamespaceLocks
+from app.registry.admission.admission import NamespaceLocks
+from app.registry.agents.status_reports import accept
 from app.registry.codec import key_of
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
-from app.registry.status_reports import accept
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import open_store
 from tests.conftest import Clock
 from tests.controllers.running import Running, events, every, held_copy, running, settled, until

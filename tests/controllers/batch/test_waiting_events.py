@@ -23,8 +23,8 @@ from app.kinds.pod.container import (
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
 from app.machinery.base import ObjectMeta
-from app.registry import objects
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from tests.build import a_template
 from tests.controllers.batch.test_jobs import ends, pods, status_is, there_are
 from tests.controllers.running import Running, events, every, running, settled, until

@@ -14,10 +14,10 @@ from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.lease import KIND as LEASES
 from app.kinds.core.secret import KIND as SECRETS
 from app.machinery.base import Kind, OwnerReference
-from app.registry import objects
 from app.registry.codec import key_of
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.controllers.running import every, running, settled, until
 from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, a_pod, create, example, get, named
 

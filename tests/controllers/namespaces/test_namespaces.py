@@ -16,10 +16,10 @@ from app.kinds.core.namespace import Namespace, NamespaceSpec
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Kind, Object
 from app.machinery.errors import ApiError
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
-from app.registry.status_reports import accept
+from app.registry.agents.status_reports import accept
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import Append, Stream
 from tests.controllers.machines import a_node, joins
 from tests.controllers.running import every, running, settled, until

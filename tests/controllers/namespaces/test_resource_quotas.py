@@ -21,9 +21,9 @@ from app.kinds.pod.pod import Pod, is_terminal
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
 from app.plans.admission.refusals import ANNOTATION
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import Mirror, open_store
 from tests.conftest import Clock
 from tests.controllers.batch.test_jobs import ends, on_node, pods, status_is, there_are

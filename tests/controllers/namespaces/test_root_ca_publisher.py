@@ -8,9 +8,9 @@ from app.controllers.manager import NodeSettings, controllers, new_mirror
 from app.controllers.namespaces.root_ca_publisher import NAME, RootCAPublisher
 from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.kinds.core.configmap import ConfigMap
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.controllers.running import CERTIFICATE, GRACE, running, settled, until
 from tests.registry.examples import NAMESPACES, create, example, get, named
 

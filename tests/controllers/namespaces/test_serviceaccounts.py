@@ -4,9 +4,9 @@ from typing import Any
 
 from app.controllers.namespaces.serviceaccounts import ServiceAccountController
 from app.kinds.core.serviceaccount import KIND as ACCOUNTS
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.controllers.running import running, settled, until
 from tests.registry.examples import NAMESPACES, create, example, get, named
 

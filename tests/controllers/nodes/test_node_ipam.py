@@ -10,9 +10,9 @@ from app.controllers.nodes.node_ipam import NodeIpamController
 from app.kinds.core.node import KIND as NODES
 from app.kinds.core.node import Node, NodeAddress, NodeStatus
 from app.machinery.base import ObjectMeta
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.api.conftest import serving
 from tests.conftest import NO_TLS
 from tests.controllers.running import every, running, until

@@ -13,9 +13,9 @@ from app.kinds.core.node import KIND as NODES
 from app.kinds.core.node import Taint
 from app.kinds.pod.affinity import Toleration
 from app.kinds.pod.pod import Pod, condition
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import Store
 from tests.controllers.machines import LEASE_NAMESPACE, a_node, alter, joins, node, ready, renews, taints
 from tests.controllers.running import GRACE, Running, events, every, running, settled, until

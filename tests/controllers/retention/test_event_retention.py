@@ -16,9 +16,10 @@ from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.event import Event
 from app.kinds.core.event_v1 import outward
 from app.plans.plan import Create, Emit, Plan
-from app.registry import leader_election, objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry import leader_election
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import Key, Mirror, Write
 from tests.controllers.running import every
 from tests.controllers.test_runner import Controller, a_map

@@ -16,9 +16,10 @@ from app.kinds.pod.container import ContainerState, ContainerStateTerminated, Co
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Condition, ObjectReference, OwnerReference
 from app.plans.jobs.job_record import MOST_RESTARTS, Attempt
-from app.registry import job_history, objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry import job_history
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store.compaction import compact
 from app.store.job_records import AttemptRow, JobRow, RecordQuery
 from tests.controllers.running import every, running, settled, until

@@ -7,9 +7,9 @@ import pytest
 from msgspec.structs import replace
 
 from app.controllers.retention.log_retention import LogRetention
-from app.registry import objects
 from app.registry.codec import key_of
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from app.store import Append, Stream
 from app.store.kept_logs import KeptLog
 from tests.registry.examples import NAMESPACES, PODS, a_pod, create, example, named

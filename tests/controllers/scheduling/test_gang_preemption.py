@@ -17,8 +17,8 @@ from app.kinds.scheduling.podgroup import DISRUPTED, PodGroup
 from app.kinds.scheduling.podgroup import KIND as POD_GROUPS
 from app.machinery.base import ObjectMeta
 from app.machinery.meta.meta_condition import condition
-from app.registry import objects
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from tests.controllers.machines import a_node
 from tests.controllers.running import events, running, settled, until
 from tests.controllers.scheduling.test_gang_scheduling import read_condition, wait_for_condition

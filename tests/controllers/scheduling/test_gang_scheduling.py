@@ -24,9 +24,9 @@ from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup
 from app.machinery.base import ObjectMeta
 from app.machinery.feature_gates import WORKLOAD_WITH_JOB
 from app.machinery.meta.meta_condition import condition
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.controllers.machines import a_node
 from tests.controllers.running import events, every, running, settled, until
 from tests.controllers.scheduling.test_scheduler import (

@@ -16,9 +16,9 @@ from app.kinds.scheduling.localqueue import KIND as QUEUES
 from app.kinds.scheduling.localqueue import LocalQueue, LocalQueuePreemption, LocalQueueSpec
 from app.machinery.base import ObjectMeta, OwnerReference
 from app.machinery.meta.meta_condition import condition as said_of
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.controllers.machines import a_node
 from tests.controllers.running import every, running, settled, until
 from tests.controllers.scheduling.test_scheduler import (

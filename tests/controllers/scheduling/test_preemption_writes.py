@@ -17,9 +17,9 @@ from app.kinds.scheduling.priorityclass import KIND as CLASSES
 from app.kinds.scheduling.priorityclass import PriorityClass
 from app.machinery.base import LabelSelector, ObjectMeta
 from app.plans.plan import Update
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.scheduler.fit_hints import without_hint
 from app.scheduler.scheduling_round import PostFilterResult
 from tests.build import NOW

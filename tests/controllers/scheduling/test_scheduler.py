@@ -16,9 +16,9 @@ from app.kinds.core.node import Taint
 from app.kinds.pod.affinity import Toleration
 from app.kinds.pod.container import Container, ResourceRequirements
 from app.kinds.pod.pod import Pod, PodSchedulingGate, condition
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.scheduler.fit_hints import without_hint
 from app.store import OutcomeUnknown, Unavailable
 from tests.controllers.machines import a_node, alter

@@ -8,7 +8,7 @@ from app.controllers.scheduling import scheduler
 from app.controllers.scheduling.scheduler import Scheduler
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.core.node import KIND as NODES
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.controllers.machines import a_node
 from tests.controllers.running import events, every, running, settled, until
 from tests.controllers.scheduling.test_scheduler import a_pod_requesting

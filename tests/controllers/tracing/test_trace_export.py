@@ -21,8 +21,8 @@ from app.kinds.batch.job import Job
 from app.kinds.pod.container import ContainerState, ContainerStateTerminated, ContainerStatus
 from app.kinds.pod.pod import PodStatus
 from app.plans.jobs.traces import TRACEPARENT
-from app.registry.objects import Registry
-from app.registry.status_reports import accept
+from app.registry.agents.status_reports import accept
+from app.registry.verbs.objects import Registry
 from tests.api.servers import listening
 from tests.conftest import Clock
 from tests.controllers.machines import a_node, joins

@@ -23,9 +23,10 @@ from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim, Persi
 from app.kinds.storage.storageclass import KIND as CLASSES
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
-from app.registry import objects, removed_volumes
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.agents import removed_volumes
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.controllers.machines import a_node
 from tests.controllers.running import events, every, running, settled, until
 from tests.controllers.scheduling.test_scheduler import finish_pod, nodes_of_pods, wait_for_message, wait_until_placed

@@ -29,10 +29,10 @@ from app.kinds.core.secret import KIND as SECRETS
 from app.kinds.core.secret import Secret
 from app.machinery.base import Condition, ObjectMeta
 from app.plans.webhooks import LABEL, MOST_ATTEMPTS, WebhookError, is_refused, next_attempt_at, read_webhook
-from app.registry import objects
 from app.registry.bootstrap import bootstrap
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import open_store
 from app.store.compaction import compact
 from app.store.encryption import MARK
