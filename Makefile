@@ -112,7 +112,7 @@ numbers: setup
 generate: setup
 	$(BIN)/python scripts/generate_kinds.py
 
-# A migration from what was changed in app/store/tables.py or schema.py: make migration M="what changes"
+# A migration from what was changed in app/store/schema/tables.py or schema.py: make migration M="what changes"
 migration: setup
 	$(BIN)/python scripts/make_migration.py "$(M)"
 	$(BIN)/ruff check --quiet --fix migrations/versions

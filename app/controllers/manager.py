@@ -52,8 +52,8 @@ from app.registry.registry import Registry
 from app.scheduler import DEFAULT, ScoringSettings
 from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, hold_leader_lock
 from app.store.compaction import HistoryCompaction, SecretsCompaction
-from app.store.logs import CAP
-from app.store.reencryption import SecretsReencryption
+from app.store.encryption.reencryption import SecretsReencryption
+from app.store.logs.logs import CAP
 from app.store.webhook_outbox import WebhookOutbox
 from app.structured_logging import Logger
 

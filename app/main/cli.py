@@ -134,7 +134,7 @@ def up(
     Writes DATA_DIR/kubeconfig: `kubectl --kubeconfig DATA_DIR/kubeconfig get nodes`.
     """
     from app.main.supervisor import Supervisor
-    from app.store.postgres_binaries import SetupError
+    from app.store.embedded.postgres_binaries import SetupError
 
     made = read_settings(
         "up",
@@ -304,7 +304,7 @@ def migrate(database_url: DatabaseUrl = None, log_format: Logs = None) -> None:
 
 
 async def _migrate(dsn: str) -> None:
-    from app.store.migrate import migrate as upgrade
+    from app.store.schema.migrate import migrate as upgrade
 
     await _run_despite_outages(dsn, lambda: upgrade(dsn), migrated=False)
 

@@ -29,8 +29,8 @@ from app.store import (
 )
 from app.store.job_records import MOST_EVENT_PODS, JobRow, ListedJob, RecordQuery
 from app.store.job_records import Place as RecordPlace
-from app.store.kept_logs import After, KeptLog
-from app.store.logs import Logs
+from app.store.logs.kept_logs import After, KeptLog
+from app.store.logs.logs import Logs
 from app.store.notifications import AgentCalls
 
 __all__ = [

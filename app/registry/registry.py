@@ -18,12 +18,12 @@ from app.registry.admission.policy_cache import PolicyCache
 from app.registry.agents.pod_network_cache import PodNetworkCache
 from app.registry.agents.service_cache import ServiceCache
 from app.store import READ_ONLY, Store
+from app.store.encryption.master_keys import MasterKeyError
+from app.store.encryption.reencryption import DataKeyUse
 from app.store.job_records import JobRecords
-from app.store.kept_logs import KeptLogs
-from app.store.logs import Logs
-from app.store.master_keys import MasterKeyError
+from app.store.logs.kept_logs import KeptLogs
+from app.store.logs.logs import Logs
 from app.store.notifications import AgentCalls
-from app.store.reencryption import DataKeyUse
 from app.store.tokens import Tokens
 
 

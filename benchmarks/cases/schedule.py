@@ -16,7 +16,7 @@ from app.registry.codec import write_of
 from app.registry.verbs.objects import Registry
 from app.registry.verbs.versions import new
 from app.store import Store, Write, open_store
-from app.store.embedded_postgres import Postgres
+from app.store.embedded.embedded_postgres import Postgres
 from benchmarks import processes
 from benchmarks.case import Case
 from benchmarks.cluster import Checkout, Cluster

@@ -6,8 +6,8 @@ so a log may stay half a minute longer than it must.
 
 from datetime import datetime, timedelta
 
-from app.store.kept_logs import KeptLogs
-from app.store.logs import CAP
+from app.store.logs.kept_logs import KeptLogs
+from app.store.logs.logs import CAP
 
 BATCH = 500  # logs in one statement
 

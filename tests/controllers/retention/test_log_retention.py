@@ -11,7 +11,7 @@ from app.registry.codec import key_of
 from app.registry.verbs import objects
 from app.registry.verbs.objects import Registry
 from app.store import Append, Stream
-from app.store.kept_logs import KeptLog
+from app.store.logs.kept_logs import KeptLog
 from tests.registry.examples import NAMESPACES, PODS, a_pod, create, example, named
 
 TTL = timedelta(hours=168)

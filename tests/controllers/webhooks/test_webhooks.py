@@ -35,15 +35,15 @@ from app.registry.verbs.deletion import Demand
 from app.registry.verbs.objects import Registry
 from app.store import open_store
 from app.store.compaction import compact
-from app.store.encryption import MARK
-from app.store.master_keys import KeyFile
+from app.store.encryption.encryption import MARK
+from app.store.encryption.master_keys import KeyFile
 from app.store.webhook_outbox import WebhookOutbox
 from tests.build import NOW
 from tests.conftest import Clock
 from tests.controllers.running import events
 from tests.controllers.webhooks.receiver import Receiver, Request, receiving
 from tests.registry.examples import JOBS, a_job, create
-from tests.store.test_master_keys import key_file, new_line
+from tests.store.encryption.test_master_keys import key_file, new_line
 
 KEY = "correct horse battery staple"
 ROOT = Path(__file__).parents[3]

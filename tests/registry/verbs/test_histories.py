@@ -29,9 +29,9 @@ from app.registry.verbs.objects import Registry
 from app.registry.verbs.watch import Event, Watch
 from app.store import Change, Compacted, Key, OutcomeUnknown, Store, StoredObject, Unavailable, open_store
 from app.store.compaction import compact
-from app.store.embedded_postgres import Postgres
+from app.store.embedded.embedded_postgres import Postgres
 from app.store.errors import call_database
-from app.store.migrate import migrate
+from app.store.schema.migrate import migrate
 from app.store.timeline import read_position
 from tests.conftest import Clock
 from tests.registry.examples import named

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from app.store.encryption.master_keys import KeyCommand, KeyFile, MasterKeyError, Wrapped, master_keys, new_data_key
 from app.store.errors import Unavailable
-from app.store.master_keys import KeyCommand, KeyFile, MasterKeyError, Wrapped, master_keys, new_data_key
 
 # Knows two of its own keys, and names in what it prints which one it took, as key services do.
 SERVICE = """

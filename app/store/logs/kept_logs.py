@@ -9,7 +9,7 @@ from typing import NamedTuple
 import asyncpg
 
 from app.store.errors import call_database
-from app.store.logs import CAP, Stream
+from app.store.logs.logs import CAP, Stream
 
 After = tuple[str, str, str, int]  # pod, uid, container, attempt: what a page ends with
 

@@ -1,7 +1,7 @@
 """Container logs, stored apart from pods and nodes so that they outlive both. Appended by offset: a resend is harmless.
 
 Of each run the newest bytes are kept, in whole records: offsets count from the first that was ever written, whatever is
-left of it. `app.store.kept_logs` has what becomes of a log when its container has ended.
+left of it. `app.store.logs.kept_logs` has what becomes of a log when its container has ended.
 """
 
 from collections.abc import Sequence

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from alembic.config import Config
 
 _LOCK = 7_021_996  # any number, as long as every version of this program uses the same
-MIGRATIONS = Path(__file__).resolve().parents[2] / "migrations"
+MIGRATIONS = Path(__file__).resolve().parents[3] / "migrations"
 
 
 async def migrate(dsn: str, revision: str = "head") -> None:

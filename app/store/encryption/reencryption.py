@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import asyncpg
 
-from app.store.encryption import ENCRYPTED, MARK, KeyRing
+from app.store.encryption.encryption import ENCRYPTED, MARK, KeyRing
 from app.store.errors import Key, Unavailable, call_database
 from app.structured_logging import Logger
 

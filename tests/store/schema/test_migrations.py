@@ -26,13 +26,13 @@ from app.registry.verbs import objects
 from app.registry.verbs.objects import Registry
 from app.store import Holder, open_store
 from app.store.database_wait import reachable
-from app.store.master_keys import KeyFile
-from app.store.migrate import MIGRATIONS, migrate, newest, run_alembic
-from app.store.tables import METADATA
+from app.store.encryption.master_keys import KeyFile
+from app.store.schema.migrate import MIGRATIONS, migrate, newest, run_alembic
+from app.store.schema.tables import METADATA
 from scripts.make_migration import write_migration
 from tests.conftest import database
 from tests.registry.examples import JOBS, PODS, a_job, a_pod, create, named
-from tests.store.test_master_keys import key_file, new_line
+from tests.store.encryption.test_master_keys import key_file, new_line
 from tests.store.writes import create as a_thing
 
 CATALOG = """

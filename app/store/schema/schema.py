@@ -1,6 +1,6 @@
 """Schema beyond tables: functions, views and how columns are compressed, which SQLAlchemy does not carry.
 
-Together with `app.store.tables` the one place that says how the database looks. `migrations/autogenerate.py` compares a
+Together with `app.store.schema.tables` the one place that says how the database looks. `migrations/autogenerate.py` compares a
 database with it; tables that are made from `METADATA` get these with them. Functions are in `sql/`, one a file.
 """
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Table, event
 
-from app.store.tables import (
+from app.store.schema.tables import (
     HEADS,
     HISTORY,
     JOB_RECORD_ATTEMPTS,

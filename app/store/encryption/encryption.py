@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
+from app.store.encryption.master_keys import MasterKeyError, MasterKeys, Wrapped, new_data_key
 from app.store.errors import AWAY, Key, Unavailable, call_database
-from app.store.master_keys import MasterKeyError, MasterKeys, Wrapped, new_data_key
 from app.structured_logging import Logger
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from app.store import Key, MasterKeyError, Query, Store, Unavailable, open_store
-from app.store.encryption import MARK
+from app.store.encryption.encryption import MARK
+from app.store.encryption.master_keys import KeyFile
+from app.store.encryption.reencryption import SecretsReencryption, data_key_uses
 from app.store.errors import Compacted
-from app.store.master_keys import KeyFile
-from app.store.reencryption import SecretsReencryption, data_key_uses
-from tests.store.test_master_keys import key_file, new_line
+from tests.store.encryption.test_master_keys import key_file, new_line
 from tests.store.writes import create, delete, key, modify, value_of
 
 KIND = "secrets"
