@@ -46,18 +46,18 @@ from app.main.cli_secrets import secrets
 from app.main.cli_systemd import systemd
 from app.main.cli_tokens import create, listed, revoke, rotate
 from app.main.cli_traces import trace_client
-from app.main.commands.cancel import cancel
-from app.main.commands.get import get
-from app.main.commands.history import history
-from app.main.commands.listing import list_objects
-from app.main.commands.login import login
-from app.main.commands.logs import logs
-from app.main.commands.machines import nodes as list_nodes
-from app.main.commands.machines import top
-from app.main.commands.rerun import rerun
-from app.main.commands.run import RunCommand, run
-from app.main.commands.submit import submit
-from app.main.commands.watch import watch
+from app.main.commands.access.login import login
+from app.main.commands.jobs.cancel import cancel
+from app.main.commands.jobs.rerun import rerun
+from app.main.commands.jobs.run import RunCommand, run
+from app.main.commands.jobs.submit import submit
+from app.main.commands.logs.logs import logs
+from app.main.commands.view.get import get
+from app.main.commands.view.history import history
+from app.main.commands.view.listing import list_objects
+from app.main.commands.view.machines import nodes as list_nodes
+from app.main.commands.view.machines import top
+from app.main.commands.view.watch import watch
 from app.settings import Settings
 
 HELP = "Kubernetes Jobs without running Kubernetes: serve the API, run Jobs on your machines. Start with `jobplane up`."
