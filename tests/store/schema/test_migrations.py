@@ -22,6 +22,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 import app.store
+import app.store.schema.schema  # with it, METADATA makes functions and views, too
 from app.registry.verbs import objects
 from app.registry.verbs.objects import Registry
 from app.store import Holder, open_store
@@ -148,7 +149,7 @@ async def test_what_the_code_declares_is_what_the_migrations_make(dsn: str, decl
 
 async def test_statements_name_columns_that_are_declared(declared: str) -> None:
     statements = re.compile(r"\s*(select|insert|update|delete|with)\s")
-    modules = [importlib.import_module(f"app.store.{each.name}") for each in pkgutil.iter_modules(app.store.__path__)]
+    modules = [importlib.import_module(each.name) for each in pkgutil.walk_packages(app.store.__path__, "app.store.")]
     found = {
         text
         for module in modules
