@@ -112,14 +112,14 @@ numbers: setup
 generate: setup
 	$(BIN)/python scripts/generate_kinds.py
 
-# A migration from what was changed in app/store/tables.py or schema.py: make migration M="what changes"
+# A migration from what was changed in app/store/schema/tables.py or schema.py: make migration M="what changes"
 migration: setup
 	$(BIN)/python scripts/make_migration.py "$(M)"
 	$(BIN)/ruff check --quiet --fix migrations/versions
 	$(BIN)/ruff format --quiet migrations/versions
 	@git status --short migrations
 
-# What settings there are, from app/settings.py.
+# What settings there are, from app/settings/.
 settings: setup
 	$(BIN)/python scripts/settings_page.py > docs/settings.md.new && mv docs/settings.md.new docs/settings.md
 

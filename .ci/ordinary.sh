@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 PYTHON=/usr/bin/python3
 MISSING=(bwrap busybox chromium containerd ctr docker dockerd ip iptables kubectl node npm perl podman redis-cli redis-server runc)
 PARTS=(tests/agent tests/main/test_agent_process.py tests/runtimes/process/test_runtime.py tests/runtimes/linux/test_folder_removal.py
-    tests/store/test_embedded_postgres.py tests/e2e/test_demo.py)
+    tests/store/embedded/test_embedded_postgres.py tests/e2e/test_demo.py)
 
 if ! "$PYTHON" -c 'import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
     echo "no $PYTHON >= 3.11 with venv: skipping the checks on the system's own Python"

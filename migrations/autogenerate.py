@@ -1,4 +1,4 @@
-"""Alembic's autogenerate, for what SQLAlchemy does not carry: compares `app.store.schema` with a database.
+"""Alembic's autogenerate, for what SQLAlchemy does not carry: compares `app.store.schema.schema` with a database.
 
 Imported by `env.py`, and so part of `alembic check` and of `make migration`. Each declared function, view and setting is
 made in a savepoint, and Postgres is asked whether its definition is another one then: so texts are compared as Postgres
@@ -14,8 +14,8 @@ from alembic.util import DispatchPriority, PriorityDispatchResult
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
-from app.store import schema
-from app.store.schema import SchemaObject
+from app.store.schema import schema
+from app.store.schema.schema import SchemaObject
 
 # What the database has, but for what belongs to an extension.
 _FUNCTIONS = """select p.proname from pg_proc p where p.pronamespace = current_schema()::regnamespace

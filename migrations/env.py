@@ -1,4 +1,4 @@
-"""Alembic's entry. `app.store.migrate` hands over a connection in the config's attributes; else `sqlalchemy.url` of the config counts."""
+"""Alembic's entry. `app.store.schema.migrate` hands over a connection in the config's attributes; else its `sqlalchemy.url` counts."""
 
 from alembic import context
 from sqlalchemy import create_engine
@@ -6,7 +6,7 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.pool import NullPool
 
 import migrations.autogenerate  # noqa: F401 - registers what compares functions and views
-from app.store.tables import METADATA
+from app.store.schema.tables import METADATA
 
 
 def run(connection: Connection) -> None:

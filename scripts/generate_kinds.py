@@ -187,7 +187,7 @@ def _marks(struct: Struct, name: str, row: Row) -> Row:
 
 
 def _implied_list_type(fact: Row, marks: Row) -> str | None:
-    """How a list is merged where nothing says so: see `app.machinery.topology.list_type`."""
+    """How a list is merged where nothing says so: see `app.machinery.apply.topology.list_type`."""
     if marks["patch_key"] or marks["list_keys"]:
         return "map"
     if "merge" in (marks["patch"] or ""):

@@ -1,7 +1,7 @@
 """Writes a migration from what differs between the newest one and the tables in app/store: `make migration M="..."`.
 
-A Postgres of its own is brought to the newest migration; Alembic compares it with `app/store/tables.py` and
-`app/store/schema.py`. Read what comes out: a rename looks like a drop and an addition, and data stays where it is.
+A Postgres of its own is brought to the newest migration; Alembic compares it with `app/store/schema/tables.py` and
+`app/store/schema/schema.py`. Read what comes out: a rename looks like a drop and an addition, and data stays where it is.
 """
 
 import asyncio
@@ -13,8 +13,8 @@ from alembic import command
 from alembic.config import Config
 from alembic.operations.ops import MigrationScript
 
-from app.store.embedded_postgres import Postgres
-from app.store.migrate import MIGRATIONS, migrate, newest, run_alembic
+from app.store.embedded.embedded_postgres import Postgres
+from app.store.schema.migrate import MIGRATIONS, migrate, newest, run_alembic
 
 
 async def write_migration(dsn: str, message: str, migrations: Path = MIGRATIONS) -> None:
@@ -48,7 +48,7 @@ async def main(message: str) -> None:
         finally:
             await postgres.stop()
     if newest() == before:
-        sys.exit("nothing differs: change app/store/tables.py or app/store/schema.py first")
+        sys.exit("nothing differs: change app/store/schema/tables.py or app/store/schema/schema.py first")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ HEAD = """# Settings
 A flag of a command comes before a variable of its environment, and that before the default. `jobplane up` hands its settings
 on to the API, the controllers and the agent that it starts. Paths may be relative to the working directory, or begin with `~`.
 
-This page is generated from [app/settings.py](../app/settings.py) by `make settings`.
+This page is generated from [app/settings](../app/settings) by `make settings`.
 
 | variable | default | flag of | what it is |
 |---|---|---|---|

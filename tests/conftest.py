@@ -21,10 +21,10 @@ import pytest_asyncio
 from sqlalchemy.engine import make_url
 
 from app.registry.bootstrap import bootstrap
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store import Key, Store, Write, open_store
-from app.store.embedded_postgres import Postgres
-from app.store.migrate import migrate
+from app.store.embedded.embedded_postgres import Postgres
+from app.store.schema.migrate import migrate
 from tests.build import NOW
 
 # How long an example takes depends on who else is busy: there are no deadlines.

@@ -38,8 +38,8 @@ from app.api.streams.revocation import Revocations
 from app.machinery.errors import ApiError
 from app.registry.bootstrap import bootstrap
 from app.registry.history_loss import reporting_losses
-from app.registry.objects import Registry
 from app.registry.periodic_task import run_periodically
+from app.registry.verbs.objects import Registry
 
 
 def create_app(

@@ -13,8 +13,8 @@ from app.api.audit.middleware import note_action
 from app.api.auth import impersonation
 from app.api.auth.authenticator import Action, User, check, check_path, path_refusal
 from app.api.streams.revocation import StreamAccess
-from app.registry.objects import Registry
-from app.registry.requester import REQUESTER
+from app.registry.admission.requester import REQUESTER
+from app.registry.verbs.objects import Registry
 
 
 async def registry(request: Request) -> Registry:

@@ -16,7 +16,7 @@ from app.api.resources import ephemeral_resources, version
 from app.api.resources.discovery import Discovery
 from app.api.resources.unsupported_kinds import UNSUPPORTED
 from app.kinds import KINDS
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 
 
 class Documents:

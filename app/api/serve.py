@@ -27,7 +27,7 @@ from app.api.routers import ui
 from app.api.streams.agent_calls import Calls
 from app.api.upkeep import Upkeep
 from app.registry import offload
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.settings import UNSPECIFIED, Settings, items
 from app.structured_logging import Logger
 

@@ -23,7 +23,7 @@ from app.plans import endpoint_slices
 from app.plans.endpoint_slices import SERVICE_NAME, is_ours
 from app.plans.plan import Names
 from app.registry.codec import key_of
-from app.registry.versions import random_name
+from app.registry.verbs.versions import random_name
 from app.store import Key, Mirror
 
 FEW = 10  # pods of a Service, whose changes are written at once

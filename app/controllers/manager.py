@@ -11,36 +11,36 @@ from datetime import timedelta
 from functools import partial
 from ipaddress import IPv4Network
 
-from app.controllers.certificate_signing import CertificateSigningController, Signer
-from app.controllers.clusterrole_aggregation import ClusterRoleController
-from app.controllers.cronjobs import CronJobController
+from app.controllers.auth.certificate_signing import CertificateSigningController, Signer
+from app.controllers.auth.clusterrole_aggregation import ClusterRoleController
+from app.controllers.batch.cronjobs import CronJobController
+from app.controllers.batch.job_pending_pods import JobPendingPods
+from app.controllers.batch.jobs import JobController
 from app.controllers.disruption import DisruptionController
 from app.controllers.endpoint_slices import EndpointSliceController
-from app.controllers.event_retention import EventRetention
-from app.controllers.garbage_collector import GarbageCollector
-from app.controllers.job_pending_pods import JobPendingPods
-from app.controllers.job_recorder import JobRecorder, RecordRetention
-from app.controllers.jobs import JobController
-from app.controllers.log_retention import LogRetention
+from app.controllers.garbage_collection.garbage_collector import GarbageCollector
+from app.controllers.garbage_collection.owner_graph import PartialObjectMetadata
 from app.controllers.metrics.scheduler import COLLECTOR as SCHEDULER_COLLECTOR
 from app.controllers.metrics.state import COLLECTOR as STATE_COLLECTOR
 from app.controllers.metrics.state import StateMetrics
-from app.controllers.namespaces import NamespaceController
-from app.controllers.node_ipam import NodeIpamController
-from app.controllers.node_lifecycle import NodeLifecycleController
-from app.controllers.owner_graph import PartialObjectMetadata
-from app.controllers.persistent_volumes import PersistentVolumeController
+from app.controllers.namespaces.namespaces import NamespaceController
+from app.controllers.namespaces.resource_quotas import ResourceQuotaController
+from app.controllers.namespaces.root_ca_publisher import RootCAPublisher
+from app.controllers.namespaces.serviceaccounts import ServiceAccountController
+from app.controllers.nodes.node_ipam import NodeIpamController
+from app.controllers.nodes.node_lifecycle import NodeLifecycleController
 from app.controllers.pod_interning import PodInterner, PodStubs
-from app.controllers.resource_quotas import ResourceQuotaController
-from app.controllers.root_ca_publisher import RootCAPublisher
+from app.controllers.retention.event_retention import EventRetention
+from app.controllers.retention.job_recorder import JobRecorder, RecordRetention
+from app.controllers.retention.log_retention import LogRetention
 from app.controllers.runner import Controller, Runner
-from app.controllers.scheduler import Scheduler
-from app.controllers.serviceaccounts import ServiceAccountController
+from app.controllers.scheduling.scheduler import Scheduler
 from app.controllers.tracing.otlp import OtlpClient
 from app.controllers.tracing.trace_export import TraceExport
-from app.controllers.webhook_client import WebhookClient
-from app.controllers.webhook_delivery import WebhookDelivery
-from app.controllers.webhook_messages import WebhookMessages
+from app.controllers.volumes.persistent_volumes import PersistentVolumeController
+from app.controllers.webhooks.webhook_client import WebhookClient
+from app.controllers.webhooks.webhook_delivery import WebhookDelivery
+from app.controllers.webhooks.webhook_messages import WebhookMessages
 from app.kinds import KINDS, by_resource
 from app.kinds.core.event import KIND as EVENTS
 from app.kinds.pod.pod import KIND as PODS
@@ -52,8 +52,8 @@ from app.registry.registry import Registry
 from app.scheduler import DEFAULT, ScoringSettings
 from app.store import Compacted, Mirror, OutcomeUnknown, Unavailable, hold_leader_lock
 from app.store.compaction import HistoryCompaction, SecretsCompaction
-from app.store.logs import CAP
-from app.store.reencryption import SecretsReencryption
+from app.store.encryption.reencryption import SecretsReencryption
+from app.store.logs.logs import CAP
 from app.store.webhook_outbox import WebhookOutbox
 from app.structured_logging import Logger
 

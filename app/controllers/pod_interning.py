@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from app.kinds.pod.pod import Pod, PodSpec, PodStatus, is_ready, is_terminal
 from app.machinery.base import Object, ObjectMeta, OwnerReference
-from app.machinery.owner_references import controller_of
+from app.machinery.meta.owner_references import controller_of
 from app.plans.jobs.finalizers import is_tracked
 
 T = TypeVar("T")

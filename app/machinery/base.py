@@ -14,7 +14,7 @@ import msgspec
 from typing_extensions import TypeVar
 
 from app.machinery.errors import Cause
-from app.machinery.meta_schema import (
+from app.machinery.meta.meta_schema import (
     Condition,
     LabelSelector,
     LabelSelectorRequirement,

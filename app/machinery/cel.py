@@ -4,7 +4,7 @@ The language is that of `cel-expr-python`, Google's C++ implementation, which is
 Here is what Kubernetes adds: quantities, and functions of lists and of regular expressions. A name that is not declared is an
 error at the compilation. The runtime counts the iterations of all comprehensions of an expression, and gives up at 10,000;
 what one iteration costs it does not bound, so whoever evaluates expressions of others bounds time and memory himself
-(`app.registry.policy_process`).
+(`app.registry.admission.policy_process`).
 
 Decision: docs/decisions/0025-admission-policies-in-cel.md.
 """

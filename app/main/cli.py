@@ -46,18 +46,18 @@ from app.main.cli_secrets import secrets
 from app.main.cli_systemd import systemd
 from app.main.cli_tokens import create, listed, revoke, rotate
 from app.main.cli_traces import trace_client
-from app.main.commands.cancel import cancel
-from app.main.commands.get import get
-from app.main.commands.history import history
-from app.main.commands.listing import list_objects
-from app.main.commands.login import login
-from app.main.commands.logs import logs
-from app.main.commands.machines import nodes as list_nodes
-from app.main.commands.machines import top
-from app.main.commands.rerun import rerun
-from app.main.commands.run import RunCommand, run
-from app.main.commands.submit import submit
-from app.main.commands.watch import watch
+from app.main.commands.access.login import login
+from app.main.commands.jobs.cancel import cancel
+from app.main.commands.jobs.rerun import rerun
+from app.main.commands.jobs.run import RunCommand, run
+from app.main.commands.jobs.submit import submit
+from app.main.commands.logs.logs import logs
+from app.main.commands.view.get import get
+from app.main.commands.view.history import history
+from app.main.commands.view.listing import list_objects
+from app.main.commands.view.machines import nodes as list_nodes
+from app.main.commands.view.machines import top
+from app.main.commands.view.watch import watch
 from app.settings import Settings
 
 HELP = "Kubernetes Jobs without running Kubernetes: serve the API, run Jobs on your machines. Start with `jobplane up`."
@@ -134,7 +134,7 @@ def up(
     Writes DATA_DIR/kubeconfig: `kubectl --kubeconfig DATA_DIR/kubeconfig get nodes`.
     """
     from app.main.supervisor import Supervisor
-    from app.store.postgres_binaries import SetupError
+    from app.store.embedded.postgres_binaries import SetupError
 
     made = read_settings(
         "up",
@@ -199,7 +199,7 @@ async def _api(made: Settings, migrate: bool) -> None:
     from app.api.audit.audit_log import AuditSettingError, open_audit
     from app.api.http.listening_sockets import ListenError, bind_sockets
     from app.api.serve import identity_provider, serve
-    from app.registry.objects import Registry
+    from app.registry.verbs.objects import Registry
 
     async def work() -> None:
         async with open_with_keys(made, log_cap=made.log_cap) as store:
@@ -252,12 +252,12 @@ def controllers(
 
 
 async def _controllers(made: Settings) -> None:
-    from app.controllers.certificate_signing import folder_signer
+    from app.controllers.auth.certificate_signing import folder_signer
     from app.controllers.manager import ClusterAuthority, NodeSettings, Retention, run
-    from app.controllers.webhook_client import WebhookClient
+    from app.controllers.webhooks.webhook_client import WebhookClient
     from app.machinery.cidr import parse_cidr
-    from app.registry.objects import Registry
     from app.registry.readiness import readiness
+    from app.registry.verbs.objects import Registry
     from app.scheduler import ScoringSettings
 
     async def work() -> None:
@@ -304,7 +304,7 @@ def migrate(database_url: DatabaseUrl = None, log_format: Logs = None) -> None:
 
 
 async def _migrate(dsn: str) -> None:
-    from app.store.migrate import migrate as upgrade
+    from app.store.schema.migrate import migrate as upgrade
 
     await _run_despite_outages(dsn, lambda: upgrade(dsn), migrated=False)
 
@@ -366,7 +366,7 @@ async def _issue_token(
 ) -> str:
     from app.api.auth.authenticator import User
     from app.api.auth.tokens import issue
-    from app.registry.objects import Registry
+    from app.registry.verbs.objects import Registry
 
     async with open_database(made) as store:
         return await issue(Registry(store, now), User(name=user, groups=groups, nodes=nodes), expires_at)
@@ -375,7 +375,7 @@ async def _issue_token(
 async def _issue_account_token(made: Settings, account: str, expires_at: datetime | None) -> str:
     from app.api.auth.tokens import issue_for_account
     from app.machinery.errors import ApiError
-    from app.registry.objects import Registry
+    from app.registry.verbs.objects import Registry
 
     namespace, _, name = account.rpartition("/")
     async with open_database(made) as store:

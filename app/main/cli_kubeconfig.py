@@ -68,7 +68,7 @@ def _kubeconfig_with_token(made: Settings, holder: tuple[str, tuple[str, ...]], 
 async def _issue_token(made: Settings, user: str, groups: tuple[str, ...], expires_at: datetime | None) -> str:
     from app.api.auth.authenticator import User
     from app.api.auth.tokens import issue
-    from app.registry.objects import Registry
+    from app.registry.verbs.objects import Registry
 
     async with open_database(made) as store:
         return await issue(Registry(store, now), User(name=user, groups=groups), expires_at)

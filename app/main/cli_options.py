@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from app.main import log_output
 from app.main.cli_errors import CommandError, keep_tracebacks_in, print_error, text_of
-from app.main.commands.kubeconfig import choose, read_files
+from app.main.commands.access.kubeconfig import choose, read_files
 from app.runtimes import RuntimeName
 from app.settings import Program, ScoringStrategy, Settings, read_by, shown_default, variable
 from app.structured_logging import LogFormat

@@ -23,7 +23,7 @@ from app.settings import LOOPBACK, Settings
 
 if TYPE_CHECKING:
     from app.client.api import Api
-    from app.registry.objects import Registry
+    from app.registry.verbs.objects import Registry
 
 T = TypeVar("T")
 TAKEN_SECONDS = 20.0
@@ -170,7 +170,7 @@ def _either(
 
 
 async def _in_database(made: Settings, work: Callable[["Registry"], Awaitable[Any]]) -> Any:
-    from app.registry.objects import Registry
+    from app.registry.verbs.objects import Registry
 
     async with open_database(made) as store:
         return await work(Registry(store, now))

@@ -18,9 +18,9 @@ from typing import Any
 
 from app.main.cli_errors import LAST_WORDS, PERMANENT, CommandError, ConfigError
 from app.settings import Settings, variable
-from app.store.embedded_postgres import Postgres
-from app.store.postgres_binaries import SetupError
-from app.store.postgres_folder import InUseError
+from app.store.embedded.embedded_postgres import Postgres
+from app.store.embedded.postgres_binaries import SetupError
+from app.store.embedded.postgres_folder import InUseError
 from app.structured_logging import Logger
 from jobplane.program import command
 

@@ -1,6 +1,6 @@
 """Signing of client certificates: which approved requests the cluster's authority signs, and when requests are deleted.
 
-Pure. `app.controllers.certificate_signing` carries it out. The rules are those of Kubernetes' signers
+Pure. `app.controllers.auth.certificate_signing` carries it out. The rules are those of Kubernetes' signers
 kubernetes.io/kube-apiserver-client and kube-apiserver-client-kubelet, and of its csrcleaner.
 """
 

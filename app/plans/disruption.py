@@ -1,6 +1,6 @@
 """Disruption budgets (PodDisruptionBudget): how many more pods may be evicted, from the pods that the budget selects. Pure.
 
-The disruption controller calls `plan`; `app.registry.eviction` calls `spend_disruption`, in the write set that deletes the
+The disruption controller calls `plan`; `app.registry.verbs.eviction` calls `spend_disruption`, in the write set that deletes the
 pod, so that no two evictions spend the same allowed disruption.
 """
 
@@ -13,8 +13,8 @@ from app.kinds import by_name
 from app.kinds.core.poddisruptionbudget import PodDisruptionBudget, PodDisruptionBudgetStatus
 from app.kinds.pod.pod import Pod, is_ready
 from app.machinery.base import IntOrString, LabelSelector
-from app.machinery.meta_condition import Condition, with_condition
-from app.machinery.owner_references import controller_of
+from app.machinery.meta.meta_condition import Condition, with_condition
+from app.machinery.meta.owner_references import controller_of
 from app.plans.plan import Action, Emit, Plan, SetStatus, earliest
 
 ALLOWED = "DisruptionAllowed"

@@ -16,7 +16,7 @@ from app.kinds.core.service_validation import is_headless
 from app.kinds.pod.container import ContainerPort
 from app.kinds.pod.pod import Pod, is_ready, is_terminal
 from app.machinery.base import ObjectMeta
-from app.machinery.meta_schema import ObjectReference, OwnerReference
+from app.machinery.meta.meta_schema import ObjectReference, OwnerReference
 from app.plans.plan import Action, Create, Delete, Names, Plan, Update
 
 SERVICE_NAME = "kubernetes.io/service-name"

@@ -11,8 +11,8 @@ from typing import TypeVar
 from msgspec.structs import replace
 
 from app.machinery.base import Object, OwnerReference
-from app.machinery.metadata_validation import FOREGROUND, ORPHAN, Propagation
-from app.machinery.owner_references import controller_of
+from app.machinery.meta.metadata_validation import FOREGROUND, ORPHAN, Propagation
+from app.machinery.meta.owner_references import controller_of
 from app.plans.jobs.finalizers import is_tracked, remove_finalizer, remove_tracking
 from app.plans.plan import Action, Delete, Emit, Update
 

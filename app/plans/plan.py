@@ -10,7 +10,7 @@ from datetime import datetime
 import msgspec
 
 from app.machinery.base import Object
-from app.machinery.metadata_validation import Propagation
+from app.machinery.meta.metadata_validation import Propagation
 
 Names = Callable[[str], str]  # prefix -> an unused name that starts with it: randomness is handed in
 

@@ -1,7 +1,7 @@
 """Webhooks: which Secret is one, what it is told of a Job that has ended, how that is signed, and when it is tried again. Pure.
 
-Called by `app.controllers.webhook_messages` and `.webhook_delivery`. Headers, identifiers and signatures are those of Standard
-Webhooks (https://www.standardwebhooks.com), version 1.0.0.
+Called by `app.controllers.webhooks.webhook_messages` and `.webhook_delivery`. Headers, identifiers and signatures are those of
+Standard Webhooks (https://www.standardwebhooks.com), version 1.0.0.
 """
 
 import base64
@@ -17,8 +17,8 @@ import msgspec
 
 from app.kinds.batch.job import Job, is_true
 from app.kinds.core.secret import Secret
-from app.machinery.conditions import condition
 from app.machinery.durations import FIRST
+from app.machinery.meta.conditions import condition
 from app.plans.annotation_state import moment
 
 LABEL = "jobplane.dev/webhook"  # on a Secret, with the value "true"; as an annotation on a Job: the only one to be told

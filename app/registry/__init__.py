@@ -1,11 +1,12 @@
 """What the API means, for any kind: create, get, list, watch, update, patch, delete, bind. Above the store, below HTTP.
 
-What belongs here: the verbs, once for all kinds (`objects`); what differs by kind (`strategies`); admission; leader election;
-periodic tasks; batches that agents report; the writing of plans. Nothing here knows HTTP. The API never imports the store:
-what of the store's vocabulary it needs is handed on here.
+What belongs here: `verbs/` (once for all kinds, and what differs by kind), `admission/`, `authorization/`, `agents/` (what agents
+report and ask); here: `registry`, the facade that the API asks; leader election; periodic tasks; the writing of plans and
+of events; the history of Jobs. Nothing here knows HTTP. The API never imports the store: what of the store's vocabulary it
+needs is handed on here.
 
 May import: `app.store`, `app.plans`, `app.kinds`, `app.machinery`. Imported by: `app.api`, `app.controllers`.
-Start reading: `registry`, `objects` (verbs), `versions` (what an object becomes), `plan_writer`, `leader_election`.
+Start reading: `registry`, `verbs.objects`, `verbs.versions` (what an object becomes), `plan_writer`, `leader_election`.
 """
 
 from app.store import (
@@ -28,8 +29,8 @@ from app.store import (
 )
 from app.store.job_records import MOST_EVENT_PODS, JobRow, ListedJob, RecordQuery
 from app.store.job_records import Place as RecordPlace
-from app.store.kept_logs import After, KeptLog
-from app.store.logs import Logs
+from app.store.logs.kept_logs import After, KeptLog
+from app.store.logs.logs import Logs
 from app.store.notifications import AgentCalls
 
 __all__ = [

@@ -16,11 +16,11 @@ from app.kinds.storage.storageclass import KIND as STORAGE_CLASSES
 from app.kinds.storage.storageclass import LOCAL_CLASS
 from app.machinery.base import Kind, Object, ObjectMeta
 from app.plans.admission.rbac import find_uncovered
-from app.registry import default_roles
+from app.registry.authorization import default_roles
 from app.registry.codec import decode, key_of, write_of
 from app.registry.plan_writer import kind_of
 from app.registry.registry import Registry
-from app.registry.versions import new
+from app.registry.verbs.versions import new
 from app.store import Conflict, Key, StoredObject, Write
 
 _TRIES = 8

@@ -9,9 +9,9 @@ from typing import Literal
 import msgspec
 
 from app.machinery.base import Kind, Object
-from app.machinery.decode import decode_older
+from app.machinery.decoding.decode import decode_older
 from app.machinery.errors import ApiError
-from app.machinery.owner_references import controller_uid
+from app.machinery.meta.owner_references import controller_uid
 from app.store import MUST_NOT_EXIST, Change, Key, SelectorIndex, StoredObject, Write
 
 MOST_BYTES = 1_572_864  # of one object, as etcd has it by default

@@ -14,7 +14,7 @@ from app.machinery.base import Object, ObjectMeta, ObjectReference
 from app.registry.codec import write_of
 from app.registry.leader_election import NAMESPACE
 from app.registry.registry import Registry
-from app.registry.versions import new
+from app.registry.verbs.versions import new
 from app.store import Conflict, Loss, OutcomeUnknown, Unavailable
 
 COMPONENT = "jobplane"

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from app.kinds.batch.job import Job
 from app.kinds.pod.pod import Pod
 from app.machinery.base import wire_name
-from app.machinery.decode import decode_stored
+from app.machinery.decoding.decode import decode_stored
 from app.plans.jobs.job_record import (
     MOST_ATTEMPTS,
     Attempt,

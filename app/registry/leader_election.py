@@ -18,7 +18,7 @@ from app.kinds.core.lease import Lease, LeaseSpec
 from app.machinery.base import ObjectMeta
 from app.registry.codec import decode, key_of, write_of
 from app.registry.registry import Registry
-from app.registry.versions import new
+from app.registry.verbs.versions import new
 from app.store import Conflict, Store, Write, precondition
 
 NAMESPACE = "kube-system"

@@ -1,7 +1,7 @@
 """Offload: work on large documents, in one thread beside the event loop, so that it delays no other request.
 
-The API and `app.registry.objects` call `run` wherever the time that a step takes grows with what a client has sent or stored:
-decoding, patching, defaulting, validating, encoding. A step on a small document runs at once, on the loop. All steps come
+The API and `app.registry.verbs.objects` call `run` wherever the time that a step takes grows with what a client has sent or
+stored: decoding, patching, defaulting, validating, encoding. A step on a small document runs at once, on the loop. All steps come
 before a commit, so that a refusal for want of room leaves nothing behind.
 """
 

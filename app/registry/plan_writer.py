@@ -11,9 +11,9 @@ from app.kinds import KINDS
 from app.kinds.core.event import Event, EventSource
 from app.machinery.base import Kind, Object, ObjectMeta, ObjectReference
 from app.plans.plan import Action, Create, Delete, Emit, Plan, Require, SetStatus, Update
-from app.registry import deletion
 from app.registry.codec import NAMESPACES, write_of
 from app.registry.uids import new_uid
+from app.registry.verbs import deletion
 from app.store import Key, Write, precondition
 
 

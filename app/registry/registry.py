@@ -13,17 +13,17 @@ from app.machinery.errors import ApiError
 from app.machinery.feature_gates import DEFAULTS, Features
 from app.metrics.registry import MetricsRegistry
 from app.plans.admission.pod_security.namespace_policy import USUAL_CONFIGURATION, PodSecurityConfiguration
-from app.registry.admission import Admission
-from app.registry.pod_network_cache import PodNetworkCache
-from app.registry.policy_cache import PolicyCache
-from app.registry.service_cache import ServiceCache
+from app.registry.admission.admission import Admission
+from app.registry.admission.policy_cache import PolicyCache
+from app.registry.agents.pod_network_cache import PodNetworkCache
+from app.registry.agents.service_cache import ServiceCache
 from app.store import READ_ONLY, Store
+from app.store.encryption.master_keys import MasterKeyError
+from app.store.encryption.reencryption import DataKeyUse
 from app.store.job_records import JobRecords
-from app.store.kept_logs import KeptLogs
-from app.store.logs import Logs
-from app.store.master_keys import MasterKeyError
+from app.store.logs.kept_logs import KeptLogs
+from app.store.logs.logs import Logs
 from app.store.notifications import AgentCalls
-from app.store.reencryption import DataKeyUse
 from app.store.tokens import Tokens
 
 

@@ -1,7 +1,7 @@
 """The scheduler: which node each pending pod goes to. Pure: the same nodes, pods and order give the same bindings.
 
 What belongs here: what kube-scheduler and Kueue decide, under their names; all that is kept between rounds, in memory.
-May import: `app.plans`, `app.kinds`, `app.machinery`. Called by: `app.controllers.scheduler`.
+May import: `app.plans`, `app.kinds`, `app.machinery`. Called by: `app.controllers.scheduling.scheduler`.
 Start reading: `scheduling_round`, one round from top to bottom, then:
 - nodes: `cache` (`Cluster`), `node_info`, `pod_info` (scheduling classes), `filters`, `scores`, `node_ranking`, `placement`;
 - other pods: `pod_affinity`, `topology_spread`, on `pod_counts`;

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from app.kinds.pod.pod import Pod, is_terminal
 from app.kinds.scheduling.pod_group_validation import POD_GROUP
 from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup
-from app.machinery.meta_condition import condition
+from app.machinery.meta.meta_condition import condition
 from app.plans.jobs.indexes import COMPLETION_INDEX
 from app.scheduler.cache import Cluster
 from app.scheduler.filters import Diagnosis

@@ -15,7 +15,7 @@ from app.kinds.pod.affinity import PodAffinityTerm, TopologySpreadConstraint, We
 from app.kinds.pod.pod import Pod, PodSpec
 from app.kinds.pod.pod_resources import Amounts, requests
 from app.machinery.base import LabelSelector
-from app.machinery.owner_references import controller_uid
+from app.machinery.meta.owner_references import controller_uid
 from app.machinery.selectors import NOTHING, Requirement, Selector, from_label_selector
 from app.plans.volumes.pod_volumes import PodVolumes
 from app.scheduler.pod_counts import AffinityTerm, PodSelector, SymmetricTerm

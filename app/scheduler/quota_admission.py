@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.kinds.pod.pod import Pod
-from app.machinery.owner_references import controller_of
+from app.machinery.meta.owner_references import controller_of
 from app.scheduler.cache import Cluster
 from app.scheduler.eviction_units import DisruptionBudgets, EvictionUnits
 from app.scheduler.fair_sharing import FairSharing, QueueConfig, QuotaRequest

@@ -1,7 +1,8 @@
 """The store: everything that is remembered. Postgres, which nothing outside this package knows. `open_store` is the way in.
 
-What belongs here: the commit of write sets, reads, the change feed, mirrors, logs, tokens, leader lock, compaction, the
-schema and its migrations, and the embedded Postgres of `jobplane up`.
+What belongs here: objects and their history: the commit of write sets, reads, the change feed, mirrors, timelines, compaction;
+beside them tokens, job records, the outbox of webhooks, the leader lock; and `logs/`, `encryption/` (of Secrets), `schema/`
+with its migrations, `embedded/` (the Postgres of `jobplane up`).
 
 May import: `app.plans`, `app.kinds`, `app.machinery`. Imported by: the registry, the API, controllers, `app.main`.
 Start reading: `store`, `commit` (the only way to write), `change_feed`, `reader`, `mirror`.
@@ -10,10 +11,10 @@ Start reading: `store`, `commit` (the only way to write), `change_feed`, `reader
 from app.store.change_feed import Change, Feed, Loss, SelectorIndex, topic_of
 from app.store.commit import MUST_LIVE, MUST_NOT_EXIST, Write, precondition
 from app.store.database_wait import UrlError, despite_outages, place_of, problem_of
+from app.store.encryption.master_keys import MasterKeyError, master_keys
 from app.store.errors import Compacted, Conflict, Key, OutcomeUnknown, Unavailable
 from app.store.leader_lock import hold_leader_lock
-from app.store.logs import Append, Stream
-from app.store.master_keys import MasterKeyError, master_keys
+from app.store.logs.logs import Append, Stream
 from app.store.mirror import Mirror
 from app.store.reader import SHORT_HISTORY, Page, Query, StoredObject
 from app.store.store import READ_ONLY, Store, open_store

@@ -24,7 +24,7 @@ from app.machinery.base import Object
 from app.metrics.registry import MetricsRegistry
 from app.store.change_feed import Change, Feed, SelectorIndex
 from app.store.commit_metrics import CommitMetrics
-from app.store.encryption import KeyRing
+from app.store.encryption.encryption import KeyRing
 from app.store.errors import Conflict, Key, OutcomeUnknown, Unavailable
 from app.structured_logging import Logger
 

@@ -8,7 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import asyncpg
 
 from app.store.errors import AWAY, OutcomeUnknown, Unavailable
-from app.store.migrate import newest, revision_of
+from app.store.schema.migrate import newest, revision_of
 from app.structured_logging import Logger
 
 logger = Logger(__name__)

@@ -1,7 +1,7 @@
 """Job records: what stays of Jobs that have ended, of their pods and of their events. The recorder writes, the API reads.
 
-The recorder (`app.controllers.job_recorder`) follows history from a revision that is stored beside the records and moves in the
-same transaction. So nothing is missed or counted twice, whenever a process is killed and however long none has run.
+The recorder (`app.controllers.retention.job_recorder`) follows history from a revision that is stored beside the records and
+moves in the same transaction. So nothing is missed or counted twice, whenever a process is killed and however long none has run.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Lifetimes of namespaces and nodes: when one was last deleted. A later one of the same name may be another owner's.
 
-`app.registry.lists` asks before it reads history for a namespace or a node. It is answered from memory, which follows the
+`app.registry.verbs.lists` asks before it reads history for a namespace or a node. It is answered from memory, which follows the
 feed, but for revisions from before this process began; those cost a query.
 """
 

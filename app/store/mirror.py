@@ -10,8 +10,8 @@ from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 import msgspec
 
 from app.machinery.base import Object
-from app.machinery.decode import decode_older
-from app.machinery.owner_references import controller_uid
+from app.machinery.decoding.decode import decode_older
+from app.machinery.meta.owner_references import controller_uid
 from app.store.change_feed import Change
 from app.store.errors import Key
 from app.store.reader import StoredObject

@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 
 from app.store.change_feed import Change, SelectorIndex, decode_selector_index, versioned
-from app.store.encryption import ENCRYPTED, KeyRing
+from app.store.encryption.encryption import ENCRYPTED, KeyRing
 from app.store.errors import Compacted, Key, NewTimeline
 from app.store.timeline import BEGINNING
 

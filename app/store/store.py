@@ -13,18 +13,18 @@ from app.store.batching_loader import BatchingLoader
 from app.store.change_feed import Change, Feed
 from app.store.commit import CONNECT_SECONDS, Write, Writer
 from app.store.database_metrics import DatabaseMetrics
-from app.store.encryption import KeyRing
+from app.store.encryption.encryption import KeyRing
+from app.store.encryption.master_keys import MasterKeys
+from app.store.encryption.reencryption import DataKeyUse, data_key_uses
 from app.store.errors import Key, Unavailable, call_database
 from app.store.job_records import JobRecords
-from app.store.kept_logs import KeptLogs
 from app.store.lifetimes import Lifetimes
-from app.store.logs import CAP, Logs
-from app.store.master_keys import MasterKeys
+from app.store.logs.kept_logs import KeptLogs
+from app.store.logs.logs import CAP, Logs
 from app.store.mirror import Mirror
 from app.store.node_usage import NodeUsageReports
 from app.store.notifications import AgentCalls, LogGrowth
 from app.store.reader import Page, Query, Reader, StoredObject
-from app.store.reencryption import DataKeyUse, data_key_uses
 from app.store.tokens import Tokens
 
 # The commit function joins short arrays with large tables: always by index, whatever the statistics say.

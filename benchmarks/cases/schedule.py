@@ -13,10 +13,10 @@ from app.kinds import by_resource
 from app.machinery.base import Kind
 from app.main.cli_process import now
 from app.registry.codec import write_of
-from app.registry.objects import Registry
-from app.registry.versions import new
+from app.registry.verbs.objects import Registry
+from app.registry.verbs.versions import new
 from app.store import Store, Write, open_store
-from app.store.embedded_postgres import Postgres
+from app.store.embedded.embedded_postgres import Postgres
 from benchmarks import processes
 from benchmarks.case import Case
 from benchmarks.cluster import Checkout, Cluster

@@ -25,8 +25,8 @@ from app.api.http.connection import Connection
 from app.api.streams.agent_calls import Origin
 from app.api.streams.relay import _unverified_context
 from app.client.api import Api
-from app.registry import objects
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from app.runtimes.base import ContainerKey, ContainerSpec, Runtime, SandboxSpec
 from app.runtimes.process.runtime import ProcessRuntime
 from app.store import open_store

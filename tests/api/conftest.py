@@ -10,7 +10,7 @@ import pytest_asyncio
 from app.api.app import create_app
 from app.api.auth.authenticator import MASTERS, User
 from app.api.auth.tokens import issue
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.servers import listening
 from tests.conftest import NO_TLS, Lasting
 

@@ -8,7 +8,7 @@ import httpx
 
 from app.api.auth.authenticator import User
 from app.api.auth.tokens import issue
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.conftest import NO_TLS
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

@@ -19,8 +19,8 @@ from app.api.routers import docs
 from app.api.struct_route import StructRoute
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.machinery.errors import ApiError
-from app.registry import objects
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from app.store import Store
 from app.store.errors import Unavailable
 from tests.api.servers import listening

@@ -12,7 +12,7 @@ import httpx
 
 from app.api.resources import ephemeral_resources, kubernetes
 from app.kinds import KINDS
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.people import People, bind, cluster_role
 
 METHODS = {

@@ -9,7 +9,7 @@ from app.api.auth import certificates
 from app.api.auth.authenticator import digest_of
 from app.api.auth.token_files import ADMIN
 from app.api.upkeep import CertificateReload, CertificateRenewal, TokenReload, _stamps
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.settings import Settings
 
 NOW = datetime.now(UTC)

@@ -12,19 +12,19 @@ import msgspec
 from msgspec.structs import replace
 
 from app.client.protocol import StatusReport
-from app.controllers.garbage_collector import GarbageCollector
-from app.controllers.jobs import JobController
+from app.controllers.batch.jobs import JobController
+from app.controllers.garbage_collection.garbage_collector import GarbageCollector
 from app.kinds.batch.job import Job
 from app.kinds.pod.container import ContainerState, ContainerStateRunning, ContainerStateTerminated, ContainerStatus
 from app.kinds.pod.pod import Pod, PodStatus, is_active, is_terminal
 from app.machinery.base import Condition
-from app.machinery.json_patch import apply_merge_patch
+from app.machinery.patch.json_patch import apply_merge_patch
 from app.plans.jobs.finalizers import TRACKING
 from app.plans.jobs.indexes import index_of
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
-from app.registry.status_reports import accept
+from app.registry.agents.status_reports import accept
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import Mirror
 from tests.controllers.running import Running, every, held_copy, running, settled, until
 from tests.kinds.jobs import written

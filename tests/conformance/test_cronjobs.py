@@ -9,17 +9,17 @@ import httpx
 import msgspec
 import pytest
 
-from app.controllers.cronjobs import CronJobController
-from app.controllers.garbage_collector import GarbageCollector
-from app.controllers.jobs import JobController
+from app.controllers.batch.cronjobs import CronJobController
+from app.controllers.batch.jobs import JobController
+from app.controllers.garbage_collection.garbage_collector import GarbageCollector
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.batch.cronjob import CronJob
 from app.kinds.batch.job import Job, is_finished
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
+from tests.controllers.batch.test_jobs import ends, pods
 from tests.controllers.running import Running, events, every, running, settled, until
-from tests.controllers.test_jobs import ends, pods
 from tests.registry.examples import JOBS, create, get
 
 CRONJOBS = "/apis/batch/v1/namespaces/default/cronjobs"

@@ -8,16 +8,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.controllers.cronjobs import CronJobController
+from app.controllers.batch.cronjobs import CronJobController
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.batch.cronjob import CronJob
 from app.kinds.batch.job import JobStatus
 from app.machinery.base import Condition
 from app.plans.jobs.cronjob_job import SCHEDULED_AT
 from app.plans.jobs.finalizers import TRACKING
-from app.registry import objects
-from app.registry.objects import Registry
-from app.registry.versions import UpdateOptions
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
+from app.registry.verbs.versions import UpdateOptions
 from tests.conformance.played import COMPLETE, FAILED, Play, Running
 from tests.controllers.running import events, every, running, settled, until
 from tests.registry.examples import JOBS, create, get

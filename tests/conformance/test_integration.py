@@ -3,7 +3,7 @@
 import pytest
 
 from app.plans.jobs import scaling
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.conformance.played import COMPLETE, INDEXED, Play, Running, of
 
 

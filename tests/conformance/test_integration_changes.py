@@ -12,9 +12,9 @@ from app.machinery.errors import ApiError
 from app.plans.jobs import scaling
 from app.plans.jobs.finalizers import TRACKING
 from app.plans.jobs.pod_template import owner_reference
-from app.registry import objects
-from app.registry.objects import Registry
-from app.registry.versions import UpdateOptions
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
+from app.registry.verbs.versions import UpdateOptions
 from tests.conformance.played import FAILED, Play
 from tests.controllers.running import every, held_copy, until
 from tests.registry.examples import JOBS, PODS, a_pod, create

@@ -7,7 +7,7 @@ import pytest
 
 from app.kinds.pod.pod import Pod
 from app.plans.jobs.index_failure import FAILURES
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.conformance.played import COMPLETE, FAILED, INDEXED, Play, of
 
 FAIL_ON_5 = {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [5]}}

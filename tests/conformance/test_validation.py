@@ -20,9 +20,9 @@ from app.api.auth.tokens import issue
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.machinery.base import Kind
 from app.machinery.name_validation import dns_subdomain
-from app.registry import objects
 from app.registry.bootstrap import bootstrap
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from app.store import open_store
 from tests.api.conftest import serving
 from tests.conftest import NO_TLS, Clock, database, execute

@@ -7,10 +7,10 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.controllers.cronjobs import CronJobController
-from app.controllers.garbage_collector import GarbageCollector
-from app.controllers.jobs import JobController
-from app.controllers.resource_quotas import ResourceQuotaController
+from app.controllers.batch.cronjobs import CronJobController
+from app.controllers.batch.jobs import JobController
+from app.controllers.garbage_collection.garbage_collector import GarbageCollector
+from app.controllers.namespaces.resource_quotas import ResourceQuotaController
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.batch.cronjob import CronJob
 from app.kinds.core.resourcequota import KIND as QUOTAS
@@ -23,9 +23,9 @@ from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
 from app.machinery.feature_gates import WORKLOAD_WITH_JOB
 from app.plans.jobs.workloads import LABEL
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.conformance.played import COMPLETE, Play
 from tests.controllers.running import events, every, running, settled, until
 from tests.kinds.jobs import written

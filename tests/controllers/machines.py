@@ -10,8 +10,8 @@ from app.kinds.core.lease import Lease, LeaseSpec
 from app.kinds.core.node import KIND as NODES
 from app.kinds.core.node import Node, NodeCondition, NodeSpec, NodeStatus
 from app.machinery.base import ObjectMeta
-from app.registry import objects
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from tests.registry.examples import create, get
 
 LEASE_NAMESPACE = "kube-node-lease"

@@ -8,13 +8,13 @@ from ipaddress import IPv4Network
 from typing import Any, TypeVar
 
 from app.controllers.manager import ClusterAuthority, NodeSettings, controllers, new_mirror
-from app.controllers.node_ipam import NodeIpamController
-from app.controllers.root_ca_publisher import RootCAPublisher
+from app.controllers.namespaces.root_ca_publisher import RootCAPublisher
+from app.controllers.nodes.node_ipam import NodeIpamController
 from app.controllers.runner import Controller, Runner
 from app.kinds.core.event import KIND as EVENTS
 from app.machinery.base import Kind
 from app.registry import codec
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store import Mirror, Query
 
 GRACE = timedelta(seconds=40)

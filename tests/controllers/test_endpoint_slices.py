@@ -11,10 +11,10 @@ from app.kinds.core.service import KIND as SERVICES
 from app.kinds.core.service import Service, ServiceSpec
 from app.kinds.pod.pod import KIND as PODS
 from app.machinery.base import Condition, ObjectMeta
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
-from app.registry.status_reports import accept
+from app.registry.agents.status_reports import accept
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.controllers.running import every, running, settled, until
 from tests.registry.examples import a_pod, create
 

@@ -14,14 +14,14 @@ from app.controllers.metrics.state import StateMetrics
 from app.kinds.core.namespace import Namespace
 from app.kinds.pod.pod import PodStatus
 from app.machinery.base import ObjectMeta
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
-from app.registry.status_reports import accept
+from app.registry.agents.status_reports import accept
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.conftest import Clock
 from tests.controllers.machines import a_node, joins
 from tests.controllers.running import every, until
-from tests.controllers.test_scheduler import a_pod_requesting
+from tests.controllers.scheduling.test_scheduler import a_pod_requesting
 from tests.metrics.promtool import check_metrics
 from tests.metrics.test_registry import samples
 from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, create

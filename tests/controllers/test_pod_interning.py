@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from app.controllers.garbage_collector import GarbageCollector
-from app.controllers.jobs import JobController
+from app.controllers.batch.jobs import JobController
+from app.controllers.garbage_collection.garbage_collector import GarbageCollector
 from app.controllers.manager import new_mirror
 from app.controllers.pod_interning import CONTROLLER_UID, PodInterner, PodStub, PodStubs
 from app.kinds.core.configmap import ConfigMap
@@ -17,15 +17,15 @@ from app.kinds.pod.pod import Pod, PodStatus
 from app.machinery.base import Condition, OwnerReference
 from app.plans.jobs.finalizers import TRACKING, remove_tracking
 from app.plans.plan import Plan, Update
-from app.registry import objects
 from app.registry.codec import write_of
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
 from app.registry.plan_writer import write_set
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import Key
 from tests.build import NOW, a_job, pods
+from tests.controllers.batch.test_jobs import ends, status_is, there_are
 from tests.controllers.running import every, running, until
-from tests.controllers.test_jobs import ends, status_is, there_are
 from tests.registry import examples
 from tests.registry.examples import JOBS, PODS, a_pod, create, get, named
 

@@ -2,12 +2,12 @@
 
 from msgspec.structs import replace
 
-from app.controllers.jobs import JobController
-from app.controllers.refused_objects import Refused
+from app.controllers.batch.jobs import JobController
+from app.controllers.batch.refused_objects import Refused
 from app.kinds.core.event import KIND as EVENTS
 from app.machinery.base import Object
-from app.registry import objects
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from app.store import Key
 from tests.controllers.running import every, running, settled, until
 from tests.registry.examples import JOBS, NAMESPACES, PODS, a_job, create, get, named

@@ -7,16 +7,16 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from app.controllers.cronjobs import CronJobController
-from app.controllers.jobs import JobController
+from app.controllers.batch.cronjobs import CronJobController
+from app.controllers.batch.jobs import JobController
 from app.kinds.admission.validating_admission_policy import KIND as POLICIES
 from app.kinds.admission.validating_admission_policy_binding import KIND as BINDINGS
 from app.kinds.batch.cronjob import KIND as CRON_JOBS
 from app.kinds.core.event import KIND as EVENTS
 from app.machinery.base import Object
 from app.plans.admission.policies.sharing import distinct_pods, looks_at_one_pod
-from app.registry import deletion, objects
-from app.registry.objects import Registry
+from app.registry.verbs import deletion, objects
+from app.registry.verbs.objects import Registry
 from tests.controllers.running import every, running, settled, until
 from tests.registry.examples import JOBS, PODS, a_job, a_pod, create, example
 

@@ -15,10 +15,11 @@ from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.kinds.core.configmap import ConfigMap
 from app.machinery.base import Object, ObjectMeta
 from app.plans.plan import Create, Plan, Update
-from app.registry import leader_election, objects
+from app.registry import leader_election
 from app.registry.leader_election import Epoch
-from app.registry.objects import Registry
 from app.registry.plan_writer import write_set
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from app.store import Key, Mirror, Store, open_store
 from tests.conftest import Clock
 from tests.controllers.running import every, settled, until

@@ -13,8 +13,8 @@ import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from app.store.embedded_postgres import Postgres
-from app.store.migrate import MIGRATIONS, migrate
+from app.store.embedded.embedded_postgres import Postgres
+from app.store.schema.migrate import MIGRATIONS, migrate
 
 ROOT = Path(__file__).resolve().parents[2]
 

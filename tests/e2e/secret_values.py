@@ -27,7 +27,7 @@ import httpx
 import msgspec
 import yaml
 
-from app.store.embedded_postgres import Postgres
+from app.store.embedded.embedded_postgres import Postgres
 
 SHORTEST = 16  # characters: shorter ones stand somewhere by chance
 PLANTED = "planted"  # name of the Secrets

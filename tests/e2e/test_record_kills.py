@@ -19,7 +19,7 @@ from typing import Any
 import httpx
 import pytest
 
-from tests.controllers.receiver import Receiver, receiving
+from tests.controllers.webhooks.receiver import Receiver, receiving
 from tests.e2e.cluster import until
 from tests.e2e.parts import Parts
 from tests.ui.jobs import make_job

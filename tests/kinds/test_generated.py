@@ -10,8 +10,8 @@ import pytest
 import yaml
 
 from app.kinds import KINDS
+from app.machinery.apply.topology import ATOMIC
 from app.machinery.shape import Shape, shape_of
-from app.machinery.topology import ATOMIC
 
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 

@@ -24,7 +24,7 @@ from app.kinds.pod.pod_schema import PodIP
 from app.kinds.pod.probe import HTTPHeader, SleepAction
 from app.kinds.pod.security import Sysctl
 from app.machinery.base import Condition, Kind, Struct, wire_name
-from app.machinery.decode import decode
+from app.machinery.decoding.decode import decode
 
 NOW = datetime(2025, 1, 2, 3, 5, 5, tzinfo=UTC)
 

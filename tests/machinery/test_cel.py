@@ -85,7 +85,7 @@ def test_without_the_library_it_says_what_to_install() -> None:
     program = (
         "import sys; sys.modules['cel_expr_python'] = None\n"
         "from app.kinds.admission.validating_admission_policy import KIND\n"
-        "from app.machinery import decode\n"
+        "from app.machinery.decoding import decode\n"
         "policy = decode.decode(KIND.example.encode(), KIND.type, content_type='yaml').object\n"
         "print(*(cause.message for cause in KIND.validate(KIND.prepare(policy))))"
     )
@@ -95,7 +95,7 @@ def test_without_the_library_it_says_what_to_install() -> None:
 
 
 def test_the_library_is_not_imported_before_an_expression_is_compiled() -> None:
-    program = "import sys, app.registry.objects, app.api.app\nprint('cel_expr_python' in sys.modules)"
+    program = "import sys, app.registry.verbs.objects, app.api.app\nprint('cel_expr_python' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
 
     assert done.stdout == "False\n"

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from app.kinds.core.configmap import ConfigMap
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Object, OwnerReference
-from app.machinery.metadata_validation import FOREGROUND, ORPHAN
+from app.machinery.meta.metadata_validation import FOREGROUND, ORPHAN
 from app.plans import garbage_collection
 from app.plans.garbage_collection import Owner, plan
 from app.plans.jobs.finalizers import TRACKING

@@ -10,10 +10,11 @@ from app.kinds.batch.job import Job, JobSpec
 from app.kinds.pod.container import Container
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod, PodSpec
-from app.machinery import decode
 from app.machinery.base import Kind, Object, ObjectMeta
-from app.registry import codec, objects
-from app.registry.objects import Registry
+from app.machinery.decoding import decode
+from app.registry import codec
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from tests.build import a_template
 
 NAMESPACES = by_name("", "Namespace")

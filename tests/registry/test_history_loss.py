@@ -14,9 +14,9 @@ from app.kinds.core.event import KIND as EVENTS
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
 from app.registry import history_loss
-from app.registry.lists import Scope
-from app.registry.objects import Registry
-from app.registry.watch import Watch
+from app.registry.verbs.lists import Scope
+from app.registry.verbs.objects import Registry
+from app.registry.verbs.watch import Watch
 from app.store import Query, Unavailable, open_store
 from tests.conftest import Clock
 from tests.registry.examples import JOBS, PODS, a_job, create, get

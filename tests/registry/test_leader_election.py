@@ -12,8 +12,8 @@ from app.kinds.core.lease import KIND as LEASES
 from app.machinery.base import ObjectMeta
 from app.registry import leader_election
 from app.registry.codec import write_of
-from app.registry.objects import Registry
-from app.registry.versions import new
+from app.registry.verbs.objects import Registry
+from app.registry.verbs.versions import new
 from app.store import Conflict, Write, hold_leader_lock, open_store
 from tests.conftest import Clock
 from tests.registry.examples import get

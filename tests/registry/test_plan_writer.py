@@ -6,10 +6,10 @@ from msgspec.structs import replace
 from app.kinds.pod.pod import Pod
 from app.plans.jobs.job import plan
 from app.plans.plan import Create, Emit, SetStatus
-from app.registry import objects
-from app.registry.objects import Registry
 from app.registry.plan_writer import write_set
-from app.registry.versions import random_name
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
+from app.registry.verbs.versions import random_name
 from app.store import Conflict
 from tests.build import stored
 from tests.controllers.running import every

@@ -17,7 +17,7 @@ from app.kinds.scheduling.pod_group_schema import (
 )
 from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup, PodGroupStatus
 from app.machinery.base import ObjectMeta
-from app.machinery.meta_condition import Condition
+from app.machinery.meta.meta_condition import Condition
 from app.plans.jobs.indexes import COMPLETION_INDEX
 from app.scheduler import PodInfos
 from app.scheduler.gang_scheduling import GangAttempt, PodGroupInfo, PodGroups, schedule_gang

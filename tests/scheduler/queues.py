@@ -13,7 +13,7 @@ from app.kinds.pod.pod import Pod
 from app.kinds.scheduling.localqueue import LocalQueue, LocalQueuePreemption, LocalQueueSpec, prepare
 from app.kinds.scheduling.podgroup import SCHEDULED, PodGroup
 from app.machinery.base import ObjectMeta
-from app.machinery.meta_condition import Condition
+from app.machinery.meta.meta_condition import Condition
 from app.scheduler import Cluster, PodInfos
 from app.scheduler.eviction_units import DisruptionBudgets
 from app.scheduler.fair_sharing import FairSharing, queue_message, queue_positions

@@ -8,9 +8,9 @@ import pytest
 from app.kinds import by_name
 from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.machinery.errors import ApiError
-from app.registry.lists import Scope
-from app.registry.objects import Registry
-from app.registry.watch import Watch
+from app.registry.verbs.lists import Scope
+from app.registry.verbs.objects import Registry
+from app.registry.verbs.watch import Watch
 from app.store import Compacted, Feed, Query, Store, compaction, open_store, timeline
 from app.store.compaction import compact, compact_secrets
 from tests.conftest import Clock

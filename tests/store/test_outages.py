@@ -7,10 +7,10 @@ import asyncpg
 import pytest
 
 from app.registry.bootstrap import bootstrap
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store import despite_outages, open_store, problem_of
 from app.store.errors import call_database
-from app.store.migrate import migrate
+from app.store.schema.migrate import migrate
 from tests.conftest import Clock
 from tests.store.proxy import Proxy
 

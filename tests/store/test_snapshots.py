@@ -20,7 +20,7 @@ from app.store import (
     Write,
     open_store,
 )
-from app.store.migrate import migrate
+from app.store.schema.migrate import migrate
 from tests.store.writes import KIND, body, create, delete, key, modify, value_of
 
 

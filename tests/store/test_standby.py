@@ -13,9 +13,9 @@ import asyncpg
 import pytest
 
 from app.store import Change, Query, Store, Unavailable, open_store
-from app.store.embedded_postgres import Postgres
-from app.store.migrate import migrate
-from app.store.postgres_binaries import find
+from app.store.embedded.embedded_postgres import Postgres
+from app.store.embedded.postgres_binaries import find
+from app.store.schema.migrate import migrate
 from tests.conftest import FORGETFUL, execute
 from tests.store.writes import KIND, create
 

@@ -21,10 +21,10 @@ from app.api.auth.authenticator import MASTERS, User
 from app.api.auth.tokens import issue
 from app.api.routers.ui import FOLDER
 from app.registry.bootstrap import bootstrap
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store import open_store
-from app.store.embedded_postgres import Postgres
-from app.store.migrate import migrate
+from app.store.embedded.embedded_postgres import Postgres
+from app.store.schema.migrate import migrate
 from tests.api.conftest import serving
 from tests.api.routers.test_history import a_job_that_is_gone_for_an_hour
 from tests.conftest import FORGETFUL, Clock

@@ -1,7 +1,7 @@
 """Events about one pod on their way to the API: they travel with its next status, and what repeats is counted.
 
 As in client-go's event recorder: messages that differ a little are combined after a while, and what happens too often is
-left out. The API makes the objects (`app.registry.kubelet_events`) and counts; a resend is harmless.
+left out. The API makes the objects (`app.registry.agents.kubelet_events`) and counts; a resend is harmless.
 """
 
 from collections.abc import Iterable

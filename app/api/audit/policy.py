@@ -12,7 +12,7 @@ from typing import Annotated, Literal, NamedTuple
 import msgspec
 
 from app.machinery.base import ObjectMeta, Struct, at
-from app.machinery.decode import decode
+from app.machinery.decoding.decode import decode
 from app.machinery.errors import ApiError, Cause, invalid, one_of, required
 from app.plans.admission.rbac import Action
 

@@ -19,7 +19,7 @@ from app.kinds.storage.persistentvolume import RECLAIM_NODE
 from app.machinery.errors import ApiError, forbidden_error
 from app.plans.admission import rbac
 from app.plans.admission.rbac import ACCOUNT_PREFIX
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 
 MASTERS = "system:masters"
 NODES = "system:nodes"

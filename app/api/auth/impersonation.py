@@ -26,7 +26,7 @@ from app.api.http import websocket
 from app.api.http.connection import PEER
 from app.kinds.auth.authentication import GROUP
 from app.machinery.errors import bad_request
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 
 
 @dataclass(slots=True, repr=False)  # one for each request: frozen takes twice the time

@@ -21,7 +21,7 @@ from app.machinery.base import Kind, Object
 from app.machinery.errors import forbidden_error, not_found
 from app.plans.admission import rbac as access
 from app.plans.admission.rbac import Access, Policies
-from app.registry.objects import Edit, Registry
+from app.registry.verbs.objects import Edit, Registry
 
 MOST_STEPS = 5_000_000  # of one comparison of rules, some tenths of a second
 Check = Callable[[Object, Object | None], None]

@@ -14,7 +14,7 @@ from app.api.auth.authenticator import User, digest_of
 from app.api.auth.tokens import keep
 from app.machinery.errors import ApiError
 from app.registry import Limits
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 
 AUDIENCE = "page.jobplane.dev"
 CODE_LIFE = timedelta(minutes=10)

@@ -14,7 +14,7 @@ from pathlib import Path
 from app.api.auth.authenticator import MASTERS, NODE_PREFIX, NODES, User, digest_of
 from app.api.auth.certificates import kubeconfig, write_private
 from app.api.auth.tokens import holder_of
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.settings import Settings
 from app.structured_logging import Logger
 

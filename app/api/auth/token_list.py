@@ -14,7 +14,7 @@ from app.machinery.base import wire_name
 from app.machinery.errors import bad_request, not_found
 from app.plans.admission.rbac import ACCOUNT_PREFIX
 from app.registry import Listed, Place
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 
 API_VERSION = f"{GROUP}/v1"
 BOOTSTRAPPERS = "system:bootstrappers"

@@ -27,7 +27,7 @@ from app.machinery.base import Kind, Object
 from app.machinery.errors import bad_request, conflict, forbidden_error, unprocessable
 from app.registry import Need
 from app.registry.codec import decode, key_of
-from app.registry.objects import Registry, find, get
+from app.registry.verbs.objects import Registry, find, get
 
 _HOUR = 3600
 _CLAIM = "authentication.kubernetes.io/"

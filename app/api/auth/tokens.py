@@ -8,7 +8,7 @@ from datetime import datetime
 from app.api.auth.authenticator import AUTHENTICATED, Tokens, User, account_user, digest_of
 from app.kinds.core.serviceaccount import KIND as ACCOUNTS
 from app.registry import Holder, Limits, Need
-from app.registry.objects import Registry, find
+from app.registry.verbs.objects import Registry, find
 
 
 class StoredTokens(Tokens):

@@ -20,13 +20,13 @@ from app.api.http.compression import Body
 from app.api.http.query import WriteOptions, first_value, query_of
 from app.api.resources import protobuf, tables
 from app.kinds import KINDS
-from app.machinery import json_document as document
 from app.machinery.base import Kind, Object, Struct
-from app.machinery.decode import Decoded, Validation, convert, decode
+from app.machinery.decoding import json_document as document
+from app.machinery.decoding.decode import Decoded, Validation, convert, decode
 from app.machinery.errors import ApiError, bad_request
 from app.registry import offload
 from app.registry.codec import type_of
-from app.registry.objects import Answer
+from app.registry.verbs.objects import Answer
 
 S = TypeVar("S", bound=Struct)
 MAX_BODY = 3 << 20  # Kubernetes' own limit

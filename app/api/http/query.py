@@ -25,7 +25,7 @@ from app.machinery.errors import (
     required,
     unprocessable,
 )
-from app.machinery.metadata_validation import NEGATIVE, validate_manager
+from app.machinery.meta.metadata_validation import NEGATIVE, validate_manager
 
 Query = Sequence[tuple[str, str]]
 INT64_MAX = 2**63 - 1

@@ -12,10 +12,10 @@ import msgspec
 
 from app.api.http.query import DeleteOptions
 from app.api.openapi.meta import APIGroup, APIGroupList, APIResourceList, APIVersions, ListMeta, Status
+from app.machinery.apply.topology import ATOMIC, list_keys, list_type
 from app.machinery.base import Kind, ObjectMeta, Struct, at
-from app.machinery.meta_condition import Condition
+from app.machinery.meta.meta_condition import Condition
 from app.machinery.shape import Field, Shape, shape_of
-from app.machinery.topology import ATOMIC, list_keys, list_type
 
 META = "io.k8s.apimachinery.pkg.apis.meta.v1"
 _QUANTITY = "io.k8s.apimachinery.pkg.api.resource.Quantity"

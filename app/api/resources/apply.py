@@ -1,6 +1,6 @@
 """Server-side apply over HTTP: PATCH with application/apply-patch+yaml. Called by `patch`.
 
-`app.machinery.server_side_apply` merges; this reads the configuration and checks rights and the name.
+`app.machinery.apply.server_side_apply` merges; this reads the configuration and checks rights and the name.
 """
 
 from typing import Any
@@ -15,15 +15,17 @@ from app.api.http import content
 from app.api.http.query import WriteOptions
 from app.api.resources.field_manager import edit_options, writer
 from app.api.resources.routes import RequestInfo
-from app.machinery import json_document, server_side_apply
+from app.machinery.apply import server_side_apply
+from app.machinery.apply.managed_fields import with_entries
 from app.machinery.base import Kind, Object
-from app.machinery.conversion import ConversionError, Converter
-from app.machinery.decode import convert
+from app.machinery.decoding import json_document
+from app.machinery.decoding.conversion import ConversionError, Converter
+from app.machinery.decoding.decode import convert
 from app.machinery.errors import ApiError, bad_request, conflict
-from app.machinery.managed_fields import with_entries
 from app.machinery.shape import shape_of
-from app.registry import apply_or_create, offload
-from app.registry.objects import Registry
+from app.registry import offload
+from app.registry.verbs import apply_or_create
+from app.registry.verbs.objects import Registry
 
 
 async def answer(registry: Registry, request: Request, found: RequestInfo, options: WriteOptions) -> Response:

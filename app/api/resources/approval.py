@@ -6,7 +6,7 @@ from starlette.types import ASGIApp
 from app.api.resources import single_object
 from app.api.resources.routes import RequestInfo
 from app.kinds.auth.certificate_signing_request import as_approved_at
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 
 _VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch"}
 

@@ -19,9 +19,10 @@ from app.api.resources.selection import Selection
 from app.api.resources.single_object import read_delete_options
 from app.machinery.base import Kind
 from app.machinery.errors import ApiError, bad_request
-from app.registry import Page, StoredObject, objects, offload
-from app.registry.deletion import Demand
-from app.registry.objects import Preconditions, Registry
+from app.registry import Page, StoredObject, offload
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Preconditions, Registry
 
 AT_ONCE = 50  # concurrent deletions, which share a few commits
 MOST_LISTED = 4 << 20  # bytes of deleted objects that the answer lists; of more it is a Status

@@ -9,7 +9,7 @@ import base64
 import msgspec
 
 from app.machinery.errors import ApiError, bad_request
-from app.registry.lists import Place
+from app.registry.verbs.lists import Place
 
 NEWEST = -1  # as a token's revision: continue at the newest one (an inconsistent list)
 _ENCODING = "meta.k8s.io/v1"

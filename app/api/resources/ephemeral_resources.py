@@ -12,7 +12,7 @@ from starlette.responses import Response
 from app.api.http import errors
 from app.api.resources import metrics, reviews
 from app.api.resources.discovery import EphemeralResource
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from app.api.http.query import DeleteOptions, WriteOptions, create_options, dele
 from app.api.resources.routes import RequestInfo
 from app.machinery.base import Object, at
 from app.machinery.errors import ApiError, bad_request
-from app.registry import eviction
-from app.registry.deletion import Demand
-from app.registry.objects import Preconditions, Registry
+from app.registry.verbs import eviction
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Preconditions, Registry
 
 
 class Eviction(Object):

@@ -4,10 +4,10 @@ from starlette.requests import Request
 
 from app.api.http.content import body_size
 from app.api.http.query import WriteOptions
-from app.machinery.managed_fields import FieldManager
-from app.machinery.metadata_validation import MANAGER_LIMIT
-from app.registry.objects import Registry
-from app.registry.versions import UpdateOptions
+from app.machinery.apply.managed_fields import FieldManager
+from app.machinery.meta.metadata_validation import MANAGER_LIMIT
+from app.registry.verbs.objects import Registry
+from app.registry.verbs.versions import UpdateOptions
 
 
 def writer(registry: Registry, request: Request, options: WriteOptions, subresource: str = "") -> FieldManager:

@@ -11,8 +11,8 @@ from app.api.resources.field_manager import edit_options, writer
 from app.api.resources.routes import RequestInfo
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.core.namespace import on_finalize
-from app.registry import objects
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 
 _FINALIZED = replace(NAMESPACES, on_update=on_finalize)
 

@@ -37,9 +37,9 @@ from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.storage.persistentvolume import KIND as VOLUMES
 from app.machinery.selectors import FieldSelector
 from app.plans.admission.rbac import Grant
-from app.registry.node_authorizer import is_referenced, is_volume_referenced
-from app.registry.objects import Registry
-from app.registry.requester import REQUESTER
+from app.registry.admission.requester import REQUESTER
+from app.registry.authorization.node_authorizer import is_referenced, is_volume_referenced
+from app.registry.verbs.objects import Registry
 
 _OF_PODS = {"configmaps", "persistentvolumeclaims", "secrets"}  # that agents read if their pods refer to them
 _SUBRESOURCES = {"", "status"}

@@ -28,8 +28,18 @@ from app.api.resources.routes import RequestInfo
 from app.api.resources.selection import Selection, scope_of
 from app.machinery.errors import ApiError, gone
 from app.registry import Compacted, Page, StoredObject, Unavailable
-from app.registry.lists import PAGE_BYTES, Place, Scope, TooLarge, first_page, list_page, pages, place_of, remaining
-from app.registry.objects import Registry
+from app.registry.verbs.lists import (
+    PAGE_BYTES,
+    Place,
+    Scope,
+    TooLarge,
+    first_page,
+    list_page,
+    pages,
+    place_of,
+    remaining,
+)
+from app.registry.verbs.objects import Registry
 from app.structured_logging import Logger
 
 logger = Logger(__name__)

@@ -23,10 +23,10 @@ from app.kinds.pod.pod import KIND as POD_KIND
 from app.machinery import quantity
 from app.machinery.base import Kind, Object, ObjectMeta, Quantity
 from app.machinery.errors import not_found
-from app.registry import node_usage as usage
-from app.registry.lists import Scope, list_page
-from app.registry.node_usage import Known
-from app.registry.objects import Registry, find
+from app.registry.agents import node_usage as usage
+from app.registry.agents.node_usage import Known
+from app.registry.verbs.lists import Scope, list_page
+from app.registry.verbs.objects import Registry, find
 
 GROUP, VERSION = "metrics.k8s.io", "v1beta1"
 _API_VERSION = f"{GROUP}/{VERSION}"

@@ -14,11 +14,11 @@ from app.api.resources import apply
 from app.api.resources.field_manager import edit_options, writer
 from app.api.resources.routes import RequestInfo
 from app.machinery.base import Kind, Object
-from app.machinery.decode import convert
-from app.machinery.json_patch import apply_json_patch, apply_merge_patch
-from app.machinery.strategic_merge_patch import apply_strategic_merge_patch
-from app.registry import objects
-from app.registry.objects import Registry
+from app.machinery.decoding.decode import convert
+from app.machinery.patch.json_patch import apply_json_patch, apply_merge_patch
+from app.machinery.patch.strategic_merge_patch import apply_strategic_merge_patch
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 
 
 async def answer(registry: Registry, request: Request, found: RequestInfo) -> Response:

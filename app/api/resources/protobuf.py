@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from app.machinery import json_document
+from app.machinery.decoding import json_document
 from app.machinery.errors import ApiError, bad_request
 from app.machinery.shape import Field, Shape, shape_of
 
@@ -29,7 +29,7 @@ class _MalformedError(Exception):
 
 
 def decode(body: bytes, struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """Decode the object in a `k8s` envelope into a document for `app.machinery.decode.convert`; 400 if it is malformed."""
+    """Decode the object in a `k8s` envelope into a document for `decoding.decode.convert`; 400 if it is malformed."""
     if not body.startswith(MAGIC):
         raise bad_request("provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     try:

@@ -42,7 +42,7 @@ from app.machinery.base import Object
 from app.machinery.errors import ApiError, bad_request, unprocessable
 from app.machinery.selectors import EVERY_FIELD, FieldRequirement, FieldSelector, parse_fields
 from app.plans.admission.rbac import Access
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 
 O = TypeVar("O", bound=Object)  # noqa: E741 - as in app.machinery.base
 Reviewing = Callable[[Registry, Request, Any, str | None], Awaitable[Object]]

@@ -10,7 +10,7 @@ from app.machinery.base import Kind
 from app.machinery.errors import ApiError
 from app.machinery.selectors import EVERY_FIELD, EVERYTHING, FieldSelector, Selector, parse_fields, parse_labels
 from app.registry import Key, SelectorIndex
-from app.registry.lists import Scope
+from app.registry.verbs.lists import Scope
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from app.kinds.pod.pod import Pod
 from app.machinery import name_validation
 from app.machinery.base import Object
 from app.machinery.errors import bad_request, conflict, invalid, unprocessable
-from app.registry import binding, objects
-from app.registry.deletion import Demand
-from app.registry.objects import Preconditions, Registry
+from app.registry.verbs import binding, objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Preconditions, Registry
 
 
 async def answer(registry: Registry, request: Request, found: RequestInfo, verb: str) -> Response:

@@ -36,11 +36,12 @@ from app.client.protocol import (
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
-from app.machinery.decode import decode as decode_body
+from app.machinery.decoding.decode import decode as decode_body
 from app.machinery.errors import bad_request
-from app.registry import Append, Key, Stream, node_usage, offload, removed_volumes, status_reports
+from app.registry import Append, Key, Stream, offload
+from app.registry.agents import node_usage, removed_volumes, status_reports
 from app.registry.codec import decode, key_of
-from app.registry.objects import Registry, get, get_many
+from app.registry.verbs.objects import Registry, get, get_many
 
 DECODING = 16  # reports are only decoded, in a sixteenth of the time that all steps of a document take
 OBJECT = 64  # bytes that take as long to decode as an object takes by itself

@@ -14,8 +14,8 @@ from app.api.dependencies import RegistryDep, require_path
 from app.api.http import errors
 from app.api.struct_route import OTHER_METHODS, StructRoute
 from app.metrics.health_checks import PING, Check, report
-from app.registry.objects import Registry
 from app.registry.readiness import readiness
+from app.registry.verbs.objects import Registry
 
 router = APIRouter(tags=["health"], route_class=StructRoute)
 _PARAMETERS = [

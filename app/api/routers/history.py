@@ -29,12 +29,13 @@ from app.api.struct_route import EVERY_METHOD, FromBody, FromQuery, S, StructRou
 from app.kinds.batch.job import KIND as JOBS
 from app.machinery import selectors
 from app.machinery.base import Int64, Struct, at, wire_name
-from app.machinery.decode import decode, decode_stored
+from app.machinery.decoding.decode import decode, decode_stored
 from app.machinery.errors import bad_request, not_found
 from app.plans.jobs.job_record import API_VERSION, JobRecord, JobSummary, build_record
 from app.plans.jobs.rerun import rerun
-from app.registry import ListedJob, RecordPlace, RecordQuery, job_history, objects, offload
-from app.registry.objects import Registry
+from app.registry import ListedJob, RecordPlace, RecordQuery, job_history, offload
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 
 GROUP = "history.jobplane.dev"
 _PAGE, _MOST = 100, 500

@@ -31,12 +31,13 @@ from app.kinds.core.lease import NODE_NAMESPACE, Lease
 from app.kinds.core.node import KIND as NODE
 from app.machinery import name_validation
 from app.machinery.base import Int64, Struct, at, wire_name
-from app.machinery.decode import decode as decode_body
+from app.machinery.decoding.decode import decode as decode_body
 from app.machinery.errors import ApiError, bad_request, not_found
-from app.registry import Admission, Holder, Limits, Renewal, objects
+from app.registry import Admission, Holder, Limits, Renewal
 from app.registry.codec import decode
-from app.registry.deletion import Demand
-from app.registry.objects import Registry, get
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry, get
 
 BOOTSTRAP_PREFIX = "system:bootstrap:"
 MOST_BODY = 16 << 10

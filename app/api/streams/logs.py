@@ -23,7 +23,7 @@ from app.kinds.pod.pod import Pod, is_terminal
 from app.machinery.errors import ApiError, Cause, bad_request, forbidden, invalid, unprocessable
 from app.registry import Logs, Stream
 from app.registry.codec import decode
-from app.registry.objects import Registry, find
+from app.registry.verbs.objects import Registry, find
 
 FOLLOW_SECONDS = 1.0  # between two checks of the pod while following
 CHUNK = 1 << 20  # of a log in memory

@@ -35,7 +35,7 @@ from app.client.protocol import RESIZE, STDERR, STDIN, STDOUT, CallRequest
 from app.kinds.pod.pod import Pod
 from app.machinery.errors import ApiError, bad_request
 from app.registry.codec import decode
-from app.registry.objects import Registry, find
+from app.registry.verbs.objects import Registry, find
 
 ALONE_SECONDS = 1.0  # for a command to end by itself, once its client is gone
 

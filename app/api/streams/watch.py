@@ -25,9 +25,9 @@ from app.api.resources.selection import Selection, scope_of
 from app.api.streams.revocation import watch_revocation
 from app.machinery.errors import ApiError, gone
 from app.registry import Compacted, Page, Unavailable
-from app.registry.lists import first_page, pages
-from app.registry.objects import Registry
-from app.registry.watch import Event, Watch
+from app.registry.verbs.lists import first_page, pages
+from app.registry.verbs.objects import Registry
+from app.registry.verbs.watch import Event, Watch
 from app.structured_logging import Logger
 
 logger = Logger(__name__)

@@ -1,6 +1,6 @@
 """Numbers of the scheduler, under kube-scheduler's names, and what the nodes have and what is asked of them.
 
-`app.controllers.scheduler` notes what happens; the rest is counted at a scrape, from its queue and its cache.
+`app.controllers.scheduling.scheduler` notes what happens; the rest is counted at a scrape, from its queue and its cache.
 """
 
 import time

@@ -15,7 +15,7 @@ from app.kinds.core.node import Node
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod, is_terminal
 from app.machinery.base import Object
-from app.machinery.owner_references import controller_of
+from app.machinery.meta.owner_references import controller_of
 from app.metrics.instruments import Family, family
 from app.metrics.registry import MetricsRegistry
 from app.store import Key, Mirror

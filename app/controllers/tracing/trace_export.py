@@ -16,7 +16,7 @@ from app.kinds.batch.job import Job, is_finished
 from app.kinds.pod.pod import KIND as PODS
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Object
-from app.machinery.decode import decode_stored
+from app.machinery.decoding.decode import decode_stored
 from app.metrics.registry import MetricsRegistry
 from app.plans.jobs.traces import Span, spans_of
 from app.store import Key, Mirror, Store, Unavailable

@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from app.machinery.base import Object
-from app.machinery.meta_schema import ObjectMeta
+from app.machinery.meta.meta_schema import ObjectMeta
 from app.machinery.struct import Int64, Struct, Time, at
 
 

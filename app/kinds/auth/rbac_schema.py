@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from app.machinery.base import Object
-from app.machinery.meta_schema import LabelSelector
+from app.machinery.meta.meta_schema import LabelSelector
 from app.machinery.struct import Struct, at
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from app.kinds.batch.job_schema import JobSpec
 from app.machinery.base import Object
-from app.machinery.meta_schema import ObjectMeta, ObjectReference
+from app.machinery.meta.meta_schema import ObjectMeta, ObjectReference
 from app.machinery.struct import Int32, Int64, Struct, Time, at
 
 

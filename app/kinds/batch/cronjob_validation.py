@@ -12,7 +12,7 @@ from app.kinds.batch.cronjob_schema import CronJob, CronJobSpec, JobTemplateSpec
 from app.kinds.batch.job_annotations import validate_annotations
 from app.kinds.batch.job_validation import validate_spec
 from app.machinery.errors import Cause, invalid, not_supported, one_of, required
-from app.machinery.metadata_validation import NEGATIVE
+from app.machinery.meta.metadata_validation import NEGATIVE
 
 CATCH_UP = "jobplane.dev/catch-up"
 CATCH_UP_POLICIES = ("none", "last", "all")

@@ -17,7 +17,7 @@ from app.machinery import quantity
 from app.machinery.base import ObjectMeta
 from app.machinery.durations import parse_seconds
 from app.machinery.errors import Cause, invalid
-from app.machinery.metadata_validation import IMMUTABLE
+from app.machinery.meta.metadata_validation import IMMUTABLE
 from app.machinery.name_validation import dns_subdomain
 
 AFTER = "jobplane.dev/after"

@@ -14,7 +14,7 @@ from app.kinds.batch.job_schema import (
     SuccessPolicyRule,
 )
 from app.machinery.errors import Cause, duplicate, invalid, not_supported, required, too_long, too_many
-from app.machinery.metadata_validation import NEGATIVE
+from app.machinery.meta.metadata_validation import NEGATIVE
 from app.machinery.name_validation import qualified_name
 
 _ACTIONS = ("Count", "FailIndex", "FailJob", "Ignore")

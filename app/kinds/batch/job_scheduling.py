@@ -16,7 +16,7 @@ from app.kinds.batch.job_schema import (
 from app.kinds.scheduling.pod_group_validation import POSITIVE, exactly_one, validate_claims, validate_constraints
 from app.machinery.base import Struct
 from app.machinery.errors import Cause, invalid
-from app.machinery.metadata_validation import IMMUTABLE
+from app.machinery.meta.metadata_validation import IMMUTABLE
 
 __all__ = [
     "JobSchedulingConfiguration",

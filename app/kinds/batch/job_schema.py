@@ -15,7 +15,7 @@ from app.kinds.scheduling.pod_group_schema import (
     PodGroupSchedulingConstraints,
 )
 from app.machinery.base import Object
-from app.machinery.meta_schema import Condition, LabelSelector
+from app.machinery.meta.meta_schema import Condition, LabelSelector
 from app.machinery.struct import Int32, Int64, Struct, Time, at
 
 

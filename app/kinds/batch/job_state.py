@@ -1,8 +1,8 @@
 """Questions that plans and validation ask about a Job as it is. Import them from `app.kinds.batch.job`."""
 
 from app.kinds.batch.job_schema import Job
-from app.machinery import conditions
 from app.machinery.base import Condition
+from app.machinery.meta import conditions
 
 
 def is_indexed(job: Job) -> bool:

@@ -11,7 +11,7 @@ from app.kinds.batch.job_policies import unshown
 from app.kinds.batch.job_schema import Job, JobStatus, UncountedTerminatedPods
 from app.kinds.batch.job_state import is_finished, is_indexed, is_true
 from app.machinery.errors import Cause, duplicate, invalid, required
-from app.machinery.metadata_validation import NEGATIVE
+from app.machinery.meta.metadata_validation import NEGATIVE
 
 CONDITIONS = "status.conditions"
 

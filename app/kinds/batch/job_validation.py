@@ -20,7 +20,7 @@ from app.kinds.pod.pod_schema import PodTemplateSpec
 from app.kinds.pod.pod_validation import validate_template
 from app.machinery.base import LabelSelector, ObjectMeta
 from app.machinery.errors import Cause, invalid, not_supported, required, too_long
-from app.machinery.metadata_validation import IMMUTABLE, NEGATIVE
+from app.machinery.meta.metadata_validation import IMMUTABLE, NEGATIVE
 from app.machinery.name_validation import dns_label, dns_subdomain
 from app.machinery.selectors import from_label_selector
 

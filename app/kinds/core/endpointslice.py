@@ -15,7 +15,7 @@ from app.machinery import name_validation
 from app.machinery.base import Column, Kind
 from app.machinery.durations import age
 from app.machinery.errors import Cause, duplicate, invalid, not_supported, required, too_many
-from app.machinery.metadata_validation import IMMUTABLE, validate_labels
+from app.machinery.meta.metadata_validation import IMMUTABLE, validate_labels
 
 __all__ = [
     "KIND",

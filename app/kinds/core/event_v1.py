@@ -10,7 +10,7 @@ from app.machinery.base import (
     Kind,
 )
 from app.machinery.errors import Cause, invalid, required
-from app.machinery.metadata_validation import IMMUTABLE
+from app.machinery.meta.metadata_validation import IMMUTABLE
 
 
 def inward(event: Event) -> core.Event:

@@ -7,7 +7,7 @@ import msgspec
 
 from app.kinds.core.event_schema import EventSource
 from app.machinery.base import Object
-from app.machinery.meta_schema import ObjectReference
+from app.machinery.meta.meta_schema import ObjectReference
 from app.machinery.struct import Int32, MicroTime, Struct, Time, at
 
 

@@ -10,7 +10,7 @@ from app.machinery.base import (
 )
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid
-from app.machinery.metadata_validation import NEGATIVE
+from app.machinery.meta.metadata_validation import NEGATIVE
 
 __all__ = ["KIND", "NODE_NAMESPACE", "Lease", "LeaseSpec", "row", "validate"]
 

@@ -24,7 +24,7 @@ from app.machinery.base import (
 )
 from app.machinery.durations import age
 from app.machinery.errors import Cause, duplicate, forbidden, invalid, one_of
-from app.machinery.metadata_validation import NEGATIVE
+from app.machinery.meta.metadata_validation import NEGATIVE
 
 __all__ = [
     "EFFECTS",

@@ -1,6 +1,6 @@
 """The PodDisruptionBudget kind (policy/v1): how many of some pods may be evicted at a time.
 
-`app.registry.eviction` asks it and takes from it; `app.plans.disruption` keeps its status.
+`app.registry.verbs.eviction` asks it and takes from it; `app.plans.disruption` keeps its status.
 """
 
 import re
@@ -20,8 +20,8 @@ from app.kinds.pod.placement_validation import validate_selector
 from app.machinery.base import Column, IntOrString, Kind
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid, not_supported
-from app.machinery.meta_condition import validate_conditions
-from app.machinery.metadata_validation import NEGATIVE
+from app.machinery.meta.meta_condition import validate_conditions
+from app.machinery.meta.metadata_validation import NEGATIVE
 
 __all__ = [
     "KIND",

@@ -6,8 +6,8 @@ from typing import Annotated
 import msgspec
 
 from app.machinery.base import Object
-from app.machinery.meta_condition_schema import Condition
-from app.machinery.meta_schema import LabelSelector
+from app.machinery.meta.meta_condition_schema import Condition
+from app.machinery.meta.meta_schema import LabelSelector
 from app.machinery.struct import Int32, Int64, IntOrString, Struct, Time, at
 
 

@@ -18,7 +18,7 @@ from app.kinds.core.quota_schema import (
 from app.machinery.base import Column, Kind, Quantity
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid, required
-from app.machinery.metadata_validation import IMMUTABLE, NEGATIVE
+from app.machinery.meta.metadata_validation import IMMUTABLE, NEGATIVE
 from app.machinery.quantity import canonical, compare, fault, parse
 from app.machinery.resource_names import (
     COMPUTE,

@@ -14,7 +14,7 @@ from app.machinery.base import (
 )
 from app.machinery.durations import age
 from app.machinery.errors import Cause, forbidden, invalid, required, too_long
-from app.machinery.metadata_validation import IMMUTABLE
+from app.machinery.meta.metadata_validation import IMMUTABLE
 
 __all__ = ["ACCOUNT_NAME", "KIND", "Secret", "prepare", "row", "validate", "validate_update"]
 

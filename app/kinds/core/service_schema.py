@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from app.machinery.base import Object
-from app.machinery.meta_condition_schema import Condition
+from app.machinery.meta.meta_condition_schema import Condition
 from app.machinery.struct import Int32, IntOrString, Struct, at
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from app.kinds.core.service_schema import Service, ServicePort, ServiceSpec
 from app.machinery import name_validation
 from app.machinery.errors import Cause, duplicate, forbidden, invalid, not_supported, one_of, required, too_many
-from app.machinery.meta_condition import validate_conditions
-from app.machinery.metadata_validation import validate_labels
+from app.machinery.meta.meta_condition import validate_conditions
+from app.machinery.meta.metadata_validation import validate_labels
 
 TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 PROTOCOLS = ("SCTP", "TCP", "UDP")

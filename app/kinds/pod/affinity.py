@@ -3,7 +3,7 @@
 
 from typing import Annotated
 
-from app.machinery.meta_schema import LabelSelector
+from app.machinery.meta.meta_schema import LabelSelector
 from app.machinery.struct import Int32, Int64, Struct, at
 
 

@@ -18,7 +18,7 @@ from app.kinds.pod.affinity import (
 from app.machinery import name_validation
 from app.machinery.base import LabelSelector
 from app.machinery.errors import Cause, duplicate, forbidden, invalid, not_supported, required
-from app.machinery.metadata_validation import validate_labels
+from app.machinery.meta.metadata_validation import validate_labels
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"

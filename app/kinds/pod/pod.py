@@ -30,7 +30,7 @@ from app.kinds.pod.pod_state import is_active, is_ready, is_terminal
 from app.kinds.pod.pod_validation import validate_pod, validate_pod_status, validate_pod_update
 from app.kinds.pod.pod_warnings import warnings_of_spec
 from app.machinery.base import Condition, Kind
-from app.machinery.conditions import condition
+from app.machinery.meta.conditions import condition
 
 __all__ = [
     "KIND",

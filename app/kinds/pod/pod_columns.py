@@ -8,8 +8,8 @@ from app.kinds.pod.container import ContainerState, ContainerStateTerminated, Co
 from app.kinds.pod.pod_schema import Pod
 from app.kinds.pod.pod_state import is_terminal
 from app.machinery.base import Column
-from app.machinery.conditions import condition, is_true
 from app.machinery.durations import age
+from app.machinery.meta.conditions import condition, is_true
 
 COLUMNS = (
     Column(name="Name", format="name", description="Name of the pod."),

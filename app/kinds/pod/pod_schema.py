@@ -10,7 +10,7 @@ from app.kinds.pod.container import Container, ContainerStatus, EphemeralContain
 from app.kinds.pod.security import PodSecurityContext
 from app.kinds.pod.volume import Volume
 from app.machinery.base import Object
-from app.machinery.meta_schema import Condition, LocalObjectReference, ObjectMeta, ObjectReference
+from app.machinery.meta.meta_schema import Condition, LocalObjectReference, ObjectMeta, ObjectReference
 from app.machinery.struct import TOLD, Int32, Int64, Opaque, Quantity, Struct, Time, at
 
 

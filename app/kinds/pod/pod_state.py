@@ -1,7 +1,7 @@
 """Questions that plans and tables ask about a pod as it is."""
 
 from app.kinds.pod.pod_schema import Pod, PodStatus
-from app.machinery.conditions import is_true
+from app.machinery.meta.conditions import is_true
 
 TERMINAL = ("Succeeded", "Failed")
 

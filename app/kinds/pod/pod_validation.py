@@ -1,7 +1,8 @@
 """Validation of pods and of templates of pods, in Kubernetes' words.
 
 Jobs call `validate_template`, the Pod kind the other two. All expect defaulted input, never raise on
-anything that decodes, and leave metadata to `app.machinery.metadata_validation`. Parts live in the other `*_validation` modules.
+anything that decodes, and leave metadata to `app.machinery.meta.metadata_validation`. Parts live in the other `*_validation`
+modules.
 """
 
 from collections.abc import Iterator
@@ -31,7 +32,7 @@ from app.kinds.pod.security_validation import validate_pod_security
 from app.kinds.pod.volume_validation import validate_volumes
 from app.machinery import name_validation
 from app.machinery.errors import Cause, duplicate, forbidden, invalid, not_supported, one_of, required
-from app.machinery.metadata_validation import IMMUTABLE, MOST_CAUSES, validate_annotations, validate_labels
+from app.machinery.meta.metadata_validation import IMMUTABLE, MOST_CAUSES, validate_annotations, validate_labels
 
 RESTART_POLICIES = ("Always", "OnFailure", "Never")
 DNS_POLICIES = ("ClusterFirstWithHostNet", "ClusterFirst", "Default", "None")

@@ -8,7 +8,7 @@ from app.kinds.pod.probe import HTTPGetAction, Lifecycle, LifecycleHandler, Prob
 from app.machinery import name_validation
 from app.machinery.base import IntOrString
 from app.machinery.errors import Cause, forbidden, invalid, not_supported, required
-from app.machinery.metadata_validation import NEGATIVE
+from app.machinery.meta.metadata_validation import NEGATIVE
 
 # What may stop a container: what the schema says it may be.
 SIGNALS: tuple[str, ...] = get_type_hints(Lifecycle, include_extras=True)["stop_signal"].__metadata__[0].extra["enum"]

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping
 from app.kinds.pod.container import ContainerResizePolicy, ResourceRequirements
 from app.machinery.base import Quantity
 from app.machinery.errors import Cause, duplicate, forbidden, format_value, invalid, one_of, required
-from app.machinery.metadata_validation import NEGATIVE
+from app.machinery.meta.metadata_validation import NEGATIVE
 from app.machinery.quantity import canonical, compare, fault, parse
 from app.machinery.resource_names import is_hugepages, is_native, is_overcommit_allowed, validate_container_name
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import msgspec
 
-from app.machinery.meta_schema import LabelSelector, LocalObjectReference
+from app.machinery.meta.meta_schema import LabelSelector, LocalObjectReference
 from app.machinery.struct import TOLD, Int32, Int64, Struct, at
 
 

@@ -27,7 +27,7 @@ from app.kinds.pod.volume import (
 from app.kinds.storage.persistentvolumeclaim import EphemeralVolumeSource, prepare_spec, validate_spec
 from app.machinery import name_validation
 from app.machinery.errors import Cause, duplicate, forbidden, format_value, invalid, not_supported, required
-from app.machinery.metadata_validation import validate_annotations, validate_labels
+from app.machinery.meta.metadata_validation import validate_annotations, validate_labels
 from app.machinery.quantity import compare, fault
 
 MODE_TEXT = "must be a number between 0 and 0777 (octal), both inclusive"

@@ -14,8 +14,8 @@ from app.machinery import name_validation
 from app.machinery.base import Column, Int32, Kind, Object, Quantity, Struct, at
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid, one_of, required
-from app.machinery.meta_condition import Condition, condition, validate_conditions
-from app.machinery.metadata_validation import NEGATIVE
+from app.machinery.meta.meta_condition import Condition, condition, validate_conditions
+from app.machinery.meta.metadata_validation import NEGATIVE
 from app.machinery.quantity import canonical, compare, fault, parse
 from app.machinery.resource_names import is_integer_resource, validate_container_name
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 
 from app.machinery.base import Object
-from app.machinery.meta_condition_schema import Condition
+from app.machinery.meta.meta_condition_schema import Condition
 from app.machinery.struct import TOLD, Int32, Struct, at
 
 

@@ -17,8 +17,8 @@ from app.machinery import name_validation
 from app.machinery.base import Column, Kind
 from app.machinery.durations import age
 from app.machinery.errors import Cause, invalid
-from app.machinery.meta_condition import condition, validate_conditions
-from app.machinery.metadata_validation import IMMUTABLE
+from app.machinery.meta.meta_condition import condition, validate_conditions
+from app.machinery.meta.metadata_validation import IMMUTABLE
 
 __all__ = [
     "DISRUPTED",

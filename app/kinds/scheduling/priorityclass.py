@@ -12,7 +12,7 @@ from app.kinds.scheduling.priorityclass_schema import PriorityClass
 from app.machinery.base import Column, Kind, ObjectMeta
 from app.machinery.durations import age
 from app.machinery.errors import Cause, forbidden, invalid, one_of
-from app.machinery.metadata_validation import IMMUTABLE
+from app.machinery.meta.metadata_validation import IMMUTABLE
 
 __all__ = ["HIGHEST", "KIND", "RESERVED", "SYSTEM", "PriorityClass", "prepare", "row", "validate", "validate_update"]
 

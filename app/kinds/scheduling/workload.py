@@ -15,7 +15,7 @@ from app.machinery import name_validation
 from app.machinery.base import Column, Kind
 from app.machinery.durations import age
 from app.machinery.errors import Cause, duplicate, invalid, required, too_many
-from app.machinery.metadata_validation import IMMUTABLE
+from app.machinery.meta.metadata_validation import IMMUTABLE
 
 __all__ = [
     "KIND",

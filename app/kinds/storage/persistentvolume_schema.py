@@ -9,7 +9,7 @@ from app.kinds.pod.affinity import NodeSelector
 from app.kinds.pod.volume import HostPathVolumeSource
 from app.kinds.pod.volume_sources import NFSVolumeSource
 from app.machinery.base import Object
-from app.machinery.meta_schema import ObjectReference
+from app.machinery.meta.meta_schema import ObjectReference
 from app.machinery.struct import TOLD, Quantity, Struct, Time, at
 
 

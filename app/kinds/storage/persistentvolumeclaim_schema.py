@@ -6,7 +6,7 @@ from typing import Annotated
 import msgspec
 
 from app.machinery.base import Object
-from app.machinery.meta_schema import LabelSelector, ObjectMeta
+from app.machinery.meta.meta_schema import LabelSelector, ObjectMeta
 from app.machinery.struct import TOLD, Opaque, Quantity, Struct, Time, at
 
 

@@ -15,7 +15,7 @@ from app.machinery import name_validation as names
 from app.machinery.base import Column, Kind, ObjectMeta
 from app.machinery.durations import age
 from app.machinery.errors import Cause, forbidden, invalid, not_supported, one_of, required
-from app.machinery.metadata_validation import IMMUTABLE
+from app.machinery.meta.metadata_validation import IMMUTABLE
 
 __all__ = [
     "DEFAULT_ANNOTATION",

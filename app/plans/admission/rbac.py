@@ -1,8 +1,8 @@
 """RBAC authorizer: the rules that a user has, whether they allow an action, and escalation checks. Pure.
 
-`app.registry.rbac_cache` caches the access of each user until the policy changes; `app.api.auth.authenticator` authorizes
-requests by it, and `app.api.auth.rbac_escalation` checks that no user grants more than they have. Rules only add rights;
-none takes a right away.
+`app.registry.authorization.rbac_cache` caches the access of each user until the policy changes; `app.api.auth.authenticator`
+authorizes requests by it, and `app.api.auth.rbac_escalation` checks that no user grants more than they have. Rules only add
+rights; none takes a right away.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 from app.kinds.batch.cron_schedule import ScheduleError
 from app.kinds.batch.cronjob import CronJob
 from app.kinds.batch.job import Job, is_finished
-from app.machinery.conditions import is_true
 from app.machinery.durations import human_duration
 from app.machinery.errors import ApiError
-from app.machinery.owner_references import controller_uid
+from app.machinery.meta.conditions import is_true
+from app.machinery.meta.owner_references import controller_uid
 from app.plans.admission.pod_admission import NO_RULES, Rules
 from app.plans.admission.refusals import NONE
 from app.plans.annotation_state import moment

@@ -12,8 +12,8 @@ from app.kinds.batch.job import KIND as JOBS
 from app.kinds.batch.job import Job
 from app.machinery.base import ObjectMeta, ObjectReference
 from app.machinery.errors import unprocessable
-from app.machinery.metadata_validation import validate_metadata
-from app.machinery.owner_references import controller_reference
+from app.machinery.meta.metadata_validation import validate_metadata
+from app.machinery.meta.owner_references import controller_reference
 from app.plans.admission.pod_admission import Rules, admit
 from app.plans.plan import Update
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from app.kinds.batch.job import Job, condition, is_finished, is_true
 from app.kinds.batch.job_annotations import Dependency, dependencies
 from app.machinery.base import Condition
-from app.machinery.conditions import with_condition
+from app.machinery.meta.conditions import with_condition
 from app.plans import annotation_state
 from app.plans.jobs.job_snapshot import NO_DEPENDENCIES, Dependencies, JobSnapshot, failure_target, new_condition
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from app.kinds.batch.job import Job
 from app.kinds.pod.pod import Pod
 from app.machinery.base import Object
-from app.machinery.owner_references import controller_of
+from app.machinery.meta.owner_references import controller_of
 from app.plans.jobs.index_failure import awaiting_replacement
 from app.plans.jobs.indexes import has_valid_index
 from app.plans.jobs.job_snapshot import JobDecision, JobSnapshot, only_replaces_failed_pods

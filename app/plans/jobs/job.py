@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from app.kinds.batch.completion_indexes import Indexes
 from app.kinds.batch.job import Job, is_finished, is_indexed
 from app.kinds.pod.pod import Pod
-from app.machinery.owner_references import controller_of
+from app.machinery.meta.owner_references import controller_of
 from app.machinery.selectors import from_label_selector
 from app.plans.admission.pod_admission import NO_RULES, Rules
 from app.plans.jobs import backoff, heartbeat, job_events, oom_memory, workloads

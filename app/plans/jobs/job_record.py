@@ -1,7 +1,7 @@
 """Job record: what stays of a Job when it is gone: its spec and status, its attempts with their outcomes, its events.
 
-`app.controllers.job_recorder` stores a summary of each Job that has ended and one attempt for each of its pods; the endpoints of
-`app.api.routers.history` build whole records from these. Pure: the same Job and pods always give the same record.
+`app.controllers.retention.job_recorder` stores a summary of each Job that has ended and one attempt for each of its pods; the
+endpoints of `app.api.routers.history` build whole records from these. Pure: the same Job and pods always give the same record.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,7 +14,7 @@ from app.kinds.batch.job import Job, condition, is_true
 from app.kinds.pod.pod import Pod, is_terminal
 from app.kinds.pod.pod_annotations import main_container
 from app.machinery.base import ObjectMeta, OwnerReference, wire_name
-from app.machinery.owner_references import controller_of
+from app.machinery.meta.owner_references import controller_of
 from app.plans.jobs.indexes import index_of
 
 API_VERSION = "history.jobplane.dev/v1"

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from app.kinds.batch.job import Job, JobStatus, UncountedTerminatedPods, is_true
 from app.kinds.pod.pod import Pod, is_ready
 from app.machinery.base import Condition
-from app.machinery.conditions import with_condition
 from app.machinery.durations import after
+from app.machinery.meta.conditions import with_condition
 from app.plans.admission import refusals
 from app.plans.jobs import (
     backoff,

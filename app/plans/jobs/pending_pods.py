@@ -1,7 +1,7 @@
 """Pending pods of a Job: why a pod is not placed or does not start, as an event of its Job. Pure.
 
-Called by `app.controllers.job_pending_pods`. Whoever watches only the Job learns there what `describe pod` says, once for each
-cause: the first pod that has it stands for all. Quotas of queues have an event of their own, `Pending`.
+Called by `app.controllers.batch.job_pending_pods`. Whoever watches only the Job learns there what `describe pod` says, once for
+each cause: the first pod that has it stands for all. Quotas of queues have an event of their own, `Pending`.
 """
 
 from collections.abc import Iterator

@@ -14,7 +14,7 @@ from app.kinds.pod.pod import Pod, PodSpec
 from app.kinds.pod.pod_annotations import MAIN_CONTAINER, START_TIMEOUT
 from app.kinds.pod.volume import ObjectFieldSelector
 from app.machinery.base import ObjectMeta, OwnerReference
-from app.machinery.owner_references import controller_reference
+from app.machinery.meta.owner_references import controller_reference
 from app.plans.jobs.finalizers import add_tracking
 from app.plans.jobs.indexes import COMPLETION_INDEX
 from app.plans.plan import Names

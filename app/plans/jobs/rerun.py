@@ -13,8 +13,8 @@ from msgspec.structs import replace
 from app.kinds.batch.job import Job, JobSpec, JobStatus, own_labels, own_selector
 from app.kinds.batch.job_annotations import AFTER, HEARTBEAT, HEARTBEAT_TIMEOUT
 from app.machinery.base import LabelSelector, ObjectMeta
-from app.machinery.decode import Decoded, convert
-from app.machinery.strategic_merge_patch import apply_strategic_merge_patch
+from app.machinery.decoding.decode import Decoded, convert
+from app.machinery.patch.strategic_merge_patch import apply_strategic_merge_patch
 from app.plans.jobs import backoff, dependencies, index_failure, oom_memory
 from app.plans.jobs.job_record import RERUN_OF
 

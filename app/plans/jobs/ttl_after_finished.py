@@ -7,8 +7,8 @@ the pods go first. A time in the future, from a clock that was wrong, only delay
 from datetime import datetime
 
 from app.kinds.batch.job import Job
-from app.machinery.conditions import condition
 from app.machinery.durations import after
+from app.machinery.meta.conditions import condition
 from app.plans.plan import Delete, Plan
 
 

@@ -33,7 +33,7 @@ from app.kinds.scheduling.workload import TypedLocalObjectReference, Workload, W
 from app.machinery.base import Object, ObjectMeta, OwnerReference
 from app.machinery.errors import ApiError, already_exists
 from app.machinery.feature_gates import WORKLOAD_WITH_JOB, Features
-from app.machinery.owner_references import controller_reference, controller_uid
+from app.machinery.meta.owner_references import controller_reference, controller_uid
 from app.plans.admission import refusals
 from app.plans.admission.pod_admission import Rules, admit
 from app.plans.plan import Action, Create, Emit, Plan, SetStatus, Update

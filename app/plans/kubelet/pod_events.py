@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from app.kinds.pod.container import Container
 from app.kinds.pod.pod import Pod
-from app.machinery.owner_references import controller_uid
+from app.machinery.meta.owner_references import controller_uid
 
 
 class Note(NamedTuple):

@@ -18,7 +18,7 @@ from app.kinds.pod.container import (
 from app.kinds.pod.pod import HostIP, Pod, PodIP, PodStatus
 from app.kinds.pod.pod_state import TERMINAL, has_ended
 from app.machinery.base import Condition
-from app.machinery.conditions import with_condition
+from app.machinery.meta.conditions import with_condition
 from app.plans.kubelet.container_history import NO_PAST, UNKNOWN_EXIT, Member, Past, Run, has_failed
 from app.plans.kubelet.probes import Health
 

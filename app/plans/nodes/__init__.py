@@ -3,6 +3,6 @@
 What belongs here: the node lifecycle controller's decisions, the timing that it shares with agents (when a node that is cut
 off must have stopped a pod), and whether a pod tolerates or selects a node.
 
-May import: `app.kinds`, `app.machinery`. Called by: `app.controllers.node_lifecycle`, the scheduler, agents.
+May import: `app.kinds`, `app.machinery`. Called by: `app.controllers.nodes.node_lifecycle`, the scheduler, agents.
 Start reading: `node_lifecycle`, `node_loss_timing`.
 """

@@ -3,6 +3,6 @@
 What belongs here: kube-controller-manager's persistentvolume controllers, the provisioners' decisions, and what kube-scheduler's
 plugin VolumeBinding decides for one pod. Folders are made and removed by agents (`app.agent.volumes.claims`).
 
-May import: `app.kinds`, `app.machinery`, `app.plans`. Called by: `app.controllers.persistent_volumes`, the scheduler.
+May import: `app.kinds`, `app.machinery`, `app.plans`. Called by: `app.controllers.volumes.persistent_volumes`, the scheduler.
 Start reading: `binding`, `claims` (syncClaim), `volumes` (syncVolume), `pod_volumes`.
 """

@@ -6,7 +6,7 @@
     deleted by somebody         it goes once it is not bound, and, if its policy is Delete, once the data are removed
 
 Which node removes data is written into the volume (RECLAIM_NODE). Its agent finds it there, and reports what it did to
-`app.registry.removed_volumes`. Only folders that Jobplane made are ever removed: what somebody made by hand stays.
+`app.registry.agents.removed_volumes`. Only folders that Jobplane made are ever removed: what somebody made by hand stays.
 """
 
 from collections.abc import Iterable, Mapping

@@ -15,7 +15,7 @@ from app.api.auth.authenticator import MASTERS, NODE_PREFIX, NODES, User
 from app.api.auth.tokens import issue
 from app.client.api import Api
 from app.client.protocol import CREDENTIAL, CredentialAnswer
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store.tokens import MOST_CREDENTIALS
 from tests.agent.fake_clock import FakeClock
 from tests.api.servers import listening

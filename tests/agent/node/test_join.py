@@ -13,7 +13,7 @@ from app.api.app import create_app
 from app.api.auth import certificates
 from app.client.api import Api, UnreachableError
 from app.client.protocol import CA
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.agent.fake_clock import FakeClock
 from tests.agent.fake_runtime import FakeRuntime
 from tests.api.servers import listening

@@ -12,7 +12,7 @@ from app.api.audit.event_buffer import EventBuffer, Mode
 from app.api.audit.middleware import Audit
 from app.api.audit.policy import DEFAULT, read_policy
 from app.api.streams.agent_calls import Origin
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.servers import listening
 
 EVERYTHING = """

@@ -6,10 +6,10 @@ from typing import Any
 
 import httpx
 
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.audit.following import EVERYTHING, Audited, audited
 from tests.api.audit.test_middleware import clients
-from tests.registry.test_policies import a_binding, a_policy
+from tests.registry.admission.test_policies import a_binding, a_policy
 
 BASE = "/api/v1/namespaces"
 PODS, MAPS, JOBS = f"{BASE}/shared/pods", f"{BASE}/shared/configmaps", "/apis/batch/v1/namespaces/shared/jobs"

@@ -18,7 +18,7 @@ from app.api.audit.policy import DEFAULT, read_policy
 from app.api.auth.authenticator import AUTHENTICATED, MASTERS, User
 from app.api.auth.tokens import issue
 from app.metrics.registry import MetricsRegistry
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.audit.following import EVERYTHING, Audited, Lines, audited
 from tests.api.calling import POD, agent, listens, opened, processes, replica, run
 from tests.api.calling import bind as bind_pod

@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.people import People, bind, cluster_role, meeting, rule
 from tests.plans.test_certificate_signing import pem
 

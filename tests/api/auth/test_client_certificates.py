@@ -20,9 +20,9 @@ from app.api.auth import certificates
 from app.api.auth.authenticator import NODE_PREFIX, NODES, Authenticator, User
 from app.api.auth.tokens import issue
 from app.api.streams import revocation
-from app.controllers.certificate_signing import folder_signer
+from app.controllers.auth.certificate_signing import folder_signer
 from app.plans.certificate_signing import Signing
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.people import bind
 from tests.api.servers import listening
 from tests.conftest import Clock

@@ -7,7 +7,7 @@ import pytest
 
 from app.api.auth.authenticator import NODE_PREFIX, NODES, User
 from app.api.auth.tokens import issue
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.conftest import NO_TLS
 
 TOKEN = "/api/v1/namespaces/default/serviceaccounts/{}/token"

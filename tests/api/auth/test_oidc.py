@@ -21,7 +21,7 @@ from app.api.auth.oidc import MOST_KEYS, OidcConfig, OidcError, Verifier, user_o
 from app.api.auth.oidc_keys import PAUSE_SECONDS, REFRESH_SECONDS, Key, Keys, usable_keys
 from app.api.auth.signin_codes import TOKEN_LIFE, create_code, redeem_code
 from app.api.streams import revocation
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.people import bind
 from tests.api.servers import listening
 from tests.conftest import NO_TLS, Clock

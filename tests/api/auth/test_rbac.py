@@ -8,9 +8,9 @@ import pytest
 
 from app.api.auth.authenticator import User
 from app.api.auth.tokens import issue
-from app.registry import default_roles
+from app.registry.authorization import default_roles
 from app.registry.bootstrap import bootstrap
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.people import RBAC, People, bind, cluster_role, meeting, rule
 from tests.conftest import NO_TLS, Clock
 

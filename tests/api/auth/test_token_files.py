@@ -7,7 +7,7 @@ import pytest
 from app.api.auth.authenticator import User, digest_of
 from app.api.auth.token_files import AGENT_OVERLAP, folder_id, keep_files
 from app.api.auth.tokens import StoredTokens, keep
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.settings import Settings
 from app.store import Limits
 

@@ -9,7 +9,7 @@ import pytest
 from app.api.auth import token_list
 from app.api.auth.authenticator import MASTERS, NODES, User, digest_of
 from app.api.auth.tokens import issue, issue_for_account
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.conftest import serving
 from tests.conftest import NO_TLS
 

@@ -16,7 +16,7 @@ from app.api.auth.authenticator import AUTHENTICATED, User
 from app.api.auth.tokens import issue
 from app.api.http.errors import body, no_such_path, response, unavailable
 from app.machinery.errors import ApiError, not_found
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store import open_store
 from app.store.errors import OutcomeUnknown, Unavailable
 from tests.api.conftest import serving

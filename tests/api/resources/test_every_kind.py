@@ -16,7 +16,7 @@ from app.kinds import KINDS
 from app.kinds.core.namespace import FIRST
 from app.machinery.base import Kind
 from app.machinery.shape import shape_of
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 
 every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.resource)
 with_status = pytest.mark.parametrize(

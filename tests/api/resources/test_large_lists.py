@@ -12,8 +12,8 @@ from app.api.http import response_streams
 from app.api.http.connection_limits import UNREAD
 from app.api.resources import collection
 from app.kinds.core.configmap import KIND as CONFIGMAPS
-from app.registry import lists as registry_lists
-from app.registry.objects import Registry
+from app.registry.verbs import lists as registry_lists
+from app.registry.verbs.objects import Registry
 from app.store import Query
 from tests.api.resources.test_lists import MAPS, PARTIAL, TABLE, every_form, make, read
 

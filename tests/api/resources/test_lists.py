@@ -23,10 +23,10 @@ from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.kinds.core.configmap import ConfigMap
 from app.machinery.base import ObjectMeta
 from app.machinery.errors import ApiError
-from app.registry import lists as registry_lists
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import lists as registry_lists
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import Page, Query, Unavailable
 from app.store.compaction import compact
 from tests.registry.examples import create

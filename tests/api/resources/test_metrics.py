@@ -9,7 +9,7 @@ import pytest
 
 from app.api.auth.authenticator import NODES, User
 from app.api.auth.tokens import issue
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.conftest import NO_TLS, Clock
 
 METRICS = "/apis/metrics.k8s.io/v1beta1"

@@ -12,7 +12,7 @@ import pytest
 
 from app.api.auth.authenticator import NODE_PREFIX, NODES
 from app.api.resources.lists import EXPIRED, INCONSISTENT
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store import open_store
 from app.store.compaction import compact
 from tests.api.conftest import serving

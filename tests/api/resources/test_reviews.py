@@ -8,7 +8,7 @@ import pytest
 
 from app.api.auth.authenticator import User
 from app.api.auth.tokens import issue
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.people import People, bind, cluster_role, meeting, rule
 from tests.conftest import NO_TLS
 

@@ -11,7 +11,7 @@ from app.api.auth.tokens import issue
 from app.api.resources.unsupported_kinds import UNSUPPORTED
 from app.kinds import KINDS
 from app.machinery.base import Kind
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.conftest import NO_TLS
 
 TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"}

@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from app.kinds import by_name
-from app.registry import objects
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from tests.registry.examples import create, example
 
 CRON_JOBS = by_name("batch", "CronJob")

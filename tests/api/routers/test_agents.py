@@ -14,8 +14,8 @@ from app.client.protocol import StatusReport
 from app.kinds.core.namespace import KIND as NAMESPACES
 from app.kinds.core.namespace import Namespace
 from app.kinds.pod.pod import KIND as PODS
-from app.registry import status_reports
-from app.registry.objects import Registry
+from app.registry.agents import status_reports
+from app.registry.verbs.objects import Registry
 from app.settings import Settings
 from tests.conftest import NO_TLS
 from tests.registry.examples import a_pod, create, named

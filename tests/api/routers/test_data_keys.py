@@ -5,13 +5,13 @@ from pathlib import Path
 import httpx
 
 from app.registry.bootstrap import bootstrap
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store import open_store
-from app.store.master_keys import KeyFile
+from app.store.encryption.master_keys import KeyFile
 from tests.api.conftest import administering, serving
 from tests.api.people import bind, cluster_role, meeting, rule
 from tests.conftest import Clock
-from tests.store.test_master_keys import key_file, new_line
+from tests.store.encryption.test_master_keys import key_file, new_line
 
 KEYS = "/apis/agents.jobplane.dev/v1/datakeys"
 METHODS = ("GET", "POST", "DELETE")

@@ -8,7 +8,7 @@ import pytest
 
 from app.api.auth.authenticator import AUTHENTICATED
 from app.api.routers.docs import document
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.people import bind, cluster_role, meeting
 from tests.conftest import NO_TLS
 

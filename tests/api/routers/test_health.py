@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from app.api.routers.health import checks_of
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store import READ_ONLY, Unavailable, open_store
 from tests.api.conftest import administering, serving
 from tests.conftest import NO_TLS

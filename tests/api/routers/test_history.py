@@ -14,18 +14,18 @@ import pytest
 
 from app.api.auth.authenticator import AUTHENTICATED, MASTERS, User
 from app.api.auth.tokens import issue
-from app.controllers.job_recorder import JobRecorder, RecordRetention
-from app.controllers.resource_quotas import ResourceQuotaController
+from app.controllers.namespaces.resource_quotas import ResourceQuotaController
+from app.controllers.retention.job_recorder import JobRecorder, RecordRetention
 from app.kinds.core.node import KIND as NODES
 from app.plans.jobs.job_record import Attempt
-from app.registry import job_history, objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry import job_history
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import Append, Stream
 from app.store.job_records import RecordQuery
 from tests.api.people import bind, cluster_role, meeting, rule
-from tests.controllers.running import running, settled
-from tests.controllers.test_job_recorder import (
+from tests.controllers.retention.test_job_recorder import (
     a_finished_job,
     a_pod_that_failed,
     a_running_pod,
@@ -35,6 +35,7 @@ from tests.controllers.test_job_recorder import (
     finish,
     restart,
 )
+from tests.controllers.running import running, settled
 from tests.e2e.cluster import environment
 from tests.registry.examples import JOBS, a_job, create, example, named
 

@@ -18,7 +18,7 @@ from app.api.auth import certificates
 from app.api.auth.authenticator import User
 from app.api.auth.tokens import issue
 from app.client.ca_pin import MismatchError, authority, hash_of
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.conftest import serving
 from tests.api.servers import listening
 from tests.conftest import NO_TLS

@@ -13,9 +13,9 @@ import pytest
 
 from app.api.auth.authenticator import MASTERS, NODES, User
 from app.api.auth.tokens import issue
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import Append, Stream
 from tests.api.people import bind, cluster_role, meeting, rule
 from tests.conftest import NO_TLS

@@ -7,7 +7,7 @@ import pytest
 
 from app.api.auth.authenticator import AUTHENTICATED, User
 from app.api.auth.tokens import issue
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.conftest import NO_TLS
 from tests.metrics.promtool import check_metrics
 from tests.metrics.test_registry import samples

@@ -10,8 +10,8 @@ from app.kinds.storage.persistentvolume import DATA, RECLAIM_NODE
 from app.kinds.storage.persistentvolume import KIND as VOLUMES
 from app.kinds.storage.persistentvolumeclaim import KIND as CLAIMS
 from app.machinery.base import ObjectMeta, ObjectReference
-from app.registry import objects
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from tests.conftest import NO_TLS
 from tests.plans.volumes.storage import a_claim, a_volume, with_claims
 from tests.registry.examples import a_pod, create, get

@@ -15,10 +15,10 @@ from app.kinds.core.namespace import Namespace
 from app.kinds.core.service import KIND as SERVICES
 from app.kinds.core.service import Service, ServiceSpec
 from app.machinery.base import ObjectMeta
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
-from app.registry.service_cache import LINGER
+from app.registry.agents.service_cache import LINGER
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from tests.conftest import NO_TLS, Clock
 from tests.registry.examples import create, named
 

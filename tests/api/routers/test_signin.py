@@ -6,7 +6,7 @@ import httpx
 import pytest
 
 from app.api.auth.authenticator import AUTHENTICATED
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.conftest import serving
 from tests.api.people import bind, cluster_role, meeting
 from tests.conftest import NO_TLS

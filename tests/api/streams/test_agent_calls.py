@@ -19,7 +19,7 @@ from app.api.serve import address_towards
 from app.api.streams import agent_calls, channels, revocation
 from app.client.api import Api
 from app.machinery.errors import ApiError
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.runtimes.base import ContainerStatus
 from app.runtimes.process.runtime import ProcessRuntime
 from app.runtimes.simulated.runtime import SimulatedRuntime

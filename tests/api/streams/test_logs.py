@@ -7,7 +7,7 @@ from app.api.resources.routes import RequestInfo
 from app.api.streams import logs
 from app.api.streams.logs import answer
 from app.machinery.errors import ApiError
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store import Append, Stream
 from tests.registry.examples import PODS, a_pod, create
 

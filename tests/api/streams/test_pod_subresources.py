@@ -17,8 +17,8 @@ from app.kinds.pod.container import (
 )
 from app.kinds.pod.pod_schema import PodSchedulingGate
 from app.machinery.base import LabelSelector, ObjectMeta
-from app.registry import objects
-from app.registry.objects import Registry
+from app.registry.verbs import objects
+from app.registry.verbs.objects import Registry
 from app.store import Append, Stream
 from tests.registry.examples import PODS, a_pod, create, get
 

@@ -18,7 +18,7 @@ from app.api.streams import revocation
 from app.api.streams.revocation import Revocations, StreamAccess
 from app.api.streams.watch import MOST_SECONDS, timeout_of
 from app.machinery.errors import ApiError
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from app.store import Append, Stream
 from tests.api.people import RBAC, People, bind, cluster_role, meeting, rule
 from tests.conftest import Clock

@@ -26,10 +26,10 @@ from app.kinds.core.configmap import KIND as CONFIGMAPS
 from app.kinds.core.configmap import ConfigMap
 from app.machinery.base import Kind, ObjectMeta
 from app.machinery.errors import ApiError
-from app.registry import lists as registry_lists
-from app.registry import objects
-from app.registry.deletion import Demand
-from app.registry.objects import Registry
+from app.registry.verbs import lists as registry_lists
+from app.registry.verbs import objects
+from app.registry.verbs.deletion import Demand
+from app.registry.verbs.objects import Registry
 from app.store import Unavailable, open_store
 from app.store.compaction import compact
 from tests.registry.examples import create, named
@@ -394,7 +394,7 @@ async def test_one_who_is_slow_is_given_no_more_than_some_at_once(
     registry: Registry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream = await opened(registry, resourceVersion=await registry.store.revision())
-    monkeypatch.setattr("app.registry.watch.REPLAYED_BYTES", 700)
+    monkeypatch.setattr("app.registry.verbs.watch.REPLAYED_BYTES", 700)
     await make(registry, *"abcdefghij")
 
     sizes = []

@@ -22,7 +22,7 @@ from app.api.resources import kubernetes
 from app.api.resources.routes import RequestInfo
 from app.api.streams import exec_attach, watch_websocket
 from app.api.streams.channels import Upgrade
-from app.registry.objects import Registry
+from app.registry.verbs.objects import Registry
 from tests.api.servers import connected, echo, listening
 from tests.conftest import NO_TLS
 from tests.registry.examples import PODS, a_pod, create

@@ -10,7 +10,7 @@ from app.kinds.auth.cluster_role import KIND as CLUSTER_ROLES
 from app.kinds.auth.cluster_role_binding import KIND as CLUSTER_ROLE_BINDINGS
 from app.kinds.auth.role import KIND as ROLES
 from app.kinds.auth.role_binding import KIND as ROLE_BINDINGS
-from app.registry.policy_cache import POLICY
+from app.registry.admission.policy_cache import POLICY
 
 NOW = datetime(2025, 1, 2, 3, 5, 5, tzinfo=UTC)
 GROUP = "rbac.authorization.k8s.io"

@@ -12,7 +12,7 @@ from app.kinds.core.poddisruptionbudget import (
     PodDisruptionBudgetStatus,
 )
 from app.machinery.base import LabelSelector, LabelSelectorRequirement, ObjectMeta
-from app.machinery.meta_condition import Condition
+from app.machinery.meta.meta_condition import Condition
 from tests.build import LONG_AGO, NOW
 
 

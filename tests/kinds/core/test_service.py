@@ -10,8 +10,8 @@ from app.kinds.core.endpointslice import Endpoint, EndpointPort, EndpointSlice
 from app.kinds.core.service import KIND, Service, ServicePort, ServiceSpec
 from app.kinds.core.service_schema import ServiceStatus
 from app.machinery.base import Kind, ObjectMeta
-from app.machinery.decode import decode
-from app.machinery.meta_condition import Condition
+from app.machinery.decoding.decode import decode
+from app.machinery.meta.meta_condition import Condition
 from tests.build import LONG_AGO, NOW
 
 WEB = ServicePort(port=80)

@@ -13,7 +13,7 @@ from app.kinds.pod.pod_defaults import default_pod, default_pod_spec
 from app.kinds.pod.pod_validation import validate_pod, validate_pod_status
 from app.kinds.pod.pod_warnings import TEXT, warnings_of_spec
 from app.machinery.base import Struct
-from app.machinery.decode import decode
+from app.machinery.decoding.decode import decode
 from tests.build import NOW
 from tests.kinds.pods import a_pod, made, said, wire
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from app.kinds.scheduling.localqueue import KIND, LocalQueue, LocalQueuePreemption, LocalQueueSpec, LocalQueueStatus
 from app.machinery.base import ObjectMeta
-from app.machinery.meta_condition import Condition
+from app.machinery.meta.meta_condition import Condition
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 

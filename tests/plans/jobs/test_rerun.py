@@ -9,7 +9,7 @@ from app.kinds.batch.job import KIND, Job, JobSpec, JobStatus
 from app.machinery.base import LabelSelector, LabelSelectorRequirement, ObjectMeta, OwnerReference
 from app.machinery.errors import ApiError
 from app.plans.jobs.rerun import rerun
-from app.registry.versions import new
+from app.registry.verbs.versions import new
 from tests.build import NOW, a_template
 
 

@@ -15,7 +15,7 @@ from app.kinds.core.namespace import Namespace
 from app.kinds.pod.pod_schema import Pod, PodSpec, PodTemplate
 from app.machinery.base import Object
 from app.machinery.errors import Cause, forbidden_error
-from app.machinery.owner_references import controller_uid
+from app.machinery.meta.owner_references import controller_uid
 from app.plans.admission.pod_security.control import AnyContainer
 from app.plans.admission.pod_security.evaluation import violations
 from app.plans.admission.pod_security.namespace_policy import (

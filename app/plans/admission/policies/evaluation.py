@@ -1,6 +1,6 @@
 """Evaluation: what the expressions of one policy say about one request, with one set of parameters. Pure.
 
-`app.registry.policy_process` calls it. An expression may run long or take all memory: never call it on an event loop.
+`app.registry.admission.policy_process` calls it. An expression may run long or take all memory: never call it on an event loop.
 """
 
 from collections.abc import Mapping

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from app.kinds.batch.job import Job
 from app.kinds.pod.pod import Pod
-from app.machinery.metadata_validation import FOREGROUND, ORPHAN
+from app.machinery.meta.metadata_validation import FOREGROUND, ORPHAN
 from app.plans import garbage_collection
 from app.plans.garbage_collection import Owner
 from app.plans.plan import Action, Create, Delete, Plan, SetStatus, Update
