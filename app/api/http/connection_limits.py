@@ -22,6 +22,9 @@ MOST_UNWANTED = (
 )  # bytes of a body discarded after the answer: some clients read it only after sending everything
 DISCARDED_FREELY = 256 << 10  # bytes of it; what follows is read when there is time
 MOST_DISCARDING, DISCARD_SECONDS = 64, 0.005  # connections whose body is discarded so; seconds between two reads of any
+WRITE_AHEAD = (
+    16 << 10
+)  # bytes encrypted for a client before the kernel takes them: their memory stays until it disconnects
 MOST_UNREAD = 64 << 20  # bytes buffered for all clients of this process; above, the stricter QUICK limits apply
 MOST_CONNECTIONS = 16_384
 

@@ -85,7 +85,10 @@ class WatchStream:
         await send(b"")  # sends the headers at once: clients wait for them
         async with aclosing(self.batches()) as batches:
             async for lines in batches:
-                await send(b"".join(lines))
+                data = b"".join(lines)
+                lines.clear()  # a quiet watch would hold them until the next change
+                await send(data)
+                del data
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """Yield events, each a JSON document and a line feed, until the watch ends."""
@@ -93,6 +96,7 @@ class WatchStream:
             async for lines in batches:
                 for line in lines:
                     yield line
+                lines.clear()
 
     async def batches(self) -> AsyncGenerator[list[bytes], None]:
         """Yield non-empty batches of the events that are ready together.
