@@ -9,7 +9,7 @@ import ssl
 import subprocess
 import tempfile
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -96,8 +96,12 @@ class Checkout:
         *,
         tls: bool = True,
         endpoint: str = "",
+        environment: Mapping[str, str] = {},
     ) -> AsyncIterator[Cluster]:
-        """Start it, wait until all of its nodes are ready and it idles, at most `settle` seconds; end it afterwards."""
+        """Start it, wait until all of its nodes are ready and it idles, at most `settle` seconds; end it afterwards.
+
+        environment: variables beside this process's, whose own JOBPLANE_* are left out.
+        """
         folder = Path(tempfile.mkdtemp(prefix="jobplane-bench-"))
         began, kept = time.monotonic(), False
         child, port = await self._start(
@@ -105,6 +109,7 @@ class Checkout:
             runtime,
             nodes,
             [*([] if tls else ["--no-tls"]), *(["--runtime-endpoint", endpoint] if endpoint else [])],
+            environment,
         )
         try:
             cluster = Cluster(folder / "data", port, child.pid, tls)
@@ -124,7 +129,7 @@ class Checkout:
                 await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def _start(
-        self, folder: Path, runtime: str, nodes: int, more: list[str]
+        self, folder: Path, runtime: str, nodes: int, more: list[str], environment: Mapping[str, str]
     ) -> tuple[asyncio.subprocess.Process, int]:
         port = _free_port()
         flags = ["--data-dir", folder / "data", "--port", str(port), "--runtime", runtime, "--nodes", str(nodes), *more]
@@ -134,7 +139,8 @@ class Checkout:
                 "up",
                 *map(str, flags),
                 cwd=self.path,  # its `python -m app.main.cli` finds the checkout that it belongs to
-                env={name: value for name, value in os.environ.items() if not name.startswith("JOBPLANE_")},
+                env={name: value for name, value in os.environ.items() if not name.startswith("JOBPLANE_")}
+                | dict(environment),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

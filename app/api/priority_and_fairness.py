@@ -136,6 +136,8 @@ class Level:
             self.waiting -= 1
             self._hand_on()
             self._forget(flow)
+        elif waiter.turn.cancelled():
+            self._forget(flow)  # `_hand_on` has passed it over
         else:
             self.give_back(flow, waiter.width)
 
@@ -150,6 +152,9 @@ class Level:
         ones would take each seat that becomes free before it.
         """
         for user, flow in list(self._turns.items()):
+            while flow.waiting and flow.waiting[0].turn.done():  # cancelled, and its task has not run since
+                flow.waiting.popleft()
+                self.waiting -= 1
             if flow.waiting and not self._may_hold(flow, flow.waiting[0].width):
                 continue
             if flow.waiting and not self._has_room(flow.waiting[0].width):
@@ -229,8 +234,12 @@ _METRICS: tuple[tuple[str, str, Type, str], ...] = (
 
 
 def seats_of(verb: str, selection: Selection) -> int:
-    """Return how many seats a request takes: a list one for each 100 objects that it may return."""
-    if verb not in ("list", "deletecollection") or selection.fields.requirement("metadata.name"):
+    """Return how many seats a request takes: a list one for each 100 objects that it may return.
+
+    So does a watch that begins with what exists, which keeps them until that is sent.
+    """
+    is_list = verb in ("list", "deletecollection") or (verb == "watch" and selection.options.begins_with_objects)
+    if not is_list or selection.fields.requirement("metadata.name"):
         return 1
     limit = selection.options.limit
     return min(-(-limit // OBJECTS_PER_SEAT), WIDEST) if limit > 0 else WIDEST

@@ -23,6 +23,7 @@ from app.api.auth.authenticator import MASTERS, IdentityProvider, User
 from app.api.auth.signin_codes import CODE_LIFE, create_code, signin_link
 from app.api.http import tls
 from app.api.http.connection import Connection
+from app.api.http.listener import Listener
 from app.api.routers import ui
 from app.api.streams.agent_calls import Calls
 from app.api.upkeep import Upkeep
@@ -115,7 +116,6 @@ async def serve(
         proxy_headers=False,  # users are known by tokens, never by addresses
         timeout_graceful_shutdown=1,
         timeout_keep_alive=75,  # longer than clients keep idle connections, so that it is they who close them
-        backlog=4096,
     )
     async with app.router.lifespan_context(app):
         await upkeep.prepare()
@@ -165,13 +165,17 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         if self.config.ssl is not None:
             tls.restrict(self.config.ssl)
-        await super().startup(sockets)
+        await super().startup([])  # it would accept and shake hands with all clients at once
         if self.started:
             context = self.config.ssl
+            self.servers = [Listener(sockets or (), self._make_connection, context)]  # type: ignore[list-item] # as far as it is called
             self._upkeep_task = asyncio.create_task(self._upkeep.run(context, self._calls.set_origin))
             _announce(self._settings, self._upkeep.has_kubeconfig)
             if self._upkeep.has_kubeconfig:
                 await _offer_page(self._registry, self._settings)
+
+    def _make_connection(self) -> Connection:
+        return Connection(config=self.config, server_state=self.server_state, app_state=self.lifespan.state)
 
     def handle_exit(self, sig: int, _: FrameType | None) -> None:
         self.force_exit = self.should_exit and sig == signal.SIGINT

@@ -73,6 +73,8 @@ class Store:
         self.metrics.add_collector("database", DatabaseMetrics(pool, self.feed).collect)
         self.lifetimes = Lifetimes(pool, self.feed)
         self._looking_back = asyncio.Lock()
+        # Lists leave half of the connections to reads of single objects, which would wait behind megabytes.
+        self._listing = asyncio.Semaphore(max(pool.get_max_size() // 2, 1))
 
     async def _history(self, after: int, up_to: int | None) -> tuple[Sequence[Change], int, bool]:
         return await self.reader.history(after, up_to, self.feed.timeline)
@@ -105,7 +107,8 @@ class Store:
 
     async def list(self, query: Query) -> Page:
         """One page. Compacted if it shall show a revision that is no longer known."""
-        return await call_database(self.reader.page(query))
+        async with self._listing:
+            return await call_database(self.reader.page(query))
 
     async def unchanged(self, kind: str, after: int, age: timedelta, limit: int) -> Sequence[StoredObject]:
         """The first objects of a kind after a revision, of those that have not changed for so long."""

@@ -16,6 +16,7 @@ from benchmarks.cases import (
     resumed_jobs,
     schedule,
     start_up,
+    trust_cost,
     watch_delivery,
     writes,
 )
@@ -39,4 +40,5 @@ CASES = (
     gang.CASE,
     cron_minute.CASE,
     hostile_clients.CASE,
+    trust_cost.CASE,
 )

@@ -129,6 +129,18 @@ async def test_a_client_that_goes_away_leaves_its_place_to_the_next() -> None:
     assert is_empty(tested)
 
 
+async def test_a_seat_that_becomes_free_passes_over_a_client_that_is_just_going_away() -> None:
+    tested = level(seats=1)
+    first = await tested.take("ada")
+    gone, next_ = await queue(tested, "bob"), await queue(tested, "eve")
+    gone.cancel()  # bob's task has not run since, so he still stands in the queue
+    first.release()
+
+    (await next_).release()
+    await asyncio.wait([gone])
+    assert is_empty(tested)
+
+
 async def test_a_client_that_goes_away_as_its_turn_comes_gives_the_seat_back() -> None:
     tested = level(seats=1)
     first = await tested.take("ada")
@@ -146,7 +158,12 @@ async def test_a_client_that_goes_away_as_its_turn_comes_gives_the_seat_back() -
     [
         ("get", [], 1),
         ("create", [], 1),
-        ("watch", [("watch", "1")], 1),
+        ("watch", [("watch", "1"), ("resourceVersion", "7")], 1),
+        ("watch", [("watch", "1")], 10),
+        ("watch", [("watch", "1"), ("resourceVersion", "0")], 10),
+        ("watch", [("watch", "1"), ("resourceVersion", "7"), ("sendInitialEvents", "true")], 10),
+        ("watch", [("watch", "1"), ("resourceVersion", "0"), ("sendInitialEvents", "false")], 1),
+        ("watch", [("watch", "1"), ("fieldSelector", "metadata.name=a")], 1),
         ("list", [], 10),
         ("list", [("limit", "500")], 5),
         ("list", [("limit", "1")], 1),

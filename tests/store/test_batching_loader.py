@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from app.store import Key
+from app.store import Key, Page, Query, open_store
 from app.store.batching_loader import AT_ONCE, MOST, BatchingLoader
 from app.store.change_feed import SelectorIndex
 from app.store.reader import StoredObject
@@ -164,3 +164,22 @@ async def test_who_reads_again_at_once_is_not_left_waiting(queries: Queries) -> 
     assert queries.asked[AT_ONCE:] == [["second"]]
     queries.answer(AT_ONCE)
     await asyncio.gather(twice, *once)
+
+
+async def test_lists_leave_connections_to_reads_of_single_objects(dsn: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_store(dsn, pool_size=2) as store:
+        begun, go_on = asyncio.Event(), asyncio.Event()
+
+        async def page(_: Query) -> Page:
+            async with store.pool.acquire():
+                begun.set()
+                await go_on.wait()
+            return Page([], 1, more=False)
+
+        monkeypatch.setattr(store.reader, "page", page)
+        lists = [asyncio.create_task(store.list(Query(kind="configmaps"))) for _ in range(10)]
+        await begun.wait()
+        async with asyncio.timeout(60):
+            assert await store.get(Key("configmaps", "default", "none")) is None
+            go_on.set()
+            await asyncio.gather(*lists)

@@ -99,10 +99,12 @@ class EventBuffer:
         batch = [self._records.popleft() for _ in range(min(_AT_ONCE, len(self._records)))]
         self._in_thread, size = len(batch), sum(record.size for record in batch)
         events = [record if record.size > _LARGE else self._encode(record) for record in batch]
-        self._drop(await self._thread.run(lambda: self._take(events)))
-        while not await self._thread.run(self._write):
+        lost, is_written = await self._thread.run(lambda: (self._take(events), self._write()))
+        self._drop(lost)
+        while not is_written:
             self._failures.inc()
             await asyncio.sleep(RETRY_SECONDS)
+            is_written = await self._thread.run(self._write)
         self._in_thread, self._bytes = 0, self._bytes - size
         if self.is_full and len(self._records) < self._most and self._bytes < self._most_bytes:
             self.is_full = False

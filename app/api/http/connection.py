@@ -16,7 +16,7 @@ from starlette.types import Scope
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT, FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from app.api.http.connection_limits import BoundedConnection
+from app.api.http.connection_limits import WRITE_AHEAD, BoundedConnection
 from app.api.http.write_coalescing import CoalescingTransport
 
 CLOSE_SECONDS = 10.0  # to flush written bytes before a connection is aborted
@@ -45,7 +45,10 @@ class Connection(BoundedConnection):
         self._coalescing = CoalescingTransport(cast("asyncio.Transport", transport))
         super().connection_made(cast("asyncio.BaseTransport", self._coalescing))
         tls = transport.get_extra_info("ssl_object")
-        if tls is not None and (certificate := tls.getpeercert(binary_form=True)):
+        if tls is None:
+            return
+        self._coalescing.set_write_buffer_limits(WRITE_AHEAD)
+        if certificate := tls.getpeercert(binary_form=True):
             # uvicorn gives each request a copy of this state: those of other connections pay nothing for it.
             self.app_state = {**self.app_state, PEER: Peer(certificate)}
 

@@ -20,6 +20,11 @@ MOST_PIPELINED = 100  # pipelined requests that wait for their turn
 MOST_UNWANTED = (
     16 << 20
 )  # bytes of a body discarded after the answer: some clients read it only after sending everything
+DISCARDED_FREELY = 256 << 10  # bytes of it; what follows is read when there is time
+MOST_DISCARDING, DISCARD_SECONDS = 64, 0.005  # connections whose body is discarded so; seconds between two reads of any
+WRITE_AHEAD = (
+    16 << 10
+)  # bytes encrypted for a client before the kernel takes them: their memory stays until it disconnects
 MOST_UNREAD = 64 << 20  # bytes buffered for all clients of this process; above, the stricter QUICK limits apply
 MOST_CONNECTIONS = 16_384
 
@@ -61,6 +66,7 @@ class UnreadBytes:
 
 
 UNREAD = UnreadBytes()
+DISCARDING: "set[BoundedConnection]" = set()  # whose bodies are read and discarded, one read at a time
 
 
 class BoundedConnection(HttpToolsProtocol):
@@ -105,6 +111,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def _end_limits(self) -> None:
         UNREAD.drop(self)
+        DISCARDING.discard(self)
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -125,10 +132,21 @@ class BoundedConnection(HttpToolsProtocol):
             self._refuse(self._refusal)
 
     def _discard(self, size: int) -> None:
-        """Count bytes that came after the answer; abort the connection above MOST_UNWANTED."""
+        """Count bytes that came after the answer; abort the connection above MOST_UNWANTED, or if too many send such."""
         self._discarded += size
-        if self._discarded > MOST_UNWANTED:
+        if self._discarded <= DISCARDED_FREELY:
+            return
+        DISCARDING.add(self)
+        if self._discarded > MOST_UNWANTED or len(DISCARDING) > MOST_DISCARDING:
             self.transport.abort()
+            return
+        # All of them together are read at one pace: a dozen that send megabytes would take the loop's whole time.
+        self.flow.pause_reading()
+        self.loop.call_later(DISCARD_SECONDS * len(DISCARDING), self._read_on)
+
+    def _read_on(self) -> None:
+        if not self.transport.is_closing():
+            self.flow.resume_reading()
 
     def _abort_parsing(self, code: int) -> None:
         self._refusal = code
@@ -168,6 +186,7 @@ class BoundedConnection(HttpToolsProtocol):
 
     def on_message_complete(self) -> None:
         self._since_body, self._is_body_open = 0, False
+        DISCARDING.discard(self)
         is_over = self.cycle.response_complete
         self._deadline = self.loop.time() + self.timeout_keep_alive if is_over else inf
         super().on_message_complete()

@@ -53,6 +53,13 @@ class ListOptions(Struct):
         return int(self.resource_version) if self.resource_version else None
 
     @property
+    def begins_with_objects(self) -> bool:
+        """Whether a watch sends what exists before what changes: as asked, or by a resourceVersion that is unset or 0."""
+        if self.send_initial_events is not None:
+            return self.send_initial_events
+        return self.resource_version in ("", "0")
+
+    @property
     def exact_revision(self) -> int | None:
         """The revision that a list must show (Exact, or any paged list); None if a newer one is valid, too."""
         is_exact = self.resource_version_match == "Exact" or (not self.resource_version_match and self.limit > 0)

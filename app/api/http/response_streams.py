@@ -13,7 +13,7 @@ from app.api.streams.revocation import Revoked
 from app.machinery.errors import ApiError
 
 SEND_SECONDS = 30.0  # in which a client must have taken a sent part
-PART_BYTES = 256 << 10  # sent to a client at a time
+PART_BYTES = 32 << 10  # sent to a client at a time: a TLS connection keeps the memory of its largest part until it ends
 
 
 class SlowClientError(Exception):

@@ -66,7 +66,8 @@ class Kubernetes:
             answer = errors.response(error)
         try:
             if is_long_running(scope):
-                release(scope)
+                if not isinstance(answer, watch.WatchStream):  # which is a list until its existing objects are sent
+                    release(scope)
                 with self.metrics.count_open(scope), self.fairness.stream(request.state.user):
                     await answer(scope, receive, send)
             else:
@@ -84,14 +85,16 @@ class Kubernetes:
         note_target(request.scope, found, verb)
         action = _action_of(verb, found, selection.fields)
         note_action(request.scope, action, found.kind.version)
+        is_stream = verb == "watch" or found.subresource not in _SUBRESOURCES
+        if is_stream:
+            self.fairness.check_streams(user)
         await self.fairness.take(request.scope, user, seats_of(verb, selection))
         request.scope["grant"] = await _authorize(self.registry, user, action, found)
         if request.method != "GET":
             REQUESTER.set(user)
         if selection is not EVERY_OBJECT:
             selection.check()
-        if verb == "watch" or found.subresource not in _SUBRESOURCES:
-            self.fairness.check_streams(user)
+        if is_stream:
             request.state.stream_access = self._stream_access(request, user, action, found)
         if found.subresource not in _SUBRESOURCES:
             return await self._answer_subresource(request, found)

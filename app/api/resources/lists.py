@@ -6,7 +6,7 @@ end short.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -104,13 +104,19 @@ async def _make_items(
     """Yield encoded items in batches, with a turn of the event loop between them: tables decode every object."""
     if not heads:
         yield b""
+    for place, batch in enumerate(cut_batches(heads)):
+        if place:
+            await asyncio.sleep(0)
+        yield shape.encode_items([each.wire for each in batch], now)
+
+
+def cut_batches(heads: Sequence[StoredObject]) -> Iterator[Sequence[StoredObject]]:
+    """Cut objects into batches that are encoded in one turn of the event loop."""
     start = size = 0
     for end, head in enumerate(heads, 1):
         size += len(head.body)
         if end == len(heads) or end - start >= ROWS_AT_ONCE or size >= BYTES_AT_ONCE:
-            if start:
-                await asyncio.sleep(0)
-            yield shape.encode_items([each.wire for each in heads[start:end]], now)
+            yield heads[start:end]
             start, size = end, 0
 
 

@@ -11,6 +11,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -19,7 +20,8 @@ from app.api.http import content, errors
 from app.api.http.content import ResponseShape
 from app.api.http.query import ListOptions
 from app.api.http.response_streams import Sender, SlowClientError, send_stream
-from app.api.resources.lists import require_kept, wait_for_revision
+from app.api.priority_and_fairness import release
+from app.api.resources.lists import cut_batches, require_kept, wait_for_revision
 from app.api.resources.routes import RequestInfo
 from app.api.resources.selection import Selection, scope_of
 from app.api.streams.revocation import watch_revocation
@@ -47,12 +49,14 @@ async def open_watch(registry: Registry, request: Request, found: RequestInfo, s
     await require_kept(registry, revision)
     await wait_for_revision(registry, revision)
     first = None
-    if options.send_initial_events or (not revision and options.send_initial_events is None):
+    if options.begins_with_objects:
         first = await first_page(registry, scope)
         revision = first.revision
     elif not revision:
         revision = await registry.revision()
-    return WatchStream(Watch(registry, scope, revision), shape, options, first, registry.now)
+    stream = WatchStream(Watch(registry, scope, revision), shape, options, first, registry.now)
+    stream.on_initialized = partial(release, request.scope)
+    return stream
 
 
 @dataclass
@@ -64,6 +68,8 @@ class WatchStream:
     options: ListOptions
     first: Page | None  # first page of the existing objects; None for changes only
     now: Callable[[], datetime]
+    on_initialized: Callable[[], None] = lambda: None
+    """Called once the existing objects are sent: until then a watch is a list, and takes seats as one."""
     _has_begun: bool = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,7 +85,10 @@ class WatchStream:
         await send(b"")  # sends the headers at once: clients wait for them
         async with aclosing(self.batches()) as batches:
             async for lines in batches:
-                await send(b"".join(lines))
+                data = b"".join(lines)
+                lines.clear()  # a quiet watch would hold them until the next change
+                await send(data)
+                del data
 
     async def events(self) -> AsyncGenerator[bytes, None]:
         """Yield events, each a JSON document and a line feed, until the watch ends."""
@@ -87,6 +96,7 @@ class WatchStream:
             async for lines in batches:
                 for line in lines:
                     yield line
+                lines.clear()
 
     async def batches(self) -> AsyncGenerator[list[bytes], None]:
         """Yield non-empty batches of the events that are ready together.
@@ -99,6 +109,7 @@ class WatchStream:
             async with aclosing(self._initial_batches()) as initial:
                 async for lines in initial:
                     yield lines
+            self.on_initialized()
             async with aclosing(self._change_batches(ends)) as following:
                 async for lines in following:
                     yield lines
@@ -111,15 +122,16 @@ class WatchStream:
             yield [self._encode_bookmark()]
 
     async def _initial_batches(self) -> AsyncGenerator[list[bytes], None]:
-        """Yield ADDED events for existing objects, a page at a time, then the bookmark of the initial events' end."""
+        """Yield ADDED events for existing objects, some at a time, then the bookmark of the initial events' end."""
         first, self.first = self.first, None
         if first is None:
             return
         try:
             async with aclosing(pages(self.watch.registry, self.watch.scope, first)) as read:
                 async for page in read:
-                    if page.heads:
-                        yield [self._encode_event(Event("ADDED", head)) for head in page.heads]
+                    for heads in cut_batches(page.heads):
+                        yield [self._encode_event(Event("ADDED", head)) for head in heads]
+                    page.heads.clear()  # frees memory while the next page is read
         except Compacted as error:
             raise gone(str(error)) from error
         if self.options.send_initial_events and self.options.allow_watch_bookmarks:

@@ -9,7 +9,7 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from app.api.http import connection_limits
-from app.api.http.connection_limits import UNREAD
+from app.api.http.connection_limits import DISCARDING, UNREAD
 from tests.api.servers import listening
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n"
@@ -174,6 +174,28 @@ async def test_requests_are_not_queued_without_end(port: int, app: App) -> None:
         writer.write((GET + b"\r\n") * 200)
         assert await reader.read() == b""
     app.proceed.set()
+
+
+async def test_large_bodies_after_their_answers_are_read_at_one_pace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_limits, "DISCARD_SECONDS", 60.0)
+    async with listening(Refusing()) as port, client(port) as (reader, writer):
+        writer.write(POST.replace(b"1000", b"9000000") + bytes(1_000_000))
+        assert await head(reader) == b"HTTP/1.1 413 Request Entity Too Large"
+        await until(lambda: len(DISCARDING) == 1)
+        (connection,) = DISCARDING
+        assert connection.flow.read_paused
+    await until(lambda: not DISCARDING)  # a client that is gone is forgotten
+
+
+async def test_only_so_many_clients_go_on_sending_after_their_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connection_limits, "DISCARD_SECONDS", 60.0)
+    monkeypatch.setattr(connection_limits, "MOST_DISCARDING", 1)
+    async with listening(Refusing()) as port, client(port) as (_, first), client(port) as (_, second):
+        first.write(POST.replace(b"1000", b"9000000") + bytes(1_000_000))
+        await until(lambda: len(DISCARDING) == 1)
+        second.write(POST.replace(b"1000", b"9000000"))
+        with pytest.raises(ConnectionError):
+            await flood(second)
 
 
 async def test_there_are_only_so_many_connections(port: int, monkeypatch: pytest.MonkeyPatch) -> None:

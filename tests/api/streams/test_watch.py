@@ -173,6 +173,31 @@ async def test_what_there_is_comes_in_pages_of_one_moment(registry: Registry, mo
     assert said(seen) == [*(f"ADDED {name}" for name in names), "DELETED m8", "ADDED m55"]
 
 
+async def test_seats_are_held_until_what_there_is_has_been_sent(registry: Registry) -> None:
+    await make(registry, "a")
+    stream, released = await opened(registry), asyncio.Event()
+    stream.on_initialized = released.set
+    batches = stream.batches()
+    await anext(batches)
+    assert not released.is_set()  # the client has not taken them
+
+    following = asyncio.ensure_future(anext(batches))
+    async with asyncio.timeout(PATIENCE):
+        await released.wait()
+    following.cancel()
+    await asyncio.wait([following])
+    await batches.aclose()
+
+
+async def test_what_there_is_is_encoded_some_at_a_time(registry: Registry, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("app.api.resources.lists.ROWS_AT_ONCE", 2)
+    await make(registry, *"abcde")
+    batches = (await opened(registry)).batches()
+    sizes = [len(await anext(batches)) for _ in range(3)]
+    await batches.aclose()
+    assert sizes == [2, 2, 1]
+
+
 async def test_across_all_namespaces(registry: Registry) -> None:
     stream = await opened(registry, namespace=None, resourceVersion=await registry.store.revision())
     await make(registry, "a")
