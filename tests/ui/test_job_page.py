@@ -71,7 +71,7 @@ def test_a_pod_that_fits_no_node_says_so_with_figures(viewer: Viewer, api: httpx
     make_job(api, namespace, "huge", requests={"cpu": "5000"})
     page = viewer.open(f"/jobs/{namespace}/huge")
     expect(page.get_by_test_id("causes")).to_contain_text(
-        "No node is large enough: it asks for 5000 CPU, the largest node has"
+        "No node is large enough: it asks for 5,000 CPU, the largest node has"
     )
     expect(page.get_by_test_id("sentence")).to_have_text("Pending: waiting for a node")
 

@@ -170,6 +170,22 @@ export interface Attempt {
   nextAt?: string | null;
 }
 
+/** An attempt as a record has it, with the newest restarts of its containers. */
+export interface RecordedAttempt extends Omit<Attempt, "restarts"> {
+  restarts?: RecordedRun[] | null;
+}
+
+/** A run of a container that another one followed in its pod; `run` counts from 0. */
+export interface RecordedRun {
+  container: string;
+  run: number;
+  startedAt: string | null;
+  endedAt: string | null;
+  exitCode: number | null;
+  reason: string;
+  message: string;
+}
+
 export interface JobRecord {
   metadata: Meta;
   spec: JobSpec;
@@ -179,7 +195,7 @@ export interface JobRecord {
   endTime?: string | null;
   deletionTime?: string | null;
   rerunOf?: string | null;
-  attempts?: Attempt[];
+  attempts?: RecordedAttempt[];
   attemptsOmitted?: number;
   events?: KubeEvent[];
 }

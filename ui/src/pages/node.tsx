@@ -15,7 +15,7 @@ import { isEnded } from "../job/attempts";
 import { type KubeEvent, type Node, type Pod, findTrue } from "../job/objects";
 import { formatAmount } from "../job/quantities";
 import { type Amounts, measureNode, sumRequests, sumUsage } from "../job/resources";
-import { formatAge, formatDistance, parseTime } from "../job/times";
+import { formatDistance, formatDuration, parseTime } from "../job/times";
 
 const SHOWN = 200;
 
@@ -143,7 +143,7 @@ function PodRow({ pod }: { pod: Pod }) {
       </td>
       <td class="number">{write("cpu")}</td>
       <td class="number">{write("memory")}</td>
-      <td class="number">{formatAge(now.value - (parseTime(pod.metadata.creationTimestamp) ?? now.value))}</td>
+      <td class="number">{formatDuration(now.value - (parseTime(pod.metadata.creationTimestamp) ?? now.value))}</td>
     </tr>
   );
 }
