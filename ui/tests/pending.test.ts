@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { explainPending, type Evidence } from "../src/job/pending";
-import type { Pod } from "../src/job/objects";
+import type { Pod } from "../src/api/types";
 import { at, makeEvent, makeJob, makeNode, makePod, NOW } from "./making";
 
 function explain(evidence: Partial<Evidence>): string[] {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { addKeptRuns, attemptsOf, explainEnd, mergeAttempts } from "../src/job/attempts";
-import type { ContainerStatus, Pod } from "../src/job/objects";
+import type { ContainerStatus, Pod } from "../src/api/types";
 import { describeJob } from "../src/job/state";
 import { buildTimeline } from "../src/job/timeline";
 import { at, makeJob, makePod, NOW } from "./making";

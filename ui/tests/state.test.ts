@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { attemptsOf, explainEnd, mergeAttempts } from "../src/job/attempts";
 import { describeJob, measureProgress, readRetryTime } from "../src/job/state";
-import type { Job, Pod } from "../src/job/objects";
+import type { Job, Pod } from "../src/api/types";
 import { at, makeFailedPod, makeJob, makePod, NOW } from "./making";
 
 function describe(job: Job, pods: Pod[] = []): [string, string] {

@@ -7,7 +7,8 @@
  */
 
 import { indexOf } from "./indexes";
-import type { Attempt, ContainerStatus, Pod, RecordedAttempt, Terminated } from "./objects";
+import type { Attempt, RecordedAttempt } from "./objects";
+import type { ContainerStatus, Pod, Terminated } from "../api/types";
 import { parseTime } from "./times";
 
 const PEAK_MEMORY = "jobplane.dev/peak-memory";

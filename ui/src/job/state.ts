@@ -6,7 +6,8 @@
 
 import { explainEnd } from "./attempts";
 import { countIndexes, isIndexed, parseRanges } from "./indexes";
-import { findTrue, type Attempt, type Job } from "./objects";
+import { findTrue, type Attempt } from "./objects";
+import type { Job } from "../api/types";
 import { formatCount } from "./quantities";
 import { formatClock, formatDuration, parseTime } from "./times";
 

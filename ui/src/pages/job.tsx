@@ -18,7 +18,8 @@ import { ResultPanel } from "../components/result";
 import { Timelines } from "../components/timeline";
 import { addKeptRuns, attemptsOf, countRestarts, hasMoreRuns, isEnded, mergeAttempts } from "../job/attempts";
 import { buildStates, isIndexed } from "../job/indexes";
-import { type Attempt, type Job, type JobRecord, type KubeEvent, type Node, type Pod, findTrue } from "../job/objects";
+import { type Attempt, type JobRecord, findTrue } from "../job/objects";
+import type { Job, KubeEvent, Node, Pod } from "../api/types";
 import { explainPending } from "../job/pending";
 import { type PodMetrics, compareResources, sumUsage } from "../job/resources";
 import { describeJob, measureProgress } from "../job/state";
@@ -29,6 +30,8 @@ import { formatCount } from "../job/quantities";
 
 const TIMELINES = 8;
 const METRICS_MS = 10_000;
+/** A record is written a second or two after what it tells. */
+const RECORD_MS = 10_000;
 const NODES_MS = 30_000;
 
 export function JobPage({ namespace, name }: { namespace: string; name: string }) {
@@ -133,7 +136,7 @@ function useJobData(job: Job) {
   const isRecorded = ended > pods.length || hasMoreRuns(living);
   const record = usePolled<JobRecord>(
     isRecorded && collection.state.value === "live" ? `${HISTORY}/namespaces/${namespace}/jobs/${uid}` : null,
-    METRICS_MS * 6,
+    RECORD_MS,
     (job.status?.failed ?? 0) + countRestarts(living),
   );
   const known = useMemo(() => mergeAttempts(living, record?.attempts ?? []), [living, record]);

@@ -15,7 +15,8 @@ import { ResourcesPanel } from "../components/resources";
 import { Timelines } from "../components/timeline";
 import { addKeptRuns, attemptOf, attemptsOf, countRestarts, explainEnd, hasMoreRuns, isEnded, mergeAttempts } from "../job/attempts";
 import { indexOf } from "../job/indexes";
-import type { Attempt, ContainerState, JobRecord, KubeEvent, Node, Pod } from "../job/objects";
+import type { Attempt, JobRecord } from "../job/objects";
+import type { ContainerState, KubeEvent, Node, Pod } from "../api/types";
 import { explainPending } from "../job/pending";
 import { formatBytes } from "../job/quantities";
 import { type PodMetrics, compareResources, sumUsage } from "../job/resources";
@@ -24,7 +25,7 @@ import { buildTimeline } from "../job/timeline";
 import { formatClock, formatDistance, formatDuration, parseTime } from "../job/times";
 import { useKeptRuns } from "../logs/kept-runs";
 
-const RECORD_MS = 60_000;
+const RECORD_MS = 10_000;
 const TONES: Record<string, Tone> = { Running: "busy", Pending: "waiting", Succeeded: "ok", Failed: "bad" };
 
 export function PodPage({ namespace, name }: { namespace: string; name: string }) {
