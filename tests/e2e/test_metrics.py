@@ -1,7 +1,10 @@
 """Numbers of a whole Jobplane that runs a Job: what Prometheus, the dashboard and the alerts of monitoring/ find there."""
 
 import re
+import shutil
+import subprocess
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -13,9 +16,10 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from tests.conftest import NO_TLS
 from tests.e2e.cluster import Cluster, free_port, until
-from tests.metrics.dashboard import alert_expressions, dashboard_expressions, metric_names, names_of
+from tests.metrics.dashboard import ALERTS, FOLDER, alert_expressions, dashboard_expressions, metric_names, names_of
 from tests.metrics.promtool import check_metrics
 from tests.metrics.test_registry import samples
+from tests.needs import lacking
 
 SECONDS = 60
 CONTAINER = {"name": "main", "image": "busybox", "command": ["sh", "-c", "exit 0"]}
@@ -89,8 +93,10 @@ def ok(answer: httpx.Response) -> Any:
 def monitoring_token(client: httpx.Client) -> str:
     """The token of a service account that may read the numbers, as docs/monitoring.md makes it."""
     accounts = "/api/v1/namespaces/default/serviceaccounts"
-    ok(client.post(accounts, json={"metadata": {"name": "prometheus"}}))
-    ok(client.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", json=BINDING))
+    bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings"
+    for path, made in ((accounts, {"metadata": {"name": "prometheus"}}), (bindings, BINDING)):
+        answer = client.post(path, json=made)
+        assert answer.is_success or answer.status_code == 409, answer.text
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
@@ -128,6 +134,56 @@ def test_a_job_is_seen_in_the_numbers_of_all_programs(monitored: Monitored) -> N
     there = {name for text in scrapes.values() for name in names_of(text)}
     for expression in (*dashboard_expressions(), *alert_expressions()):
         assert metric_names(expression) <= there, expression
+
+
+@contextmanager
+def prometheus(monitored: Monitored, token: str, folder: Path) -> Iterator[httpx.Client]:
+    """A Prometheus with the configuration of monitoring/, which scrapes each second; yields a client of its API."""
+    program = shutil.which("prometheus") or lacking("prometheus (Debian's package prometheus)")
+    here = {"6443": monitored.port, "9464": monitored.metrics_port, "9465": monitored.metrics_port + 1, "15s": "1s"}
+    configuration = (FOLDER / "prometheus.yml").read_text()
+    for ours, its in here.items():
+        assert ours in configuration
+        configuration = configuration.replace(ours, str(its))
+    (folder / "prometheus.yml").write_text(configuration)
+    (folder / "prometheus.token").write_text(token)
+    for file in (ALERTS, monitored.folder / "tls" / "ca.crt"):
+        shutil.copy(file, folder)
+    port = free_port()
+    words = [f"--storage.tsdb.path={folder}/data", f"--web.listen-address=127.0.0.1:{port}"]
+    with (folder / "log").open("wb") as log:
+        ran = subprocess.Popen([program, "--config.file=prometheus.yml", *words], cwd=folder, stdout=log, stderr=log)
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}/api/v1", verify=NO_TLS) as client:
+            yield client
+    finally:
+        ran.kill()
+        ran.wait()
+
+
+def ask(client: httpx.Client, expression: str) -> list[Any]:
+    """The series that Prometheus answers with; none while it does not listen yet."""
+    try:
+        answer = client.get("/query", params={"query": expression})
+    except httpx.TransportError:
+        return []
+    assert answer.is_success, f"{expression}: {answer.text}"
+    return list(answer.json()["data"]["result"])
+
+
+def test_prometheus_answers_every_question_of_the_dashboard(monitored: Monitored, tmp_path: Path) -> None:
+    """By scrapes of its own, as monitoring/prometheus.yml has them; also whatever the alerts ask."""
+    with monitored.client() as client:
+        token = monitoring_token(client)
+    with prometheus(monitored, token, tmp_path) as client:
+        twice = "min(count_over_time(up[1m])) >= 2 and sum(up) == 3"
+        until(lambda: ask(client, twice), SECONDS, f"all are scraped twice; see {tmp_path}/log")
+
+        found = {each: ask(client, each) for each in dashboard_expressions()}
+        for each in alert_expressions():
+            ask(client, each)
+
+    assert sum(map(bool, found.values())) > len(found) / 2, [each for each, series in found.items() if not series]
 
 
 def test_the_trace_of_a_job_reaches_the_collector(monitored: Monitored) -> None:

@@ -120,7 +120,7 @@ def test_the_whole_way_from_the_servers_commit(viewer: Viewer, api: httpx.Client
     watch_frames(page)
     path = f"/apis/batch/v1/namespaces/{namespace}/jobs/clock"
     spans = []
-    for limit in range(100, 120):
+    for limit in range(100, 105):
         expect_text(page, f"up to {limit}")
         patch(api, path, {"spec": {"backoffLimit": limit}})
         committed = time.time()  # at the latest: the answer is sent after the commit
@@ -128,5 +128,5 @@ def test_the_whole_way_from_the_servers_commit(viewer: Viewer, api: httpx.Client
         shown = page.evaluate("text => performance.timeOrigin + window.shown_at[text]", f"up to {limit}")
         spans.append(shown / 1000 - committed)
     spans.sort()
-    print(f"from commit to drawn: median {spans[10] * 1000:.0f} ms, longest {spans[-1] * 1000:.0f} ms")
-    assert len(spans) == 20
+    print(f"from commit to drawn: median {spans[2] * 1000:.0f} ms, longest {spans[-1] * 1000:.0f} ms")
+    assert len(spans) == 5

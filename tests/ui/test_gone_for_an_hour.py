@@ -92,7 +92,7 @@ def test_the_page_shows_a_job_that_is_gone_for_an_hour(served: Served, browser: 
     page = viewer.open("/history?namespace=default")
     row = page.get_by_role("table", name="Records").get_by_role("row").filter(has_text="pi")
     expect(row).to_contain_text("Failed")
-    expect(row).to_contain_text("1 h ago")
+    expect(row).to_contain_text("1h ago")
     row.get_by_role("link", name="pi").click()
     expect(page).to_have_url(re.compile(f"/ui/history/default/{served.uid}"))
     attempt = page.get_by_role("table", name="Attempts").get_by_role("row").nth(1)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 from tests.needs import lacking
 
+# The tests are pure: they need no process each.
+TOGETHER = ("--pool=threads", "--no-isolate")
 UI = Path(__file__).parents[2] / "ui"
 
 
@@ -16,6 +18,6 @@ def test_unit_tests_of_the_page() -> None:
     if node is None or not vitest.exists():
         lacking("the page was not built here, so its tools are missing: `make page`")
 
-    done = subprocess.run([node, str(vitest), "run"], cwd=UI, capture_output=True, text=True, check=False)
+    done = subprocess.run([node, str(vitest), "run", *TOGETHER], cwd=UI, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout + done.stderr

@@ -3,19 +3,25 @@
 import json
 import re
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Route, expect
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Error, Page, Route, ViewportSize, expect
 
 from tests.e2e.cluster import Cluster, until
 
 PATIENCE_MS = 60_000
 AXE = Path(__file__).parents[2] / "ui" / "node_modules" / "axe-core" / "axe.min.js"
-PHONE = {"width": 390, "height": 844}
+PHONE = ViewportSize(width=390, height=844)
 # Chromium breaks off requests when an interface of the machine appears, such as those of containers of other tests.
 NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
-ITS_ERROR_PAGE = "chrome-error://"
-DESK = {"width": 1440, "height": 900}
+# What a navigation ends with then; the browser itself loads the page again, which breaks off the next one.
+BROKEN_OFF = (NETWORK_CHANGED, "chrome-error://", "interrupted by another navigation")
+DESK = ViewportSize(width=1440, height=900)
+# Of what may not scroll sideways: the parts that are wider than the room that they have.
+_WIDER = """
+() => [document.documentElement, ...document.querySelectorAll("main, .scroller")]
+  .filter((each) => each.scrollWidth > each.clientWidth).map((each) => each.className || each.tagName)
+"""
 expect.set_options(timeout=PATIENCE_MS)
 
 
@@ -48,7 +54,9 @@ class Viewer:
     @classmethod
     def unknown(cls, browser: Browser, cluster: Cluster, **options: Any) -> Self:
         """A window without a token."""
-        context = browser.new_context(ignore_https_errors=True, **{"viewport": DESK, **options})
+        # Without motion, colours change at once: what looks at them need not wait.
+        options = {"viewport": DESK, "reduced_motion": "reduce", **options}
+        context = browser.new_context(ignore_https_errors=True, **options)
         context.set_default_timeout(PATIENCE_MS)
         return cls(context, cluster.url)
 
@@ -64,24 +72,49 @@ class Viewer:
 
     def open(self, path: str) -> Page:
         """Go to a view, such as /jobs, and wait until its heading is there."""
-        until(lambda: self._goes_to(f"{self.url}/ui{path}"), PATIENCE_MS / 1000, f"{path} is open")
+        self.follow(f"{self.url}/ui{path}")
         expect(self.page.locator("h1").first).to_be_visible()
         return self.page
+
+    def follow(self, link: str) -> None:
+        """Load a page, again if the machine's network has changed meanwhile."""
+        until(lambda: self._goes_to(link), PATIENCE_MS / 1000, f"{link} is open")
 
     def _goes_to(self, url: str) -> bool:
         try:
             self.page.goto(url)
         except Error as error:
-            if NETWORK_CHANGED in error.message or ITS_ERROR_PAGE in error.message:
+            if any(each in error.message for each in BROKEN_OFF):
                 return False
             raise
         return True
 
-    def faults(self) -> list[str]:
-        """Faults that axe calls serious or critical."""
+    def show(self, scheme: Literal["light", "dark"] = "light", size: ViewportSize | None = None) -> None:
+        """Change the browser's scheme and the window's size, without loading the page anew."""
+        self.page.emulate_media(color_scheme=scheme)
+        self.page.set_viewport_size(size or DESK)
+        self.page.wait_for_function(
+            "([scheme, width]) => document.documentElement.dataset.theme == scheme && innerWidth == width",
+            arg=[scheme, (size or DESK)["width"]],
+        )
+
+    def assert_accessible(self, what: str = "") -> None:
+        """No serious fault on a desk, in the dark, where only colours differ, and on a phone, where nothing scrolls sideways."""
+        assert self.faults() == [], what
+        self.show("dark")
+        assert self.faults("color-contrast") == [], f"{what} in the dark"
+        self.show("light", PHONE)
+        assert self.faults() == [], f"{what} on a phone"
+        assert self.page.evaluate(_WIDER) == [], f"{what} on a phone"
+        self.show()
+
+    def faults(self, *rules: str) -> list[str]:
+        """Faults that axe calls serious or critical; of these rules, or else of all."""
         # By the protocol of the browser's tools: the page's own policy forbids scripts from elsewhere.
-        self.page.evaluate(f"() => {{ {AXE.read_text()} }}")
-        found = self.page.evaluate("() => axe.run(document, {resultTypes: ['violations']})")
+        if not self.page.evaluate("() => 'axe' in window"):
+            self.page.evaluate(f"() => {{ {AXE.read_text()} }}")
+        only = {"runOnly": rules} if rules else {}
+        found = self.page.evaluate("options => axe.run(document, options)", {"resultTypes": ["violations"], **only})
         return [
             f"{each['id']}: {node['html']} {node['failureSummary']}"
             for each in found["violations"]

@@ -96,7 +96,12 @@ function Pages() {
         {(at) => <LogsPage namespace={at.namespace} kind={at.kind === "job" ? "job" : "pod"} name={at.name} />}
       </Route>
       <Route>
-        <h1>There is no such page</h1>
+        <div class="empty">
+          <h1>There is no such page</h1>
+          <p>
+            Go to the <Link href="/">cluster</Link> or to the <Link href="/jobs">Jobs</Link>.
+          </p>
+        </div>
       </Route>
     </Switch>
   );

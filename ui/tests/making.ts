@@ -1,6 +1,6 @@
 /** Objects for tests: a Job, a pod and an event with what a test says about them. */
 
-import type { Job, JobSpec, JobStatus, KubeEvent, Meta, Node, Pod } from "../src/job/objects";
+import type { Job, JobSpec, JobStatus, KubeEvent, Metadata as Meta, Node, Pod } from "../src/api/types";
 
 export const NOW = Date.parse("2026-11-25T14:02:00Z");
 
@@ -57,7 +57,7 @@ export function makeEvent(
   type = "Normal",
 ): KubeEvent {
   const metadata = makeMeta(`${reason}-${clock}`, `${reason}-${clock}`);
-  return { metadata, type, reason, message, lastTimestamp: at(clock), involvedObject: { uid } };
+  return { metadata, type, reason, message, lastTimestamp: at(clock), involvedObject: { kind: "Pod", name: "pod", uid } };
 }
 
 export function makeNode(name: string, allocatable: Record<string, string>): Node {

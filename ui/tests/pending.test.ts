@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 import { explainPending, type Evidence } from "../src/job/pending";
-import type { Pod } from "../src/job/objects";
+import type { Pod } from "../src/api/types";
 import { at, makeEvent, makeJob, makeNode, makePod, NOW } from "./making";
 
 function explain(evidence: Partial<Evidence>): string[] {
@@ -30,7 +30,7 @@ test("a Job waits for what it runs after", () => {
 
 test("back-off has its time", () => {
   const job = makeJob({}, { failed: 1 }, { "jobplane.dev/backoff": `1;${at("14:01:55")}` });
-  expect(explain({ job })[0]).toContain("waits until 14:02:05 after a failure (in 5 s)");
+  expect(explain({ job })[0]).toContain("waits until 14:02:05 after a failure (in 5s)");
 });
 
 test("a quota that refuses its pods is told", () => {
@@ -110,7 +110,7 @@ test("an image that cannot be pulled is named", () => {
 
 test("a pod that the scheduler ignores points to the controllers", () =>
   expect(explain({ pods: [makePod("a", { phase: "Pending" })] })[0]).toContain(
-    "has not looked at it for 2 min. Check that `jobplane controllers` runs.",
+    "has not looked at it for 2m. Check that `jobplane controllers` runs.",
   ));
 
 test("a pod that is being placed is no cause while others run", () => {

@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
-import { addKeptRuns, attemptsOf, explainEnd } from "../src/job/attempts";
-import type { ContainerStatus, Pod } from "../src/job/objects";
+import { addKeptRuns, attemptsOf, explainEnd, mergeAttempts } from "../src/job/attempts";
+import type { ContainerStatus, Pod } from "../src/api/types";
 import { describeJob } from "../src/job/state";
 import { buildTimeline } from "../src/job/timeline";
 import { at, makeJob, makePod, NOW } from "./making";
@@ -50,6 +50,26 @@ test("a container in back-off waits, and all its runs have ended", () =>
     ["Failed", 1, "exit code not kept"],
     ["Failed", 0, "exit code not kept"],
   ]));
+
+test("runs that the record has keep their exit codes and times; those of the pod's status are not doubled", () => {
+  const runs = [2, 1, 0].map((run) => ({
+    ...{ container: "main", run, startedAt: at(`14:00:${run}0`), endedAt: at(`14:00:${run}5`) },
+    ...{ exitCode: 40 + run, reason: "Error", message: "" },
+  }));
+  const living = attemptsOf([WAITING]);
+  const recorded = [{ ...(living[0] as (typeof living)[0]), restarts: runs }];
+  expect(rows(addKeptRuns(mergeAttempts(living, recorded), KEPT))).toEqual([
+    ["Waiting", undefined, ""],
+    ["Failed", 2, "exit code 3"],
+    ["Failed", 1, "exit code 41"],
+    ["Failed", 0, "exit code 40"],
+  ]);
+  const ofGone = mergeAttempts([], recorded);
+  expect(ofGone.map((each) => [each.run, each.endedAt])).toEqual([
+    [undefined, null],
+    ...runs.map((each) => [each.run, each.endedAt]),
+  ]);
+});
 
 test("kept runs of other pods, and the newest of a pod that is gone, are no earlier runs", () => {
   const gone = attemptsOf([makePod("a", { phase: "Succeeded" })]);

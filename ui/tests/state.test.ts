@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
 import { attemptsOf, explainEnd, mergeAttempts } from "../src/job/attempts";
 import { describeJob, measureProgress, readRetryTime } from "../src/job/state";
-import type { Job, Pod } from "../src/job/objects";
+import type { Job, Pod } from "../src/api/types";
 import { at, makeFailedPod, makeJob, makePod, NOW } from "./making";
 
 function describe(job: Job, pods: Pod[] = []): [string, string] {
@@ -75,9 +75,9 @@ test("a pod without a node waits for one", () =>
   ]));
 
 test("success says how many and how long", () => {
-  expect(describe(makeJob({}, { ...FINISHED, succeeded: 1 }))).toEqual(["Complete", "Complete in 12 s"]);
+  expect(describe(makeJob({}, { ...FINISHED, succeeded: 1 }))).toEqual(["Complete", "Complete in 12s"]);
   expect(describe(makeJob({ completions: 3 }, { ...FINISHED, succeeded: 3, failed: 1 }))[1]).toBe(
-    "Complete: 3 of 3 done in 12 s, after 1 failure",
+    "Complete: 3 of 3 done in 12s, after 1 failure",
   );
 });
 
@@ -133,8 +133,8 @@ test("peak memory and the result are read from the pod", () => {
 test("a pod that lives replaces its attempt in the record, and others stay", () => {
   const [living] = attemptsOf([makePod("a", RUNNING)]);
   const recorded = [
-    { ...living!, phase: "Pending" },
-    { ...living!, pod: "b", podUID: "b-uid" },
+    { ...living!, phase: "Pending", restarts: [] },
+    { ...living!, pod: "b", podUID: "b-uid", restarts: [] },
   ];
   expect(
     mergeAttempts([living!], recorded)

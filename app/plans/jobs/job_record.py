@@ -187,13 +187,16 @@ def attempt_of(pod: Pod, deleted_at: datetime | None = None) -> Attempt:
 
 
 def restarts_of(pod: Pod) -> Iterator[Restart]:
-    """Yield for each container that was restarted the run before its last one."""
+    """Yield for each container that was restarted the run before its last one; of one that waits for a restart, its last."""
     for status in _statuses(pod):
         ended = status.last_state.terminated if status.last_state else None
-        if ended is not None and 0 < status.restart_count < 2**31:
+        # While it waits to be restarted, the count still is that of the run that ended.
+        waits = status.state is not None and status.state.waiting is not None
+        run = status.restart_count if waits else status.restart_count - 1
+        if ended is not None and 0 <= run < 2**31 - 1:
             yield Restart(
                 container=status.name,
-                run=status.restart_count - 1,
+                run=run,
                 started_at=ended.started_at,
                 ended_at=ended.finished_at,
                 exit_code=ended.exit_code,

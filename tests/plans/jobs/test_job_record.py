@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.kinds.batch.job import Job, JobSpec, JobStatus
-from app.kinds.pod.container import ContainerState, ContainerStateTerminated, ContainerStatus
+from app.kinds.pod.container import ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus
 from app.kinds.pod.pod import Pod, PodSpec, PodStatus
 from app.machinery.base import Condition, ObjectMeta, OwnerReference
 from app.plans.jobs.job_record import (
@@ -196,6 +196,15 @@ def test_a_restart_is_the_run_before(count: int, expected: list[int]) -> None:
     pod = replace(pod, status=replace(pod.status, container_statuses=(restarted(count),)))
 
     assert [each.run for each in restarts_of(pod)] == expected
+
+
+@pytest.mark.parametrize("count", [0, 4])
+def test_what_waits_for_a_restart_still_has_the_count_of_the_run_that_ended(count: int) -> None:
+    pod, held = a_pod(), restarted(count)
+    waits = replace(held, state=ContainerState(waiting=ContainerStateWaiting(reason="CrashLoopBackOff")))
+    pod = replace(pod, status=replace(pod.status, container_statuses=(waits,)))
+
+    assert [each.run for each in restarts_of(pod)] == [count]
 
 
 def test_the_restarts_of_all_containers_are_counted() -> None:

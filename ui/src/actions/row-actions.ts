@@ -3,7 +3,7 @@ import { ApiError, request } from "../api/client";
 import { type Action, may } from "../api/hooks";
 import { CRONJOBS, pathOf } from "../api/resources";
 import type { CronJob, Job, KubernetesObject, Node, Pod } from "../api/types";
-import type { CronJob as WholeCronJob } from "../job/objects";
+import type { CronJob as WholeCronJob } from "../api/types";
 import {
   cordon,
   deleteCronJob,

@@ -1,7 +1,7 @@
 // What viewers do to objects: requests to the API, as kubectl would send them. Each returns when the API has accepted it.
 import { ApiError, request } from "../api/client";
 import { CRONJOBS, JOBS, NODES, PODS, pathOf } from "../api/resources";
-import type { CronJob, Job, JobSpec, Meta, Pod } from "../job/objects";
+import type { CronJob, Job, JobSpec, Metadata as Meta, Pod } from "../api/types";
 import { isEnded } from "../job/attempts";
 
 const MERGE = "application/merge-patch+json";

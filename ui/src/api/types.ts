@@ -18,58 +18,101 @@ export interface KubernetesObject {
   metadata: Metadata;
 }
 
+export type Quantities = Record<string, string>;
+
 export interface Condition {
   type: string;
-  status: "True" | "False" | "Unknown";
+  status: string;
   reason?: string;
   message?: string;
   lastTransitionTime?: string;
 }
-
-export type Quantities = Record<string, string>;
 
 export interface Container {
   name: string;
   image?: string;
   command?: string[];
   args?: string[];
-  restartPolicy?: string;
   resources?: { requests?: Quantities; limits?: Quantities };
 }
 
 export interface PodSpec {
-  nodeName?: string;
-  restartPolicy?: string;
-  priorityClassName?: string;
   containers: Container[];
   initContainers?: Container[];
+  nodeName?: string;
+  nodeSelector?: Record<string, string>;
+  restartPolicy?: string;
+  schedulingGates?: { name: string }[];
+}
+
+export interface Terminated {
+  exitCode: number;
+  signal?: number;
+  reason?: string;
+  message?: string;
+  startedAt?: string;
+  finishedAt?: string;
+}
+
+export interface ContainerState {
+  waiting?: { reason?: string; message?: string };
+  running?: { startedAt?: string };
+  terminated?: Terminated;
+}
+
+export interface ContainerStatus {
+  name: string;
+  ready?: boolean;
+  restartCount?: number;
+  image?: string;
+  state?: ContainerState;
+  lastState?: ContainerState;
+}
+
+export interface Pod extends KubernetesObject {
+  spec: PodSpec;
+  status?: {
+    phase?: string;
+    reason?: string;
+    message?: string;
+    startTime?: string;
+    podIP?: string;
+    conditions?: Condition[];
+    containerStatuses?: ContainerStatus[];
+    initContainerStatuses?: ContainerStatus[];
+  };
+}
+
+export interface JobSpec {
+  completions?: number;
+  parallelism?: number;
+  completionMode?: string;
+  backoffLimit?: number;
+  backoffLimitPerIndex?: number;
+  maxFailedIndexes?: number;
+  activeDeadlineSeconds?: number;
+  ttlSecondsAfterFinished?: number;
+  suspend?: boolean;
+  managedBy?: string;
+  template: { metadata?: Partial<Metadata>; spec: PodSpec };
+}
+
+export interface JobStatus {
+  active?: number;
+  ready?: number;
+  terminating?: number;
+  succeeded?: number;
+  failed?: number;
+  startTime?: string;
+  completionTime?: string;
+  completedIndexes?: string;
+  failedIndexes?: string;
+  conditions?: Condition[];
 }
 
 export interface Job extends KubernetesObject {
-  spec: {
-    parallelism?: number;
-    completions?: number;
-    completionMode?: "NonIndexed" | "Indexed";
-    backoffLimit?: number;
-    backoffLimitPerIndex?: number;
-    activeDeadlineSeconds?: number;
-    ttlSecondsAfterFinished?: number;
-    suspend?: boolean;
-    selector?: { matchLabels?: Record<string, string> };
-    template: { metadata?: { labels?: Record<string, string> }; spec: PodSpec };
-  };
-  status?: {
-    active?: number;
-    ready?: number;
-    succeeded?: number;
-    failed?: number;
-    terminating?: number;
-    startTime?: string;
-    completionTime?: string;
-    completedIndexes?: string;
-    failedIndexes?: string;
-    conditions?: Condition[];
-  };
+  spec: JobSpec;
+  status?: JobStatus;
 }
 
 export interface CronJob extends KubernetesObject {
@@ -78,36 +121,10 @@ export interface CronJob extends KubernetesObject {
     timeZone?: string;
     suspend?: boolean;
     concurrencyPolicy?: string;
-    jobTemplate: { metadata?: { labels?: Record<string, string>; annotations?: Record<string, string> }; spec: Job["spec"] };
+    startingDeadlineSeconds?: number;
+    jobTemplate: { metadata?: Partial<Metadata>; spec: JobSpec };
   };
-  status?: { active?: { name: string }[]; lastScheduleTime?: string; lastSuccessfulTime?: string };
-}
-
-export interface ContainerState {
-  waiting?: { reason?: string; message?: string };
-  running?: { startedAt?: string };
-  terminated?: { exitCode: number; reason?: string; message?: string; startedAt?: string; finishedAt?: string };
-}
-
-export interface ContainerStatus {
-  name: string;
-  ready?: boolean;
-  restartCount?: number;
-  state?: ContainerState;
-  lastState?: ContainerState;
-}
-
-export interface Pod extends KubernetesObject {
-  spec: PodSpec;
-  status?: {
-    phase?: "Pending" | "Running" | "Succeeded" | "Failed" | "Unknown";
-    reason?: string;
-    message?: string;
-    startTime?: string;
-    conditions?: Condition[];
-    containerStatuses?: ContainerStatus[];
-    initContainerStatuses?: ContainerStatus[];
-  };
+  status?: { active?: { name: string; uid: string }[]; lastScheduleTime?: string; lastSuccessfulTime?: string };
 }
 
 export interface Node extends KubernetesObject {
@@ -117,18 +134,20 @@ export interface Node extends KubernetesObject {
     allocatable?: Quantities;
     conditions?: Condition[];
     addresses?: { type: string; address: string }[];
-    nodeInfo?: { kubeletVersion?: string; osImage?: string; containerRuntimeVersion?: string; architecture?: string };
+    nodeInfo?: Record<string, string>;
   };
 }
 
-export interface Event extends KubernetesObject {
-  type?: "Normal" | "Warning";
+export interface KubeEvent extends KubernetesObject {
+  type?: string;
   reason?: string;
   message?: string;
   count?: number;
   firstTimestamp?: string;
   lastTimestamp?: string;
   eventTime?: string;
+  source?: { component?: string };
+  reportingComponent?: string;
   series?: { count?: number; lastObservedTime?: string };
   involvedObject: { kind: string; name: string; namespace?: string; uid?: string };
 }

@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { Link } from "wouter-preact";
 import { explainEnd } from "../job/attempts";
 import type { Attempt } from "../job/objects";
-import { formatBytes } from "../job/quantities";
+import { formatBytes, formatCount } from "../job/quantities";
 import { formatClock, formatDuration, parseTime } from "../job/times";
 import { Moment } from "./detail";
 import { Ending, Panel, Status, type Tone } from "./parts";
@@ -31,6 +31,8 @@ export function AttemptsPanel(props: Props) {
     (each) => (props.index === null || each.index === props.index) && (!onlyFailed.value || each.phase === "Failed"),
   );
   const shown = matching.slice(0, most.value);
+  const failed = props.attempts.filter((each) => each.phase === "Failed").length;
+  const hasSeveralPhases = failed > 0 && failed < props.attempts.length;
   const tools = (
     <div class="panel-tools">
       {props.index !== null && (
@@ -43,18 +45,20 @@ export function AttemptsPanel(props: Props) {
           Index {props.index} ✕
         </button>
       )}
-      <label class="check">
-        <input
-          type="checkbox"
-          checked={onlyFailed.value}
-          onChange={(event) => (onlyFailed.value = event.currentTarget.checked)}
-        />
-        Only failed
-      </label>
+      {(hasSeveralPhases || onlyFailed.value) && (
+        <label class="check">
+          <input
+            type="checkbox"
+            checked={onlyFailed.value}
+            onChange={(event) => (onlyFailed.value = event.currentTarget.checked)}
+          />
+          Only failed
+        </label>
+      )}
     </div>
   );
   return (
-    <Panel title={`Attempts (${matching.length.toLocaleString("en")})`} action={tools}>
+    <Panel title={`Attempts (${formatCount(matching.length)})`} action={tools}>
       {shown.length === 0 ? (
         <p class="panel-note">{props.attempts.length ? "None matches." : "No pod was created yet."}</p>
       ) : (
@@ -63,7 +67,7 @@ export function AttemptsPanel(props: Props) {
       {matching.length > shown.length && (
         <button type="button" class="show-more" onClick={() => (most.value += PAGE)}>
           Show {Math.min(PAGE, matching.length - shown.length)} more of{" "}
-          {(matching.length - shown.length).toLocaleString("en")}
+          {formatCount(matching.length - shown.length)}
         </button>
       )}
       {Boolean(props.omitted) && <p class="panel-note">{props.omitted} older attempts are not kept.</p>}
@@ -86,11 +90,11 @@ function AttemptsTable({ attempts, namespace, now, isIndexed, isLiving }: Props)
             <th>
               <span class="hidden">Log</span>
             </th>
-            <th>Node</th>
-            <th>Started</th>
+            <th class="minor">Node</th>
+            <th class="minor">Started</th>
             <th class="number">Ran</th>
             {hasPeak && (
-              <th class="number" title="Most memory that its containers used">
+              <th class="number minor" title="Most memory that its containers used">
                 Peak
               </th>
             )}
@@ -124,7 +128,7 @@ function AttemptRow({ attempt, namespace, now, isIndexed, hasPeak, hasResult, is
   const start = parseTime(attempt.startedAt);
   const end = parseTime(attempt.endedAt);
   const log = `/logs/${namespace}/pod/${attempt.pod}?${queryOfLog(attempt, isLiving)}`;
-  const isEndUnknown = attempt.container !== undefined && end === null;
+  const isEndUnknown = end === null && (attempt.phase === "Failed" || attempt.phase === "Succeeded");
   const run = attempt.container ? ` run ${(attempt.run ?? 0) + 1}` : "";
   return (
     <tr data-pod={attempt.pod}>
@@ -147,13 +151,13 @@ function AttemptRow({ attempt, namespace, now, isIndexed, hasPeak, hasResult, is
           </Link>
         )}
       </td>
-      <td class="mono">{attempt.node ? <Link href={`/nodes/${attempt.node}`}>{attempt.node}</Link> : "–"}</td>
-      <td>
+      <td class="mono minor">{attempt.node ? <Link href={`/nodes/${attempt.node}`}>{attempt.node}</Link> : "–"}</td>
+      <td class="minor">
         <Moment at={start}>{start === null ? "" : formatClock(start, now)}</Moment>
       </td>
       <td class="number">{start === null || isEndUnknown ? "–" : formatDuration((end ?? now) - start)}</td>
       {hasPeak && (
-        <td class="number">{attempt.peakMemoryBytes === null ? "–" : formatBytes(attempt.peakMemoryBytes)}</td>
+        <td class="number minor">{attempt.peakMemoryBytes === null ? "–" : formatBytes(attempt.peakMemoryBytes)}</td>
       )}
     </tr>
   );

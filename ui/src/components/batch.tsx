@@ -4,7 +4,7 @@ import { useEffect, useRef } from "preact/hooks";
 import { type Outcome, groupFailures, runBatch } from "../actions/batch";
 import type { RowAction } from "../actions/row-actions";
 import type { KubernetesObject } from "../api/types";
-import { formatCount } from "../format";
+import { formatCount } from "../job/quantities";
 import { Dialog } from "./dialogs";
 
 interface Asked<T> {

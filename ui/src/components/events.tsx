@@ -1,6 +1,6 @@
 // Events about an object, newest first.
 import { formatDistance } from "../job/times";
-import type { KubeEvent } from "../job/objects";
+import type { KubeEvent } from "../api/types";
 import { eventTime } from "../job/timeline";
 import { Moment } from "./detail";
 import { Panel } from "./parts";

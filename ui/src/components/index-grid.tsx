@@ -3,6 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { type GridShape, STATES, countStates, indexAt, shapeGrid } from "../job/indexes";
 import { scheme } from "../theme";
+import { formatCount } from "../job/quantities";
 
 interface Props {
   states: Uint8Array;
@@ -76,7 +77,7 @@ function Legend({ states }: { states: Uint8Array }) {
       {STATES.filter((state) => counts[state] > 0).map((state) => (
         <li key={state}>
           <i class={`swatch ${state}`} aria-hidden="true" />
-          <b>{counts[state].toLocaleString("en")}</b> {state}
+          <b>{formatCount(counts[state])}</b> {state}
         </li>
       ))}
     </ul>

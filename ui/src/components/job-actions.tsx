@@ -4,7 +4,8 @@ import { useLocation } from "wouter-preact";
 import { ActionButton, type Attempting, Outcome, press, useAttempting } from "../actions/action";
 import { ConfirmedButton, LogsButton, YamlButton } from "../actions/buttons";
 import { createJob, deleteJob, makeRerun, rerunJob, suspendJob } from "../actions/verbs";
-import { type Job, type JobRecord, findTrue } from "../job/objects";
+import { type JobRecord, findTrue } from "../job/objects";
+import type { Job } from "../api/types";
 import { EditDialog } from "./dialogs";
 import { useKeys } from "./keys";
 

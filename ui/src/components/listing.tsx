@@ -9,7 +9,7 @@ import { useCalm, useCollection } from "../api/hooks";
 import { type Order, OrderedRows } from "../api/ordered";
 import type { Resource } from "../api/resources";
 import type { KubernetesObject } from "../api/types";
-import { formatCount } from "../format";
+import { formatCount } from "../job/quantities";
 import { BatchDialog, BatchOutcome, useBatch } from "./batch";
 import { Chip, Choice, NamespaceChoice } from "./filters";
 import { Icon } from "./icon";

@@ -1,7 +1,7 @@
 // Small parts that all pages share: status, age, bar, panel, and what is shown instead of an empty list.
 import type { ComponentChildren } from "preact";
 import { now } from "../api/hooks";
-import { formatDuration, formatTime } from "../format";
+import { formatDuration, formatMoment } from "../job/times";
 
 export type Tone = "ok" | "bad" | "warn" | "info" | "muted";
 
@@ -18,8 +18,8 @@ export function Status({ tone, children, title }: { tone: Tone; children: Compon
 /** The time since, counting; the moment itself as its title. */
 export function Age({ since, until }: { since: string | undefined; until?: string | undefined }) {
   if (!since) return <span class="muted">–</span>;
-  const end = until ? Date.parse(until) : now.value;
-  return <time dateTime={since} title={formatTime(since)}>{formatDuration(end - Date.parse(since))}</time>;
+  const [start, end] = [Date.parse(since), until ? Date.parse(until) : now.value];
+  return <time dateTime={since} title={formatMoment(start)}>{formatDuration(end - start)}</time>;
 }
 
 /** How much of something is used: a bar with its words. `value` and `most` are in the same unit. */

@@ -16,6 +16,7 @@ export function ResourcesPanel({ rows, note }: { rows: ResourceRow[]; note: stri
             values={[[used, toneOf(used, request)]]}
             most={Math.max(request ?? 0, limit ?? 0, used ?? 0)}
             mark={request}
+            isComparable={request !== null || limit !== null}
             words={[
               used !== null && `${formatAmount(resource, used)} used`,
               request === null ? "nothing requested" : `${formatAmount(resource, request)} requested`,
@@ -67,16 +68,18 @@ interface MeterProps {
   most: number;
   /** Where a line stands, such as at the request. */
   mark: number | null;
+  /** Whether the amounts are a part of something: without that, a bar would say nothing. */
+  isComparable?: boolean;
   words: string;
 }
 
-function Meter({ name, values, most, mark, words }: MeterProps) {
+function Meter({ name, values, most, mark, words, isComparable = true }: MeterProps) {
   const scale = most > 0 ? 1000 / most : 0;
   return (
     <li class="meter">
       <span class="meter-name">{name}</span>
       <span class="meter-words">{words}</span>
-      {values.some(([value]) => value !== null) && (
+      {isComparable && values.some(([value]) => value !== null) && (
         <svg viewBox="0 0 1000 8" preserveAspectRatio="none" role="img" aria-label={`${name}: ${words}`}>
           <rect class="rail" width="1000" height="8" />
           {values.map(([value, tone], place) => (

@@ -3,7 +3,7 @@ import { type ReadonlySignal, useSignal } from "@preact/signals";
 import { useEffect, useMemo } from "preact/hooks";
 import { type RowAction, findForbidden } from "../actions/row-actions";
 import type { KubernetesObject } from "../api/types";
-import { formatCount } from "../format";
+import { formatCount } from "../job/quantities";
 import type { Selection } from "./selection";
 import type { Column } from "./table";
 

@@ -1,5 +1,5 @@
 // A chart of ended Jobs by minute: completed below, failed above. The numbers are also in its label, for those who cannot see it.
-import { formatTime } from "../format";
+import { formatClock } from "../job/times";
 import type { Throughput } from "../job/load";
 
 const WIDTH = 600;
@@ -19,7 +19,7 @@ export function ThroughputChart({ counts }: { counts: readonly Throughput[] }) {
           const upper = (failed / most) * HEIGHT;
           return (
             <g key={at}>
-              <title>{`${formatTime(at)}: ${completed} completed, ${failed} failed`}</title>
+              <title>{`${formatClock(at, Date.now())}: ${completed} completed, ${failed} failed`}</title>
               <rect class="reach" x={place * step} width={step} height={HEIGHT} />
               {completed > 0 && <rect class="fill ok" x={place * step} y={HEIGHT - lower} width={step - GAP} height={lower} />}
               {failed > 0 && <rect class="fill bad" x={place * step} y={HEIGHT - lower - upper} width={step - GAP} height={upper} />}

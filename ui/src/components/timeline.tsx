@@ -6,6 +6,9 @@ import { Ending } from "./parts";
 const NAMES: PhaseName[] = ["queued", "pulling", "starting", "running", "backoff"];
 const NAMED: Partial<Record<PhaseName, string>> = { backoff: "back-off" };
 const HEIGHT = 10;
+const WIDTH = 1000;
+/** Of a phase that took no time: it is seen, also at the right edge. */
+const LEAST_WIDTH = 6;
 
 export interface TimelineRow {
   key: string;
@@ -42,8 +45,8 @@ export function Timelines({ rows, now }: { rows: TimelineRow[]; now: number }) {
           <span class="timeline-label mono">
             <Ending text={row.label} />
           </span>
-          <svg viewBox={`0 0 1000 ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={describeRow(row, now)}>
-            <rect class="rail" width="1000" height={HEIGHT} />
+          <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} preserveAspectRatio="none" role="img" aria-label={describeRow(row, now)}>
+            <rect class="rail" width={WIDTH} height={HEIGHT} />
             {row.phases.map((each) => (
               <PhaseBar key={each.from + each.name} phase={each} from={from} to={to} now={now} />
             ))}
@@ -70,11 +73,12 @@ interface BarProps {
 
 function PhaseBar({ phase, from, to, now }: BarProps) {
   if (phase.name === "done") return null;
-  const scale = 1000 / (to - from);
-  const width = Math.max(3, ((phase.to ?? now) - phase.from) * scale);
+  const scale = WIDTH / (to - from);
+  const width = Math.max(LEAST_WIDTH, ((phase.to ?? now) - phase.from) * scale);
+  const start = Math.min((phase.from - from) * scale, WIDTH - LEAST_WIDTH);
   const state = phase.hasFailed ? " failed" : "";
   return (
-    <rect class={`phase-${phase.name}${state}`} x={(phase.from - from) * scale} width={width} height={HEIGHT}>
+    <rect class={`phase-${phase.name}${state}`} x={start} width={width} height={HEIGHT}>
       <title>{describePhase(phase, now)}</title>
     </rect>
   );

@@ -1,12 +1,14 @@
 /**
  * Attempts of a Job: its pods as rows of a table, in the shape that records of deleted Jobs have. A container that is restarted
- * in its pod has a row for each run that is known: the pod's status has the last two, kept logs have the times of the others.
+ * in its pod has a row for each run that is known: the pod's status has the last two, the Job's record has the newest 20 of each
+ * container, and kept logs have the start of all others.
  *
  * Called by the Job page, the record page and the words for a Job's state.
  */
 
 import { indexOf } from "./indexes";
-import type { Attempt, ContainerStatus, Pod, Terminated } from "./objects";
+import type { Attempt, RecordedAttempt } from "./objects";
+import type { ContainerStatus, Pod, Terminated } from "../api/types";
 import { parseTime } from "./times";
 
 const PEAK_MEMORY = "jobplane.dev/peak-memory";
@@ -41,16 +43,34 @@ export function addKeptRuns(attempts: Attempt[], kept: KeptRun[]): Attempt[] {
 
 const keyOf = (run: KeptRun): string => `${run.podUID}/${run.container}`;
 
-/** Living pods and attempts of a record as one list: a pod that lives wins, as it is newer. */
-export function mergeAttempts(living: Attempt[], recorded: Attempt[]): Attempt[] {
-  const known = new Set(living.map((each) => each.podUID));
-  return sortAttempts([...living, ...recorded.filter((each) => !known.has(each.podUID))]);
+/** Attempts of living pods and those of a record, with their restarts, as one list: a pod that lives wins, as it is newer. */
+export function mergeAttempts(living: Attempt[], recorded: RecordedAttempt[]): Attempt[] {
+  const pods = new Map(living.filter((each) => !each.container).map((each) => [each.podUID, each]));
+  const known = new Set(living.map((each) => `${each.podUID}/${each.container}/${each.run}`));
+  const added = recorded.flatMap(({ restarts, ...attempt }) => {
+    const pod = pods.get(attempt.podUID);
+    const earlier = (restarts ?? [])
+      .filter((each) => !known.has(`${attempt.podUID}/${each.container}/${each.run}`))
+      .map((each) => asRun(pod ?? attempt, each.container, each.run, { ...each, finishedAt: each.endedAt }));
+    return pod ? earlier : [attempt, ...earlier];
+  });
+  return sortAttempts([...living, ...added]);
+}
+
+/** Restarts of all containers of all pods. */
+export function countRestarts(attempts: Attempt[]): number {
+  return attempts.flatMap((each) => Object.values(each.restarts ?? {})).reduce((sum, count) => sum + count, 0);
+}
+
+/** Whether containers were restarted more often than the statuses of their pods tell. */
+export function hasMoreRuns(attempts: Attempt[]): boolean {
+  return attempts.some((each) => Object.values(each.restarts ?? {}).some((count) => count > 1));
 }
 
 /** The attempt that a pod is. */
 export function attemptOf(pod: Pod): Attempt {
   const status = pod.status;
-  const restarts = countRestarts(pod);
+  const restarts = restartsOf(pod);
   const waiting = findRestart(pod);
   if (waiting) return { ...base(pod), ...waiting, restarts };
   const ended = decisiveEnd(pod);
@@ -106,7 +126,7 @@ function parseDelay(message: string): number | null {
 }
 
 /** Starts of each container so far, without the first; one that waits to be started again counts as started. */
-function countRestarts(pod: Pod): Record<string, number> {
+function restartsOf(pod: Pod): Record<string, number> {
   const waits = (each: ContainerStatus): boolean => Boolean(each.state?.waiting && each.lastState?.terminated);
   const counts = statuses(pod).map((each) => [each.name, (each.restartCount ?? 0) + (waits(each) ? 1 : 0)] as const);
   return Object.fromEntries(counts.filter(([, count]) => count > 0));
@@ -114,7 +134,7 @@ function countRestarts(pod: Pod): Record<string, number> {
 
 /** Runs before the newest that the pod's status knows: the last end of each container that was restarted. */
 function earlierRuns(pod: Pod): Attempt[] {
-  const restarts = countRestarts(pod);
+  const restarts = restartsOf(pod);
   return statuses(pod).flatMap((each) => {
     const end = each.lastState?.terminated;
     if (!end || !restarts[each.name]) return [];
@@ -127,7 +147,7 @@ function asRun(
   pod: Attempt,
   container: string,
   run: number,
-  end: { exitCode: number | null; reason?: string; message?: string; startedAt?: string; finishedAt?: string },
+  end: { exitCode: number | null; reason?: string; message?: string; startedAt?: string | null; finishedAt?: string | null },
 ): Attempt {
   const { restarts: _, nextAt: __, ...shared } = pod;
   return {
@@ -145,12 +165,13 @@ function asRun(
   };
 }
 
-/** Why an attempt ended, in a few words: "exit code 1", "OOMKilled (exit code 137)", "Evicted". Empty if it has not failed. */
+/** Why an attempt ended, in a few words: "exit code 1", "OOMKilled (exit code 137)", "Evicted". Empty if it has not failed. A
+ * pod that its Job stopped, such as at the deadline, may have no exit code. */
 export function explainEnd(attempt: Attempt): string {
   const code = attempt.exitCode;
   const told = attempt.reason && attempt.reason !== "Error" && attempt.reason !== "Completed" ? attempt.reason : "";
   if (code !== null && code !== 0) return told ? `${told} (exit code ${code})` : `exit code ${code}`;
-  return attempt.phase === "Failed" ? told || "the pod failed" : "";
+  return attempt.phase === "Failed" ? told || "no exit code" : "";
 }
 
 export function isEnded(pod: Pod): boolean {

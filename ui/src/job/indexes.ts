@@ -4,7 +4,7 @@
  * Called by the index grid and the attempts table. One byte an index: a grid of a hundred thousand cells is a small array.
  */
 
-import type { Job, Pod } from "./objects";
+import type { Job, Pod } from "../api/types";
 
 export const INDEX_LABEL = "batch.kubernetes.io/job-completion-index";
 export const STATES = ["waiting", "pending", "running", "failed", "succeeded", "retrying"] as const;

@@ -5,7 +5,7 @@
  */
 
 import type { Job, KubernetesObject, Node, Pod } from "../api/types";
-import { parseQuantity } from "../format";
+import { parseQuantity } from "./quantities";
 import { type Amounts, sumRequests } from "./resources";
 
 /** Selects pods that have not ended. */

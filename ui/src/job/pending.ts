@@ -4,7 +4,8 @@
  * Called by the panel on the Job and pod pages. Each cause is one sentence in plain words, and one that says what to do.
  */
 
-import { findTrue, type Job, type KubeEvent, type Node, type Pod } from "./objects";
+import { findTrue } from "./objects";
+import type { Job, KubeEvent, Node, Pod } from "../api/types";
 import { formatAmount, nameResource, parseQuantity } from "./quantities";
 import { sumRequests } from "./resources";
 import { readRetryTime } from "./state";

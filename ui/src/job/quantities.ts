@@ -1,5 +1,5 @@
 /**
- * Quantities of resources as people read them: "264212084Ki" is "252 GiB", "1500m" CPUs are "1.5".
+ * Quantities of resources as people read them: "264212084Ki" is "252 GiB", "1500m" CPUs are "1.5", 64002 is "64,002".
  *
  * Called by every page that shows requests, capacity or usage. Units of memory are binary, as Kubernetes counts them.
  */
@@ -75,7 +75,13 @@ function isBytes(resource: string): boolean {
   return resource === "memory" || resource.endsWith("storage") || resource.startsWith("hugepages-");
 }
 
+/** By the most places after the point. To make a format takes much longer than to use it. */
+const formatsOfNumbers = [0, 1, 2].map((places) => new Intl.NumberFormat("en", { maximumFractionDigits: places }));
+
+/** A number of things: "1,001". */
+export const formatCount = (count: number): string => trimNumber(count, 0);
+
 function trimNumber(value: number, digits?: number): string {
   const places = digits ?? (value >= 100 ? 0 : value >= 10 ? 1 : 2);
-  return String(Number(value.toFixed(places)));
+  return formatsOfNumbers[places]?.format(value) ?? String(value);
 }

@@ -4,7 +4,7 @@
  * Called by the Job, pod and node pages. Amounts are numbers in base units: CPUs and bytes.
  */
 
-import type { Node, Pod, PodSpec } from "./objects";
+import type { Node, Pod, PodSpec } from "../api/types";
 import { parseQuantity } from "./quantities";
 
 export type Amounts = Record<string, number>;

@@ -6,7 +6,9 @@
 
 import { explainEnd } from "./attempts";
 import { countIndexes, isIndexed, parseRanges } from "./indexes";
-import { findTrue, type Attempt, type Job } from "./objects";
+import { findTrue, type Attempt } from "./objects";
+import type { Job } from "../api/types";
+import { formatCount } from "./quantities";
 import { formatClock, formatDuration, parseTime } from "./times";
 
 export type Tone = "ok" | "bad" | "busy" | "waiting" | "idle";
@@ -161,7 +163,7 @@ function describeSuccess(job: Job): string {
   const total = job.spec.completions;
   const what =
     total === undefined || total > 1 || done > 1
-      ? `Complete: ${done}${total && total > 1 ? ` of ${total}` : ""} done`
+      ? `Complete: ${formatCount(done)}${total && total > 1 ? ` of ${formatCount(total)}` : ""} done`
       : "Complete";
   const after = failures(job) ? `, after ${count(failures(job), "failure")}` : "";
   return `${what}${span ? ` in ${span}` : ""}${after}`;
@@ -172,7 +174,7 @@ function describeFailure(job: Job, attempts: Attempt[], why: string): string {
   const end = attempts.find((each) => each.phase === "Failed");
   const last = end && explainEnd(end) ? `; the last one ended with ${explainEnd(end)}` : "";
   const indexes = countIndexes(job.status?.failedIndexes);
-  const told = indexes ? `${why} (${count(indexes, "index", "indexes")} of ${job.spec.completions})` : why;
+  const told = indexes ? `${why} (${count(indexes, "index", "indexes")} of ${formatCount(job.spec.completions ?? 0)})` : why;
   return `Failed${tried ? ` after ${count(tried, "failed attempt")}` : ""}: ${lowerFirst(told || "no reason was given")}${last}`;
 }
 
@@ -184,7 +186,7 @@ function describeSuspension(job: Job, now: number, zone?: string): string {
 function describeDone(job: Job): string {
   const total = job.spec.completions;
   const done = job.status?.succeeded ?? 0;
-  return total === undefined ? "" : `${done} of ${total} done, `;
+  return total === undefined ? "" : `${formatCount(done)} of ${formatCount(total)} done, `;
 }
 
 /** Whether attempts can be counted as "3 of 7": one pod at a time, and all failures count together. */
@@ -237,5 +239,5 @@ function lowerFirst(text: string): string {
 }
 
 function count(number: number, one: string, many = `${one}s`): string {
-  return `${number} ${number === 1 ? one : many}`;
+  return `${formatCount(number)} ${number === 1 ? one : many}`;
 }

@@ -6,7 +6,8 @@
  */
 
 import { attemptOf, isEnded } from "./attempts";
-import type { Attempt, KubeEvent, Pod } from "./objects";
+import type { Attempt } from "./objects";
+import type { KubeEvent, Pod } from "../api/types";
 import { parseTime } from "./times";
 
 export type PhaseName = "queued" | "pulling" | "starting" | "running" | "backoff" | "done";

@@ -1,5 +1,5 @@
 /**
- * Moments and spans as people read them: "14:02:10", "3 min 5 s", "2 d ago".
+ * Moments and spans as people read them: "14:02:10", "3m 5s", "2d ago".
  *
  * Called by every page. `now` is an argument everywhere; a zone is one of the tz database, and the viewer's own by default.
  */
@@ -16,63 +16,62 @@ export function parseTime(text: string | null | undefined): number | null {
   return Number.isNaN(at) ? null : at;
 }
 
-/** A span in its two largest units: "12 s", "3 min 5 s", "2 h 5 min", "4 d 3 h". */
+/** A span in its two largest units, without those that are zero: "12s", "3m 5s", "2h", "4d 3h". */
 export function formatDuration(milliseconds: number): string {
-  const span = Math.max(0, milliseconds);
-  if (span < SECOND) return span === 0 ? "0 s" : "< 1 s";
-  if (span < MINUTE) return `${Math.floor(span / SECOND)} s`;
-  if (span < HOUR) return join(span, MINUTE, "min", SECOND, "s");
-  if (span < DAY) return join(span, HOUR, "h", MINUTE, "min");
-  return join(span, DAY, "d", HOUR, "h");
-}
-
-/** A span in its largest unit, for narrow columns: "5s", "3m", "2h", "4d". */
-export function formatAge(milliseconds: number): string {
-  const span = Math.max(0, milliseconds);
-  if (span < 2 * MINUTE) return `${Math.floor(span / SECOND)}s`;
-  if (span < 2 * HOUR) return `${Math.floor(span / MINUTE)}m`;
-  if (span < 2 * DAY) return `${Math.floor(span / HOUR)}h`;
-  return `${Math.floor(span / DAY)}d`;
+  const [first, ...others] = partsOf(milliseconds);
+  const next = others[0];
+  return next && next[0] > 0 ? `${first.join("")} ${next.join("")}` : first.join("");
 }
 
 /** Time of day to the second: "14:02:10". With the date, if it is not that of `now`: "24 Nov 14:02:10". */
 export function formatClock(at: number, now: number, zone?: string): string {
-  const clock = new Intl.DateTimeFormat("en-GB", { timeStyle: "medium", timeZone: zone }).format(at);
-  return dayOf(at, zone) === dayOf(now, zone) ? clock : `${formatDay(at, now, zone)} ${clock}`;
+  const clock = formatWith({ timeStyle: "medium" }, at, zone);
+  if (dayOf(at, zone) === dayOf(now, zone)) return clock;
+  return `${formatWith(dayOf(at, zone).slice(-4) === dayOf(now, zone).slice(-4) ? DAY_STYLE : DATE_STYLE, at, zone)} ${clock}`;
 }
 
 /** A whole moment, for titles: "25 Nov 2026, 14:02:10 UTC". */
 export function formatMoment(at: number, zone?: string): string {
-  const style: Intl.DateTimeFormatOptions = { day: "numeric", month: "short", year: "numeric", timeZone: zone };
-  const clock: Intl.DateTimeFormatOptions = {
-    hour: "2-digit",
-    minute: "2-digit",
-    second: "2-digit",
-    timeZoneName: "short",
-  };
-  return new Intl.DateTimeFormat("en-GB", { ...style, ...clock }).format(at);
+  return formatWith(MOMENT_STYLE, at, zone);
 }
 
-/** From now to then, in words: "in 5 min", "2 h ago", "now". */
+/** From now to then, in words: "in 5m", "2h ago", "now". */
 export function formatDistance(at: number, now: number): string {
   const span = Math.abs(at - now);
   if (span < SECOND) return "now";
-  const words = span < MINUTE ? formatDuration(span) : formatDuration(span).split(" ").slice(0, 2).join(" ");
+  const words = partsOf(span)[0].join("");
   return at > now ? `in ${words}` : `${words} ago`;
 }
 
-function formatDay(at: number, now: number, zone?: string): string {
-  const isThisYear = new Date(at).getUTCFullYear() === new Date(now).getUTCFullYear();
-  const year = isThisYear ? undefined : "numeric";
-  return new Intl.DateTimeFormat("en-GB", { day: "numeric", month: "short", year, timeZone: zone }).format(at);
+type Part = [count: number, unit: string];
+
+/** A span by units, from the largest that is not zero on. */
+function partsOf(milliseconds: number): [Part, ...Part[]] {
+  const span = Math.max(0, milliseconds);
+  const [days, hours] = [Math.floor(span / DAY), Math.floor(span / HOUR) % 24];
+  const [minutes, seconds] = [Math.floor(span / MINUTE) % 60, Math.floor(span / SECOND) % 60];
+  if (days) return [[days, "d"], [hours, "h"]];
+  if (hours) return [[hours, "h"], [minutes, "m"]];
+  return minutes ? [[minutes, "m"], [seconds, "s"]] : [[seconds, "s"]];
 }
 
-function dayOf(at: number, zone?: string): string {
-  return new Intl.DateTimeFormat("en-CA", { dateStyle: "short", timeZone: zone }).format(at);
-}
+const DAY_STYLE: Intl.DateTimeFormatOptions = { day: "numeric", month: "short" };
+const DATE_STYLE: Intl.DateTimeFormatOptions = { ...DAY_STYLE, year: "numeric" };
+const MOMENT_STYLE: Intl.DateTimeFormatOptions = {
+  ...DATE_STYLE,
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  timeZoneName: "short",
+};
+const dayOf = (at: number, zone?: string): string => formatWith({ dateStyle: "short" }, at, zone);
 
-function join(span: number, large: number, largeUnit: string, small: number, smallUnit: string): string {
-  const rest = Math.floor((span % large) / small);
-  const head = `${Math.floor(span / large)} ${largeUnit}`;
-  return rest ? `${head} ${rest} ${smallUnit}` : head;
+const formats = new Map<string, Intl.DateTimeFormat>();
+
+/** Kept by style and zone: to make a format takes fifty times as long as to use it, and a list has hundreds of times. */
+function formatWith(style: Intl.DateTimeFormatOptions, at: number, zone = ""): string {
+  const key = `${Object.keys(style).join()} ${zone}`;
+  const known = formats.get(key) ?? new Intl.DateTimeFormat("en-GB", { ...style, ...(zone && { timeZone: zone }) });
+  formats.set(key, known);
+  return known.format(at);
 }

@@ -1,7 +1,7 @@
-// Runs of containers whose logs are kept: for the runs before the last two, they are all that is known.
+// Runs of containers whose logs are kept: of runs that no record has, they are all that is known.
 import { useMemo } from "preact/hooks";
 import { usePolled } from "../api/polling";
-import type { KeptRun } from "../job/attempts";
+import { type KeptRun, countRestarts, hasMoreRuns } from "../job/attempts";
 import type { Attempt } from "../job/objects";
 import { type KeptLog, pathOfKept } from "./sources";
 
@@ -9,10 +9,8 @@ const AGAIN_MS = 60_000;
 
 /** Kept runs of a Job's pods or of one pod; asked for only if containers were restarted more than once, and again at each restart. */
 export function useKeptRuns(namespace: string, query: Record<string, string>, attempts: Attempt[]): KeptRun[] {
-  const counts = attempts.flatMap((each) => Object.values(each.restarts ?? {}));
-  const path = counts.some((count) => count > 1) ? pathOfKept(namespace, query) : null;
-  const restarts = counts.reduce((sum, count) => sum + count, 0);
-  return useRuns(usePolled<{ items: KeptLog[] | null }>(path, AGAIN_MS, restarts)?.items);
+  const path = hasMoreRuns(attempts) ? pathOfKept(namespace, query) : null;
+  return useRuns(usePolled<{ items: KeptLog[] | null }>(path, AGAIN_MS, countRestarts(attempts))?.items);
 }
 
 /** Kept runs of the pods of a record, which does not count restarts; null asks for none. */

@@ -10,6 +10,7 @@ import { LogView } from "./log-view";
 import { MOST_FOLLOWED, type Reading } from "./reading";
 import { type Source, readWhole } from "./sources";
 import { nameSource } from "./use-sources";
+import { formatCount } from "../job/quantities";
 
 interface PanelProps {
   namespace: string;
@@ -77,7 +78,7 @@ export function LogPanel({ namespace, name, chosen, sources, reading, isPrevious
         </label>
         {search && (
           <span class="muted" role="status" data-testid="found">
-            {matches ? `${found.length.toLocaleString("en")} found` : "not a valid expression"}
+            {matches ? `${formatCount(found.length)} found` : "not a valid expression"}
           </span>
         )}
         <Toggle
@@ -142,8 +143,8 @@ export function LogPanel({ namespace, name, chosen, sources, reading, isPrevious
       />
       <p class="log-foot muted" role="status">
         {lines.length === 0 && reading.isComplete.value && "Nothing was written · "}
-        {lines.length.toLocaleString("en")} {lines.length === 1 ? "line" : "lines"}
-        {reading.buffer.dropped > 0 && `, ${reading.buffer.dropped.toLocaleString("en")} older ones dropped`}
+        {formatCount(lines.length)} {lines.length === 1 ? "line" : "lines"}
+        {reading.buffer.dropped > 0 && `, ${formatCount(reading.buffer.dropped)} older ones dropped`}
         {chosen.every((each) => each.isKept)
           ? ` · kept log of ${chosen.every((each) => each.phase === "gone") ? "a pod that is gone" : "an earlier run"}`
           : live.length && !isPrevious

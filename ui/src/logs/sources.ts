@@ -3,7 +3,7 @@ import { request, send } from "../api/client";
 import { PODS, pathOf } from "../api/resources";
 import { attemptOf, isEnded } from "../job/attempts";
 import { indexOf } from "../job/indexes";
-import type { Pod } from "../job/objects";
+import type { Pod } from "../api/types";
 
 export const KEPT = "/apis/logs.jobplane.dev/v1";
 export const TAIL_LINES = 20_000;

@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { useCollection } from "../api/hooks";
 import { PODS } from "../api/resources";
-import type { Pod } from "../job/objects";
+import type { Pod } from "../api/types";
 import { type Source, listKept, sourcesOf } from "./sources";
 
 /** Logs that are shown together at most. */

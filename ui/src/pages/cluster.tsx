@@ -7,7 +7,8 @@ import { JOBS, NODES, PODS } from "../api/resources";
 import type { Job, Node } from "../api/types";
 import { Age, Bar, Empty, Panel, Problem } from "../components/parts";
 import { ThroughputChart } from "../components/throughput";
-import { formatCount, formatDuration, formatResource } from "../format";
+import { formatAmount, formatCount } from "../job/quantities";
+import { formatDuration } from "../job/times";
 import { ACTIVE, type ActivePod, type Capacity, countEnded, endOf, measureWaiting, sumCapacity, takeActive } from "../job/load";
 import { trimJob } from "./jobs";
 import { stateOfNode } from "./nodes";
@@ -99,7 +100,7 @@ const NAMES: Record<string, string> = { cpu: "CPU", memory: "Memory" };
 
 function CapacityRow({ resource, allocatable, requested }: Capacity) {
   const percent = allocatable > 0 ? Math.round((requested / allocatable) * 100) : 0;
-  const words = `${formatResource(resource, requested)} of ${formatResource(resource, allocatable)} requested`;
+  const words = `${formatAmount(resource, requested)} of ${formatAmount(resource, allocatable)} requested`;
   return (
     <li>
       <span class="title">{NAMES[resource] ?? resource}</span>

@@ -14,7 +14,8 @@ import { useKeys } from "../components/keys";
 import { Panel, Problem } from "../components/parts";
 import { type Run, RunsPanel } from "../components/runs";
 import { listNext, parseSchedule, resolveHashes } from "../job/cron";
-import { type CronJob, type Job, type JobRecord, type KubeEvent, findTrue } from "../job/objects";
+import { type JobRecord, findTrue } from "../job/objects";
+import type { CronJob, Job, KubeEvent } from "../api/types";
 import { describeJob } from "../job/state";
 import { formatClock, formatDistance, parseTime } from "../job/times";
 

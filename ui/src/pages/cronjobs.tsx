@@ -8,7 +8,7 @@ import type { CronJob } from "../api/types";
 import { ListPage } from "../components/listing";
 import { Age, Empty, Status } from "../components/parts";
 import type { Column } from "../components/table";
-import { formatDuration, formatTime } from "../format";
+import { formatDistance, formatMoment } from "../job/times";
 import { type Schedule, parseSchedule, resolveHashes } from "../job/cron";
 
 const linkOf = (each: CronJob): string => `/cronjobs/${each.metadata.namespace}/${each.metadata.name}`;
@@ -71,7 +71,7 @@ function NextRun({ cronJob: { metadata, spec } }: { cronJob: CronJob }) {
   if (spec.suspend) return <span class="muted">–</span>;
   if (schedule.value && (next.peek() ?? 0) <= now.value) next.value = schedule.value.next(now.value);
   if (!next.value) return <span class="muted">–</span>;
-  return <time title={formatTime(next.value)}>in {formatDuration(next.value - now.value)}</time>;
+  return <time title={formatMoment(next.value)}>{formatDistance(next.value, now.value)}</time>;
 }
 
 /** Keep of a CronJob only what the list reads. */

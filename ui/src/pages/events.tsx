@@ -1,7 +1,7 @@
 // The list of all events: what happened to which object, newest first. It finds what no page of one object shows.
 import { Link } from "wouter-preact";
 import { EVENTS } from "../api/resources";
-import type { Event } from "../api/types";
+import type { KubeEvent } from "../api/types";
 import { ListPage } from "../components/listing";
 import { Age, Empty, Status } from "../components/parts";
 import type { Column } from "../components/table";
@@ -10,21 +10,21 @@ const TYPES = ["Warning", "Normal"] as const;
 const PAGES: Record<string, string> = { Job: "jobs", CronJob: "cronjobs", Pod: "pods", Node: "nodes" };
 
 /** The newest time that an event names: it may have been counted up. */
-const timeOf = (event: Event): string =>
+const timeOf = (event: KubeEvent): string =>
   event.series?.lastObservedTime ?? event.lastTimestamp ?? event.eventTime ?? event.firstTimestamp ?? event.metadata.creationTimestamp;
 
-const typeOf = (event: Event): string => event.type ?? "Normal";
-const countOf = (event: Event): number => event.series?.count ?? event.count ?? 1;
-const objectOf = ({ involvedObject }: Event): string => `${involvedObject.kind}/${involvedObject.name}`;
+const typeOf = (event: KubeEvent): string => event.type ?? "Normal";
+const countOf = (event: KubeEvent): number => event.series?.count ?? event.count ?? 1;
+const objectOf = ({ involvedObject }: KubeEvent): string => `${involvedObject.kind}/${involvedObject.name}`;
 
 /** The page of the object, if there is one. */
-function pageOf({ involvedObject: { kind, name, namespace } }: Event): string | null {
+function pageOf({ involvedObject: { kind, name, namespace } }: KubeEvent): string | null {
   const section = PAGES[kind];
   if (!section) return null;
   return kind === "Node" ? `/${section}/${name}` : `/${section}/${namespace}/${name}`;
 }
 
-const COLUMNS: readonly Column<Event>[] = [
+const COLUMNS: readonly Column<KubeEvent>[] = [
   { name: "Object", width: "minmax(12rem, 1.6fr)", cell: (event) => <ObjectLink event={event} />, by: objectOf },
   {
     name: "Reason",
@@ -54,7 +54,7 @@ const COLUMNS: readonly Column<Event>[] = [
 /** The table opens rows, too. */
 const stop = (event: MouseEvent): void => event.stopPropagation();
 
-function ObjectLink({ event }: { event: Event }) {
+function ObjectLink({ event }: { event: KubeEvent }) {
   const page = pageOf(event);
   const words = (
     <>
@@ -72,11 +72,11 @@ function ObjectLink({ event }: { event: Event }) {
 }
 
 /** Keep of an event only what the list reads. */
-const trim = ({ metadata, type, reason, message, count, firstTimestamp, lastTimestamp, eventTime, series, involvedObject }: Event): Event => {
+const trim = ({ metadata, type, reason, message, count, firstTimestamp, lastTimestamp, eventTime, series, involvedObject }: KubeEvent): KubeEvent => {
   const { name, namespace, uid, resourceVersion, creationTimestamp } = metadata;
   const kept = { type, reason, message, count, firstTimestamp, lastTimestamp, eventTime, series };
   return {
-    ...(Object.fromEntries(Object.entries(kept).filter(([, value]) => value !== undefined && value !== null)) as Partial<Event>),
+    ...(Object.fromEntries(Object.entries(kept).filter(([, value]) => value !== undefined && value !== null)) as Partial<KubeEvent>),
     metadata: { name, uid, resourceVersion, creationTimestamp, ...(namespace ? { namespace } : {}) },
     involvedObject: { kind: involvedObject.kind, name: involvedObject.name, ...(involvedObject.namespace ? { namespace: involvedObject.namespace } : {}) },
   };

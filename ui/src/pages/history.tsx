@@ -164,7 +164,7 @@ function RecordRow({ record }: { record: JobRecord }) {
       <td>
         <Status tone={RESULTS[record.result] ?? "muted"}>{record.result}</Status>
       </td>
-      <td class="mono">
+      <td class="name">
         <Link href={`/history/${namespace}/${uid}`}>
           <Ending text={name} />
         </Link>

@@ -14,19 +14,24 @@ import { JobActions } from "../components/job-actions";
 import { Bar, Panel, Problem } from "../components/parts";
 import { PendingPanel } from "../components/pending";
 import { ResourcesPanel } from "../components/resources";
+import { ResultPanel } from "../components/result";
 import { Timelines } from "../components/timeline";
-import { addKeptRuns, attemptsOf, isEnded, mergeAttempts } from "../job/attempts";
+import { addKeptRuns, attemptsOf, countRestarts, hasMoreRuns, isEnded, mergeAttempts } from "../job/attempts";
 import { buildStates, isIndexed } from "../job/indexes";
-import { type Attempt, type Job, type JobRecord, type KubeEvent, type Node, type Pod, findTrue } from "../job/objects";
+import { type Attempt, type JobRecord, findTrue } from "../job/objects";
+import type { Job, KubeEvent, Node, Pod } from "../api/types";
 import { explainPending } from "../job/pending";
 import { type PodMetrics, compareResources, sumUsage } from "../job/resources";
 import { describeJob, measureProgress } from "../job/state";
 import { buildTimeline } from "../job/timeline";
 import { formatClock, formatDistance, formatDuration, parseTime } from "../job/times";
 import { useKeptRuns } from "../logs/kept-runs";
+import { formatCount } from "../job/quantities";
 
 const TIMELINES = 8;
 const METRICS_MS = 10_000;
+/** A record is written a second or two after what it tells. */
+const RECORD_MS = 10_000;
 const NODES_MS = 30_000;
 
 export function JobPage({ namespace, name }: { namespace: string; name: string }) {
@@ -106,6 +111,7 @@ function LivingJob({ job, problem }: { job: Job; problem: string }) {
           <TimelinePanel pods={pods} attempts={attempts} events={events} index={chosen.value} />
         </div>
         <div class="column">
+          <ResultPanel attempts={attempts} />
           <ResourcesPanel {...data.resources} />
           <EventsPanel events={events} own={uid} now={now.value} />
         </div>
@@ -125,13 +131,15 @@ function useJobData(job: Job) {
   const isEndedJob = Boolean(
     findTrue(job.status?.conditions, "Complete") ?? findTrue(job.status?.conditions, "Failed"),
   );
+  const living = useMemo(() => attemptsOf(pods), [pods]);
   const ended = (job.status?.failed ?? 0) + (job.status?.succeeded ?? 0);
+  const isRecorded = ended > pods.length || hasMoreRuns(living);
   const record = usePolled<JobRecord>(
-    ended > pods.length && collection.state.value === "live" ? `${HISTORY}/namespaces/${namespace}/jobs/${uid}` : null,
-    METRICS_MS * 6,
-    job.status?.failed,
+    isRecorded && collection.state.value === "live" ? `${HISTORY}/namespaces/${namespace}/jobs/${uid}` : null,
+    RECORD_MS,
+    (job.status?.failed ?? 0) + countRestarts(living),
   );
-  const known = useMemo(() => mergeAttempts(attemptsOf(pods), record?.attempts ?? []), [pods, record]);
+  const known = useMemo(() => mergeAttempts(living, record?.attempts ?? []), [living, record]);
   const runs = useKeptRuns(namespace, { job: job.metadata.name }, known);
   const attempts = useMemo(() => addKeptRuns(known, runs), [known, runs]);
   const hasPending = pods.some((pod) => (pod.status?.phase ?? "Pending") === "Pending");
@@ -178,7 +186,7 @@ function Progress({ job }: { job: Job }) {
   const share = measureProgress(job);
   const done = job.status?.succeeded ?? 0;
   if (share === null || (job.spec.completions ?? 1) < 2) return null;
-  const words = `${done.toLocaleString("en")} of ${job.spec.completions?.toLocaleString("en")} done`;
+  const words = `${formatCount(done)} of ${formatCount(job.spec.completions ?? 0)} done`;
   return (
     <div class="progress">
       <Bar value={share} most={1} label={words} tone="ok" />
@@ -198,7 +206,7 @@ function Indexes({ job, pods, chosen, onChoose }: IndexesProps) {
   const states = useMemo(() => buildStates(job, pods), [job, pods]);
   if (!isIndexed(job) || states.length < 2) return null;
   return (
-    <Panel title={`Indexes (${job.spec.completions?.toLocaleString("en")})`}>
+    <Panel title={`Indexes (${formatCount(job.spec.completions ?? 0)})`}>
       <IndexGrid states={states} chosen={chosen} onChoose={onChoose} />
     </Panel>
   );
@@ -242,8 +250,8 @@ function factsOf(job: Job): Fact[] {
     ["Created", <Moment at={created}>{formatDistance(created ?? at, at)}</Moment>],
     ["Started", start === null ? null : <Moment at={start}>{formatClock(start, at)}</Moment>],
     [end === null ? "Active for" : "Took", start === null ? null : formatDuration((end ?? at) - start)],
-    ["Completions", job.spec.completions?.toLocaleString("en") ?? "one that succeeds"],
-    ["Parallelism", (job.spec.parallelism ?? 1).toLocaleString("en")],
+    ["Completions", job.spec.completions === undefined ? "one that succeeds" : formatCount(job.spec.completions)],
+    ["Parallelism", formatCount(job.spec.parallelism ?? 1)],
     ["Retries", nameRetries(job)],
     [
       "Time limit",
@@ -252,8 +260,19 @@ function factsOf(job: Job): Fact[] {
     ["Image", <span class="mono">{job.spec.template.spec.containers[0]?.image}</span>],
     ["CronJob", owner ? <Link href={`/cronjobs/${namespace}/${owner.name}`}>{owner.name}</Link> : null],
     ["Rerun of", before ? <Link href={`/history/${namespace}/${before}`}>an earlier Job</Link> : null],
-    ["Runs after", job.metadata.annotations?.["jobplane.dev/after"] ?? null],
+    ["Runs after", linkAwaited(namespace ?? "", job.metadata.annotations?.["jobplane.dev/after"])],
   ];
+}
+
+/** Names of Jobs as the annotation has them: `prepare, cleanup=any`. */
+function linkAwaited(namespace: string, text: string | undefined) {
+  if (!text) return null;
+  return text.split(",").map((each, place) => (
+    <>
+      {place > 0 && ", "}
+      <Link href={`/jobs/${namespace}/${each.trim().split("=")[0]}`}>{each.trim()}</Link>
+    </>
+  ));
 }
 
 function nameRetries(job: Job): string {

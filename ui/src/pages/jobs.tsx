@@ -7,7 +7,7 @@ import { Chip } from "../components/filters";
 import { ListPage, useAddress } from "../components/listing";
 import { Age, Bar, Empty, Status, type Tone } from "../components/parts";
 import type { Column } from "../components/table";
-import { formatCount } from "../format";
+import { formatCount } from "../job/quantities";
 
 const TONES: Record<string, Tone> = {
   Running: "info",

@@ -12,10 +12,11 @@ import { useKeys } from "../components/keys";
 import { Ending, Panel, Problem, Status } from "../components/parts";
 import { NodeResourcesPanel } from "../components/resources";
 import { isEnded } from "../job/attempts";
-import { type KubeEvent, type Node, type Pod, findTrue } from "../job/objects";
+import { findTrue } from "../job/objects";
+import type { KubeEvent, Node, Pod } from "../api/types";
 import { formatAmount } from "../job/quantities";
 import { type Amounts, measureNode, sumRequests, sumUsage } from "../job/resources";
-import { formatAge, formatDistance, parseTime } from "../job/times";
+import { formatDistance, formatDuration, parseTime } from "../job/times";
 
 const SHOWN = 200;
 
@@ -143,7 +144,7 @@ function PodRow({ pod }: { pod: Pod }) {
       </td>
       <td class="number">{write("cpu")}</td>
       <td class="number">{write("memory")}</td>
-      <td class="number">{formatAge(now.value - (parseTime(pod.metadata.creationTimestamp) ?? now.value))}</td>
+      <td class="number">{formatDuration(now.value - (parseTime(pod.metadata.creationTimestamp) ?? now.value))}</td>
     </tr>
   );
 }

@@ -7,7 +7,7 @@ import type { Node } from "../api/types";
 import { ListPage } from "../components/listing";
 import { Age, Bar, Empty, Status } from "../components/parts";
 import type { Column } from "../components/table";
-import { parseQuantity } from "../format";
+import { parseQuantity } from "../job/quantities";
 import { ACTIVE, type ActivePod, type NodeLoad, loadOfNodes, takeActive } from "../job/load";
 
 const linkOf = (node: Node): string => `/nodes/${node.metadata.name}`;

@@ -2,7 +2,7 @@
 import { Link } from "wouter-preact";
 import { Outcome, useAttempting } from "../actions/action";
 import { ConfirmedButton, LogsButton, YamlButton } from "../actions/buttons";
-import { deletePod } from "../actions/verbs";
+import { HISTORY, deletePod } from "../actions/verbs";
 import { now, useCollection, useObject } from "../api/hooks";
 import { usePolled } from "../api/polling";
 import { EVENTS, NODES, PODS, pathOf } from "../api/resources";
@@ -13,9 +13,10 @@ import { Panel, Problem, Status } from "../components/parts";
 import { PendingPanel } from "../components/pending";
 import { ResourcesPanel } from "../components/resources";
 import { Timelines } from "../components/timeline";
-import { addKeptRuns, attemptOf, attemptsOf, explainEnd, isEnded } from "../job/attempts";
+import { addKeptRuns, attemptOf, attemptsOf, countRestarts, explainEnd, hasMoreRuns, isEnded, mergeAttempts } from "../job/attempts";
 import { indexOf } from "../job/indexes";
-import type { Attempt, ContainerState, KubeEvent, Node, Pod } from "../job/objects";
+import type { Attempt, JobRecord } from "../job/objects";
+import type { ContainerState, KubeEvent, Node, Pod } from "../api/types";
 import { explainPending } from "../job/pending";
 import { formatBytes } from "../job/quantities";
 import { type PodMetrics, compareResources, sumUsage } from "../job/resources";
@@ -24,6 +25,7 @@ import { buildTimeline } from "../job/timeline";
 import { formatClock, formatDistance, formatDuration, parseTime } from "../job/times";
 import { useKeptRuns } from "../logs/kept-runs";
 
+const RECORD_MS = 10_000;
 const TONES: Record<string, Tone> = { Running: "busy", Pending: "waiting", Succeeded: "ok", Failed: "bad" };
 
 export function PodPage({ namespace, name }: { namespace: string; name: string }) {
@@ -53,7 +55,7 @@ function LivingPod({ pod, problem }: { pod: Pod; problem: string }) {
   const path = `/apis/metrics.k8s.io/v1beta1/namespaces/${namespace}/pods?${query}`;
   const metrics = usePolled<{ items: PodMetrics[] | null }>(isRunning ? path : null, 10_000)?.items?.[0];
   const phase = pod.metadata.deletionTimestamp && !isEnded(pod) ? "Terminating" : (pod.status?.phase ?? "Pending");
-  const known = attemptsOf([pod]);
+  const known = useRecordedRuns(pod);
   const attempts = addKeptRuns(known, useKeptRuns(namespace, { pod: name }, known));
   const waits = known[0]?.phase === "Waiting";
   const usage = metrics ? { usage: sumUsage(metrics) } : {};
@@ -95,6 +97,19 @@ function LivingPod({ pod, problem }: { pod: Pod; problem: string }) {
         </div>
       </div>
     </div>
+  );
+}
+
+/** What the pod does now, and the runs before, as far as its Job's record has them. */
+function useRecordedRuns(pod: Pod): Attempt[] {
+  const { namespace, uid, ownerReferences } = pod.metadata;
+  const living = attemptsOf([pod]);
+  const job = ownerReferences?.find((each) => each.controller && each.kind === "Job")?.uid;
+  const path = job && hasMoreRuns(living) ? `${HISTORY}/namespaces/${namespace}/jobs/${job}` : null;
+  const attempts = usePolled<JobRecord>(path, RECORD_MS, countRestarts(living))?.attempts ?? [];
+  return mergeAttempts(
+    living,
+    attempts.filter((each) => each.podUID === uid),
   );
 }
 

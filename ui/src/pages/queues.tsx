@@ -4,7 +4,7 @@ import type { LocalQueue } from "../api/types";
 import { ListPage } from "../components/listing";
 import { Age, Bar, Empty, Status } from "../components/parts";
 import type { Column } from "../components/table";
-import { formatResource, parseQuantity } from "../format";
+import { formatAmount, parseQuantity } from "../job/quantities";
 
 const isActive = (queue: LocalQueue): boolean => queue.status?.conditions?.some((each) => each.type === "Active" && each.status === "True") ?? false;
 const keyOf = (queue: LocalQueue): string => `${queue.metadata.namespace}/${queue.metadata.name}`;
@@ -40,7 +40,7 @@ function Quota({ queue }: { queue: LocalQueue }) {
 }
 
 function QuotaOf({ resource, used, most }: { resource: string; used: number; most: number }) {
-  const words = `${formatResource(resource, used)} of ${formatResource(resource, most)}`;
+  const words = `${formatAmount(resource, used)} of ${formatAmount(resource, most)}`;
   const name = resource === "cpu" ? "CPU" : resource === "memory" ? "Memory" : resource.replace(/^.*\//, "");
   return (
     <span class="quota" title={`${resource}: ${words}`}>

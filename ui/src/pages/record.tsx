@@ -10,14 +10,17 @@ import { EventsPanel } from "../components/events";
 import { IndexGrid } from "../components/index-grid";
 import { RecordActions } from "../components/job-actions";
 import { Empty, Panel } from "../components/parts";
+import { ResultPanel } from "../components/result";
 import { Timelines } from "../components/timeline";
 import { addKeptRuns, mergeAttempts } from "../job/attempts";
 import { buildStates, isIndexed } from "../job/indexes";
-import type { Attempt, Job, JobRecord } from "../job/objects";
+import type { Attempt, JobRecord } from "../job/objects";
+import type { Job } from "../api/types";
 import { describeJob } from "../job/state";
 import { buildRecordTimeline } from "../job/timeline";
 import { formatClock, formatDistance, formatDuration, parseTime } from "../job/times";
 import { useRecordedRuns } from "../logs/kept-runs";
+import { formatCount } from "../job/quantities";
 
 const TIMELINES = 8;
 const AGAIN_MS = 15_000;
@@ -42,7 +45,7 @@ function Record({ record }: { record: JobRecord }) {
   };
   const isRestarting = record.spec.template.spec.restartPolicy === "OnFailure";
   const runs = useRecordedRuns(namespace, isRestarting ? name : null);
-  const newestFirst = addKeptRuns(mergeAttempts(record.attempts ?? [], []), runs);
+  const newestFirst = addKeptRuns(mergeAttempts([], record.attempts ?? []), runs);
   const state = describeJob(job, newestFirst, now.value);
   const isGone = Boolean(record.deletionTime);
   const sentence = record.result === "Deleted" ? "Deleted before it ended" : state.sentence;
@@ -75,6 +78,7 @@ function Record({ record }: { record: JobRecord }) {
           <TimelinePanel attempts={newestFirst} record={record} />
         </div>
         <div class="column">
+          <ResultPanel attempts={newestFirst} />
           <EventsPanel events={record.events ?? []} own={uid} now={now.value} />
         </div>
       </div>
@@ -93,7 +97,7 @@ function Indexes({
 }) {
   if (!isIndexed(job) || (job.spec.completions ?? 0) < 2) return null;
   return (
-    <Panel title={`Indexes (${job.spec.completions?.toLocaleString("en")})`}>
+    <Panel title={`Indexes (${formatCount(job.spec.completions ?? 0)})`}>
       <IndexGrid states={buildStates(job, [])} chosen={chosen} onChoose={onChoose} />
     </Panel>
   );
@@ -126,7 +130,7 @@ function factsOf(record: JobRecord): Fact[] {
     ["Took", start === null || end === null ? null : formatDuration(end - start)],
     ["Deleted", deleted === null ? null : <Moment at={deleted}>{formatDistance(deleted, at)}</Moment>],
     ["Job", deleted === null ? <Link href={`/jobs/${namespace}/${name}`}>still there</Link> : null],
-    ["Completions", record.spec.completions?.toLocaleString("en") ?? null],
+    ["Completions", record.spec.completions === undefined ? null : formatCount(record.spec.completions)],
     ["Image", <span class="mono">{record.spec.template.spec.containers[0]?.image}</span>],
     ["Rerun of", record.rerunOf ? <Link href={`/history/${namespace}/${record.rerunOf}`}>an earlier Job</Link> : null],
   ];
