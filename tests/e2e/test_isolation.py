@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from app.store.postgres_folder import Cluster as PostgresFolder
-from tests.e2e import processes
+from tests.e2e import bombs, processes
 from tests.e2e.cluster import Cluster, until
 from tests.e2e.people import SECONDS, People, a_pod
 
@@ -70,7 +70,7 @@ def people() -> Iterator[People]:
     folder = Path(tempfile.mkdtemp(prefix="jobplane-test-", dir="/var/tmp"))
     folder.chmod(0o755)
     try:
-        with Cluster(folder / "data") as cluster:
+        with Cluster(folder / "data", **bombs.SETTINGS) as cluster:
             people = People(cluster, {"t1": "baseline", "t2": "baseline"})
             yield people
             people.close()
@@ -219,6 +219,16 @@ def test_a_kill_of_the_agent_loses_no_pod_and_runs_none_twice(people: People) ->
         assert len({each.stat().st_uid for each in shared.iterdir()}) == 1
     finally:
         shutil.rmtree(shared)
+
+
+@pytest.fixture(scope="module")
+def bombed(people: People) -> dict[str, bombs.Outcome]:
+    return bombs.light(people, "t1", "t2")
+
+
+@pytest.mark.parametrize("bomb", bombs.BOMBS)
+def test_a_pod_does_not_take_all(bombed: dict[str, bombs.Outcome], bomb: str) -> None:
+    bombs.check(bomb, bombed[bomb])
 
 
 def test_the_node_tells_how_it_isolates_pods(people: People) -> None:
