@@ -149,6 +149,14 @@ class Settings(BaseSettings):
             "none",
         ),
     ] = ""
+    authentication_config: Annotated[
+        Path | None,
+        about(
+            "File with the identity providers whose ID tokens the API accepts, kind AuthenticationConfiguration of "
+            "apiserver.config.k8s.io/v1, instead of the options --oidc-*. It is read again when it changes.",
+            "none",
+        ),
+    ] = None
     oidc_issuer_url: Annotated[
         str, about("OIDC: URL of the identity provider, https://..., whose ID tokens the API accepts.", "none")
     ] = ""
@@ -380,6 +388,7 @@ class Settings(BaseSettings):
         "ca_file",
         "join_token_file",
         "secrets_key_file",
+        "authentication_config",
         "oidc_ca_file",
         "audit_policy_file",
     )
@@ -507,6 +516,8 @@ class Settings(BaseSettings):
     def _issuer_with_client(self) -> Self:
         if bool(self.oidc_issuer_url) != bool(self.oidc_client_id):
             raise ValueError("--oidc-issuer-url and --oidc-client-id need each other")
+        if self.oidc_issuer_url and self.authentication_config:
+            raise ValueError("--authentication-config and --oidc-issuer-url exclude each other")
         return self
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""Limit of the number of processes of a container that an engine has started. Called by the cri runtime, as CRI has no field for it."""
+"""Process limit of a container that an engine has started. Called by the cri runtime: CRI has no field for it."""
 
 from pathlib import Path
 
