@@ -18,10 +18,11 @@ from tests.e2e import bombs, processes
 from tests.e2e.cluster import Cluster, free_port, until
 from tests.e2e.kubectl import newest
 from tests.e2e.people import SECONDS, People, a_pod
-from tests.runtimes import dockers, engines, oci_images
+from tests.runtimes import dockers, engines, hostile_images, oci_images
 from tests.runtimes.dockers import Dockerd
 from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
+from tests.runtimes.registry import registry
 
 NAMESPACES = {"t1": "", "t2": "", "later": "", "strict": "baseline", "open": "privileged"}
 PASSWORD = "jobplane-planted-secret-of-t2"
@@ -345,11 +346,8 @@ def tricks(people: People, variables: dict[str, str]) -> dict[str, str]:
             container={"env": env, "volumeMounts": [mount], **spec},
         )
 
-    def settled(name: str) -> bool:
-        return people.phase("t1", name) in ("Succeeded", "Failed") or name in people.warnings("t1")
-
     for name in names.values():
-        until(lambda name=name: settled(name), SECONDS, f"{name} ends, or is refused")
+        until(lambda name=name: has_settled(people, name), SECONDS, f"{name} ends, or is refused")
     logs = {trick: people.log("t1", name) for trick, name in names.items()}
     return {trick: f"{logs[trick]}\n{people.pod('t1', name)['status']}" for trick, name in names.items()}
 
@@ -362,6 +360,43 @@ def test_a_container_is_not_led_to_the_node_by(people: People, tricks: dict[str,
     assert people.cluster.token() not in shown
     assert shadow not in shown
     assert "agent.token" not in shown
+
+
+# Images
+
+
+@pytest.fixture(scope="module")
+def images(people: People, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, str]]:
+    """A folder of the node that all are after, and what each pod shows of it."""
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "secret").write_text(hostile_images.SECRET)
+    look = f"cat /mine /to/secret {outside}/secret; dd if=/kmsg bs=8192 count=1; dd if=/disk bs=512 count=1; echo over"
+    made = hostile_images.hostile_images(outside)
+    names = {image: f"image{number}" for number, image in enumerate(made)}
+    with registry() as server:
+        for image, name in names.items():
+            container = {"image": server.add(name, made[image])}
+            people.run("t1", name, f"{{ {look}; }} 2>&1 | head -c 2000", people.eve, container=container)
+        for name in names.values():
+            until(lambda name=name: has_settled(people, name), SECONDS, f"{name} ends, or is not pulled")
+    return outside, {image: people.log("t1", name) for image, name in names.items()}
+
+
+def has_settled(people: People, name: str) -> bool:
+    return people.phase("t1", name) in ("Succeeded", "Failed") or name in people.warnings("t1")
+
+
+@pytest.mark.parametrize("image", hostile_images.NAMES)
+def test_an_image_does_not_lead_out_by(images: tuple[Path, dict[str, str]], image: str) -> None:
+    """It is not pulled, or what it brings stays in the container, where it opens nothing."""
+    outside, logs = images
+    secret = outside / "secret"
+
+    assert [each.name for each in outside.iterdir()] == ["secret"]
+    assert (secret.read_text(), secret.stat().st_nlink) == (hostile_images.SECRET, 1)
+    assert hostile_images.SECRET not in logs[image]
+    if logs[image].endswith("over\n"):
+        assert "records in" not in logs[image]
 
 
 # Taking all there is
