@@ -49,6 +49,11 @@ BOMBS = {
         with_volume(limited(ephemeral_storage="8Mi")),
         "Evicted",
     ),
+    "disk outside of volumes": Bomb(
+        "dd if=/dev/zero of=/tmp/x bs=65536 count=500; exec sleep 1000",
+        {"container": limited(ephemeral_storage="8Mi")},
+        "Evicted",
+    ),
     "a flood of its log": Bomb(
         f'{_LONG}; echo {FIRST}; yes "$line" | head -c {FLOOD}; echo; echo {LAST}', {}, "Succeeded"
     ),
