@@ -102,7 +102,9 @@ def light(people: People, namespace: str, neighbour: str) -> dict[str, Outcome]:
 def _outcome(people: People, namespace: str, name: str) -> Outcome:
     status = people.pod(namespace, name)["status"]
     states = [each["state"].get("terminated", {}) for each in status.get("containerStatuses", ())]
-    log = people.admin.get(f"/api/v1/namespaces/{namespace}/pods/{name}/log", params={"tailLines": 3}).text
+    path = f"/api/v1/namespaces/{namespace}/pods/{name}/log"
+    log = people.admin.get(path, params={"tailLines": 3}).text
+    log += people.admin.get(path, params={"limitBytes": 300}).text  # its beginning, as far as it is kept
     message = "".join(state.get("message", "") for state in states)
     return Outcome(str({**status, "containerStatuses": [{**each, "message": ""} for each in states]}), log, message)
 

@@ -41,6 +41,9 @@ from app.runtimes.engine.files import Files
 from app.runtimes.engine.runtime import EngineRuntime
 from app.runtimes.linux import pids_limit
 from app.runtimes.logs import log_files
+from app.structured_logging import Logger
+
+logger = Logger(__name__)
 
 
 class CriRuntime(EngineRuntime):
@@ -107,13 +110,14 @@ class CriRuntime(EngineRuntime):
         return found
 
     async def _limit_processes(self, key: ContainerKey, id_: str) -> None:
-        """CRI has a field for it on cgroups of version 2 only. A container that has ended meanwhile needs none."""
+        """Once for each: CRI has a field for it on cgroups of version 2 only. A container that has ended needs none."""
         if not self._pids or key in self._limited:
             return
-        with unless_gone(), suppress(OSError):
-            pid = await self._containers.pid(id_)
-            if pid and await asyncio.to_thread(pids_limit.set_limit, pid, id_, self._pids):
+        with unless_gone(), suppress(FileNotFoundError, ProcessLookupError):
+            if pid := await self._containers.pid(id_):
                 self._limited.add(key)
+                if not await asyncio.to_thread(pids_limit.set_limit, pid, id_, self._pids):
+                    logger.warning("cannot limit the processes of a container: it has no cgroup here", **key.log_fields)
 
     async def _ask_to_start(self, known: TrackedContainer) -> None:
         await self._engine.ask(pb.StartContainerRequest(container_id=known.id), pb.StartContainerResponse)
@@ -142,7 +146,8 @@ class CriRuntime(EngineRuntime):
 
     def _usage_of(self, found: pb.ContainerStats) -> ContainerUsage:
         key = cri_config.key(dict(found.attributes.labels), found.attributes.metadata.attempt)
-        disk = found.writable_layer.used_bytes.value + self._containers.outputs.size(key)
+        logs = self._containers.outputs.size(key) + log_files.size_on_disk(self._files.log(key))
+        disk = found.writable_layer.used_bytes.value + logs
         return ContainerUsage(key, found.cpu.usage_core_nano_seconds.value, found.memory.working_set_bytes.value, disk)
 
     async def images(self) -> Sequence[Image]:
