@@ -101,8 +101,8 @@ class ClaimMapper:
     def _evaluate(self, field: str, value: Mapping[str, Any], variable: str = "claims") -> Any:
         try:
             return self._programs[field].evaluate({variable: value})
-        except CelError as error:
-            raise OidcError(f"{field} cannot be evaluated: {error}") from None
+        except Exception as error:  # whatever the claims make the library raise, the token is refused
+            raise OidcError(f"{field} cannot be evaluated: {str(error) or type(error).__name__}") from None
 
 
 def _source(mapping: PrefixedClaimOrExpression) -> str:
