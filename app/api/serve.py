@@ -6,10 +6,10 @@ import signal
 import socket
 import ssl
 import sys
-import time
 from collections.abc import Callable, Collection
 from datetime import datetime
 from types import FrameType
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 import uvicorn
@@ -32,6 +32,10 @@ from app.registry.verbs.objects import Registry
 from app.settings import UNSPECIFIED, Settings, items
 from app.structured_logging import Logger
 
+if TYPE_CHECKING:
+    from app.api.auth.authentication_configuration import JWTAuthenticator
+    from app.api.auth.identity_providers import AuthenticationReload
+
 logger = Logger(__name__)
 
 
@@ -53,14 +57,41 @@ def address_towards(dsn: str) -> str:
         return "127.0.0.1"
 
 
-def identity_provider(settings: Settings, now: Callable[[], datetime]) -> IdentityProvider | None:
-    """Return who issues ID tokens as the settings say; None without OIDC. Asks nobody yet. OSError names a bad CA file."""
-    if not settings.oidc_issuer_url:
-        return None
-    from app.api.auth.oidc import OidcConfig, Verifier
-    from app.api.auth.oidc_keys import Keys, Provider
+class Trusted(NamedTuple):
+    """Who issues ID tokens, and what follows the file that says so, if it is a file."""
 
-    config = OidcConfig(
+    providers: IdentityProvider | None = None
+    reload: "AuthenticationReload | None" = None
+
+
+def trusted_providers(settings: Settings, now: Callable[[], datetime]) -> Trusted:
+    """Return who issues ID tokens as the settings say. Asks nobody yet. ValueError with one line that says what to change."""
+    if not settings.oidc_issuer_url and settings.authentication_config is None:
+        return Trusted()
+    from app.api.auth.identity_providers import AuthenticationReload, IdentityProviders
+
+    if settings.authentication_config is not None:
+        providers = IdentityProviders(now)
+        reload = AuthenticationReload(settings.authentication_config, providers)
+        try:
+            reload.load()
+        except ValueError as error:
+            raise ValueError(f"--authentication-config: {settings.authentication_config}: {error}") from None
+        return Trusted(providers, reload)
+    providers = IdentityProviders(now, items(settings.oidc_signing_algs))
+    try:
+        authority = settings.oidc_ca_file.read_text() if settings.oidc_ca_file else ""
+        providers.use([_provider(settings, authority)])
+    except OSError as error:
+        why = "holds no certificate" if isinstance(error, ssl.SSLError) else error.strerror
+        raise ValueError(f"--oidc-ca-file: {settings.oidc_ca_file}: {why}") from None
+    return Trusted(providers)
+
+
+def _provider(settings: Settings, authority: str) -> "JWTAuthenticator":
+    from app.api.auth.authentication_configuration import from_flags
+
+    return from_flags(
         issuer_url=settings.oidc_issuer_url,
         client_id=settings.oidc_client_id,
         username_claim=settings.oidc_username_claim,
@@ -70,35 +101,34 @@ def identity_provider(settings: Settings, now: Callable[[], datetime]) -> Identi
         required_claims={
             name: value for name, _, value in (x.partition("=") for x in items(settings.oidc_required_claim))
         },
-        ca_file=settings.oidc_ca_file,
-        signing_algs=items(settings.oidc_signing_algs),
+        certificate_authority=authority,
     )
-    keys = Keys(Provider(config.issuer_url, config.ca_file).fetch_keys, time.monotonic)
-    return Verifier(config, keys.find, now)
 
 
 async def serve(
     registry: Registry,
     settings: Settings,
     sockets: list[socket.socket],
-    provider: IdentityProvider | None = None,
-    audit_log: OpenAudit | None = None,
+    trusted: Trusted,
+    audit_log: OpenAudit | None,
 ) -> None:
     """Serve until SIGINT or SIGTERM, then return. Open watches end cleanly: their clients come back by themselves.
 
     sockets:   bound to where it is to listen (`app.api.http.listening_sockets`); they are closed at the end.
-    provider:  who issues ID tokens, if the API accepts any.
+    trusted:   who issues ID tokens, if the API accepts any.
     audit_log: what it audits, and where to; None: nothing.
     """
     sys.setswitchinterval(offload.SWITCH_SECONDS)
-    upkeep = Upkeep(registry, settings, _url(registry, settings))
+    upkeep = Upkeep(registry, settings, _url(registry, settings), [trusted.reload] if trusted.reload else [])
     made = upkeep.certificates
     audit = (
         Audit(audit_log.policy, EventBuffer(audit_log.log, registry.metrics, settings.audit_log_mode))
         if audit_log
         else None
     )
-    app = create_app(registry, upkeep.origin(), upkeep.authority, provider, audit, settings.require_node_certificates)
+    app = create_app(
+        registry, upkeep.origin(), upkeep.authority, trusted.providers, audit, settings.require_node_certificates
+    )
     config = uvicorn.Config(
         app,
         ssl_certfile=str(made.cert) if settings.tls else None,

@@ -6,14 +6,14 @@ so they are looked at every second; the certificate's end is looked at every few
 
 import asyncio
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from app.api.auth import certificates
 from app.api.auth.token_files import ADMIN, AGENT, AGENT_OVERLAP, keep_files, write_kubeconfig
 from app.api.streams.agent_calls import Origin
-from app.registry.periodic_task import run_periodically
+from app.registry.periodic_task import PeriodicTask, run_periodically
 from app.registry.registry import Registry
 from app.settings import Settings
 from app.structured_logging import Logger
@@ -25,10 +25,10 @@ Stamp = tuple[int, int]
 
 
 class Upkeep:
-    """What the data folder holds. `url`: where other processes reach this one."""
+    """What the data folder holds. `url`: where other processes reach this one; `more`: tasks beside those of the folder."""
 
-    def __init__(self, registry: Registry, settings: Settings, url: str) -> None:
-        self._settings, self._url = settings, url
+    def __init__(self, registry: Registry, settings: Settings, url: str, more: Sequence[PeriodicTask] = ()) -> None:
+        self._settings, self._url, self._more = settings, url, more
         self.certificates = certificates.ensure(settings.data_dir / "tls", settings.certified_hosts)
         self._served = _stamps(self.certificates.ca, self.certificates.cert)
         self._tokens = TokenReload(registry, settings, self.certificates.ca)
@@ -73,8 +73,9 @@ class Upkeep:
             changed(self.origin())
 
         reload = CertificateReload(renewal, self.certificates, self._served, use)
+        tasks: list[PeriodicTask] = [self._tokens, renewal, reload, *self._more]
         async with asyncio.TaskGroup() as group:
-            for task in (self._tokens, renewal, reload):
+            for task in tasks:
                 group.create_task(run_periodically(task, lambda: datetime.now(UTC)))
 
 

@@ -198,19 +198,19 @@ def api(
 async def _api(made: Settings, migrate: bool) -> None:
     from app.api.audit.audit_log import AuditSettingError, open_audit
     from app.api.http.listening_sockets import ListenError, bind_sockets
-    from app.api.serve import identity_provider, serve
+    from app.api.serve import serve, trusted_providers
     from app.registry.verbs.objects import Registry
 
     async def work() -> None:
         async with open_with_keys(made, log_cap=made.log_cap) as store:
             registry = Registry(store, now, made.features, pod_security=made.pod_security_configuration)
-            await serve(registry, made, sockets, provider, audit_log)
+            await serve(registry, made, sockets, trusted, audit_log)
 
     dsn = dsn_of(made)
     try:
-        provider = identity_provider(made, now)
-    except OSError as error:
-        raise ConfigError(f"--oidc-ca-file: {error}") from error
+        trusted = trusted_providers(made, now)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     try:
         audit_log = open_audit(made, now)
         sockets = await bind_sockets(made.host, made.port)

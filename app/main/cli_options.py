@@ -76,11 +76,11 @@ def read_settings(component: str = "jobplane", /, **given: Any) -> Settings:
     return made
 
 
-OIDC = tuple(name for name in Settings.model_fields if name.startswith("oidc_"))
+OIDC = tuple(name for name in Settings.model_fields if name.startswith(("oidc_", "authentication_")))
 
 
 def with_oidc_options(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the options that say which identity provider the API trusts; the command gets them as its first argument."""
+    """Add the options that say which identity providers the API trusts; the command gets them as its first argument."""
 
     @functools.wraps(command)
     def whole(**given: Any) -> None:
@@ -88,7 +88,8 @@ def with_oidc_options(command: Callable[..., None]) -> Callable[..., None]:
 
     own = inspect.signature(command)
     annotations: dict[str, Any] = {
-        name: Annotated[Path | None if name.endswith("_file") else str | None, option(name)] for name in OIDC
+        name: Annotated[Path | None if name.endswith(("_file", "_config")) else str | None, option(name)]
+        for name in OIDC
     }
     options = [
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

@@ -123,7 +123,9 @@ class Supervisor:
     def _oidc(self) -> dict[str, str]:
         """The settings of the identity provider that are given."""
         given = self._settings.model_dump(
-            include={name for name in type(self._settings).model_fields if name[:5] == "oidc_"}
+            include={
+                name for name in type(self._settings).model_fields if name.startswith(("oidc_", "authentication_"))
+            }
         )
         return {variable(name): str(value) for name, value in given.items() if value}
 

@@ -20,7 +20,7 @@ CONTAINERD = "unix:///run/containerd/containerd.sock"
 
 
 class ProcessOptions(NamedTuple):
-    """Of the process runtime: `cgroup` and `pids` as of `cgroup_roots.find`; `users`: the range for isolated pods."""
+    """`cgroup`: as of `cgroup_roots.find`; `pids`: most processes of a container, 0 for any number; `users`: of isolated pods."""
 
     cgroup: str = "auto"
     pids: int = 0
@@ -42,8 +42,8 @@ def make_runtime(
 
     endpoint: of the container engine; empty: its usual one. Of oci: the folder of images.
     node:     whose pods they are, should several agents use one engine.
-    options:  of the process runtime, whose isolated pods do not see the folder that `state_dir` is in, nor the home of the
-              agent's user.
+    options:  limits, and what the process runtime needs. Its isolated pods do not see the folder that `state_dir` is in, nor
+              the home of the agent's user.
     """
     if name == "simulated":
         from app.runtimes.simulated.runtime import SimulatedRuntime
@@ -52,11 +52,11 @@ def make_runtime(
     if name == "cri":
         from app.runtimes.cri.runtime import CriRuntime
 
-        return CriRuntime(endpoint or CONTAINERD, state_dir / "cri", node)
+        return CriRuntime(endpoint or CONTAINERD, state_dir / "cri", node, options.pids)
     if name == "docker":
         from app.runtimes.docker.runtime import DockerRuntime, usual_endpoint
 
-        return DockerRuntime(endpoint or usual_endpoint(), state_dir / "docker", node)
+        return DockerRuntime(endpoint or usual_endpoint(), state_dir / "docker", node, options.pids)
     from app.runtimes.linux import cgroup_roots
 
     root = state_dir / ("oci" if name == "oci" else "containers")

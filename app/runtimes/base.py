@@ -184,7 +184,8 @@ class ContainerUsage(NamedTuple):
     """Usage of a running container: CPU time in nanoseconds since it started, and bytes of memory and disk now.
 
     Disk counts what it has written outside of volumes, log included, as far as that is known cheaply. `peak` is the most memory
-    that it has used so far, where the machine remembers; 0 if it does not.
+    that it has used so far, where the machine remembers; 0 if it does not. `folders`: what is in them counts as disk, too; to
+    look into them takes its time.
     """
 
     key: ContainerKey
@@ -192,6 +193,7 @@ class ContainerUsage(NamedTuple):
     memory: int
     disk: int = 0
     peak: int = 0
+    folders: tuple[Path, ...] = ()
 
 
 class LogChunk(NamedTuple):

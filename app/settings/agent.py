@@ -68,7 +68,7 @@ class AgentSettings(CommonSettings):
         ),
     ] = "auto"
     pids_limit: Annotated[
-        int, about("Process limit of each container of the process runtime; 0: no limit.", "", "agent", ge=0)
+        int, about("Limit of the number of processes (pids) of each container; 0: no limit.", "", "agent", ge=0)
     ] = 0
     pod_uid_range: Annotated[
         str,

@@ -49,6 +49,14 @@ class ApiSettings(CommonSettings):
             "api",
         ),
     ] = False
+    authentication_config: Annotated[
+        Path | None,
+        about(
+            "File with the identity providers whose ID tokens the API accepts, kind AuthenticationConfiguration of "
+            "apiserver.config.k8s.io/v1, instead of the options --oidc-*. It is read again when it changes.",
+            "none",
+        ),
+    ] = None
     oidc_issuer_url: Annotated[
         str, about("OIDC: URL of the identity provider, https://..., whose ID tokens the API accepts.", "none")
     ] = ""
@@ -103,7 +111,7 @@ class ApiSettings(CommonSettings):
         int, about("Days after which rotated audit logs are deleted; 0: no limit.", "", "api", ge=0, le=36_500)
     ] = 90
 
-    @field_validator("oidc_ca_file", "audit_policy_file")
+    @field_validator("authentication_config", "oidc_ca_file", "audit_policy_file")
     @classmethod
     def _absolute_file(cls, path: Path | None) -> Path | None:
         return absolute(path)
@@ -140,6 +148,8 @@ class ApiSettings(CommonSettings):
     def _issuer_with_client(self) -> Self:
         if bool(self.oidc_issuer_url) != bool(self.oidc_client_id):
             raise ValueError("--oidc-issuer-url and --oidc-client-id need each other")
+        if self.oidc_issuer_url and self.authentication_config:
+            raise ValueError("--authentication-config and --oidc-issuer-url exclude each other")
         return self
 
     @model_validator(mode="after")

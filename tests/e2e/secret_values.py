@@ -19,6 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,16 +27,23 @@ import asyncpg
 import httpx
 import msgspec
 import yaml
+from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, generate_private_key
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from app.store.embedded.embedded_postgres import Postgres
 
-SHORTEST = 16  # characters: shorter ones stand somewhere by chance
+SHORTEST = (
+    16  # characters: shorter ones stand somewhere by chance, unless they have small and capital letters and digits
+)
+SHORTEST_MIXED = 8
 PLANTED = "planted"  # name of the Secrets
 _NAMESPACE = "/api/v1/namespaces/kube-system"
 _JOIN_TOKENS = "/apis/agents.jobplane.dev/v1/jointokens"
 _TABLES = "select relname from pg_class where relkind = 'r' and relnamespace = 'public'::regnamespace"
 _SECRETS = "select body from history where kind = 'secrets' and change <> 'D'"
 _PEM_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----\n(.*?)-----END", re.DOTALL)
+_CERTIFICATE = re.compile(r"-----BEGIN [A-Z ]*CERTIFICATE-----\n.*?-----END [A-Z ]*CERTIFICATE-----", re.DOTALL)
+_MIXED = [re.compile(each) for each in ("[a-z]", "[A-Z]", "[0-9]")]
 _TOKENS = re.compile(r"(?:--join-token |(?:token|signin)=)([\w.-]{16,})|^(?=.*[A-Z])([\w.-]{43,})$", re.MULTILINE)
 
 # Files of a data folder that have credentials because that is what they are for.
@@ -65,7 +73,7 @@ class SecretValues:
         return self._note(self.data, value, what)
 
     def _note(self, values: dict[str, str], value: str, what: str) -> str:
-        if len(value) >= SHORTEST:
+        if len(value) >= SHORTEST or (len(value) >= SHORTEST_MIXED and all(each.search(value) for each in _MIXED)):
             values.setdefault(value, what)
         return value
 
@@ -79,8 +87,15 @@ class SecretValues:
                 self._note_text(base64.b64decode(encoded).decode(errors="replace"), what)
 
     def _note_text(self, text: str, what: str) -> None:
+        """Of several lines, note each that is no part of a certificate, which nobody hides, and the whole in base64."""
         if "\n" not in text:
             self.note_data(text, what)
+            return
+        for line in _CERTIFICATE.sub("", text).splitlines():
+            if len(line) >= SHORTEST and not line.startswith("-----") and " " not in line:
+                self.note_data(line, what)
+        if _PEM_KEY.search(text):
+            self.note_data(base64.b64encode(text.encode()).decode(), what)
 
     def note_private_keys(self, pem: str, what: str) -> None:
         """Note the lines of private keys: those that are long enough to have most of the key."""
@@ -154,11 +169,22 @@ def plant(client: httpx.Client, values: SecretValues = KNOWN) -> None:
         client.post(url, content=f'{{"metadata": {{"name": "n"}}, "stringData": {{"key": "{value()}').status_code,
     ]  # fmt: skip
     assert codes == [201, 409, 200, 422, 404, 422, 400, 400, 400], codes
+    short, key = values.note_data(f"aB3-{secrets.token_urlsafe(6)}", "planted short value"), _private_key()
+    values.note_secret({"metadata": {"name": PLANTED}, "stringData": {"tls.key": key}})
+    client.request("DELETE", f"{url}/{PLANTED}-key")
+    keys = made | {"metadata": {"name": f"{PLANTED}-key"}, "stringData": {"tls.key": key, "pin": short}}
+    assert client.post(url, json=keys).status_code == 201
+    assert client.post(url, json=keys | {"type": [key]}).status_code in (400, 422)
     webhook = {"url": f"http://127.0.0.1:9/?token={value()}", "secret": f"whsec_{value()}", "events": value()}
     labels = {"metadata": {"name": f"{PLANTED}-webhook", "labels": {"jobplane.dev/webhook": "true"}}}
     client.request("DELETE", f"{url}/{PLANTED}-webhook")
     assert client.post(url, json=labels | {"stringData": webhook}).status_code == 201
     _plant_tokens(client, values)
+
+
+@cache
+def _private_key() -> str:
+    return generate_private_key(SECP256R1()).private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
 
 def _plant_tokens(client: httpx.Client, values: SecretValues) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from tests.e2e.cluster import until
+from tests.e2e.secret_values import KNOWN, Leak, find_leaks
 from tests.needs import lacking
 from tests.wheel import Installed, build
 
@@ -105,7 +106,17 @@ class Machine:
         """Run a script that succeeds; return what it prints, without the last line break."""
         done = self.run(script)
         assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+        KNOWN.note_output(done.stdout)
         return done.stdout.strip()
+
+    def leaks(self, *folders: str) -> list[Leak]:
+        """Return where secret values stand in the journal, and in data folders where they should not."""
+        journal = self.root.with_name("journal")
+        journal.write_text(self.check("journalctl --sync && journalctl --output export --all --no-pager"))
+        there = [self.file(each) for each in folders]
+        for each in there:
+            KNOWN.note_folder(each)
+        return [leak for each in there for leak in find_leaks(each, [journal, self._log])]
 
     def show(self, unit: str, name: str) -> str:
         """Return a property of a unit."""

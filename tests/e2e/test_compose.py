@@ -7,12 +7,14 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 import yaml
 
 from tests import base_images
 from tests.e2e.cluster import environment, free_port, until
 from tests.e2e.kubectl import newest
+from tests.e2e.secret_values import KNOWN, find_leaks, plant
 from tests.needs import lacking
 from tests.runtimes.dockers import PROGRAMS, Dockerd
 from tests.runtimes.engines import needed
@@ -57,6 +59,15 @@ class Machine:
         done = self._call(self._kubectl, *kubeconfig, *words)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    @property
+    def folder(self) -> Path:
+        """Where files of the shell are."""
+        return self._folder
+
+    def exec(self, service: str, *words: str) -> str:
+        """Run a command in a service of the cluster."""
+        return self.compose("exec", *([] if self._compose[0] == "docker" else ["-T"]), service, *words)
 
     def run(self, line: str) -> None:
         """Run a line of a file's head as it stands, but for ports, the network of builds, and the kubeconfig's folder."""
@@ -144,7 +155,7 @@ def test_everything_in_one_container_runs_a_job(machine: Machine) -> None:
         machine.docker("rm", "--force", "--volumes", "jobplane")
 
 
-def test_the_cluster_of_compose_runs_a_job(machine: Machine) -> None:
+def test_the_cluster_of_compose_runs_a_job(machine: Machine, tmp_path: Path) -> None:
     """With each line of the file's head; the second replica of the API knows what was written to the first."""
     try:
         for line in _steps("docker-compose.yml"):
@@ -153,8 +164,35 @@ def test_the_cluster_of_compose_runs_a_job(machine: Machine) -> None:
             machine.kubectl(port, "wait", "--for=condition=complete", "job/indexed", f"--timeout={SECONDS}s")
         _compute_pi(machine)
         assert machine.kubectl(machine.ports[1], "get", "nodes", "-o", "name").split() == ["node/node-1"]
+        _look_for_secrets(machine, tmp_path)
     finally:
         machine.compose("down", "--volumes")
+
+
+def _look_for_secrets(machine: Machine, folder: Path) -> None:
+    """In what the services have printed, in the audit logs of both replicas, and in the database but for rows of Secrets."""
+    kubeconfig = yaml.safe_load((machine.folder / "kubeconfig").read_text())
+    token = KNOWN.note_credential(kubeconfig["users"][0]["user"]["token"], "token of the kubeconfig")
+    with httpx.Client(
+        base_url=f"https://127.0.0.1:{machine.ports[0]}",
+        headers={"Authorization": f"Bearer {token}"},
+        verify=False,  # the test is about what is printed
+        event_hooks={"response": [KNOWN.note_exchange]},
+    ) as client:
+        plant(client)
+    for api in ("api-1", "api-2"):
+        for name in ("admin.token", "agent.token", "tls/ca.key", "tls/server.key"):
+            found = machine.exec(api, "sh", "-c", f"cat /data/{name} 2>/dev/null || true")
+            KNOWN.note_private_keys(found, f"private key of {name}")
+            KNOWN.note_credential(found.strip() if name.endswith("token") else "", f"token of {name}")
+        (folder / f"audit-{api}").write_text(machine.exec(api, "sh", "-c", "cat /data/audit/*"))
+    rows = "copy (select * from history where kind <> 'secrets') to stdout"
+    dump = ("-U", "jobplane", "--exclude-table-data=history", "jobplane")
+    (folder / "dump").write_text(machine.exec("postgres", "pg_dump", *dump))
+    (folder / "history").write_text(machine.exec("postgres", "psql", "-U", "jobplane", "-c", rows, "jobplane"))
+    (folder / "printed").write_text(machine.compose("logs", "--no-color"))
+    assert all(each.stat().st_size for each in folder.iterdir())
+    assert find_leaks(folder / "none", [*folder.iterdir()]) == []
 
 
 def _can_list(machine: Machine) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from app.main.demo import PI
 from tests.conformance.documents import pi
 from tests.e2e.cluster import environment
+from tests.e2e.secret_values import SecretValues, find_leaks
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "pi.yaml"
 
@@ -23,6 +24,11 @@ def demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def test_the_demo_prints_pi_from_an_empty_folder(tmp_path: Path) -> None:
     shown = demo(tmp_path)
     assert (shown.returncode, shown.stdout.strip()) == (0, pi(2100)[:2002]), shown.stderr
+    data, values = tmp_path / "build" / "demo", SecretValues()
+    values.note_folder(data)
+    assert len(values.credentials) >= 3
+    (tmp_path / "printed").write_text(shown.stdout + shown.stderr)
+    assert find_leaks(data, [tmp_path / "printed"], values=values) == []
 
 
 def test_the_demo_names_a_manifest_that_is_not_there(tmp_path: Path) -> None:

@@ -7,15 +7,17 @@ namespace that enforces `baseline`.
 import os
 import shlex
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from app.store.embedded.postgres_folder import Cluster as PostgresFolder
-from tests.e2e import processes
+from tests.e2e import bombs, processes
 from tests.e2e.cluster import Cluster, until
 from tests.e2e.people import SECONDS, People, a_pod
 
@@ -26,6 +28,8 @@ pytestmark = pytest.mark.skipif(
 
 PYTHON = "/usr/bin/python3"  # the tests' own may be where other users cannot walk
 CONNECT = "import socket, sys; socket.socket(socket.AF_UNIX).connect(sys.argv[1])"
+DIAL = 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])))'
+ABSTRACT = 'import socket; socket.socket(socket.AF_UNIX).connect(chr(0) + "jobplane-other")'
 READ_SECRETS = (
     "import ssl, sys, urllib.request as r; "
     "q = r.Request(sys.argv[1], headers={'Authorization': 'Bearer ' + sys.argv[2]}); "
@@ -59,9 +63,35 @@ ATTEMPTS = {
     "settings of the kernel": "test -w /proc/sys/kernel/core_pattern",
     "mounts": "unshare -m true",
     "what is below the mounts": 'unshare -Urm sh -c "umount $D; cat $D/admin.token"',
+    "a socket of another pod": f"{PYTHON} -c '{CONNECT}' $D/agent/containers/$UID_OF_OTHER/.tmp/other.sock",
+    "a socket in a volume of another pod": f"{PYTHON} -c '{CONNECT}' $D/agent/volumes/$UID_OF_OTHER/v/other.sock",
+    "shared memory of another pod": "cat /dev/shm/other || cat /proc/$OTHER/root/dev/shm/other",
+    "memory segments of another pod": "ipcs -m | grep $SEGMENT || nsenter -t $OTHER -i ipcs -m | grep $SEGMENT",
+    "the memory of another pod": "head -c0 /proc/$OTHER/mem",
+    "open files of another pod": "ls /proc/$OTHER/fd/",
+    "the root of another pod": "ls /proc/$OTHER/root/",
+    "a port of another pod": f"{PYTHON} -c '{DIAL}' $PORT_OF_OTHER",
+    "an abstract socket of another pod": f"{PYTHON} -c '{ABSTRACT}'",
     "the API's secrets": f'{PYTHON} -c "{READ_SECRETS}" $URL/api/v1/secrets $(cat $D/admin.token || cat {OWN_TOKEN})',
 }
-SECRET = "mkdir -p ~ && echo hidden > ~/secret; echo hidden > /tmp/secret; echo ready; exec sleep 1000"
+# Pods of the process runtime have the node's network: docs/runtimes.md says so, and what to do.
+SHARED = {"a port of another pod", "an abstract socket of another pod"}
+LISTEN = """
+import socket, time
+made = []
+for place in ("/tmp/other.sock", "/data/other.sock", chr(0) + "jobplane-other"):
+    made.append(socket.socket(socket.AF_UNIX))
+    made[-1].bind(place)
+    made[-1].listen()
+open("/dev/shm/other", "w").write("hidden")
+port = socket.create_server(("127.0.0.1", 0))
+print("port", port.getsockname()[1], "ready", flush=True)
+time.sleep(1000)
+"""
+SECRET = (
+    "mkdir -p ~ && echo hidden > ~/secret; echo hidden > /tmp/secret; ipcmk -M 64; "
+    f"{PYTHON} -c '{LISTEN}' & exec sleep 100200"
+)
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +100,7 @@ def people() -> Iterator[People]:
     folder = Path(tempfile.mkdtemp(prefix="jobplane-test-", dir="/var/tmp"))
     folder.chmod(0o755)
     try:
-        with Cluster(folder / "data") as cluster:
+        with Cluster(folder / "data", **bombs.SETTINGS) as cluster:
             people = People(cluster, {"t1": "baseline", "t2": "baseline"})
             yield people
             people.close()
@@ -79,17 +109,26 @@ def people() -> Iterator[People]:
         shutil.rmtree(folder)
 
 
+def other_pid() -> int:
+    return next(each.pid for each in processes.living() if each.command == "sleep 100200")
+
+
 @pytest.fixture(scope="module")
 def outcomes(people: People) -> dict[str, dict[str, str]]:
     """The exit codes of all attempts, by namespace."""
     people.run("t2", "other", SECRET, volumes=[{"name": "v", "emptyDir": {}}], container={"volumeMounts": [MOUNT]})
     until(lambda: "ready" in people.log("t2", "other"), SECONDS, "the other pod runs")
-    uid = people.pod("t2", "other")["metadata"]["uid"]
+    uid, log = people.pod("t2", "other")["metadata"]["uid"], people.log("t2", "other")
+    segments = subprocess.run(
+        ["nsenter", "-t", str(other_pid()), "-i", "ipcs", "-m"], capture_output=True, text=True, check=True
+    ).stdout
     folder = people.cluster.folder
     variables = {
         "D": str(folder),
         "AGENT": str(people.cluster.pid_of("agent")),
-        "OTHER": str(next(each.pid for each in processes.naming("sleep 1000") if "bwrap" not in each.command)),
+        "OTHER": str(other_pid()),
+        "PORT_OF_OTHER": log.split("port ")[1].split()[0],
+        "SEGMENT": next(line.split()[0] for line in segments.splitlines() if line.startswith("0x")),
         "UID_OF_OTHER": uid,
         "SOCKET": str(PostgresFolder(folder / "postgres").socket_folder() / ".s.PGSQL.5432"),
         "URL": people.cluster.url,
@@ -108,7 +147,30 @@ MOUNT = {"name": "v", "mountPath": "/data"}
 @pytest.mark.parametrize("attempt", ATTEMPTS)
 def test_a_pod_reaches_no(outcomes: dict[str, dict[str, str]], attempt: str) -> None:
     assert outcomes["default"][attempt] == "0", "where all is allowed, it works"
-    assert outcomes["t1"][attempt] != "0"
+    assert (outcomes["t1"][attempt] == "0") == (attempt in SHARED)
+
+
+def test_the_agent_listens_for_pods_only(people: People) -> None:
+    """It dials out: there is no kubelet's port. What it has is DNS, and a way to the API that gives no rights by itself."""
+    ports = {port for _, port in listening(people.cluster.pid_of("agent"))}
+
+    assert ports <= {53, 443}
+
+
+def listening(pid: int) -> set[tuple[str, int]]:
+    """Kind and port of each socket on which a process takes what comes."""
+    links = []
+    for each in os.listdir(f"/proc/{pid}/fd"):
+        with suppress(FileNotFoundError):  # it has just been closed
+            links.append(os.readlink(f"/proc/{pid}/fd/{each}"))
+    own = {each[8:-1] for each in links if each.startswith("socket:[")}
+    found = set()
+    for kind, waits in (("tcp", "0A"), ("tcp6", "0A"), ("udp", "07"), ("udp6", "07")):
+        for line in Path(f"/proc/net/{kind}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[9] in own and fields[3] == waits:
+                found.add((kind, int(fields[1].rpartition(":")[2], 16)))
+    return found
 
 
 @pytest.mark.parametrize(
@@ -219,6 +281,16 @@ def test_a_kill_of_the_agent_loses_no_pod_and_runs_none_twice(people: People) ->
         assert len({each.stat().st_uid for each in shared.iterdir()}) == 1
     finally:
         shutil.rmtree(shared)
+
+
+@pytest.fixture(scope="module")
+def bombed(people: People) -> dict[str, bombs.Outcome]:
+    return bombs.light(people, "t1", "t2")
+
+
+@pytest.mark.parametrize("bomb", bombs.BOMBS)
+def test_a_pod_does_not_take_all(bombed: dict[str, bombs.Outcome], bomb: str) -> None:
+    bombs.check(bomb, bombed[bomb])
 
 
 def test_the_node_tells_how_it_isolates_pods(people: People) -> None:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -158,13 +159,75 @@ def test_keys_are_rotated_under_way_and_a_provider_that_is_down_holds_nobody(sit
     site.provider.start()
 
 
+def _write_configuration(path: Path, *providers: dict[str, Any]) -> None:
+    head = {"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration"}
+    path.with_suffix(".new").write_text(yaml.safe_dump({**head, "jwt": list(providers)}))
+    path.with_suffix(".new").replace(path)
+
+
+def test_two_providers_by_a_file_that_is_read_again(tmp_path: Path) -> None:
+    """One names its users by claims, the other by expressions, and lets only some in."""
+    with IdentityProvider(tmp_path / "a") as first, IdentityProvider(tmp_path / "b", "RS256") as second:
+
+        def trusting(provider: IdentityProvider, *audiences: str, **rules: Any) -> dict[str, Any]:
+            issuer = {"url": provider.issuer, "audiences": list(audiences), "audienceMatchPolicy": "MatchAny"}
+            return {"issuer": {**issuer, "certificateAuthority": provider.ca_file.read_text()}, **rules}
+
+        named = trusting(first, CLIENT, claimMappings={"username": {"claim": "sub", "prefix": "a:"}})
+        by_rules = trusting(
+            second,
+            CLIENT,
+            OTHER_CLIENT,
+            claimMappings={
+                "username": {"expression": "'b:' + claims.email.split('@')[0]"},
+                "groups": {"expression": "claims.groups.map(each, 'b:' + each)"},
+            },
+            claimValidationRules=[{"expression": "claims.email_verified", "message": "the e-mail is not verified"}],
+            userValidationRules=[{"expression": "'b:vision' in user.groups"}],
+        )
+        file = tmp_path / "authentication.yaml"
+        _write_configuration(file, named, by_rules)
+        ada, bob, other = first.token("ada"), second.token("bob"), first.token("ada", OTHER_CLIENT)
+        same = second.token("ada", OTHER_CLIENT)
+        with Cluster(tmp_path / "data", f"--authentication-config={file}") as cluster:
+
+            def who(token: str) -> str:
+                with cluster.client(token) as client:
+                    path = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+                    answer = client.post(path, json={})
+                    return str(answer.json()["status"]["userInfo"]["username"]) if answer.is_success else ""
+
+            assert until(lambda: who(ada), 60, "the first provider's keys are found") == "a:ada"
+            assert until(lambda: who(same), 60, "the second provider's keys are found") == "b:ada"
+            assert (who(bob), who(other)) == ("", "")
+
+            _write_configuration(file, named)
+            until(lambda: not who(same), 60, "the second provider is not trusted any more")
+            assert who(ada) == "a:ada"
+            file.write_text("nonsense")
+            until(lambda: "trusting who was trusted" in cluster.log.read_text(), 60, "the file is refused")
+            assert (who(ada), who(same)) == ("a:ada", "")
+            _write_configuration(file, named, by_rules)
+            until(lambda: who(same), 60, "the second provider is trusted again")
+        assert cluster.surprises() == ""
+
+
 def test_wrong_settings_are_told_in_one_line(site: Site) -> None:
+    flags = ["--oidc-issuer-url", "https://id.example.com", "--oidc-client-id", "jobplane"]
     for options, line in (
         (["--oidc-issuer-url", "http://id.example.com"], "must use https"),
         (["--oidc-issuer-url", "https://id.example.com"], "--oidc-issuer-url and --oidc-client-id need each other"),
         (["--oidc-signing-algs", "HS256"], "HS256 is not accepted"),
         (["--oidc-required-claim", "hd"], "hd is not a claim such as hd=example.com"),
+        (["--authentication-config", "/none"], "--authentication-config: /none: cannot be read: No such file"),
+        (["--oidc-ca-file", "/none", *flags], "--oidc-ca-file: /none: No such file"),
+        (
+            ["--authentication-config", "/none", *flags],
+            "--authentication-config and --oidc-issuer-url exclude each other",
+        ),
     ):
-        command = [sys.executable, "-m", "app.main.cli", "api", *options]
+        command = [sys.executable, "-m", "app.main.cli", "api", "--database-url", "postgresql://none/none", *options]
         ran = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
-        assert (ran.returncode, line in ran.stderr, len(ran.stderr.splitlines())) == (2, True, 1), ran.stderr
+        assert (ran.returncode in (2, 78), line in ran.stderr, len(ran.stderr.splitlines())) == (True, True, 1), (
+            ran.stderr
+        )

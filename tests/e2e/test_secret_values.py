@@ -59,6 +59,27 @@ def test_a_private_key_is_found_by_one_of_its_lines(tmp_path: Path) -> None:
     assert [each.what for each in find_leaks(tmp_path, values=values)] == ["private key"]
 
 
+def test_values_of_several_lines_and_short_ones_are_found(tmp_path: Path) -> None:
+    lines = [f"{secrets.token_urlsafe(24)}" for _ in range(3)]
+    certificate = "-----BEGIN CERTIFICATE-----\nMIIBpublicpublicpublicpublic\n-----END CERTIFICATE-----\n"
+    key = f"-----BEGIN PRIVATE KEY-----\n{lines[0]}\n{lines[1]}\n-----END PRIVATE KEY-----\n"
+    values = SecretValues()
+    values.note_secret(
+        {"stringData": {"a": certificate + key, "b": f"user: x\n{lines[2]}\n", "c": "aB3-xyzw", "d": "word"}}
+    )
+
+    for text, found in {
+        f'{{"tls.key": "...\\n{lines[1]}\\n"}}': True,
+        base64.b64encode((certificate + key).encode()).decode(): True,
+        lines[2]: True,
+        "pin aB3-xyzw": True,
+        "MIIBpublicpublicpublicpublic": False,
+        "-----BEGIN PRIVATE KEY----- word": False,
+    }.items():
+        (tmp_path / "data.log").write_text(text)
+        assert bool(find_leaks(tmp_path, values=values)) == found, text
+
+
 def test_what_passes_a_client_and_a_command_is_noted(cluster: Cluster) -> None:
     value = f"seen-{secrets.token_hex(16)}"
     body = {"metadata": {"generateName": "seen-"}, "data": {"k": base64.b64encode(value.encode()).decode()}}

@@ -32,6 +32,7 @@ def up(machine: Machine) -> Iterator[Machine]:
     until(lambda: machine.run(f"jobplane list {UP}").returncode == 0, SECONDS, "jobplane.service serves")
     yield machine
     machine.check("systemctl disable --now jobplane")
+    assert machine.leaks(STATE) == []
 
 
 @pytest.fixture
@@ -51,6 +52,7 @@ def parts(machine: Machine) -> Iterator[Machine]:
     machine.check("systemctl enable --now jobplane-api")
     yield machine
     machine.check("systemctl stop jobplane-agent jobplane-api jobplane-controllers database")
+    assert machine.leaks(STATE, AGENT_STATE, "/var/lib/database") == []
 
 
 def in_api_settings(command: str) -> str:

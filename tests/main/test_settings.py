@@ -15,6 +15,7 @@ PATHS = (
     "secrets_key_file",
     "oidc_ca_file",
     "audit_policy_file",
+    "authentication_config",
 )
 
 

@@ -51,6 +51,13 @@ def built(command: Sequence[str] = ("/bin/sh",), **config: object) -> Built:
     return Built(json.dumps(about, sort_keys=True).encode(), layer)
 
 
+def with_layer(image: Built, layer: bytes) -> Built:
+    """The same with another layer."""
+    about = json.loads(image.document)
+    about["rootfs"]["diff_ids"] = [digest(layer)]
+    return Built(json.dumps(about, sort_keys=True).encode(), layer)
+
+
 def write_image(path: Path, name: str, image: Built) -> None:
     """Its archive at `path`."""
     document, layer = image.id.removeprefix("sha256:") + ".json", digest(image.layer)[7:] + "/layer.tar"

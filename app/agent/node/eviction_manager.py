@@ -135,6 +135,8 @@ class EvictionManager:
         for each in await self._usage() if whole else ():
             memory[each.key.pod_uid][each.key.name] = each.memory
             disk[each.key.pod_uid][each.key.name] = each.disk
+            for folder in each.folders if each.key.pod_uid in whole else ():
+                disk[each.key.pod_uid][each.key.name] += await asyncio.to_thread(folder_size, folder)
         return [
             PodUsage(pod, memory[uid], disk[uid], await self._sizes(pod, all_of_them=uid in whole))
             for pod in pods

@@ -1,16 +1,15 @@
 """OIDC: users by ID tokens of one identity provider, checked as kube-apiserver checks them.
 
-`app.api.serve` makes the `Verifier` if an issuer is set, and the authenticator asks it about tokens that name that issuer. The
-signature and the claims are checked by joserfc. A token's header chooses one of the provider's published keys by its id, and
-an algorithm of those that are allowed; nothing else in it (jku, x5u, jwk) is read.
+`identity_providers` makes a `Verifier` for each provider, and asks it about tokens that name its issuer. The signature and the
+times are checked by joserfc; who the user is, by `claim_mappings`. A token's header chooses one of the provider's published keys
+by its id, and an algorithm of those that are allowed; nothing else in it (jku, x5u, jwk) is read.
 """
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -19,7 +18,9 @@ from joserfc.errors import JoseError
 from joserfc.jws import JWSRegistry
 from joserfc.jwt import JWTClaimsRegistry
 
-from app.api.auth.authenticator import AUTHENTICATED, User, digest_of
+from app.api.auth.authentication_configuration import JWTAuthenticator
+from app.api.auth.authenticator import User, digest_of
+from app.api.auth.claim_mappings import ClaimMapper, Claims, OidcError
 from app.api.auth.oidc_keys import Key
 from app.structured_logging import Logger
 
@@ -28,73 +29,8 @@ LONGEST = timedelta(days=365)
 MOST_TOKENS = 10_000  # remembered at once
 MOST_KEYS = 8  # tried for a token without a key id
 MOST_HEADER = 8 << 10  # bytes; a certificate chain may be in it
-_RESERVED = "system:"
 
 logger = Logger(__name__)
-Claims = Mapping[str, Any]
-
-
-class OidcError(Exception):
-    """A token that is not accepted; the text says why, for the log."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class OidcConfig:
-    """Settings of the identity provider, with the meanings of kube-apiserver's flags `--oidc-*`."""
-
-    issuer_url: str
-    client_id: str
-    username_claim: str = "sub"
-    username_prefix: str = ""
-    groups_claim: str = ""
-    groups_prefix: str = ""
-    required_claims: Mapping[str, str] = field(default_factory=dict)
-    ca_file: Path | None = None
-    signing_algs: tuple[str, ...] = ("RS256",)
-
-
-def user_of_claims(config: OidcConfig, claims: Claims) -> User:
-    """Map the claims of a verified token to its user. OidcError for a name that may not be used, or a missing claim."""
-    for name, value in config.required_claims.items():
-        if claims.get(name) != value:
-            raise OidcError(f"claim {name} is not {value}")
-    name = _prefix_of(config) + _username(config, claims)
-    if name.startswith(_RESERVED):
-        raise OidcError(f"username {name} begins with {_RESERVED}, which is reserved")
-    jti = claims.get("jti")
-    return User(
-        name=name,
-        groups=tuple(dict.fromkeys((*_groups(config, claims), AUTHENTICATED))),
-        extra={"authentication.kubernetes.io/credential-id": (f"JTI={jti}",)} if isinstance(jti, str) and jti else {},
-    )
-
-
-def _prefix_of(config: OidcConfig) -> str:
-    """As kube-apiserver: `-` is none; without a prefix, names other than e-mail addresses get the issuer's."""
-    if config.username_prefix == "-":
-        return ""
-    if not config.username_prefix and config.username_claim != "email":
-        return f"{config.issuer_url}#"
-    return config.username_prefix
-
-
-def _username(config: OidcConfig, claims: Claims) -> str:
-    name = claims.get(config.username_claim)
-    if not isinstance(name, str) or not name or "\0" in name:
-        raise OidcError(f"claim {config.username_claim} is missing or no string")
-    if config.username_claim == "email" and claims.get("email_verified", True) is not True:
-        raise OidcError("the e-mail address is not verified")
-    return name
-
-
-def _groups(config: OidcConfig, claims: Claims) -> Sequence[str]:
-    """The groups of a token. Names of the cluster's own groups, `system:...`, are ignored: no provider may give them."""
-    found = claims.get(config.groups_claim, ()) if config.groups_claim else ()
-    names = [found] if isinstance(found, str) else found
-    if not isinstance(names, list | tuple) or not all(isinstance(each, str) and "\0" not in each for each in names):
-        raise OidcError(f"claim {config.groups_claim} is no list of strings")
-    prefixed = (f"{config.groups_prefix}{each}" for each in names)
-    return [each for each in prefixed if not each.startswith(_RESERVED)]
 
 
 class _Issuer(msgspec.Struct):
@@ -114,30 +50,36 @@ def _peek(part: str, type_: Callable[..., Any]) -> Any:
         raise OidcError("the token is malformed") from None
 
 
+def issuer_of(token: str) -> str:
+    """Return whom a token names as its issuer, which proves nothing; "" for tokens of our own: they have no two dots."""
+    if token.count(".") != 2 or not token.startswith("eyJ"):
+        return ""
+    try:
+        issuer: str = _peek(token.split(".")[1], _Issuer).iss
+    except OidcError:
+        return ""
+    return issuer
+
+
 class Verifier:
-    """Finds the users of tokens of one issuer. Verified tokens are remembered until they end; `find_keys`: by key id."""
+    """Finds the users of tokens of one issuer. Verified tokens are remembered until they end; `find_keys`: by key id.
+
+    ValueError names an expression of the provider's rules that cannot be compiled.
+    """
 
     def __init__(
         self,
-        config: OidcConfig,
+        provider: JWTAuthenticator,
+        algorithms: tuple[str, ...],
         find_keys: Callable[[str], Awaitable[Sequence[Key]]],
         now: Callable[[], datetime],
         most: int = MOST_TOKENS,
     ) -> None:
-        self._config, self._find_keys, self._now, self._most = config, find_keys, now, most
+        self.provider, self._mapper = provider, ClaimMapper(provider)
+        self._algorithms, self._find_keys, self._now, self._most = algorithms, find_keys, now, most
         self._verified: dict[str, User] = {}
-        self._registry = JWSRegistry(algorithms=config.signing_algs, strict_check_header=False)
+        self._registry = JWSRegistry(algorithms=algorithms, strict_check_header=False)
         self._registry.max_header_length = MOST_HEADER
-
-    def is_issuer_of(self, token: str) -> bool:
-        """Return whether a token says that it is of this issuer. Tokens of our own have no two dots."""
-        if token.count(".") != 2 or not token.startswith("eyJ"):
-            return False
-        try:
-            issuer: str = _peek(token.split(".")[1], _Issuer).iss
-        except OidcError:
-            return False
-        return issuer == self._config.issuer_url
 
     async def lookup(self, token: str) -> User | None:
         """Return the user of a token of this issuer; None, with a line in the log, if it is not accepted."""
@@ -156,22 +98,22 @@ class Verifier:
 
     async def _verify(self, token: str) -> User:
         header = _peek(token.split(".", maxsplit=1)[0], _Header)
-        if header.alg not in self._config.signing_algs:
-            raise OidcError(f"its algorithm is none of {', '.join(self._config.signing_algs)}")
+        if header.alg not in self._algorithms:
+            raise OidcError(f"its algorithm is none of {', '.join(self._algorithms)}")
         keys = await self._find_keys(header.kid)
         if not keys:
             raise OidcError("no key of the provider has signed it, or the provider cannot be reached")
         claims = self._check_signature(token, keys[:MOST_KEYS])
         now = self._now()
         self._check_claims(claims, now)
-        user = user_of_claims(self._config, claims)
+        user = self._mapper.user_of(claims)
         return _with_end(user, claims, now)
 
     def _check_signature(self, token: str, keys: Sequence[Key]) -> Claims:
         reason = ""
         for key in keys:
             try:
-                return jwt.decode(token, key, self._config.signing_algs, self._registry).claims
+                return jwt.decode(token, key, self._algorithms, self._registry).claims
             except Exception as error:  # a stranger's token, whatever it makes the library raise, is refused
                 reason = type(error).__name__  # its text may be the stranger's
         raise OidcError(f"the signature cannot be verified: {reason}")
@@ -180,8 +122,8 @@ class Verifier:
         seconds = int(now.timestamp())
         identity = JWTClaimsRegistry(
             now=seconds,
-            iss={"essential": True, "value": self._config.issuer_url},
-            aud={"essential": True, "value": self._config.client_id},
+            iss={"essential": True, "value": self.provider.issuer.url},
+            aud={"essential": True, "values": list(self.provider.issuer.audiences)},
             exp={"essential": True},
         )
         begun = JWTClaimsRegistry(now=seconds, leeway=SKEW_SECONDS)
@@ -207,4 +149,4 @@ def _with_end(user: User, claims: Claims, now: datetime) -> User:
         end = now + timedelta(seconds=left)
     except (ValueError, OverflowError):
         raise OidcError("claim exp is no time") from None
-    return User(name=user.name, groups=user.groups, extra=user.extra, expires_at=end)
+    return replace(user, expires_at=end)

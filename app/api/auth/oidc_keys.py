@@ -7,7 +7,6 @@ keys that are there stay good, and it is asked again after `PAUSE_SECONDS` at th
 import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +15,7 @@ import msgspec
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, RSAKey
 
+from app.api.auth.authentication_configuration import Issuer
 from app.client.api import context
 from app.structured_logging import Logger
 
@@ -46,16 +46,17 @@ class _JwkSet(msgspec.Struct):
 
 
 class Provider:
-    """Fetches the keys of an issuer over HTTPS. `ca_file`: authority to trust; none: the machine's."""
+    """Fetches the keys of an issuer over HTTPS. Raises OSError for an authority that holds no certificate."""
 
-    def __init__(self, issuer: str, ca_file: Path | None) -> None:
-        self._issuer = issuer
-        self._tls: ssl.SSLContext = context(ca_file)
+    def __init__(self, issuer: Issuer) -> None:
+        self._issuer = issuer.url
+        self._discovery = issuer.discovery_url or issuer.url.rstrip("/") + _DISCOVERY
+        self._tls: ssl.SSLContext = context(None, ca_data=issuer.certificate_authority or None)
 
     async def fetch_keys(self) -> list[Key]:
         """Return the public keys that sign. ProviderError, httpx.HTTPError or OSError if they are not to be had."""
         async with asyncio.timeout(PATIENCE_SECONDS), httpx.AsyncClient(verify=self._tls) as client:
-            found = await _get(client, self._issuer.rstrip("/") + _DISCOVERY, _Discovery)
+            found = await _get(client, self._discovery, _Discovery)
             if found.issuer != self._issuer:
                 raise ProviderError(f"its configuration names another issuer, {found.issuer[:200]}")
             if urlsplit(found.jwks_uri).scheme != "https":

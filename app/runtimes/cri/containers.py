@@ -5,6 +5,7 @@ which is what makes them valuable: killed in that moment, containerd forgets the
 still be the old one. CRI-O, unless configured, sends no events.
 """
 
+import json
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -49,6 +50,13 @@ class CriContainers(engine_containers.Containers):
     async def ask(self, id_: str, *, verbose: bool = False) -> pb.ContainerStatusResponse:
         request = pb.ContainerStatusRequest(container_id=id_, verbose=verbose)
         return await self._engine.ask(request, pb.ContainerStatusResponse)
+
+    async def pid(self, id_: str) -> int:
+        """Of a container's own process; 0 if it has none, or the engine does not tell. Raises ConnectionError, EngineError."""
+        try:
+            return int(json.loads((await self.ask(id_, verbose=True)).info["info"])["pid"])
+        except (ValueError, KeyError, TypeError):
+            return 0
 
     async def ask_status(self, key: ContainerKey, id_: str) -> ContainerStatus | None:
         try:

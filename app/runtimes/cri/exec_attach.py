@@ -9,7 +9,6 @@ standard input can be ended by it alone, and `cat` in a container would wait for
 
 import asyncio
 import itertools
-import json
 import os
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -88,10 +87,11 @@ class CriCommands:
 
     async def _kill(self, command: _CommandKey, container_id: str) -> None:
         try:
-            found = await self._containers.ask(container_id, verbose=True)
-            main = int(json.loads(found.info["info"])["pid"])
-        except (EngineError, ConnectionError, ValueError, KeyError, TypeError):
+            main = await self._containers.pid(container_id)
+        except (EngineError, ConnectionError):
             return  # with the container its commands have ended, or the engine is away
+        if not main:
+            return
         for pause in KILLED_WITHIN:
             await asyncio.sleep(pause)
             older = [each for each in self._sessions if each[:2] == command[:2] and each.number < command.number]

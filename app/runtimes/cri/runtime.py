@@ -10,12 +10,14 @@ A stop without grace is SIGTERM and at once SIGKILL. Unless it is configured to 
 import asyncio
 import math
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 
 from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
+    ContainerStatus,
     ContainerUsage,
     CreateError,
     Image,
@@ -37,14 +39,19 @@ from app.runtimes.engine.containers import TrackedContainer
 from app.runtimes.engine.errors import EngineError, unless_gone
 from app.runtimes.engine.files import Files
 from app.runtimes.engine.runtime import EngineRuntime
+from app.runtimes.linux import pids_limit
 from app.runtimes.logs import log_files
+from app.structured_logging import Logger
+
+logger = Logger(__name__)
 
 
 class CriRuntime(EngineRuntime):
-    """`node`: tells this agent's pods from others' on one engine."""
+    """`node`: tells this agent's pods from others' on one engine. `pids`: most processes of a container; 0: any number."""
 
-    def __init__(self, endpoint: str, root: Path, node: str) -> None:
-        self._engine, self._node = CriEngine(endpoint), node
+    def __init__(self, endpoint: str, root: Path, node: str, pids: int = 0) -> None:
+        self._engine, self._node, self._pids = CriEngine(endpoint), node, pids
+        self._limited: set[ContainerKey] = set()
         files = Files(root)
         self._sandboxes = CriSandboxes(self._engine, files, node)
         self._containers = CriContainers(self._engine, files, node, self._sandboxes.fresh)
@@ -92,6 +99,25 @@ class CriRuntime(EngineRuntime):
         with self._diversion.diverted(key, places):
             self._containers.follow_log(key)
             await self._request_start(key, known)
+        await self._limit_processes(key, known.id)
+
+    async def list(self) -> list[ContainerStatus]:
+        found = await super().list()
+        running = {each.key: each.id for each in found if each.state == "running"}
+        self._limited &= running.keys()
+        for key in running.keys() - self._limited:  # an agent died after it had started them
+            await self._limit_processes(key, running[key])
+        return found
+
+    async def _limit_processes(self, key: ContainerKey, id_: str) -> None:
+        """Once for each: CRI has a field for it on cgroups of version 2 only. A container that has ended needs none."""
+        if not self._pids or key in self._limited:
+            return
+        with unless_gone(), suppress(FileNotFoundError, ProcessLookupError):
+            if pid := await self._containers.pid(id_):
+                self._limited.add(key)
+                if not await asyncio.to_thread(pids_limit.set_limit, pid, id_, self._pids):
+                    logger.warning("cannot limit the processes of a container: it has no cgroup here", **key.log_fields)
 
     async def _ask_to_start(self, known: TrackedContainer) -> None:
         await self._engine.ask(pb.StartContainerRequest(container_id=known.id), pb.StartContainerResponse)
@@ -120,7 +146,8 @@ class CriRuntime(EngineRuntime):
 
     def _usage_of(self, found: pb.ContainerStats) -> ContainerUsage:
         key = cri_config.key(dict(found.attributes.labels), found.attributes.metadata.attempt)
-        disk = found.writable_layer.used_bytes.value + self._containers.outputs.size(key)
+        logs = self._containers.outputs.size(key) + log_files.size_on_disk(self._files.log(key))
+        disk = found.writable_layer.used_bytes.value + logs
         return ContainerUsage(key, found.cpu.usage_core_nano_seconds.value, found.memory.working_set_bytes.value, disk)
 
     async def images(self) -> Sequence[Image]:

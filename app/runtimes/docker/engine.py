@@ -6,7 +6,7 @@ EngineError with the words that `docker` would show.
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from datetime import datetime
 from typing import Any
@@ -56,7 +56,7 @@ class DockerEngine(Docker):
 
     async def follow(
         self, path: str, method: str = "GET", headers: Mapping[str, str] | None = None, **params: str | int
-    ) -> AsyncIterator[Any]:
+    ) -> AsyncGenerator[Any, None]:
         """Each JSON line of an answer that goes on. Raises ConnectionError, EngineError."""
         try:
             async with self._query(path, method, params=params, headers=headers, timeout=_FOR_EVER) as answer, answer:

@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from typing import Any
 
 from app.plans.kubelet import image_pulls
@@ -64,10 +65,11 @@ async def pull(engine: DockerEngine, image: str, login: Login | None) -> str:
     except image_pulls.InvalidImageName as error:
         raise PullError(f'Failed to apply default image tag "{image}": {error}', "InvalidImageName") from error
     try:
-        told = engine.follow("images/create", "POST", _auth_headers(login, where), fromImage=where, tag=reference)
-        async for line in told:
-            if "error" in line:
-                raise PullError(f'failed to pull image "{image}": {line["error"]}')
+        headers = _auth_headers(login, where)
+        async with aclosing(engine.follow("images/create", "POST", headers, fromImage=where, tag=reference)) as told:
+            async for line in told:
+                if "error" in line:
+                    raise PullError(f'failed to pull image "{image}": {line["error"]}')
         return str((await engine.ask(f"images/{where}{separator}{reference}/json"))["Id"])
     except EngineError as error:
         raise PullError(f'failed to pull image "{image}": {error}') from error

@@ -52,10 +52,10 @@ def usual_endpoint() -> str:
 
 
 class DockerRuntime(EngineRuntime):
-    """`node`: tells this agent's pods from others' on one engine."""
+    """`node`: tells this agent's pods from others' on one engine. `pids`: most processes of a container; 0: any number."""
 
-    def __init__(self, endpoint: str, root: Path, node: str) -> None:
-        self._engine, self._node = DockerEngine(endpoint), node
+    def __init__(self, endpoint: str, root: Path, node: str, pids: int = 0) -> None:
+        self._engine, self._node, self._pids = DockerEngine(endpoint), node, pids
         files = Files(root)
         self._logs, self._images = EngineLogs(self._engine, files), DockerImages(self._engine)
         self._sandboxes = DockerSandboxes(self._engine, node)
@@ -95,6 +95,7 @@ class DockerRuntime(EngineRuntime):
                 user = await self._images.user(spec.image)
             log = await self._log(spec, sandbox[0])
             body = docker_config.container(spec, *sandbox, self._files.message(spec.key), user, log)
+            body["HostConfig"]["PidsLimit"] = self._pids or None
             if await self._engine.is_podman():
                 docker_config.adapt_to_podman(body, spec.security.seccomp)
             name = docker_config.name(self._node, *spec.key)

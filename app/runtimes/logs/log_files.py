@@ -64,6 +64,14 @@ def give_back(path: Path, end: int) -> None:
             os.close(fd)
 
 
+def size_on_disk(path: Path) -> int:
+    """Bytes that a file takes, without its holes; 0 if there is no such file."""
+    try:
+        return path.stat().st_blocks * 512
+    except OSError:
+        return 0
+
+
 class Inotify:
     """The kernel's notices of changed files. `fileno()` is readable when one was written to. OSError where the kernel refuses."""
 

@@ -194,7 +194,9 @@ class OciRuntime(ShimRuntime):
         profile = _profile(spec)
         if profile is not None:
             capabilities = found["process"]["capabilities"]["bounding"]
-            found["linux"]["seccomp"] = seccomp.resolve(seccomp.read(profile), capabilities)
+            resolved = seccomp.resolve(seccomp.read(profile), capabilities)
+            is_default = spec.security.seccomp in ("", seccomp.RUNTIME_DEFAULT)
+            found["linux"]["seccomp"] = seccomp.tighten(resolved, capabilities) if is_default else resolved
             digest, compiled = self._filters.find(found["linux"]["seccomp"])
             found["annotations"] = {PROFILE: digest, **({seccomp.ANNOTATION: compiled} if compiled else {})}
         return found

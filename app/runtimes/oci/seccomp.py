@@ -1,7 +1,8 @@
 """Seccomp profiles of containers, in the form that crun takes, and filters that crun has made of them. Called by the oci runtime.
 
 Profiles are written as Docker has them: rules that hold for some architectures, capabilities or kernels only. The default one
-is that of the machine, from Debian's package golang-github-containers-common, which skopeo brings.
+is that of the machine, from Debian's package golang-github-containers-common, which skopeo brings. It is Podman's, which lets
+containers make user namespaces, and in them have all capabilities; `tighten` makes it as narrow as containerd's and Docker's.
 """
 
 import base64
@@ -23,6 +24,15 @@ _NAMES = {"amd64": "SCMP_ARCH_X86_64", "arm64": "SCMP_ARCH_AARCH64", "arm": "SCM
 FILTER, ANNOTATION = "seccomp.bpf", "run.oci.seccomp_bpf_data"  # crun's names of them
 MOST_FILTERS = 64  # of 10 kB
 _RULE = ("names", "action", "errnoRet", "args")
+# What containerd's and Docker's default profiles refuse to everybody, and to who lacks CAP_SYS_ADMIN.
+_NEVER_TEXT = "add_key io_uring_enter io_uring_register io_uring_setup keyctl request_key userfaultfd"
+_ADMIN_TEXT = """
+    bpf clone clone3 fanotify_init fsconfig fsmount fsopen fspick lookup_dcookie mount mount_setattr move_mount name_to_handle_at
+    open_tree perf_event_open quotactl quotactl_fd setdomainname sethostname setns syslog umount umount2 unshare
+"""
+_NEVER, _OF_ADMIN = frozenset(_NEVER_TEXT.split()), frozenset(_ADMIN_TEXT.split())
+_NAMESPACES = 0x7E020000  # CLONE_NEW*, as clone's flags have them
+_EPERM, _ENOSYS = 1, 38
 
 
 class Filters:
@@ -78,6 +88,23 @@ def resolve(profile: Mapping[str, Any], capabilities: Collection[str], machine: 
     if profile.get("flags"):
         found["flags"] = profile["flags"]
     return found
+
+
+def tighten(resolved: Mapping[str, Any], capabilities: Collection[str]) -> dict[str, Any]:
+    """The machine's default profile, as `resolve` returns it, without what engines refuse. New threads and processes stay."""
+    is_admin = "CAP_SYS_ADMIN" in capabilities
+    refused = _NEVER if is_admin else _NEVER | _OF_ADMIN
+    rules = [
+        {**each, "names": [name for name in each["names"] if name not in refused]} for each in resolved["syscalls"]
+    ]
+    rules = [each for each in rules if each["names"]]
+    rules.append({"names": sorted(refused - {"clone", "clone3"}), "action": "SCMP_ACT_ERRNO", "errnoRet": _EPERM})
+    if not is_admin:
+        flags = {"index": 0, "value": _NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
+        rules.append({"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [flags]})
+        # Its flags cannot be looked at: C libraries go on with clone.
+        rules.append({"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": _ENOSYS})
+    return {**resolved, "syscalls": rules}
 
 
 def _architectures(profile: Mapping[str, Any], machine: str) -> list[str]:

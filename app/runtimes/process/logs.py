@@ -5,8 +5,9 @@ The container appends to `out` and `err`, whatever becomes of the agent. The age
 come; from there on, the log's own records tell a restarted agent. A stamp is the time of the raw file's last write when
 it was read: exact to a few milliseconds while an agent reads; if none did, the last of what was written.
 
-Raw output that is in the log, and log that has been taken, are given back to the disk by holes in their files. Whoever
-writes faster than can be stamped loses what came first: no more than BACKLOG of it waits.
+Raw output that is in the log, and log that has been taken, are given back to the disk by holes in their files. While UNTAKEN of
+the log waits for its reader, because the API is away or slow, nothing is stamped. Whoever writes faster than can be stamped and
+taken loses what came first: no more than BACKLOG of it waits.
 """
 
 import asyncio
@@ -28,6 +29,7 @@ SHARE = 256 * 1024  # raw bytes that one container may be read in one go, each s
 ALL_SHARES = 2 * 1024 * 1024  # raw bytes of all containers in one go, so that the loop stays responsive
 KEPT = 1024 * 1024  # raw bytes that stay although they are in the log: more than may have to be stamped again
 BACKLOG = 256 * 1024 * 1024  # raw bytes of a stream that may wait to be stamped
+UNTAKEN = 64 * 1024 * 1024  # bytes of log that may wait to be taken
 FILES: dict[Stream, str] = {"stdout": "out", "stderr": "err"}
 
 logger = Logger(__name__)
@@ -59,9 +61,11 @@ class Log:
         self._position: LogPosition | None = None
         self._noted_size = 0
         self._given_back = 0
+        self._taken = 0  # whoever reads from here on has what is before
 
     def read(self, offset: int, limit: int) -> bytes:
         """Stamped bytes from `offset` on; OSError if the log is gone."""
+        self._taken = max(self._taken, offset)
         with self._folder.open_folder() as folder, suppress(FileNotFoundError):  # nothing was written
             fd = open_ordinary("log", os.O_RDWR | os.O_APPEND, folder)
             try:
@@ -86,14 +90,28 @@ class Log:
             return 0
         used = 0
         with self._folder.open_folder() as folder:
-            if any(_look(folder, stream).size != (self._position or LogPosition()).raw(stream) for stream in STREAMS):
+            if self._position and self._position.size - self._taken >= UNTAKEN:
+                self._drop(folder)
+            elif any(_look(folder, stream).size != (self._position or LogPosition()).raw(stream) for stream in STREAMS):
                 fd = open_ordinary("log", os.O_RDWR | os.O_CREAT | os.O_APPEND, folder)
                 try:
                     used = self._drain(folder, fd, share, last=last)
                 finally:
                     os.close(fd)
-        self.complete = last and used == 0
+                self.complete = last and used == 0
+            else:
+                self.complete = last
         return used
+
+    def _drop(self, folder: int) -> None:
+        """Forget raw output of which too much waits: its reader is away."""
+        before = position = self._position or LogPosition()
+        for stream in STREAMS:
+            position = position._replace(**{stream: _skip(folder, stream, position.raw(stream))})
+        if position != before:
+            self._position = position
+            self._give_back(folder, before, position)
+            self._note(folder)
 
     def _drain(self, folder: int, log: int, share: int, *, last: bool) -> int:
         before = self._load(log)
@@ -176,11 +194,7 @@ def _take(folder: int, stream: Stream, at: int, share: int, when: bytes, *, last
     except OSError:
         return b"", at
     try:
-        size = os.fstat(fd).st_size
-        if size < at:
-            at = 0  # the container truncated its own output, by `> /dev/stdout`
-        if size - at > BACKLOG:
-            at = _next_line(fd, size - BACKLOG // 2)
+        at = _newest(fd, at)
         found, end = [], at + share
         while at < end:
             records, used = stamp(os.pread(fd, LINE_LIMIT, at), stream, when, last=last)
@@ -191,6 +205,25 @@ def _take(folder: int, stream: Stream, at: int, share: int, when: bytes, *, last
         return b"".join(found), at
     finally:
         os.close(fd)
+
+
+def _skip(folder: int, stream: Stream, at: int) -> int:
+    try:
+        fd = open_ordinary(FILES[stream], os.O_RDONLY, folder)
+    except OSError:
+        return at
+    try:
+        return _newest(fd, at)
+    finally:
+        os.close(fd)
+
+
+def _newest(fd: int, at: int) -> int:
+    """Where to go on in a raw file that was read up to `at`: further on, if too much waits."""
+    size = os.fstat(fd).st_size
+    if size < at:
+        at = 0  # the container truncated its own output, by `> /dev/stdout`
+    return _next_line(fd, size - BACKLOG // 2) if size - at > BACKLOG else at
 
 
 def _punch(folder: int, name: str, end: int) -> None:

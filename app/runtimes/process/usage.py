@@ -15,6 +15,9 @@ from typing import NamedTuple
 from app.runtimes.base import ContainerKey, ContainerUsage
 from app.runtimes.linux import cgroups as cgroup
 
+UPPER = "upper"  # of the oci runtime
+PODS_OWN = (".home", ".tmp")  # of isolated pods
+
 
 class Used(NamedTuple):
     """CPU time in nanoseconds, bytes of memory, and the pid of the process that has most of these."""
@@ -46,13 +49,22 @@ def of_containers(running: Sequence[Running]) -> Sequence[ContainerUsage]:
     """Return each container's usage: by its cgroup, where that counts, else by its processes."""
     found = of_sessions(each.pid for each in running)
     used = []
+    pods: set[Path] = set()
     for key, pid, cgroups, folder in running:
         if pid in found:
             cpu, memory = cgroup.usage(cgroups)
             each = found[pid]
             now = memory or each.memory
-            used.append(ContainerUsage(key, cpu or each.cpu, now, _disk(folder), _peak(each.largest)))
+            folders = _folders(folder, with_pods=folder.parent not in pods)
+            pods.add(folder.parent)
+            used.append(ContainerUsage(key, cpu or each.cpu, now, _disk(folder), _peak(each.largest), folders))
     return used
+
+
+def _folders(folder: Path, *, with_pods: bool) -> tuple[Path, ...]:
+    """Folders that a container writes to: its root's upper layer, and its pod's own, which count once."""
+    shared = (folder.parent / name for name in PODS_OWN) if with_pods else ()
+    return tuple(each for each in (folder / UPPER, *shared) if each.is_dir())
 
 
 def _peak(pid: int) -> int:

@@ -6,7 +6,6 @@ import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -16,8 +15,11 @@ from joserfc import jws
 from joserfc.jwk import ECKey, OctKey, RSAKey
 
 from app.api.app import create_app
+from app.api.auth.authentication_configuration import JWTAuthenticator, from_flags
 from app.api.auth.authenticator import AUTHENTICATED, User
-from app.api.auth.oidc import MOST_KEYS, OidcConfig, OidcError, Verifier, user_of_claims
+from app.api.auth.claim_mappings import ClaimMapper, OidcError
+from app.api.auth.identity_providers import IdentityProviders
+from app.api.auth.oidc import MOST_KEYS, Verifier, issuer_of
 from app.api.auth.oidc_keys import PAUSE_SECONDS, REFRESH_SECONDS, Key, Keys, usable_keys
 from app.api.auth.signin_codes import TOKEN_LIFE, create_code, redeem_code
 from app.api.streams import revocation
@@ -27,13 +29,8 @@ from tests.api.servers import listening
 from tests.conftest import NO_TLS, Clock
 
 ISSUER = "https://id.example.com"
-CONFIG = OidcConfig(
-    issuer_url=ISSUER,
-    client_id="jobplane",
-    groups_claim="groups",
-    groups_prefix="oidc:",
-    signing_algs=("RS256", "ES256"),
-)
+FLAGS = {"issuer_url": ISSUER, "client_id": "jobplane", "groups_claim": "groups", "groups_prefix": "oidc:"}
+ALGORITHMS = ("RS256", "ES256")
 EC = ECKey.generate_key("P-256", {"kid": "ec"})
 RSA = RSAKey.generate_key(2048, {"kid": "rsa"})
 OTHER = ECKey.generate_key("P-256", {"kid": "ec"})
@@ -61,7 +58,11 @@ async def found(kid: str) -> Sequence[Key]:
 
 
 def verifier(clock: Clock, **how: Any) -> Verifier:
-    return Verifier(CONFIG, found, clock, **how)
+    return Verifier(provider(), ALGORITHMS, found, clock, **how)
+
+
+def provider(**how: Any) -> JWTAuthenticator:
+    return from_flags(**{**FLAGS, **how})
 
 
 @pytest.mark.parametrize("alg", EVERY)
@@ -161,8 +162,8 @@ async def test_a_header_that_brings_its_own_key_does_nothing(clock: Clock) -> No
     ],
 )
 async def test_what_is_no_token_of_the_issuer_is_not_the_verifiers(token: str, clock: Clock) -> None:
-    assert not verifier(clock).is_issuer_of(token)
-    assert verifier(clock).is_issuer_of(signed(claims(clock)))
+    assert issuer_of(token) == ""
+    assert issuer_of(signed(claims(clock))) == ISSUER
 
 
 async def test_nesting_without_end_is_refused(clock: Clock) -> None:
@@ -179,7 +180,7 @@ async def test_a_token_without_a_key_id_is_tried_with_a_few_keys(clock: Clock) -
     async def too_many(_: str) -> Sequence[Key]:
         return [*[RSA] * MOST_KEYS, EC]
 
-    assert await Verifier(CONFIG, too_many, clock).lookup(token) is None
+    assert await Verifier(provider(), ALGORITHMS, too_many, clock).lookup(token) is None
 
 
 async def test_no_more_tokens_are_remembered_than_there_is_room_for(clock: Clock) -> None:
@@ -213,12 +214,12 @@ async def test_no_more_tokens_are_remembered_than_there_is_room_for(clock: Clock
     ],
 )
 def test_names_follow_the_settings(how: dict[str, Any], given: dict[str, Any], name: str | None) -> None:
-    config = replace(CONFIG, **how)
+    mapper = ClaimMapper(provider(**how))
     if name is None:
         with pytest.raises(OidcError):
-            user_of_claims(config, given)
+            mapper.user_of(given)
     else:
-        assert user_of_claims(config, given).name == name
+        assert mapper.user_of(given).name == name
 
 
 @pytest.mark.parametrize(
@@ -233,9 +234,9 @@ def test_names_follow_the_settings(how: dict[str, Any], given: dict[str, Any], n
     ],
 )
 def test_groups_of_the_cluster_itself_are_not_the_providers_to_give(prefix: str, given: Any, groups: Any) -> None:
-    config = replace(CONFIG, groups_prefix=prefix)
+    mapper = ClaimMapper(provider(groups_prefix=prefix))
     all_claims = {"sub": "ada"} | ({} if given is None else {"groups": given})
-    assert user_of_claims(config, all_claims).groups == (*groups, AUTHENTICATED)
+    assert mapper.user_of(all_claims).groups == (*groups, AUTHENTICATED)
 
 
 def test_only_public_keys_that_sign_are_used() -> None:
@@ -335,10 +336,17 @@ async def test_a_withdrawn_key_ends_though_no_token_names_another() -> None:
     assert list(await keys.find("ec")) == []
 
 
+def trusted(clock: Clock) -> IdentityProviders:
+    """The one provider, with its keys at hand."""
+    made = IdentityProviders(clock, ALGORITHMS)
+    made._verifiers = {ISSUER: verifier(clock)}
+    return made
+
+
 @pytest.fixture
 async def url(registry: Registry, clock: Clock) -> AsyncIterator[str]:
     """Of an API that accepts the tokens."""
-    async with listening(create_app(registry, provider=verifier(clock))) as port:
+    async with listening(create_app(registry, provider=trusted(clock))) as port:
         yield f"http://127.0.0.1:{port}"
 
 

@@ -98,3 +98,20 @@ def test_rules_of_a_profile_hold_for_some_capabilities_and_architectures() -> No
     ]
     assert [each["names"][0] for each in without] == ["always", "mount", "arm_call"]
     assert without[1] == {"names": ["mount"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}
+
+
+def test_the_default_profile_is_made_as_narrow_as_engines_have_it() -> None:
+    rules = [
+        {"names": ["clone", "clone3", "mount", "unshare", "read"], "action": "SCMP_ACT_ALLOW"},
+        {"names": ["keyctl"], "action": "SCMP_ACT_ALLOW"},
+    ]
+    resolved = seccomp.resolve({"defaultAction": "SCMP_ACT_ERRNO", "syscalls": rules}, [], "x86_64")
+
+    def allowed(*capabilities: str) -> set[str]:
+        tight = seccomp.tighten(resolved, capabilities)["syscalls"]
+        return {name for each in tight for name in each["names"] if each["action"] == "SCMP_ACT_ALLOW"}
+
+    assert allowed() == {"read", "clone"}
+    assert allowed("CAP_SYS_ADMIN") == {"read", "clone", "clone3", "mount", "unshare"}
+    clone = next(each for each in seccomp.tighten(resolved, [])["syscalls"] if each["names"] == ["clone"])
+    assert clone["args"][0]["op"] == "SCMP_CMP_MASKED_EQ"

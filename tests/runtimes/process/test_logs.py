@@ -79,3 +79,29 @@ async def test_log_that_was_taken_takes_no_room_and_offsets_stay(tmp_path: Path)
     assert (folder.path / "log").stat().st_blocks * 512 <= 3 * process_logs.KEPT
     assert log.read(size - 5000, 5000) == end
     assert Log(folder).read(size - 5000, 5000) == end
+
+
+async def test_a_log_that_nobody_takes_does_not_fill_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The API is away: once enough waits, the newest of the raw output is kept, also by an agent that is started again."""
+    monkeypatch.setattr(process_logs, "UNTAKEN", 1 << 20)
+    monkeypatch.setattr(process_logs, "BACKLOG", 4 << 20)
+    folder = Folder(tmp_path, a_key())
+    folder.path.mkdir(parents=True)
+    log, lines = Log(folder), 0
+    for _ in range(20):
+        with (folder.path / "out").open("ab") as raw:
+            raw.write(b"".join(b"%07d %s\n" % (number, b"x" * 1015) for number in range(lines, lines + 1000)))
+        lines += 1000
+        while log.drain(256 * 1024, last=False):
+            pass
+        used = sum(each.stat().st_blocks * 512 for each in folder.path.iterdir())
+        assert used < (1 << 20) + 2 * (4 << 20)
+    again = Log(folder)
+    taken, numbers = 0, []
+    while data := again.read(taken, 1 << 20) or (again.drain(256 * 1024, last=True) and again.read(taken, 1 << 20)):
+        numbers += [int(line.split(b" ", 4)[3]) for line in data.split(b"\n") if len(line) > 1000]
+        taken += len(data)
+    assert again.complete
+    assert numbers[0] == 0
+    assert numbers[-1] == lines - 1
+    assert numbers[-2000:] == list(range(lines - 2000, lines))
