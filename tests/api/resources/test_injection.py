@@ -6,9 +6,10 @@ from urllib.parse import quote
 
 import httpx
 import pytest
-from app.registry.objects import Registry
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+
+from app.registry.verbs.objects import Registry
 
 MAPS = "/api/v1/namespaces/default/configmaps"
 TRICKS = (

@@ -9,7 +9,6 @@ from datetime import datetime
 
 import httpx
 import pytest
-from app.registry.objects import Registry
 from msgspec.structs import replace
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus
@@ -17,6 +16,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from app.kinds import by_name
 from app.kinds.core.node_schema import DaemonEndpoint, NodeAddress, NodeDaemonEndpoints
 from app.registry import objects
+from app.registry.verbs.objects import Registry
 from tests.api.calling import NODE, PATIENCE, POD, Replica, admin_token, agent_token, bind, opened, replica, said
 from tests.registry.examples import PODS, create, example, named
 
