@@ -1,5 +1,6 @@
 """Container configuration: from a pod's spec to what a runtime needs, with all values resolved. Called by `starts`."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,12 +36,17 @@ from app.runtimes.base import (
 NO_COMMAND = "no command specified: the process runtime pulls no images, so set the container's command"
 
 
+async def _at_once() -> None:
+    return
+
+
 @dataclass(frozen=True, kw_only=True)
 class Host:
     """What the pods of this agent run on. `ip` is the node's; pods share it unless the runtime has a pod network.
 
     levels: of namespaces, if the runtime isolates pods by them, or gives pods by them what is the node's.
     dns:    the node's DNS responder, where there is one.
+    await_network: until the network of pods that have one of their own stands. Raises CreateError.
     """
 
     runtime: Runtime
@@ -56,6 +62,7 @@ class Host:
     devices: DeviceManager = field(default_factory=DeviceManager)
     levels: NamespaceLevels | None = None
     dns: ClusterDns | None = None
+    await_network: Callable[[], Awaitable[None]] = _at_once
     profiles: Path = Path("/var/lib/kubelet/seccomp")
 
 

@@ -3,7 +3,7 @@
 skopeo pulls an image, each of its layers is unpacked once, overlayfs stacks them, and crun runs the container under the same shim
 as the process runtime's: containers, exit codes and logs survive the agent, which is all that there is besides.
 
-What it cannot do so far: pods share the node's network. An ordinary user has no limits where cgroups are not delegated to them.
+Pods share the node's network, unless `use_pod_cidr` has given them a network of their own, which needs root.
 """
 
 import os
@@ -20,6 +20,7 @@ from app.runtimes.base import (
     CreateError,
     Image,
     Login,
+    Pipe,
     RuntimeInfo,
     Sandbox,
     SandboxSpec,
@@ -27,6 +28,7 @@ from app.runtimes.base import (
     StartError,
 )
 from app.runtimes.engine.errors import NOT_STARTED
+from app.runtimes.linux import network_namespaces
 from app.runtimes.linux.cgroups import Cgroups
 from app.runtimes.linux.process_table import Identity
 from app.runtimes.oci import accounts as oci_accounts
@@ -78,6 +80,7 @@ class OciRuntime(ShimRuntime):
             version=VERSION,
             survives_agent=True,
             images=True,
+            pod_network=self._sandboxes.has_network,
             limits=self._cgroups is not None and self._cgroups.limits,
             security=self._namespace.has_users,
             seccomp=seccomp.default_path() is not None,
@@ -90,10 +93,22 @@ class OciRuntime(ShimRuntime):
         if self._sandboxes.find(spec.pod_uid) is None:
             await self._sandboxes.make(spec)
         self._pods.setdefault(spec.pod_uid, {})
-        return Sandbox(spec.pod_uid)
+        record = self._sandboxes.find(spec.pod_uid)
+        return Sandbox(spec.pod_uid, record.ip if record else "")
 
     async def sandboxes(self) -> Sequence[Sandbox]:
-        return [Sandbox(uid) for uid in self._pods if self._sandboxes.find(uid)]
+        return [Sandbox(uid, found.ip) for uid in self._pods if (found := self._sandboxes.find(uid))]
+
+    async def use_pod_cidr(self, cidr: str) -> bool:
+        """Give pods addresses of it from now on. Raises OSError, Unsupported."""
+        await self._sandboxes.use_pod_cidr(cidr)
+        return True
+
+    async def dial(self, pod_uid: str, port: int) -> Pipe:
+        record = self._sandboxes.find(pod_uid)
+        if record is None:
+            raise ConnectionError(f'pod "{pod_uid}" has no sandbox')
+        return await network_namespaces.dial(record.network, port)
 
     # Images
 
@@ -187,6 +202,7 @@ class OciRuntime(ShimRuntime):
             holder=sandbox.holder.pid,
             cgroups=self._cgroups.names(cgroups) if self._cgroups else {},
             bound=self._bound,
+            has_network=bool(sandbox.ip),
             is_mapped=bool(self._namespace.unshare),
             has_groups=self._namespace.has_users,
         )
