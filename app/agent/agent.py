@@ -23,6 +23,7 @@ from app.agent.network.dns_responder import DnsResponder
 from app.agent.network.dns_upstream import DnsUpstream
 from app.agent.network.pod_network import NetworkedRuntime, PodNetworkManager
 from app.agent.network.service_lookup import ServiceLookup
+from app.agent.node import powers
 from app.agent.node.credential import CredentialRenewal
 from app.agent.node.device_sources import EMPTY, Inventory
 from app.agent.node.devices import DeviceManager
@@ -52,6 +53,7 @@ from app.agent.volumes.volumes import VolumeRefresh, Volumes
 from app.client.api import Api
 from app.kinds.auth.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
 from app.kinds.core.configmap import ConfigMap
+from app.kinds.core.node import NodeCondition
 from app.kinds.core.runtimeclass import RuntimeClass
 from app.kinds.core.secret import Secret
 from app.kinds.pod.pod import Pod
@@ -281,9 +283,18 @@ class Agent:
             runtime=host.info,
             pressures=host.pressures,
             capacity=self._capacity(),
-            network=lambda: self._network.condition if self._network else None,
-            labels={**self._inventory.labels, **isolation_label(host.info.isolation), **self._config.labels},
+            conditions=partial(self._conditions, host.info),
+            labels={
+                **self._inventory.labels,
+                **isolation_label(host.info.isolation),
+                **powers.labels(host.info),
+                **self._config.labels,
+            },
         )
+
+    def _conditions(self, info: RuntimeInfo) -> list[NodeCondition]:
+        network = self._network.condition if self._network else None
+        return [each for each in (network, powers.condition(info)) if each is not None]
 
     def _host(self, info: RuntimeInfo) -> Host:
         config = self._config

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from app.agent.clock import Clock
 from app.agent.network.cluster_dns import ClusterDns
+from app.agent.node import powers
 from app.agent.node.devices import DeviceManager
 from app.agent.node.pressure import Pressures
 from app.agent.pods import security_context
@@ -80,6 +81,8 @@ async def container(
     if sandbox is not None:
         security = restrict(security, sandbox, spec.name)
     security_context.check(pod, spec, security, host.info, image_user)
+    limits = security_context.limits(spec)
+    powers.check(spec.name, limits, given.files, privileged=security.privileged, info=host.info)
     return ContainerSpec(
         key=ContainerKey(pod.metadata.uid, *key),
         image=spec.image,
@@ -89,7 +92,7 @@ async def container(
         working_dir=spec.working_dir,
         mounts=await _mounts(pod, spec, env, host),
         termination_message_path=spec.termination_message_path or "/dev/termination-log",
-        limits=security_context.limits(spec),
+        limits=limits,
         security=security,
         stdin=spec.stdin,
         stdin_once=spec.stdin_once,

@@ -77,8 +77,11 @@ async def _make_socket(namespace: str, family: socket.AddressFamily) -> socket.s
 
 async def call_in_thread(call: Callable[[], T]) -> T:
     """By a thread that ends with it, and so may enter a namespace."""
-    with ThreadPoolExecutor(max_workers=1) as thread:
+    thread = ThreadPoolExecutor(max_workers=1)
+    try:
         return await asyncio.get_running_loop().run_in_executor(thread, call)
+    finally:
+        thread.shutdown(wait=False)
 
 
 def enter(namespace: int) -> None:
