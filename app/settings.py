@@ -22,7 +22,7 @@ from app.plans.admission.pod_security.namespace_policy import (
     PodSecurityConfiguration,
     default_policy,
 )
-from app.runtimes import RuntimeName
+from app.runtimes import RuntimeChoice
 from app.runtimes.process.pod_users import DEFAULT_RANGE, parse_range
 from app.structured_logging import LogFormat
 
@@ -86,7 +86,10 @@ class Settings(BaseSettings):
     ] = SecretStr("")
     join_token_file: Annotated[Path | None, about("File with the join token.", "none")] = None
     ca_hash: Annotated[str, about("Hash of the API's CA certificate, sha256:..., instead of --ca-file.", "none")] = ""
-    runtime: Annotated[RuntimeName, about("Container runtime.")] = "process"
+    runtime: Annotated[
+        RuntimeChoice,
+        about("Container runtime. auto: oci where its programs are, else process; as before with its data folder."),
+    ] = "process"
     runtime_endpoint: Annotated[
         str,
         about(

@@ -16,6 +16,7 @@ from app.runtimes.base import Runtime
 from app.runtimes.process.pod_users import DEFAULT_RANGE
 
 RuntimeName = Literal["process", "oci", "cri", "docker", "simulated"]
+RuntimeChoice = Literal["auto", "process", "oci", "cri", "docker", "simulated"]  # as people give it; see `choice`
 CONTAINERD = "unix:///run/containerd/containerd.sock"
 
 
