@@ -6,6 +6,7 @@ as the process runtime's: containers, exit codes and logs survive the agent, whi
 Pods share the node's network, unless `use_pod_cidr` has given them a network of their own, which needs root.
 """
 
+import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
     ContainerStatus,
+    ContainerUsage,
     CreateError,
     Image,
     Login,
@@ -32,7 +34,7 @@ from app.runtimes.linux import network_namespaces
 from app.runtimes.linux.cgroups import Cgroups
 from app.runtimes.linux.process_table import Identity
 from app.runtimes.oci import accounts as oci_accounts
-from app.runtimes.oci import commands, machine, seccomp, user_namespace
+from app.runtimes.oci import cdi, commands, machine, seccomp, user_namespace
 from app.runtimes.oci import config as oci_config
 from app.runtimes.oci import container as oci_container
 from app.runtimes.oci.accounts import Account
@@ -40,6 +42,7 @@ from app.runtimes.oci.config import Surroundings
 from app.runtimes.oci.container import OciContainer
 from app.runtimes.oci.image_store import ImageStore, StoredImage
 from app.runtimes.oci.sandboxes import Sandboxes, SandboxRecord
+from app.runtimes.oci.written import WrittenSizes
 from app.runtimes.process import launch as process_launch
 from app.runtimes.process.container import ProcessContainer
 from app.runtimes.process.files import Folder, check_name
@@ -72,6 +75,7 @@ class OciRuntime(ShimRuntime):
         self._images = ImageStore(images, self._namespace)
         self._sandboxes = Sandboxes(self._root, self._namespace)
         self._filters = seccomp.Filters()
+        self._written = WrittenSizes()
         self._refuses_limits = refuses_limits
         self._bound = machine.bounding_set(Path("/proc/self/status").read_text(encoding="ascii"))
         self._begin()
@@ -143,6 +147,12 @@ class OciRuntime(ShimRuntime):
         command.when_ended = lambda: container.commands.discard(command)
         return command
 
+    async def usage(self) -> Sequence[ContainerUsage]:
+        found = await super().usage()
+        uppers = {each.key: Folder(self._root, each.key).path / "upper" for each in found}
+        written = await asyncio.to_thread(self._written.measure, uppers)
+        return [each._replace(disk=each.disk + written[each.key]) for each in found]
+
     async def close(self) -> None:
         await super().close()
         self._sandboxes.close()
@@ -212,6 +222,8 @@ class OciRuntime(ShimRuntime):
             has_groups=self._namespace.has_users,
         )
         found = oci_config.container(spec, image.config, self._account(spec, image), around)
+        if spec.devices:
+            cdi.apply(found, cdi.edits(cdi.read(), spec.devices))
         profile = _profile(spec)
         if profile is not None:
             capabilities = found["process"]["capabilities"]["bounding"]

@@ -20,10 +20,11 @@ from app.runtimes.linux.process_table import Identity
 from app.runtimes.oci.host_ports import HostPorts
 from app.runtimes.oci.network import PodLinks
 from app.runtimes.oci.user_namespace import UserNamespace
-from app.runtimes.process.launch import RESET
+from app.runtimes.process.launch import PATH, RESET
 
 HOLDER = Path(__file__).with_name("holder.sh")
 RECORD, HOSTS, RESOLV_CONF = ".sandbox", ".hosts", ".resolv.conf"
+POD_FOLDER = "JOBPLANE_POD_FOLDER"  # in a holder's environment, for who looks for what belongs to a pod
 READABLE = 0o644
 
 
@@ -122,7 +123,7 @@ class Sandboxes:
         theirs, writing = os.pipe()
         reading, told = os.pipe()
         try:
-            pid = self._spawn(spec, theirs, told)
+            pid = self._spawn(spec, pod, theirs, told)
         finally:
             os.close(theirs)
             os.close(told)
@@ -144,7 +145,7 @@ class Sandboxes:
             os.close(writing)
             os.close(reading)
 
-    def _spawn(self, spec: SandboxSpec, stdin: int, stdout: int) -> int:
+    def _spawn(self, spec: SandboxSpec, pod: Path, stdin: int, stdout: int) -> int:
         shares = spec.share_pid and not spec.host_pid
         flags = ["--uts", "--ipc", *(["--pid", "--fork"] if shares else [])]
         flags += ["--net"] if self._has_network(spec) else []
@@ -158,9 +159,10 @@ class Sandboxes:
             *(["reap"] if shares else []),
         ]
         actions = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, stdout, 1)]
+        env = {"PATH": os.environ.get("PATH", PATH), POD_FOLDER: str(pod)}
         with limit_restored():
             return os.posix_spawnp(
-                command[0], command, dict(os.environ), file_actions=actions, setsid=True, setsigmask=[], setsigdef=RESET
+                command[0], command, env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=RESET
             )
 
     def _has_network(self, spec: SandboxSpec) -> bool:
