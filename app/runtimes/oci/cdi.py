@@ -1,5 +1,5 @@
-"""Devices by CDI files (Container Device Interface): what containers need besides a device's file, as its vendor's tools write it,
-such as the libraries of its driver. Called by the oci runtime.
+"""Devices by CDI files (Container Device Interface): what containers need besides a device's file, as its vendor's tools write
+it, such as the libraries of its driver. Called by the oci runtime.
 
 An agent gives containers device files. A CDI device that has one of them brings its edits, and those of its whole file. Files are
 JSON or YAML, in /etc/cdi and /var/run/cdi; of two devices of one name the later folder's counts.
