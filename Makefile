@@ -61,8 +61,8 @@ test-whole: setup
 test-browser: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(BROWSER)
 
-# What takes half an hour and more: a thousand examples of every property, every kubectl that is found, fifty kills of
-# agents and engines and a hundred of schedulers, 20,000 requests of the fuzzers, the manifests of Kubernetes' manual,
+# What takes half an hour and more: a thousand examples of every property, every kubectl that is found, a hundred kills of
+# agents, engines and what oci has in place of one, a hundred of schedulers, 20,000 requests of the fuzzers, the manifests of Kubernetes' manual,
 # 20,000 pods on 1,000 simulated nodes, 20,000 Jobs in the page, and Podman, if there is one.
 test-long: check
 	JOBPLANE_PROPERTIES=thorough $(BIN)/python -m pytest -n 2 --dist worksteal tests/machinery tests/kinds tests/plans tests/scheduler tests/api

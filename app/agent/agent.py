@@ -8,6 +8,7 @@ import os
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing, nullcontext
 from functools import partial
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -22,6 +23,7 @@ from app.agent.network.dns_responder import DnsResponder
 from app.agent.network.dns_upstream import DnsUpstream
 from app.agent.network.pod_network import NetworkedRuntime, PodNetworkManager
 from app.agent.network.service_lookup import ServiceLookup
+from app.agent.node import powers
 from app.agent.node.credential import CredentialRenewal
 from app.agent.node.device_sources import EMPTY, Inventory
 from app.agent.node.devices import DeviceManager
@@ -51,6 +53,7 @@ from app.agent.volumes.volumes import VolumeRefresh, Volumes
 from app.client.api import Api
 from app.kinds.auth.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
 from app.kinds.core.configmap import ConfigMap
+from app.kinds.core.node import NodeCondition
 from app.kinds.core.runtimeclass import RuntimeClass
 from app.kinds.core.secret import Secret
 from app.kinds.pod.pod import Pod
@@ -103,6 +106,7 @@ class Agent:
         self._certificate = _client_certificate(config, self._api, self._clock)
         self._parts: tuple[Pods, Nodes] | None = None
         self._network: PodNetworkManager | None = None
+        self._gateway = ""  # of the pods' own network, where the node's DNS is
         self._revoked = asyncio.Event()
 
     async def run(self) -> None:
@@ -168,7 +172,7 @@ class Agent:
         self._count(pods, reporter, leases)
         usages = UsageReporter(self._api, self._runtime, info, names, pods.node_of, self._clock)
         loops = [
-            *self._pod_network(host.ip, nodes),
+            *self._pod_network(host, nodes),
             *self._upkeep(host, pods),
             *self._volume_removal(host),
             *self._ca_rotation(),
@@ -235,13 +239,27 @@ class Agent:
         following = [(f"released volumes of {name}", partial(removal.follow, name)) for name in names]
         return [("removal of volumes", removal.run), *following]
 
-    def _pod_network(self, ip: str, nodes: Nodes) -> list[Loop]:
+    def _pod_network(self, host: Host, nodes: Nodes) -> list[Loop]:
         """The loop that sets up the network of pods, where the runtime lets the agent."""
+        ip = host.ip
         runtime, (node, *others) = self._runtime, self._config.node_names
-        if not isinstance(runtime, NetworkedRuntime) or others or is_loopback(ip):
+        if not isinstance(runtime, NetworkedRuntime) or others or (is_loopback(ip) and host.info.pod_network):
             return []
-        self._network = PodNetworkManager(self._api, node, ip, runtime, self._clock, lambda: nodes.check(node))
+
+        async def on_cidr(cidr: str) -> None:
+            if host.dns is not None and is_loopback(host.dns.address):
+                self._gateway = str(next(IPv4Network(cidr).hosts()))
+                await host.dns.move(self._gateway)
+
+        def on_change() -> Awaitable[None]:
+            return nodes.check(node)
+
+        self._network = PodNetworkManager(self._api, node, ip, runtime, self._clock, on_change, on_cidr)
         return [("pod network", self._network.run)]
+
+    async def _await_network(self) -> None:
+        if self._network is not None:
+            await self._network.decided()
 
     def _ca_rotation(self) -> list[Loop]:
         """The loop that follows the API's authority, if its file is in this agent's own folder."""
@@ -265,9 +283,18 @@ class Agent:
             runtime=host.info,
             pressures=host.pressures,
             capacity=self._capacity(),
-            network=lambda: self._network.condition if self._network else None,
-            labels={**self._inventory.labels, **isolation_label(host.info.isolation), **self._config.labels},
+            conditions=partial(self._conditions, host.info),
+            labels={
+                **self._inventory.labels,
+                **isolation_label(host.info.isolation),
+                **powers.labels(host.info),
+                **self._config.labels,
+            },
         )
+
+    def _conditions(self, info: RuntimeInfo) -> list[NodeCondition]:
+        network = self._network.condition if self._network else None
+        return [each for each in (network, powers.condition(info)) if each is not None]
 
     def _host(self, info: RuntimeInfo) -> Host:
         config = self._config
@@ -305,6 +332,7 @@ class Agent:
             resolv_conf=ResolvConfFiles(config.state_dir / "hosts", info),
             state_dir=config.state_dir,
             dns=dns,
+            await_network=self._await_network,
             clock=self._clock,
             pressures=Pressures(existing(config.state_dir), self._clock, limits),
             devices=self._devices(info),
@@ -320,9 +348,9 @@ class Agent:
             return None
 
         def is_local(address: str) -> bool:
-            if info.pod_network:
-                return address == ip or (self._parts is not None and self._parts[0].has_address(address))
-            return is_loopback(address)
+            if is_loopback(address):
+                return not info.pod_network
+            return address in (ip, self._gateway) or (self._parts is not None and self._parts[0].has_address(address))
 
         lookup = ServiceLookup(self._api, config.node_names, self._clock)
         responder = DnsResponder(lookup, DnsUpstream(node_servers), is_local)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from app.runtimes import RuntimeName
+from app.runtimes import RuntimeChoice
 from app.runtimes.process.pod_users import DEFAULT_RANGE
 from app.structured_logging import LogFormat
 
@@ -42,7 +42,7 @@ class AgentConfig(msgspec.Struct, frozen=True, kw_only=True):
     ca_file: Path | None = None
     ca_hash: str = ""
     tls_name: str = ""
-    runtime: RuntimeName = "process"
+    runtime: RuntimeChoice = "process"
     runtime_endpoint: str = ""
     cgroup: str = "auto"
     pids_limit: int = 0

@@ -32,7 +32,8 @@ from app.main.cli_process import (
     wait_for_file,
 )
 from app.open_files import raise_limit
-from app.runtimes import ProcessOptions, RuntimeName, make_runtime
+from app.runtimes import ProcessOptions, RuntimeChoice, RuntimeName, make_runtime
+from app.runtimes.choice import choose
 from app.runtimes.engine.errors import EndpointError
 from app.structured_logging import Fields, Logger
 from jobplane.program import command
@@ -56,7 +57,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 logger = Logger(__name__)
 
 
-def node_names(runtime: RuntimeName, name: str, count: int) -> tuple[str, ...]:
+def node_names(runtime: RuntimeChoice, name: str, count: int) -> tuple[str, ...]:
     """The node's name; of a simulated fleet, `name` and a number for each of `count` nodes."""
     if runtime == "simulated":
         return tuple(f"{name or 'simulated'}-{number}" for number in range(count))
@@ -90,12 +91,23 @@ def _run_process(config: AgentConfig) -> None:
     follow_parent()
     if sys.platform == "linux":
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
-    _spare_modules(config.runtime)
+    runtime = _choose_runtime(config)
+    _spare_modules(runtime)
     if not config.is_simulated:  # uvloop starts processes three times slower, and needs 4 MiB
         raise_limit()
-        asyncio.run(_run(config))
+        asyncio.run(_run(config, runtime))
     else:
-        run_fast(_run(config))
+        run_fast(_run(config, runtime))
+
+
+def _choose_runtime(config: AgentConfig) -> RuntimeName:
+    if config.runtime != "auto":
+        return config.runtime
+    from app.runtimes.oci.machine import find_obstacle
+
+    found = choose(config.state_dir, find_obstacle)
+    logger.info(f"runtime {found.runtime}", reason=found.reason)
+    return found.runtime
 
 
 def _spare_modules(runtime: RuntimeName) -> None:
@@ -112,7 +124,7 @@ def _spare_modules(runtime: RuntimeName) -> None:
                 sys.modules[name] = ModuleType(name)
 
 
-async def _run(config: AgentConfig) -> None:
+async def _run(config: AgentConfig, runtime: RuntimeName) -> None:
     running: list[Agent] = []
 
     async def shut_down() -> None:
@@ -121,7 +133,7 @@ async def _run(config: AgentConfig) -> None:
 
     trimming = asyncio.create_task(_trim())
     try:
-        await run_until_signal(_run_agent(config, running), shut_down)
+        await run_until_signal(_run_agent(config, runtime, running), shut_down)
     finally:
         trimming.cancel()
 
@@ -134,10 +146,10 @@ async def _trim() -> None:
         trim(0)
 
 
-def _runtime(config: AgentConfig) -> "Runtime":
+def _runtime(config: AgentConfig, name: RuntimeName) -> "Runtime":
     try:
         return make_runtime(
-            config.runtime,
+            name,
             config.state_dir,
             now,
             config.runtime_endpoint,
@@ -145,9 +157,7 @@ def _runtime(config: AgentConfig) -> "Runtime":
             ProcessOptions(config.cgroup, config.pids_limit, config.pod_uid_range),
         )
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"--runtime {config.runtime} needs more packages: pip install 'jobplane[{config.runtime}]' ({error})"
-        ) from error
+        raise ConfigError(f"--runtime {name} needs more packages: pip install 'jobplane[{name}]' ({error})") from error
     except EndpointError as error:
         raise ConfigError(f"--runtime-endpoint: {error}") from error
 
@@ -163,7 +173,7 @@ def _warn_without_tls(server: str) -> None:
         )
 
 
-async def _run_agent(config: AgentConfig, running: "list[Agent]") -> None:
+async def _run_agent(config: AgentConfig, name: RuntimeName, running: "list[Agent]") -> None:
     """Run the agent; `running` gets it once it is made."""
     _warn_without_tls(config.server)
     from app.agent.agent import Agent, RevokedError
@@ -179,7 +189,7 @@ async def _run_agent(config: AgentConfig, running: "list[Agent]") -> None:
     fresh = {each.name for each in state.iterdir()} <= {LOCK}
     inventory = _inventory(config)
     _check_thresholds(config)
-    runtime = _runtime(config)
+    runtime = _runtime(config, name)
     if has_parent():  # a part of `up`, which stops the API at the same time: there is no API to report a shutdown to
         config = replace(config, shutdown_grace_period=timedelta(), shutdown_grace_period_critical_pods=timedelta())
     config = await _with_credential(config, fresh=fresh)

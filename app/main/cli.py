@@ -203,7 +203,9 @@ async def _api(made: Settings, migrate: bool) -> None:
 
     async def work() -> None:
         async with open_with_keys(made, log_cap=made.log_cap) as store:
-            registry = Registry(store, now, made.features, pod_security=made.pod_security_configuration)
+            registry = Registry(
+                store, now, made.features, pod_security=made.pod_security_configuration, pod_cidr=made.pod_cidr
+            )
             await serve(registry, made, sockets, trusted, audit_log)
 
     dsn = dsn_of(made)

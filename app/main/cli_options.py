@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from app.main import log_output
 from app.main.cli_errors import CommandError, keep_tracebacks_in, print_error, text_of
 from app.main.commands.access.kubeconfig import choose, read_files
-from app.runtimes import RuntimeName
+from app.runtimes import RuntimeChoice
 from app.settings import Program, ScoringStrategy, Settings, read_by, shown_default, variable
 from app.structured_logging import LogFormat
 
@@ -43,7 +43,7 @@ DataDir = Annotated[Path | None, option("data_dir")]
 CaFile = Annotated[Path | None, option("ca_file")]
 Server = Annotated[str | None, option("server")]
 TokenFile = Annotated[Path | None, option("token_file")]
-Runtime = Annotated[RuntimeName | None, option("runtime")]
+Runtime = Annotated[RuntimeChoice | None, option("runtime")]
 RuntimeEndpoint = Annotated[str | None, option("runtime_endpoint")]
 Nodes = Annotated[int | None, option("nodes")]
 NodeName = Annotated[str | None, option("node_name")]

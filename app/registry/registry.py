@@ -35,6 +35,7 @@ class Registry:
 
     monotonic: seconds that only rise, by which is waited; those of `clock` if none is given.
     pod_security: what is asked of the pods of namespaces without labels, and the namespaces that are exempt.
+    pod_cidr: of the cluster, as far as this process was told; empty: there is none, or the nodes say.
     """
 
     store: Store
@@ -42,6 +43,7 @@ class Registry:
     features: Features = DEFAULTS
     monotonic: Callable[[], float] | None = None
     pod_security: PodSecurityConfiguration = USUAL_CONFIGURATION
+    pod_cidr: str = ""
 
     @property
     def tokens(self) -> Tokens:
@@ -133,7 +135,7 @@ class Registry:
 
     @cached_property
     def pod_networks(self) -> PodNetworkCache:
-        return PodNetworkCache(self.store)
+        return PodNetworkCache(self.store, self.pod_cidr)
 
     @cached_property
     def admission(self) -> Admission:

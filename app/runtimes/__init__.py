@@ -16,6 +16,7 @@ from app.runtimes.base import Runtime
 from app.runtimes.process.pod_users import DEFAULT_RANGE
 
 RuntimeName = Literal["process", "oci", "cri", "docker", "simulated"]
+RuntimeChoice = Literal["auto", "process", "oci", "cri", "docker", "simulated"]  # as people give it; see `choice`
 CONTAINERD = "unix:///run/containerd/containerd.sock"
 
 
@@ -60,11 +61,13 @@ def make_runtime(
     from app.runtimes.linux import cgroup_roots
 
     root = state_dir / ("oci" if name == "oci" else "containers")
-    cgroups = cgroup_roots.log_missing(cgroup_roots.find(root, options.cgroup, options.pids))
+    found = cgroup_roots.find(root, options.cgroup, options.pids)
+    cgroups = cgroup_roots.log_missing(found)
     if name == "oci":
         from app.runtimes.oci.runtime import OciRuntime
 
-        return OciRuntime(root, Path(endpoint or state_dir / "images"), cgroups=cgroups)
+        refuses = cgroup_roots.advice(found)
+        return OciRuntime(root, Path(endpoint or state_dir / "images"), cgroups=cgroups, refuses_limits=refuses)
     from app.runtimes.process.runtime import ProcessRuntime
 
     return ProcessRuntime(root, cgroups=cgroups, private=(state_dir.parent, Path.home()), users=options.users)

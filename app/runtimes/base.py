@@ -286,6 +286,8 @@ class RuntimeInfo:
     """Name and capabilities of a runtime; `name` and `version` end up in the Node's containerRuntimeVersion.
 
     `store`: a folder on the disk that images fill, if it is known.
+    refuses_limits: why no limits can be kept, and what to do; containers that have some must not start then. Empty: they are
+                    kept, or ignored because somebody said so.
     """
 
     name: str
@@ -302,6 +304,8 @@ class RuntimeInfo:
     seccomp: bool = False  # seccomp profiles, a default one among them
     terminals: bool = False  # `tty` works
     isolation: Isolation | None = None  # of pods whose namespace is not privileged; None: containers isolate all alike
+    rootless: bool = False  # containers have no more rights than the agent's user, who is not root
+    refuses_limits: str = ""
     store: str = ""
 
 

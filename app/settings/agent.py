@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr, field_validator
 
-from app.runtimes import RuntimeName
+from app.runtimes import RuntimeChoice
 from app.runtimes.process.pod_users import DEFAULT_RANGE, parse_range
 from app.settings.common import CommonSettings, absolute
 from app.settings.fields import about
@@ -50,7 +50,10 @@ class AgentSettings(CommonSettings):
         ),
     ] = ""
     nodes: Annotated[int, about("Number of simulated nodes (simulated runtime).", ge=1, le=10_000)] = 1
-    runtime: Annotated[RuntimeName, about("Container runtime.")] = "process"
+    runtime: Annotated[
+        RuntimeChoice,
+        about("Container runtime. auto: oci where its programs are, else process; as before with its data folder."),
+    ] = "process"
     runtime_endpoint: Annotated[
         str,
         about(

@@ -33,9 +33,10 @@ class ControllerSettings(CommonSettings):
     pod_cidr: Annotated[
         str,
         about(
-            "IPv4 network for pods, such as 10.244.0.0/16: each node gets a /24 of it, and agents of the cri runtime "
-            "set up the network and routes between nodes.",
+            "IPv4 network for pods, such as 10.244.0.0/16: each node gets a /24 of it, and agents of the runtimes cri and "
+            "oci set up the network and routes between nodes.",
             "none",
+            "api",
             "controllers",
         ),
     ] = ""

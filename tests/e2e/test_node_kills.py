@@ -1,13 +1,15 @@
-"""kill -9 of agents and of container engines, fifty times, in the middle of Jobs of a hundred pods.
+"""kill -9 of agents, of container engines, and of what oci has in place of one, a hundred times, in the middle of Jobs of a
+hundred pods.
 
 Every pod runs once, every line that it wrote is kept once, and nothing of a pod runs on or is left with the agent; what a
 killed engine leaves of its own may stay (docs/known-limits.md). JOBPLANE_NODE_KILLS=1 is all of it, 10 is ten rounds, and
-without it there is only the first Job of each node but Docker's; JOBPLANE_NODE_KILLS_SEED repeats one.
+without it there is only the first Job of each node but Docker's and oci's; JOBPLANE_NODE_KILLS_SEED repeats one.
 """
 
 import os
 import random
 import secrets
+import signal
 import subprocess
 import sys
 import time
@@ -26,7 +28,7 @@ import pytest
 from tests.e2e import processes
 from tests.e2e.cluster import Cluster, environment, surprises, until
 from tests.e2e.ledger import Ledger, completed, delete, is_exact, pods_of
-from tests.runtimes import dockers, engines
+from tests.runtimes import dockers, engines, oci_images
 from tests.runtimes.dockers import Dockerd
 from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
@@ -49,6 +51,8 @@ WRITTEN = "".join(f"line {number}\n" for number in range(1, LINES + 1))
 HEARS, HEARS_SECONDS = b"container engine answers", 30
 NEAR = timedelta(seconds=5)  # until an end that nobody knows is noticed
 AGENT, ENGINE = "agent", "engine"
+SHIM, CRUN, HOLDER = "shim", "crun", "holder"  # of some pod
+OF_A_POD = {SHIM: "/shim.sh ", CRUN: "crun --root", HOLDER: "sleep infinity"}  # words of their commands
 Engine = Containerd | Dockerd
 ENGINES: dict[str, Callable[[], Iterator[Engine]]] = {"cri": engines.containerd, "docker": dockers.dockerd}
 
@@ -70,20 +74,25 @@ PLANS = {
     "process": Plan(20, ((AGENT,) * 15, (AGENT,) * 15)),
     "cri": Plan(12, ((AGENT, ENGINE) * 5, (ENGINE, ENGINE, AGENT) * 3 + (ENGINE,))),
     "docker": Plan(12, ((AGENT, ENGINE) * 5, (ENGINE, ENGINE, AGENT) * 3 + (ENGINE,)), forgets=True),
+    "oci": Plan(12, ((AGENT,) * 15, (AGENT, SHIM, CRUN, HOLDER) * 12)),
 }
 
 
 def test_the_plans_kill_fifty_times() -> None:
     times = Counter(part for plan in PLANS.values() for job in plan.jobs for part in job)
     assert sum(times.values()) >= 50
+    assert min(times[each] for each in OF_A_POD) >= 12
     assert min(times[AGENT], times[ENGINE]) >= 10
 
 
 class Node:
     """A machine of a Jobplane: its agent, its container engine, and what pods may leave behind on it."""
 
-    def __init__(self, runtime: str, cluster: Cluster, folder: Path, engine: Engine | None) -> None:
+    def __init__(
+        self, runtime: str, cluster: Cluster, folder: Path, engine: Engine | None, images: Path | None = None
+    ) -> None:
         self.plan, self.cluster, self.folder, self._engine = PLANS[runtime], cluster, folder, engine
+        self._has_images, self.victims = runtime != "process", set[str]()  # UIDs of pods of which something was killed
         self._name = f"killed-{runtime}"  # no machine joins by the name of a node that is heard
         self.engine_kills: list[datetime] = []
         self._heard_before = 0
@@ -103,6 +112,7 @@ class Node:
         self._command += ["--join-token", join_token, "--data-dir", str(folder)]
         self._command += ["--ca-file", str(cluster.folder / "tls" / "ca.crt"), "--runtime", runtime]
         self._command += ["--runtime-endpoint", engine.endpoint] if engine else []
+        self._command += ["--runtime-endpoint", str(images)] if images else []
         self._start()
 
     def _start(self) -> None:
@@ -119,6 +129,8 @@ class Node:
             self._agent.wait()
             self._heard_before = self._heard()
             self._start()
+        elif part in OF_A_POD:
+            self._kill_part(part, chance)
         else:
             assert self._engine
             until(lambda: self._heard() > self._heard_before, HEARS_SECONDS, "the agent hears the engine")
@@ -130,6 +142,20 @@ class Node:
             self._heard_before = self._heard()
             self._engine.start()
 
+    def _kill_part(self, part: str, chance: random.Random) -> None:
+        """Of some pod that runs."""
+        pods = f"{self.folder}/agent/oci/"
+
+        def found() -> list[tuple[str, int]]:
+            wanted = [each for each in processes.naming(pods) if OF_A_POD[part] in each.command]
+            uids = {each.pid: _uid_of(each.pid, pods) for each in wanted}
+            return [(uid, pid) for pid, uid in uids.items() if uid and uid not in self.victims]
+
+        uid, pid = chance.choice(until(found, DONE_SECONDS, f"a {part}"))
+        self.victims.add(uid)
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
     def stop(self) -> None:
         self._agent.terminate()
         assert self._agent.wait(30) == 0
@@ -137,7 +163,7 @@ class Node:
     def place(self, spec: dict[str, Any]) -> None:
         """Has a pod run here, with an image that is here and a ledger that it can write to."""
         spec["nodeSelector"] = {"kubernetes.io/hostname": self._name}
-        if self._engine:
+        if self._has_images:
             folder = str(self.folder)
             spec["volumes"] = [{"name": "ledger", "hostPath": {"path": folder}}]
             spec["containers"][0] |= {"image": IMAGE, "volumeMounts": [{"name": "ledger", "mountPath": folder}]}
@@ -151,7 +177,7 @@ class Node:
     def left(self) -> list[str]:
         """Processes, files and containers of pods."""
         agent = self.folder / "agent"
-        folders = [agent / name for name in ("containers", "cri", "docker", "volumes", "hosts")]
+        folders = [agent / name for name in ("containers", "cri", "docker", "oci", "volumes", "hosts")]
         found = [
             str(path) for folder in folders if folder.exists() for path in folder.iterdir() if path.name != ".lock"
         ]
@@ -174,8 +200,9 @@ def node(request: pytest.FixtureRequest, cluster: Cluster, tmp_path_factory: pyt
     """One on an engine of its own: neither is treated well."""
     runtime = request.param
     engine = contextmanager(ENGINES[runtime])() if runtime in ENGINES else nullcontext()
-    with engine as given:
-        made = Node(runtime, cluster, tmp_path_factory.mktemp(runtime), given)
+    stored = contextmanager(oci_images.folder)() if runtime == "oci" else nullcontext()
+    with engine as given, stored as images:
+        made = Node(runtime, cluster, tmp_path_factory.mktemp(runtime), given, images)
         yield made
         made.stop()
         assert surprises(made.folder / "agent.log") == ""
@@ -196,10 +223,12 @@ async def test_every_pod_runs_once_and_every_line_is_kept_once(node: Node, numbe
         pods = pods_of(client, over)
         failed = {pod["metadata"]["uid"]: _end(pod) for pod in pods if pod["status"]["phase"] == "Failed"}
         print(f"failed: {failed}")
-        forgotten = {uid for uid, end in failed.items() if node.may_have_forgotten(end)}
+        forgotten = {uid for uid, end in failed.items() if node.may_have_forgotten(end)} | (
+            failed.keys() & node.victims
+        )
         starting = {uid for uid, end in failed.items() if "startedAt" not in end} if ENGINE in parts else set()
         assert failed.keys() == forgotten | starting
-        assert is_exact(over, pods, ledger, killed=ENGINE in parts, forgotten=forgotten)
+        assert is_exact(over, pods, ledger, killed={ENGINE, *OF_A_POD} & {*parts} != set(), forgotten=forgotten)
         pods = [pod for pod in pods if pod["status"]["phase"] == "Succeeded"]
         assert _broken_logs(client, pods, "/api/v1/namespaces/default/pods/{}/log") == {}
         delete(client, over, GONE_SECONDS)
@@ -209,6 +238,14 @@ async def test_every_pod_runs_once_and_every_line_is_kept_once(node: Node, numbe
     left = node.left()
     print(f"left: {left}")
     assert left == []
+
+
+def _uid_of(pid: int, pods: str) -> str:
+    """Of the pod whose folder a process names in its command or its environment; empty if it has just gone."""
+    with suppress(OSError):
+        text = Path(f"/proc/{pid}/cmdline").read_bytes() + Path(f"/proc/{pid}/environ").read_bytes()
+        return text.decode().partition(pods)[2][:36]
+    return ""
 
 
 def _kill(node: Node, ledger: Ledger, parts: tuple[str, ...], chance: random.Random) -> None:

@@ -1,6 +1,9 @@
-"""Four machines with containerd and no CNI configuration: pods get addresses of --pod-cidr, and reach each other by name."""
+"""Four machines with containerd and no CNI configuration, and each with an agent of the oci runtime, too: pods get addresses of
+--pod-cidr, and reach each other by name.
+"""
 
 import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -12,11 +15,13 @@ import pytest
 from tests.e2e.cluster import surprises, until
 from tests.e2e.machines import Network, Server, agent, jobplane, laid, ready
 from tests.e2e.test_names import run
-from tests.runtimes import engines
+from tests.runtimes import engines, oci_images
 from tests.runtimes.engines import Containerd
 from tests.runtimes.images import IMAGE
 
 MACHINES = ("a", "b", "c", "d")
+NODES = {"cri": MACHINES, "oci": tuple(f"oci-{each}" for each in MACHINES)}
+ALL = [node for nodes in NODES.values() for node in nodes]
 OPEN = {"JOBPLANE_POD_SECURITY": "privileged"}  # the pods share a folder of the machine
 PODS = 8
 # Waits for the others at the end, as a pod that has ended has no name any more: each asks rank 0 how many are through.
@@ -53,7 +58,12 @@ def engine(network: Network, machine: str, folder: Path) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+def images() -> Iterator[Path]:
+    yield from oci_images.folder()
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Iterator[httpx.Client]:
     engines.needed(*engines.PROGRAMS, "nsenter")
     folder = tmp_path_factory.mktemp("network")
     with ExitStack() as stack:
@@ -64,16 +74,22 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         for node in ready(client):
             cordon = {"spec": {"unschedulable": True}}
             client.patch(f"/api/v1/nodes/{node}", json=cordon, headers=merge).raise_for_status()
-        _, *given = jobplane("token", "create", "--uses", str(len(MACHINES)), "--data-dir", str(server.folder)).split()
+        _, *given = jobplane("token", "create", "--uses", str(len(ALL)), "--data-dir", str(server.folder)).split()
         for each in MACHINES:
             running = stack.enter_context(engine(network, each, folder / f"engine-{each}"))
             runtime = ["--runtime", "cri", "--runtime-endpoint", running.endpoint]
             stack.enter_context(agent(network, each, each, [*given, *runtime], folder / each))
-        until(lambda: set(MACHINES) <= ready(client).keys(), 60, "all are ready")
-        until(lambda: all(condition(client, each) == "True" for each in MACHINES), 30, "routes lead to all pods")
+            subprocess.run(["cp", "-a", str(images), str(folder / f"images-{each}")], check=True)
+            runtime = ["--runtime", "oci", "--runtime-endpoint", str(folder / f"images-{each}")]
+            stack.enter_context(agent(network, each, f"oci-{each}", [*given, *runtime], folder / f"oci-{each}"))
+        until(lambda: set(ALL) <= ready(client).keys(), 60, "all are ready")
+        until(lambda: all(condition(client, each) == "True" for each in ALL), 30, "routes lead to all pods")
+        spec = {"clusterIP": "None", "selector": {"batch.kubernetes.io/job-name": "ring"}}
+        service = {"metadata": {"name": "ring"}, "spec": spec}
+        client.post("/api/v1/namespaces/default/services", json=service).raise_for_status()
         yield client
         server.empty()
-    for each in ("server", *MACHINES):
+    for each in ("server", *ALL):
         assert surprises(folder / f"{each}.log") == ""
 
 
@@ -82,13 +98,17 @@ def condition(client: httpx.Client, node: str) -> str:
     return next((str(each["status"]) for each in found if each["type"] == "jobplane.dev/PodNetwork"), "")
 
 
-def a_ring(shared: Path) -> dict[str, Any]:
+def a_ring(runtime: str, shared: Path) -> dict[str, Any]:
     rank = {"fieldRef": {"fieldPath": "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
     env = [{"name": "PODS", "value": str(PODS)}, {"name": "RANK", "valueFrom": rank}]
     mount = {"name": "shared", "mountPath": "/shared"}
     main = {"name": "main", "image": IMAGE, "command": ["sh", "-c", PINGS], "env": env, "volumeMounts": [mount]}
+    terms = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": [*NODES[runtime]]}]}
     pod = {
         "subdomain": "ring",
+        "affinity": {
+            "nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [terms]}}
+        },
         "restartPolicy": "Never",
         "containers": [main],
         "volumes": [{"name": "shared", "hostPath": {"path": str(shared)}}],
@@ -98,6 +118,7 @@ def a_ring(shared: Path) -> dict[str, Any]:
                 "topologyKey": "kubernetes.io/hostname",
                 "whenUnsatisfiable": "DoNotSchedule",
                 "labelSelector": {"matchLabels": {"job-name": "ring"}},
+                "nodeAffinityPolicy": "Honor",
                 "nodeTaintsPolicy": "Honor",
             }
         ],
@@ -106,15 +127,14 @@ def a_ring(shared: Path) -> dict[str, Any]:
     return {"metadata": {"name": "ring"}, "spec": spec | {"backoffLimit": 0}}
 
 
-def test_each_pod_of_eight_on_four_machines_reaches_each_by_name(client: httpx.Client, tmp_path: Path) -> None:
-    spec = {"clusterIP": "None", "selector": {"batch.kubernetes.io/job-name": "ring"}}
-    client.post(
-        "/api/v1/namespaces/default/services", json={"metadata": {"name": "ring"}, "spec": spec}
-    ).raise_for_status()
+@pytest.mark.parametrize("runtime", NODES)
+def test_each_pod_of_eight_on_four_machines_reaches_each_by_name(
+    client: httpx.Client, tmp_path: Path, runtime: str
+) -> None:
+    said = run(client, a_ring(runtime, tmp_path))
 
-    said = run(client, a_ring(tmp_path))
-
-    assert {node: len(lines) for node, lines in said.items()} == dict.fromkeys(MACHINES, PODS * PODS // len(MACHINES))
+    wanted = dict.fromkeys(NODES[runtime], PODS * PODS // len(MACHINES))
+    assert {node: len(lines) for node, lines in said.items()} == wanted
     lines = sorted(line for lines in said.values() for line in lines)
     places = {line.split()[2]: line.split()[4] for line in lines}  # the address of each name
     assert lines == sorted(f"ring-{mine} reaches {name} at {at}" for mine in range(PODS) for name, at in places.items())

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from app.agent.network.pod_network import NetworkedRuntime
 from app.runtimes import RuntimeName, make_runtime
 from app.runtimes.base import (
     ContainerKey,
@@ -86,6 +87,7 @@ class Made:
     """All that makes a runtime, in this process or another.
 
     namespace_uid: of the namespace for which its pods are isolated.
+    pod_cidr: of the node, for a runtime that an agent gives a network.
     """
 
     name: RuntimeName
@@ -93,6 +95,7 @@ class Made:
     endpoint: str = ""
     node: str = "node"
     namespace_uid: str = ""
+    pod_cidr: str = ""
 
     def __call__(self) -> Runtime:
         return make_runtime(self.name, self.state, _now, self.endpoint, self.node)
@@ -104,8 +107,15 @@ class Lab:
     def __init__(self, make: Callable[[], Runtime]) -> None:
         self._make = make
         self._namespace_uid = make.namespace_uid if isinstance(make, Made) else ""
+        self._pod_cidr = make.pod_cidr if isinstance(make, Made) else ""
         self.runtime = make()
         self.events = self.runtime.events()
+
+    async def prepare(self) -> None:
+        """As an agent does before the first pod."""
+        if self._pod_cidr:
+            assert isinstance(self.runtime, NetworkedRuntime)
+            assert await self.runtime.use_pod_cidr(self._pod_cidr)
 
     async def sandbox(self, pod: str = "pod-1", does: Behaviour | None = None, **more: Any) -> Sandbox:
         annotations = {"jobplane.dev/simulate": json.dumps(does.simulate if does else {})}
@@ -165,6 +175,7 @@ class Lab:
         """As if the agent had been: a new runtime finds what the old one left."""
         await self.runtime.close()
         self.runtime = self._make()
+        await self.prepare()
         self.events = self.runtime.events()
 
     async def close(self) -> None:
@@ -172,6 +183,8 @@ class Lab:
         for uid in found | {sandbox.pod_uid for sandbox in await self.runtime.sandboxes()}:
             await removed(self.runtime, uid)
         await self.runtime.close()
+        if self._pod_cidr:
+            oci_images.remove_network(self._pod_cidr)
 
 
 async def removed(runtime: Runtime, pod_uid: str) -> None:
@@ -229,7 +242,10 @@ def _declared(name: RuntimeName) -> set[str]:
 
 
 ENGINES: dict[str, str] = {"cri": "containerd", "docker": "dockerd"}  # their fixtures
-OCI = {"survives_agent", "mounts", "runs_commands", "images", "limits", "security", "seccomp", "terminals"}  # of root
+OCI = {  # of root
+    *("survives_agent", "mounts", "runs_commands", "images", "pod_network"),
+    *("limits", "security", "seccomp", "terminals"),
+}
 ALL = {field.name for field in fields(RuntimeInfo) if field.type in (bool, "bool")} - {"host_programs"}  # of engines
 ISOLATED = "process, isolated"  # pods of a namespace that is not privileged, as far as this machine can isolate them
 CAPABILITIES: dict[str, set[str]] = {
@@ -269,7 +285,8 @@ def made(request: pytest.FixtureRequest, tmp_path: Path) -> Made:
         endpoint = request.getfixturevalue(fixture).endpoint
         return Made(request.param, tmp_path / "state", endpoint, uuid.uuid4().hex)
     if request.param == "oci":
-        return Made("oci", tmp_path / "state", str(request.getfixturevalue("images_of_oci")))
+        images = str(request.getfixturevalue("images_of_oci"))
+        return Made("oci", tmp_path / "state", images, pod_cidr=oci_images.pod_cidr() if os.geteuid() == 0 else "")
     return Made(request.param, tmp_path / "state")
 
 
@@ -280,6 +297,7 @@ async def lab(made: Made) -> AsyncIterator[Lab]:
         os.umask(0) if made.namespace_uid else os.umask(0o022)
     )  # what tests make for containers, their users can use
     lab = Lab(made)
+    await lab.prepare()
     yield lab
     await lab.close()
     os.umask(usual)

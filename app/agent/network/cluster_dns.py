@@ -1,7 +1,8 @@
 """Cluster DNS of a node: runs the DNS responder and the API relay at an address that the node's pods reach. Made by `agent`.
 
 Pods that share the node's network get a loopback address, which each agent of a machine has for itself and keeps across restarts,
-because running pods have it in their resolv.conf. Pods with a network of their own get an address of the node.
+because running pods have it in their resolv.conf. Pods with a network of their own get an address of the node, or, of the oci
+runtime, their gateway's, which pods on the node's network reach as well.
 Port 53 needs root, or the capability NET_BIND_SERVICE: without it the node has no DNS, and says so in its log.
 """
 
@@ -31,6 +32,7 @@ class ClusterDns:
     ) -> None:
         self._responder, self._relay = responder, relay
         self._candidates, self._file, self._clock = candidates, file, clock
+        self._serving: set[asyncio.Task[None]] = set()
         self.address = ""
 
     async def __aenter__(self) -> None:
@@ -52,17 +54,36 @@ class ClusterDns:
                 return
         logger.warning("no DNS for pods: another program has port 53", address=", ".join(self._candidates) or "none")
 
+    async def move(self, address: str) -> None:
+        """Be at this address for pods that start from now on, and at those before for the others. Raises OSError."""
+        if address == self.address or not self.address:
+            return
+        await self._responder.start(address)
+        self.address = address
+        self._relay_at(address)
+
     async def run(self) -> None:
         """Relay connections to the API, for ever."""
-        while self.address:
-            try:
-                await self._relay.serve(self.address)
-            except OSError as error:
-                logger.info("pods cannot reach kubernetes.default.svc; retrying", address=self.address, error=error)
-            await self._clock.sleep(AGAIN)
+        if self.address:
+            self._relay_at(self.address)
         await asyncio.get_running_loop().create_future()
 
+    def _relay_at(self, address: str) -> None:
+        task = asyncio.ensure_future(self._relay_forever(address))
+        self._serving.add(task)
+
+    async def _relay_forever(self, address: str) -> None:
+        while True:
+            try:
+                await self._relay.serve(address)
+            except OSError as error:
+                logger.info("pods cannot reach kubernetes.default.svc; retrying", address=address, error=error)
+            await self._clock.sleep(AGAIN)
+
     async def __aexit__(self, *_: object) -> None:
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
         await self._responder.close()
 
 

@@ -47,7 +47,7 @@ class Upstream(Protocol):
 
 
 class DnsResponder:
-    """is_local: whether an address is of a pod of this node. `kubernetes.default.svc` resolves to the responder's own."""
+    """is_local: whether an address is of a pod of this node. `kubernetes.default.svc` resolves to the last address served at."""
 
     def __init__(self, lookup: Lookup, upstream: Upstream, is_local: Callable[[str], bool]) -> None:
         self._lookup, self._upstream, self._is_local = lookup, upstream, is_local
@@ -58,7 +58,7 @@ class DnsResponder:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def start(self, address: str, port: int = PORT) -> int:
-        """Serve at an address; return the port. Raises OSError if it cannot be had."""
+        """Serve at an address, besides those before; return the port. Raises OSError if it cannot be had."""
         loop = asyncio.get_running_loop()
         server = await asyncio.start_server(self._serve_connection, address, port)
         port = server.sockets[0].getsockname()[1]
@@ -67,8 +67,8 @@ class DnsResponder:
         except OSError:
             server.close()
             raise
-        self._api = self._api or address
-        self._listening = [transport, server]
+        self._api = address
+        self._listening += [transport, server]
         return port
 
     async def close(self) -> None:

@@ -6,10 +6,10 @@ protocol number of their own, so that those of nodes which are gone are found an
 
 import errno
 import subprocess
-from collections.abc import Iterable
-from ipaddress import IPv4Network
+from ipaddress import IPv4Address, IPv4Network
 
 from app.client.protocol import PodNetwork
+from app.runtimes.linux.netlink import Netlink
 
 PROTOCOL = 74  # of routes that are ours; not assigned to anybody in iproute2's rt_protos
 _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL)
@@ -17,27 +17,20 @@ _UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EINVAL)
 
 def set_routes(network: PodNetwork, own_address: str) -> list[str]:
     """Make the routes be those to the peers; return the nodes that none leads to. Raises OSError."""
-    from pyroute2 import IPRoute  # takes 0.3 s to import, which only this runtime needs
-    from pyroute2.netlink.exceptions import NetlinkError
-
     unreachable = []
-    wanted = {each.cidr: each for each in network.peers if each.address != own_address}
-    with IPRoute() as kernel:
-        for cidr in _existing(kernel.get_routes(proto=PROTOCOL)) - wanted.keys():
-            kernel.route("del", dst=cidr, proto=PROTOCOL)
+    wanted = {IPv4Network(each.cidr): each for each in network.peers if each.address != own_address}
+    with Netlink() as kernel:
+        existing = {each.network for each in kernel.routes() if each.protocol == PROTOCOL}
+        for cidr in existing - wanted.keys():
+            kernel.remove_route(cidr, PROTOCOL)
         for cidr, peer in wanted.items():
             try:
-                kernel.route("replace", dst=cidr, gateway=peer.address, proto=PROTOCOL)
-            except NetlinkError as error:
-                if error.code not in _UNREACHABLE:
-                    raise OSError(error.code, str(error), cidr) from error
+                kernel.set_route(cidr, IPv4Address(peer.address), PROTOCOL)
+            except OSError as error:
+                if error.errno not in _UNREACHABLE:
+                    raise
                 unreachable.append(peer.node)
     return unreachable
-
-
-def _existing(routes: Iterable[object]) -> set[str]:
-    found = ((route.get("dst"), route["dst_len"]) for route in routes)  # type: ignore[attr-defined, index]
-    return {f"{address}/{length}" for address, length in found if address}
 
 
 def open_firewall(network: PodNetwork) -> None:

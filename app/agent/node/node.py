@@ -43,7 +43,7 @@ ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}
 
 @dataclass(frozen=True, kw_only=True)
 class NodeFacts:
-    """What an agent says of each of its nodes. `capacity` overrides what the machine has; `network` is a condition."""
+    """What an agent says of each of its nodes. `capacity` overrides what the machine has."""
 
     ip: str
     disk: Path
@@ -51,7 +51,7 @@ class NodeFacts:
     pressures: Pressures
     capacity: Mapping[str, Quantity] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
-    network: Callable[[], NodeCondition | None] = lambda: None
+    conditions: Callable[[], Sequence[NodeCondition]] = tuple
 
 
 Images = Callable[[], Awaitable[tuple[ContainerImage, ...]]]
@@ -149,7 +149,7 @@ def node_status(
     gives = allocatable(facts.disk, facts.capacity, facts.pressures.limits)
     ours = (
         *facts.pressures.conditions(),
-        *((network,) if (network := facts.network()) else ()),
+        *facts.conditions(),
         ready,
     )
     types = {each.type for each in ours}

@@ -1,10 +1,12 @@
 """Container configuration: from a pod's spec to what a runtime needs, with all values resolved. Called by `starts`."""
 
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.agent.clock import Clock
 from app.agent.network.cluster_dns import ClusterDns
+from app.agent.node import powers
 from app.agent.node.devices import DeviceManager
 from app.agent.node.pressure import Pressures
 from app.agent.pods import security_context
@@ -35,12 +37,17 @@ from app.runtimes.base import (
 NO_COMMAND = "no command specified: the process runtime pulls no images, so set the container's command"
 
 
+async def _at_once() -> None:
+    return
+
+
 @dataclass(frozen=True, kw_only=True)
 class Host:
     """What the pods of this agent run on. `ip` is the node's; pods share it unless the runtime has a pod network.
 
     levels: of namespaces, if the runtime isolates pods by them, or gives pods by them what is the node's.
     dns:    the node's DNS responder, where there is one.
+    await_network: until the network of pods that have one of their own stands. Raises CreateError.
     """
 
     runtime: Runtime
@@ -56,6 +63,7 @@ class Host:
     devices: DeviceManager = field(default_factory=DeviceManager)
     levels: NamespaceLevels | None = None
     dns: ClusterDns | None = None
+    await_network: Callable[[], Awaitable[None]] = _at_once
     profiles: Path = Path("/var/lib/kubelet/seccomp")
 
 
@@ -73,6 +81,8 @@ async def container(
     if sandbox is not None:
         security = restrict(security, sandbox, spec.name)
     security_context.check(pod, spec, security, host.info, image_user)
+    limits = security_context.limits(spec)
+    powers.check(spec.name, limits, given.files, privileged=security.privileged, info=host.info)
     return ContainerSpec(
         key=ContainerKey(pod.metadata.uid, *key),
         image=spec.image,
@@ -82,7 +92,7 @@ async def container(
         working_dir=spec.working_dir,
         mounts=await _mounts(pod, spec, env, host),
         termination_message_path=spec.termination_message_path or "/dev/termination-log",
-        limits=security_context.limits(spec),
+        limits=limits,
         security=security,
         stdin=spec.stdin,
         stdin_once=spec.stdin_once,

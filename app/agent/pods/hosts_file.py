@@ -27,8 +27,11 @@ fe00::2\tip6-allrouters
 
 
 class _Entry(NamedTuple):
+    """`shares`: the node's network, and so its address."""
+
     pod: Pod
     ip: str
+    shares: bool
 
 
 class HostsFiles:
@@ -42,7 +45,7 @@ class HostsFiles:
         """The pod stands, at this address (empty: the node's)."""
         if not (self._info.mounts and self._info.runs_commands) or not self._needs_one(pod, ip):
             return
-        named = _Entry(pod, ip or self._ip)
+        named = _Entry(pod, ip or self._ip, shares=not ip)
         known = self._pods.get(pod.metadata.uid)
         self._pods[pod.metadata.uid] = named
         if known is None or known.ip != named.ip:
@@ -90,7 +93,7 @@ class HostsFiles:
         file.write_text(self._text(named))
 
     def _text(self, named: _Entry) -> str:
-        pod, shares = named.pod, named.pod.spec.host_network or not self._info.pod_network
+        pod, shares = named.pod, named.shares
         lines = [f"{each.ip}\t{_names(each.pod)}" for each in self._peers(pod) if each.pod is not pod]
         aliases = ["\t".join((each.ip, *each.hostnames)) for each in pod.spec.host_aliases]
         head = "# Kubernetes-managed hosts file" + (" (host network).\n" if shares else ".\n")

@@ -153,8 +153,10 @@ class Starts:
         except CreateError as error:
             raise _SandboxError(str(error)) from error
         namespace_uid = None if level is None else level.uid if level.level != PRIVILEGED else ""
-        cluster_dns = self._host.dns.address if self._host.dns else ""
         try:
+            if not worker.sandbox_ready and not worker.pod.spec.host_network:
+                await self._host.await_network()
+            cluster_dns = self._host.dns.address if self._host.dns else ""
             spec = sandbox_config.sandbox(worker.pod, namespace_uid, cluster_dns)
             if not worker.sandbox_ready:
                 spec = dataclasses.replace(spec, handler=await self._handler(worker.pod.spec.runtime_class_name))

@@ -212,7 +212,10 @@ class Volumes:
     def _check_host_path(self, pod: Pod, source: HostPathVolumeSource) -> Path:
         owner = self._owners.get(pod.metadata.uid)
         if owner is None:
-            return check_host_path(source)
+            path = check_host_path(source)
+            if self._isolated and not os.access(path, os.R_OK):
+                raise ContainerConfigError(f"hostPath {source.path} is closed to the agent's user ({os.geteuid()})")
+            return path
         return check_open_host_path(source, owner, self._private)
 
     def _part(self, pod: Pod, part: str, volume: Path, sub_path: str, *, trusted: bool) -> Path:

@@ -25,7 +25,10 @@ AUTO, NONE = "auto", "none"
 TURNED_OFF = "they are turned off"
 LEAF = "agent"
 WANTED = ("memory", "cpu", "pids")
-REMEDY = "give it a cgroup of its own (systemd: Delegate=yes and DelegateSubgroup=agent), or run it as root"
+REMEDY = (
+    "give it a cgroup of its own (systemd: Delegate=yes and DelegateSubgroup=agent; an ordinary user: "
+    "systemd-run --user --scope -p Delegate=yes jobplane ...), or run it as root"
+)
 logger = Logger(__name__)
 
 _OCTAL = re.compile(r"\\([0-7]{3})")
@@ -79,9 +82,14 @@ def find(state: Path, setting: str = AUTO, pids: int = 0, kernel: Kernel | None 
 
 def log_missing(found: FoundCgroups) -> Cgroups | None:
     """The cgroups that were found. What is missing is logged once, with what to do about it."""
-    if found.why and found.why != TURNED_OFF:
-        logger.warning("limits of containers are not enforced", reason=f"{found.why}. To have them enforced, {REMEDY}")
+    if why := advice(found):
+        logger.warning("limits of containers are not enforced", reason=why)
     return found.cgroups
+
+
+def advice(found: FoundCgroups) -> str:
+    """Return why limits are not kept and what to do about it; empty if they are, or if somebody turned them off."""
+    return f"{found.why}. To have them enforced, {REMEDY}" if found.why and found.why != TURNED_OFF else ""
 
 
 def _find_unified(kernel: Kernel, setting: str, name: str, reasons: list[str]) -> Mapping[str, Path]:

@@ -1,4 +1,4 @@
-"""Network namespaces of pods, from outside: connections to ports on a pod's loopback. Called by the runtimes with engines.
+"""Network namespaces of pods, from outside: connections to ports on a pod's loopback. Called by the runtimes.
 
 A socket belongs for ever to the namespace in which it was made. A thread of its own enters the namespace, makes it,
 and ends: nothing else of the agent ever leaves the node's.
@@ -20,6 +20,7 @@ LOOPBACKS = ((socket.AF_INET, "127.0.0.1"), (socket.AF_INET6, "::1"))
 CONNECTED_WITHIN = 10.0  # seconds
 _CLONE_NEWNET = 0x40000000
 _CHUNK = 64 * 1024
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 T = TypeVar("T")
 
@@ -70,20 +71,30 @@ async def _make_socket(namespace: str, family: socket.AddressFamily) -> socket.s
     if not namespace:
         made = _socket(family)
     else:
-        with ThreadPoolExecutor(max_workers=1) as thread:
-            inside = partial(_call_inside, namespace, partial(_socket, family))
-            made = await asyncio.get_running_loop().run_in_executor(thread, inside)
+        made = await call_in_thread(partial(_call_inside, namespace, partial(_socket, family)))
     return made
 
 
+async def call_in_thread(call: Callable[[], T]) -> T:
+    """By a thread that ends with it, and so may enter a namespace."""
+    thread = ThreadPoolExecutor(max_workers=1)
+    try:
+        return await asyncio.get_running_loop().run_in_executor(thread, call)
+    finally:
+        thread.shutdown(wait=False)
+
+
+def enter(namespace: int) -> None:
+    """Of this thread, from now on. `namespace`: a descriptor. Raises Unsupported."""
+    if _LIBC.setns(namespace, _CLONE_NEWNET):
+        number = ctypes.get_errno()
+        raise Unsupported(f"the agent may not enter the networks of its pods: {os.strerror(number)}")
+
+
 def _call_inside(namespace: str, call: Callable[[], T]) -> T:
-    """By a thread that ends with it."""
-    libc = ctypes.CDLL(None, use_errno=True)
     fd = os.open(namespace, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if libc.setns(fd, _CLONE_NEWNET):
-            number = ctypes.get_errno()
-            raise Unsupported(f"the agent may not enter the networks of its pods: {os.strerror(number)}")
+        enter(fd)
     finally:
         os.close(fd)
     return call()

@@ -4,5 +4,5 @@ What belongs here: the store of images and the program that unpacks a layer, the
 sandboxes, commands in containers. Shim, adoption, logs and attach are those of `app.runtimes.process`.
 
 May import: `app.runtimes.base`, `.process`, `.engine` (numbers and errors), `.linux`. Imported by: `app.runtimes`.
-Start reading: `runtime`, `config`, `image_store`, `container.sh`.
+Start reading: `runtime`, `config`, `image_store`, `crun.sh`.
 """

@@ -17,13 +17,14 @@ from app.runtimes.oci.image_store import ImageConfig
 PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 VERSION = "1.0.2"
 ROOTFS = "rootfs"
-# Of who asks for nothing. Pods share the node's network, so raw sockets are not among them.
+# Of who asks for nothing. Raw sockets are for pods with a network of their own only: the others would see the node's packets.
 CAPABILITIES = (
     *("CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "NET_BIND_SERVICE"),
     *("SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"),
 )
-ALL, UNCONFINED_DEVICES = "ALL", "MKNOD"
+ALL, UNCONFINED_DEVICES, RAW_SOCKETS = "ALL", "MKNOD", "NET_RAW"
 SHM, SHM_SIZE = "/dev/shm", "65536k"  # noqa: S108 - the container's own
+_KINDS = {"net": "network"}  # as OCI calls what the kernel calls otherwise
 _TERMINAL_GROUP = 5  # that of terminals, on every Linux
 
 
@@ -35,6 +36,7 @@ class Surroundings:
     holder:    process whose namespaces its pod shares.
     cgroups:   folders of its cgroups, by what their hierarchy is called; version 2 has no name.
     bound:     capabilities that the agent may give.
+    has_network: the holder has a network of its own.
     is_mapped: in a user namespace; `has_groups`: which has more than one group.
     """
 
@@ -43,13 +45,14 @@ class Surroundings:
     holder: int
     cgroups: Mapping[str, Path]
     bound: Sequence[str]
+    has_network: bool = False
     is_mapped: bool = False
     has_groups: bool = True
 
 
 def container(spec: ContainerSpec, image: ImageConfig, account: Account, around: Surroundings) -> dict[str, Any]:
     """Without seccomp, which depends on the capabilities. Raises StartError."""
-    security, capabilities = spec.security, allowed(spec.security, around.bound)
+    security, capabilities = spec.security, allowed(spec.security, around.bound, has_network=around.has_network)
     found: dict[str, Any] = {
         "ociVersion": VERSION,
         "root": {"path": ROOTFS, "readonly": security.read_only_root},
@@ -92,7 +95,7 @@ def environment(spec: ContainerSpec, image: ImageConfig, hostname: str) -> list[
     return [f"{name}={value}" for name, value in names.items()]
 
 
-def allowed(security: Security, bound: Sequence[str]) -> list[str]:
+def allowed(security: Security, bound: Sequence[str], *, has_network: bool) -> list[str]:
     """Capabilities, as `CAP_...`, sorted. `bound`: all that the agent may give. Raises StartError."""
     if security.privileged:
         return [*bound]
@@ -101,7 +104,8 @@ def allowed(security: Security, bound: Sequence[str]) -> list[str]:
             "capability MKNOD is not available: runtime oci confines no devices. Use a privileged container"
         )
     every = {each for each in bound if each != f"CAP_{UNCONFINED_DEVICES}"}
-    kept = set() if ALL in security.drop else {f"CAP_{each}" for each in CAPABILITIES} & every
+    usual = (*CAPABILITIES, *([RAW_SOCKETS] if has_network else []))
+    kept = set() if ALL in security.drop else {f"CAP_{each}" for each in usual} & every
     kept -= {f"CAP_{each}" for each in security.drop}
     return sorted(kept | (every if ALL in security.add else {f"CAP_{each}" for each in security.add if each != ALL}))
 
@@ -115,8 +119,13 @@ def _sets(capabilities: Sequence[str], user: int) -> dict[str, Sequence[str]]:
 def _namespaces(around: Surroundings) -> list[dict[str, str]]:
     """Its own, and those of the pod's holder. Without one, the node's."""
     pod, of_holder = around.pod, {"uts": not around.pod.host_network, "ipc": not around.pod.host_ipc}
+    of_holder["net"] = around.has_network
     found = [{"type": "mount"}, {"type": "cgroup"}]
-    found += [{"type": kind, "path": f"/proc/{around.holder}/ns/{kind}"} for kind, own in of_holder.items() if own]
+    found += [
+        {"type": _KINDS.get(kind, kind), "path": f"/proc/{around.holder}/ns/{kind}"}
+        for kind, own in of_holder.items()
+        if own
+    ]
     if pod.share_pid and not pod.host_pid:
         found.append({"type": "pid", "path": f"/proc/{around.holder}/ns/pid_for_children"})
     elif not pod.host_pid:
@@ -128,7 +137,9 @@ def _system_mounts(spec: ContainerSpec, around: Surroundings) -> list[dict[str, 
     kept = "rw" if spec.security.privileged else "ro"
     group = [f"gid={_TERMINAL_GROUP}"] if around.has_groups else []
     usual = ["nosuid", "noexec", "nodev"]
-    sysfs = ("sysfs", "sysfs", usual) if not around.is_mapped else ("bind", "/sys", ["rbind", *usual])
+    sysfs = (
+        ("sysfs", "sysfs", usual) if around.has_network or not around.is_mapped else ("bind", "/sys", ["rbind", *usual])
+    )
     terminals = ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620", *group]
     found = [
         _mount("/proc", "proc", "proc", usual)

@@ -31,6 +31,12 @@ from app.runtimes.process import files
 UNPACK = Path(__file__).with_name("unpack.py")
 SHORT = 24  # hexadecimal digits of a layer's name: overlayfs takes a page of names, which must hold 127
 AT_ONCE = os.cpu_count() or 1  # layers that are unpacked
+NO_IMAGE = "none"  # of Jobs that were made by `jobplane run` without --image
+_NO_IMAGE_ADVICE = (
+    "the Job names no image, and this node runs images: pass --image, or use a node that runs programs of the machine "
+    "(--runtime process)"
+)
+_UNREACHABLE = ("no such host", "i/o timeout", "dial tcp", "network is unreachable", "no route to host")
 EMPTY = "empty"  # the layer of an image that has none
 
 
@@ -120,6 +126,8 @@ class ImageStore:
 
     async def pull(self, name: str, login: Login | None) -> str:
         """Its id. Raises PullError."""
+        if name == NO_IMAGE:
+            raise PullError(f'failed to pull image "{name}": {_NO_IMAGE_ADVICE}')
         try:
             full = image_pulls.full_name(name)
         except image_pulls.InvalidImageName as error:
@@ -127,7 +135,7 @@ class ImageStore:
         try:
             return await self.add(skopeo.at_registry(full), full, login)
         except PullError as error:
-            raise PullError(f'failed to pull image "{name}": {error}', error.reason) from error
+            raise PullError(f'failed to pull image "{name}": {error}{_advice(str(error))}', error.reason) from error
 
     async def add(self, source: Source, full_name: str, login: Login | None = None) -> str:
         """Take an image from wherever skopeo finds it. Raises PullError."""
@@ -261,6 +269,13 @@ class ImageStore:
             file.flush()
             os.fsync(file.fileno())
         new.replace(self.root / "index.json")
+
+
+def _advice(trouble: str) -> str:
+    """What to do if it is the network."""
+    if any(each in trouble for each in _UNREACHABLE):
+        return ". The registry cannot be reached: set a mirror in /etc/containers/registries.conf, or use --runtime process"
+    return ""
 
 
 def _short(diff_id: str) -> str:

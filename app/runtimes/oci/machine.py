@@ -1,8 +1,14 @@
 """Machine of the oci runtime: which programs it has, and which capabilities the agent may give to containers."""
 
 import shutil
-from collections.abc import Sequence
+import subprocess
+import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+
+from app.runtimes.linux import folder_removal
+from app.runtimes.oci import user_namespace
+from app.runtimes.oci.user_namespace import UserNamespace
 
 PROGRAMS = {"skopeo": "skopeo", "crun": "crun", "unshare": "util-linux", "nsenter": "util-linux", "mount": "mount"}
 _NAMES = """
@@ -12,7 +18,11 @@ _NAMES = """
     BLOCK_SUSPEND AUDIT_READ PERFMON BPF CHECKPOINT_RESTORE
 """
 CAPABILITIES = tuple(f"CAP_{name}" for name in _NAMES.split())  # by their numbers in the kernel
+_PATIENCE = 60  # seconds: a host that is busy is none that refuses
 _IMPOSSIBLE = frozenset(",:\\ \t\n")  # in overlayfs' options, and in lists of mounts
+
+
+Obstacle = Callable[[Path], str]
 
 
 def check_programs() -> None:
@@ -21,6 +31,29 @@ def check_programs() -> None:
     if missing:
         packages = " ".join(dict.fromkeys(PROGRAMS[name] for name in missing))
         raise RuntimeError(f"the oci runtime needs {', '.join(missing)}: apt-get install {packages}")
+
+
+def find_obstacle(folder: Path) -> str:
+    """Return why this machine, or the disk of a folder, cannot have containers; empty if they can be had. The folder is made."""
+    try:
+        check_programs()
+        check_path(folder.resolve())
+        namespace = user_namespace.find()
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder) as place:
+            return _try_overlay(Path(place), namespace)
+    except (RuntimeError, OSError) as error:
+        return str(error)
+
+
+def _try_overlay(place: Path, namespace: UserNamespace) -> str:
+    for name in ("lower", "upper", "work", "root"):
+        (place / name).mkdir()
+    script = "mount -t overlay overlay -o lowerdir=lower,upperdir=upper,workdir=work root"
+    command = [*namespace.inside, "unshare", "--mount", "--uts", "--ipc", "--", "/bin/sh", "-c", script]
+    tried = subprocess.run(command, cwd=place, capture_output=True, text=True, check=False, timeout=_PATIENCE)
+    folder_removal.remove([place / "work"], namespace.inside)
+    return f"overlayfs does not work in {place.parent}: {tried.stderr.strip()}" if tried.returncode else ""
 
 
 def check_path(path: Path) -> None:

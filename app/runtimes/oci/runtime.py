@@ -3,9 +3,10 @@
 skopeo pulls an image, each of its layers is unpacked once, overlayfs stacks them, and crun runs the container under the same shim
 as the process runtime's: containers, exit codes and logs survive the agent, which is all that there is besides.
 
-What it cannot do so far: pods share the node's network. An ordinary user has no limits where cgroups are not delegated to them.
+Pods share the node's network, unless `use_pod_cidr` has given them a network of their own, which needs root.
 """
 
+import asyncio
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,9 +18,11 @@ from app.runtimes.base import (
     ContainerKey,
     ContainerSpec,
     ContainerStatus,
+    ContainerUsage,
     CreateError,
     Image,
     Login,
+    Pipe,
     RuntimeInfo,
     Sandbox,
     SandboxSpec,
@@ -27,10 +30,11 @@ from app.runtimes.base import (
     StartError,
 )
 from app.runtimes.engine.errors import NOT_STARTED
+from app.runtimes.linux import network_namespaces
 from app.runtimes.linux.cgroups import Cgroups
 from app.runtimes.linux.process_table import Identity
 from app.runtimes.oci import accounts as oci_accounts
-from app.runtimes.oci import commands, machine, seccomp, user_namespace
+from app.runtimes.oci import cdi, commands, machine, seccomp, user_namespace
 from app.runtimes.oci import config as oci_config
 from app.runtimes.oci import container as oci_container
 from app.runtimes.oci.accounts import Account
@@ -38,6 +42,7 @@ from app.runtimes.oci.config import Surroundings
 from app.runtimes.oci.container import OciContainer
 from app.runtimes.oci.image_store import ImageStore, StoredImage
 from app.runtimes.oci.sandboxes import Sandboxes, SandboxRecord
+from app.runtimes.oci.written import WrittenSizes
 from app.runtimes.process import launch as process_launch
 from app.runtimes.process.container import ProcessContainer
 from app.runtimes.process.files import Folder, check_name
@@ -46,7 +51,7 @@ from app.runtimes.process.logs import Log
 from app.runtimes.process.shim_runtime import ShimRuntime
 
 VERSION = "1.0"
-MOUNT_SCRIPT, CRUN_SCRIPT = (Path(__file__).with_name(name) for name in ("container.sh", "crun.sh"))
+CRUN_SCRIPT = Path(__file__).with_name("crun.sh")
 PROFILE = "jobplane.dev/seccomp-profile"  # annotation with its digest
 STARTS_WITHIN, NOT_YET = 60.0, 0.003  # seconds for crun, and between looks
 PATIENCE = int(STARTS_WITHIN / NOT_YET)
@@ -58,9 +63,10 @@ class OciRuntime(ShimRuntime):
 
     images:  folder of images, which no other agent uses.
     cgroups: where to make cgroups for each container, with its limits.
+    refuses_limits: as in `RuntimeInfo`.
     """
 
-    def __init__(self, root: Path, images: Path, *, cgroups: Cgroups | None = None) -> None:
+    def __init__(self, root: Path, images: Path, *, cgroups: Cgroups | None = None, refuses_limits: str = "") -> None:
         machine.check_programs()
         machine.check_path(root.resolve())
         self._namespace = user_namespace.find()
@@ -69,6 +75,8 @@ class OciRuntime(ShimRuntime):
         self._images = ImageStore(images, self._namespace)
         self._sandboxes = Sandboxes(self._root, self._namespace)
         self._filters = seccomp.Filters()
+        self._written = WrittenSizes()
+        self._refuses_limits = refuses_limits
         self._bound = machine.bounding_set(Path("/proc/self/status").read_text(encoding="ascii"))
         self._begin()
 
@@ -78,10 +86,13 @@ class OciRuntime(ShimRuntime):
             version=VERSION,
             survives_agent=True,
             images=True,
+            pod_network=self._sandboxes.has_network,
             limits=self._cgroups is not None and self._cgroups.limits,
             security=self._namespace.has_users,
             seccomp=seccomp.default_path() is not None,
             terminals=True,
+            rootless=bool(self._namespace.unshare),
+            refuses_limits=self._refuses_limits,
             store=str(self._images.root),
         )
 
@@ -90,10 +101,22 @@ class OciRuntime(ShimRuntime):
         if self._sandboxes.find(spec.pod_uid) is None:
             await self._sandboxes.make(spec)
         self._pods.setdefault(spec.pod_uid, {})
-        return Sandbox(spec.pod_uid)
+        record = self._sandboxes.find(spec.pod_uid)
+        return Sandbox(spec.pod_uid, record.ip if record else "")
 
     async def sandboxes(self) -> Sequence[Sandbox]:
-        return [Sandbox(uid) for uid in self._pods if self._sandboxes.find(uid)]
+        return [Sandbox(uid, found.ip) for uid in self._pods if (found := self._sandboxes.find(uid))]
+
+    async def use_pod_cidr(self, cidr: str) -> bool:
+        """Give pods addresses of it from now on. Raises OSError, Unsupported."""
+        await self._sandboxes.use_pod_cidr(cidr)
+        return True
+
+    async def dial(self, pod_uid: str, port: int) -> Pipe:
+        record = self._sandboxes.find(pod_uid)
+        if record is None:
+            raise ConnectionError(f'pod "{pod_uid}" has no sandbox')
+        return await network_namespaces.dial(record.network, port)
 
     # Images
 
@@ -116,12 +139,19 @@ class OciRuntime(ShimRuntime):
         container = self._running(key)
         if not oci_container.init_pid(container.folder):
             raise StartError("the container is not running")
-        crun = [*self._entered(key.pod_uid), *self._crun(container.folder)]
+        script = ["/bin/sh", str(CRUN_SCRIPT), str(container.folder.path), "", "", ""]
+        crun = [*self._entered(key.pod_uid), *script, *self._crun(container.folder)]
         cgroups = [str(each) for each in container.cgroups]
         command = commands.start(container.folder, crun, argv, cgroups, tty=tty)
         container.commands.add(command)
         command.when_ended = lambda: container.commands.discard(command)
         return command
+
+    async def usage(self) -> Sequence[ContainerUsage]:
+        found = await super().usage()
+        uppers = {each.key: Folder(self._root, each.key).path / "upper" for each in found}
+        written = await asyncio.to_thread(self._written.measure, uppers)
+        return [each._replace(disk=each.disk + written[each.key]) for each in found]
 
     async def close(self) -> None:
         await super().close()
@@ -187,10 +217,13 @@ class OciRuntime(ShimRuntime):
             holder=sandbox.holder.pid,
             cgroups=self._cgroups.names(cgroups) if self._cgroups else {},
             bound=self._bound,
+            has_network=bool(sandbox.ip),
             is_mapped=bool(self._namespace.unshare),
             has_groups=self._namespace.has_users,
         )
         found = oci_config.container(spec, image.config, self._account(spec, image), around)
+        if spec.devices:
+            cdi.apply(found, cdi.edits(cdi.read(), spec.devices))
         profile = _profile(spec)
         if profile is not None:
             capabilities = found["process"]["capabilities"]["bounding"]
@@ -199,6 +232,10 @@ class OciRuntime(ShimRuntime):
             found["linux"]["seccomp"] = seccomp.tighten(resolved, capabilities) if is_default else resolved
             digest, compiled = self._filters.find(found["linux"]["seccomp"])
             found["annotations"] = {PROFILE: digest, **({seccomp.ANNOTATION: compiled} if compiled else {})}
+            if compiled:
+                found["linux"]["seccomp"] = (
+                    seccomp.NOTHING
+                )  # the filter counts; to read all rules would take a millisecond
         return found
 
     def _account(self, spec: ContainerSpec, image: StoredImage) -> Account:
@@ -220,7 +257,7 @@ class OciRuntime(ShimRuntime):
     def _command(self, folder: Folder, pod_uid: str, image: StoredImage) -> list[str]:
         lower = ":".join(f"{layer}/fs" for layer in reversed(image.layers))
         options = "nodev,userxattr" if self._namespace.unshare else "nodev"
-        script = ["/bin/sh", str(MOUNT_SCRIPT), str(folder.path), str(self._images.layers), lower, options]
+        script = ["/bin/sh", str(CRUN_SCRIPT), str(folder.path), str(self._images.layers), lower, options]
         crun = [*self._crun(folder), f"--log=file:{folder.path}/crun.log"]
         run = ["run", f"--bundle={folder.path}", f"--pid-file={folder.path}/pid", oci_container.ID]
         return [*self._entered(pod_uid), *script, *crun, *run]
@@ -234,14 +271,7 @@ class OciRuntime(ShimRuntime):
         return ["nsenter", f"--target={sandbox.holder.pid}", "--user", "--mount", "--preserve-credentials", "--", *own]
 
     def _crun(self, folder: Folder) -> list[str]:
-        return [
-            "/bin/sh",
-            str(CRUN_SCRIPT),
-            "crun",
-            f"--root={folder.path}/crun",
-            "--cgroup-manager=disabled",
-            "--log-format=json",
-        ]
+        return ["crun", f"--root={folder.path}/crun", "--cgroup-manager=disabled", "--log-format=json"]
 
     # Hooks of the base class
 

@@ -14,22 +14,31 @@ from pathlib import Path
 import msgspec
 
 from app.open_files import limit_restored
-from app.runtimes.base import CreateError, Dns, SandboxSpec
+from app.runtimes.base import CreateError, Dns, SandboxSpec, Unsupported
 from app.runtimes.linux import process_table
 from app.runtimes.linux.process_table import Identity
+from app.runtimes.oci.host_ports import HostPorts
+from app.runtimes.oci.network import PodLinks
 from app.runtimes.oci.user_namespace import UserNamespace
-from app.runtimes.process.launch import RESET
+from app.runtimes.process.launch import PATH, RESET
 
 HOLDER = Path(__file__).with_name("holder.sh")
 RECORD, HOSTS, RESOLV_CONF = ".sandbox", ".hosts", ".resolv.conf"
+POD_FOLDER = "JOBPLANE_POD_FOLDER"  # in a holder's environment, for who looks for what belongs to a pod
 READABLE = 0o644
 
 
 class SandboxRecord(msgspec.Struct, frozen=True):
     """A pod's sandbox, as it is on disk."""
 
+    @property
+    def network(self) -> str:
+        """The path of its network namespace; empty: the node's."""
+        return f"/proc/{self.holder.pid}/ns/net" if self.ip else ""
+
     spec: SandboxSpec
     holder: Identity
+    ip: str = ""  # of its own network; empty: it shares the node's
 
 
 class Sandboxes:
@@ -37,6 +46,7 @@ class Sandboxes:
 
     def __init__(self, root: Path, namespace: UserNamespace) -> None:
         self._root, self._namespace = root, namespace
+        self._network, self._host_ports = PodLinks(root), HostPorts(root)
         self._loop = asyncio.get_running_loop()
         self._boot = process_table.boot_id()
         self._records: dict[str, SandboxRecord] = {}
@@ -47,9 +57,23 @@ class Sandboxes:
         with suppress(OSError, ValueError):
             content = (self._root / pod_uid / RECORD).read_bytes()
             self._records[pod_uid] = msgspec.json.decode(content, type=SandboxRecord)
+            self._network.take(self._records[pod_uid].ip)
 
     def forget(self, pod_uid: str) -> None:
-        self._records.pop(pod_uid, None)
+        if record := self._records.pop(pod_uid, None):
+            self._network.release(record.ip)
+
+    @property
+    def has_network(self) -> bool:
+        """Whether pods get a network of their own."""
+        return self._network.cidr is not None
+
+    async def use_pod_cidr(self, cidr: str) -> None:
+        """Give pods a network of their own from now on. Raises OSError, Unsupported."""
+        if self._namespace.unshare:
+            raise Unsupported("the agent is an ordinary user. Run it as root for a network of each pod's own")
+        await self._network.use(cidr)
+        await self._publish()
 
     def find(self, pod_uid: str) -> SandboxRecord | None:
         """One that stands."""
@@ -64,7 +88,9 @@ class Sandboxes:
             _write(pod / HOSTS, _hosts(spec))
             _write(pod / RESOLV_CONF, _resolv_conf(spec.dns))
             await self._hold(spec, pod)
-        except OSError as error:
+            if spec.ports:
+                await self._publish()
+        except (OSError, Unsupported) as error:
             raise CreateError(f"Failed to create pod sandbox: {error}") from error
 
     async def end(self, pod_uid: str) -> None:
@@ -72,6 +98,14 @@ class Sandboxes:
         record = self._records.get(pod_uid)
         if record and process_table.lives(record.holder, self._boot):
             process_table.kill(record.holder.pid, signal.SIGKILL)
+            if record.spec.ports and record.ip:
+                with suppress(OSError):  # the next change writes the rules
+                    await self._publish(ending=pod_uid)
+
+    async def _publish(self, ending: str = "") -> None:
+        standing = [record for uid in self._records if uid != ending and (record := self.find(uid)) and record.ip]
+        if self._network.cidr is not None:
+            await self._host_ports.publish({each.ip: each.spec.ports for each in standing}, self._network.cidr)
 
     def files(self, pod_uid: str) -> Mapping[str, Path]:
         """By where the pod's containers see them."""
@@ -89,7 +123,7 @@ class Sandboxes:
         theirs, writing = os.pipe()
         reading, told = os.pipe()
         try:
-            pid = self._spawn(spec, theirs, told)
+            pid = self._spawn(spec, pod, theirs, told)
         finally:
             os.close(theirs)
             os.close(told)
@@ -99,19 +133,22 @@ class Sandboxes:
             process = process_table.look(int(text)) if text.strip().isdigit() else None
             if process is None:
                 raise CreateError("Failed to create pod sandbox: this machine refuses namespaces to the agent's user")
-            record = SandboxRecord(spec, Identity(process.pid, process.start, self._boot))
+            ip = await self._network.attach(process.pid, has_ports=bool(spec.ports)) if self._has_network(spec) else ""
+            record = SandboxRecord(spec, Identity(process.pid, process.start, self._boot), ip)
             new = pod / f"{RECORD}.new"
             new.write_bytes(msgspec.json.encode(record))
             new.replace(pod / RECORD)
             os.write(writing, b"go\n")
+            self.forget(spec.pod_uid)
             self._records[spec.pod_uid] = record
         finally:
             os.close(writing)
             os.close(reading)
 
-    def _spawn(self, spec: SandboxSpec, stdin: int, stdout: int) -> int:
+    def _spawn(self, spec: SandboxSpec, pod: Path, stdin: int, stdout: int) -> int:
         shares = spec.share_pid and not spec.host_pid
         flags = ["--uts", "--ipc", *(["--pid", "--fork"] if shares else [])]
+        flags += ["--net"] if self._has_network(spec) else []
         command = [
             "unshare",
             *self._namespace.unshare,
@@ -122,10 +159,14 @@ class Sandboxes:
             *(["reap"] if shares else []),
         ]
         actions = [(os.POSIX_SPAWN_DUP2, stdin, 0), (os.POSIX_SPAWN_DUP2, stdout, 1)]
+        env = {"PATH": os.environ.get("PATH", PATH), POD_FOLDER: str(pod)}
         with limit_restored():
             return os.posix_spawnp(
-                command[0], command, dict(os.environ), file_actions=actions, setsid=True, setsigmask=[], setsigdef=RESET
+                command[0], command, env, file_actions=actions, setsid=True, setsigmask=[], setsigdef=RESET
             )
+
+    def _has_network(self, spec: SandboxSpec) -> bool:
+        return self.has_network and not spec.host_network
 
     def _reap(self, pid: int) -> None:
         """Take note of its end, whenever that is."""

@@ -23,6 +23,9 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm", "i686"
 _NAMES = {"amd64": "SCMP_ARCH_X86_64", "arm64": "SCMP_ARCH_AARCH64", "arm": "SCMP_ARCH_ARM", "x86": "SCMP_ARCH_X86"}
 FILTER, ANNOTATION = "seccomp.bpf", "run.oci.seccomp_bpf_data"  # crun's names of them
 MOST_FILTERS = 64  # of 10 kB
+NOTHING = {
+    "defaultAction": "SCMP_ACT_ERRNO"
+}  # beside a filter; by itself it allows no call, should crun not take the filter
 _RULE = ("names", "action", "errnoRet", "args")
 # What containerd's and Docker's default profiles refuse to everybody, and to who lacks CAP_SYS_ADMIN.
 _NEVER_TEXT = "add_key io_uring_enter io_uring_register io_uring_setup keyctl request_key userfaultfd"

@@ -164,3 +164,12 @@ async def test_what_a_killed_agent_left_of_a_pull_is_cleared_away(store: ImageSt
         assert again.find("localhost/whole:1")
     finally:
         again.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"),
+    [("none", "pass --image"), ("127.0.0.1:9/absent:1", "The registry cannot be reached: .* --runtime process")],
+)
+async def test_who_cannot_have_an_image_is_told_what_to_do(store: ImageStore, name: str, advice: str) -> None:
+    with pytest.raises(PullError, match=advice):
+        await store.pull(name, None)

@@ -82,6 +82,30 @@ async def test_a_dead_sandbox_is_replaced_and_what_ran_in_it_stays_known(lab: La
     assert (await lab.runtime.status(key)).exit_code == 3  # type: ignore[union-attr]
 
 
+async def test_what_a_container_writes_to_its_root_counts(lab: Lab) -> None:
+    key = await lab.start(script("dd if=/dev/zero of=/root/data bs=1M count=3 2>&-; echo ready; exec sleep 1000"))
+    await lab.logged(key, b"ready")
+    (used,) = await lab.runtime.usage()
+
+    assert used.disk >= 3 << 20
+    assert next(iter(await lab.runtime.usage())).disk >= 3 << 20  # from the last look
+
+
+async def test_a_container_goes_on_without_its_sandbox_and_the_next_one_has_another_address(lab: Lab) -> None:
+    key = await lab.start(FOREVER)
+    before = await lab.sandbox()
+    os.kill(lab.runtime._sandboxes.find("pod-1").holder.pid, signal.SIGKILL)  # type: ignore[attr-defined]
+    async with asyncio.timeout(PATIENCE):
+        while await lab.runtime.sandboxes():  # noqa: ASYNC110 - nothing tells of sandboxes
+            await asyncio.sleep(0.01)
+    after = await lab.sandbox()
+
+    assert (await lab.runtime.status(key)).state == "running"  # type: ignore[union-attr]
+    assert (await lab.stop(key, 10)).exit_code == 143
+    assert [*await lab.runtime.sandboxes()] == [after]
+    assert not before.ip or before.ip != after.ip
+
+
 # What is refused
 
 
