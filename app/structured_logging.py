@@ -47,6 +47,7 @@ class Fields(ContainerFields, total=False):
     task: str
     process: str
     handler: str
+    runtime: str
     names: str
     error_id: str
 

@@ -106,7 +106,7 @@ def _choose_runtime(config: AgentConfig) -> RuntimeName:
     from app.runtimes.oci.machine import find_obstacle
 
     found = choose(config.state_dir, find_obstacle)
-    logger.info(f"runtime {found.runtime}", reason=found.reason)
+    logger.info("container runtime is chosen", runtime=found.runtime, reason=found.reason)
     return found.runtime
 
 
