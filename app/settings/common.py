@@ -60,7 +60,7 @@ class CommonSettings(BaseSettings):
         about(
             "Pod Security level of namespaces without labels of their own: privileged, baseline or restricted. Pods of "
             "namespaces that are not privileged are isolated on the process runtime. Without it, they are privileged on "
-            "the process runtime, and get no more than baseline on nodes with cri and docker. "
+            "the process runtime, and get no more than baseline on nodes with cri, docker and oci. "
             "The API and the controllers need the same.",
             "none",
             "api",

@@ -15,8 +15,7 @@ from typing import NamedTuple
 from app.runtimes.base import ContainerKey, ContainerUsage
 from app.runtimes.linux import cgroups as cgroup
 
-UPPER = "upper"  # of the oci runtime
-PODS_OWN = (".home", ".tmp")  # of isolated pods
+PODS_OWN = (".home", ".tmp")  # folders of isolated pods
 
 
 class Used(NamedTuple):
@@ -55,16 +54,15 @@ def of_containers(running: Sequence[Running]) -> Sequence[ContainerUsage]:
             cpu, memory = cgroup.usage(cgroups)
             each = found[pid]
             now = memory or each.memory
-            folders = _folders(folder, with_pods=folder.parent not in pods)
+            folders = () if folder.parent in pods else _folders(folder.parent)
             pods.add(folder.parent)
             used.append(ContainerUsage(key, cpu or each.cpu, now, _disk(folder), _peak(each.largest), folders))
     return used
 
 
-def _folders(folder: Path, *, with_pods: bool) -> tuple[Path, ...]:
-    """Folders that a container writes to: its root's upper layer, and its pod's own, which count once."""
-    shared = (folder.parent / name for name in PODS_OWN) if with_pods else ()
-    return tuple(each for each in (folder / UPPER, *shared) if each.is_dir())
+def _folders(pod: Path) -> tuple[Path, ...]:
+    """A pod's own, which count once, whatever number of containers it has."""
+    return tuple(each for name in PODS_OWN if (each := pod / name).is_dir())
 
 
 def _peak(pid: int) -> int:
