@@ -38,7 +38,7 @@ DONE_SECONDS = 180
 GONE_SECONDS = 60
 ROUNDS = int(os.environ.get("JOBPLANE_NODE_KILLS", "0"))
 JOBS = 2 * ROUNDS or 1  # on each node
-PODS, KILLS = (100, 15) if ROUNDS else (40, 4)  # of a Job
+PODS, KILLS = (100, None) if ROUNDS else (40, 4)  # of a Job; all that are planned, or the first
 SEED = os.environ.get("JOBPLANE_NODE_KILLS_SEED")
 
 SLOW, LINES = 8, 60  # lines written one by one, and all of them, the others at the very end
