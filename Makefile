@@ -61,13 +61,15 @@ test-whole: setup
 test-browser: setup
 	$(BIN)/python -m pytest -n 2 --dist loadfile $(BROWSER)
 
-# What takes half an hour and more: a thousand examples of every property, every kubectl that is found, a hundred kills of
-# agents, engines and what oci has in place of one, a hundred of schedulers, 20,000 requests of the fuzzers, the manifests of Kubernetes' manual,
-# 20,000 pods on 1,000 simulated nodes, 20,000 Jobs in the page, and Podman, if there is one.
+# What takes half an hour and more: a thousand examples of every property, every kubectl that is found, older client libraries,
+# twenty kills of whatever process (`make test` has five), a hundred of agents, engines and what oci has in place of one (eight),
+# a hundred of schedulers (three), 20,000 requests of the fuzzers, the manifests of Kubernetes' manual, 20,000 pods on 1,000
+# simulated nodes, 20,000 Jobs in the page, and Podman, if there is one.
 test-long: check
 	JOBPLANE_PROPERTIES=thorough $(BIN)/python -m pytest -n 2 --dist worksteal tests/machinery tests/kinds tests/plans tests/scheduler tests/api
 	JOBPLANE_FUZZ_REQUESTS=20000 $(BIN)/python -m pytest -n 2 tests/fuzz
-	JOBPLANE_KUBECTLS=all JOBPLANE_NODE_KILLS=1 JOBPLANE_TEST_SCHEDULER_KILLS=100 JOBPLANE_TEST_RECORD_KILLS=20 JOBPLANE_STORAGE_KILLS=20 \
+	JOBPLANE_KUBECTLS=all JOBPLANE_CLIENTS=all JOBPLANE_KILLS=all JOBPLANE_NODE_KILLS=1 JOBPLANE_TEST_SCHEDULER_KILLS=100 \
+		JOBPLANE_TEST_RECORD_KILLS=20 JOBPLANE_STORAGE_KILLS=20 \
 		$(BIN)/python -m pytest -n 2 --dist loadfile -m e2e tests/e2e
 	$(BIN)/python -m pytest -m e2e $(DOCUMENTS)
 	JOBPLANE_FLEET_NODES=1000 $(BIN)/python -m pytest tests/e2e/test_fleet.py

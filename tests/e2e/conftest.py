@@ -13,12 +13,17 @@ from tests.e2e.scheduling import Site
 HERE = Path(__file__).parent
 
 
-# Files that would be the last to end.
-LONG = ("test_kill.py", "test_database_away.py", "test_jobs_e2e.py", "test_compose.py", "test_pages.py")
+# Files that would be the last to end, the longest first.
+LONG = (
+    *("test_pages.py", "test_compose.py", "test_commands.py", "test_clients.py", "test_credential_renewal.py"),
+    *("test_node_kills.py", "test_oidc.py", "test_engines.py", "test_encrypted_secrets.py", "test_database_away.py"),
+    *("test_kill.py", "test_engine_isolation.py", "test_wrong_settings.py", "test_jobs_e2e.py", "test_systemd.py"),
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    items.sort(key=lambda item: item.path.name not in LONG)
+    order = {name: place for place, name in enumerate(LONG)}
+    items.sort(key=lambda item: order.get(item.path.name, len(order)))
     for item in items:
         if HERE in item.path.parents:
             item.add_marker(pytest.mark.e2e)

@@ -1,7 +1,7 @@
 """A migrated, empty Postgres for each cluster that tests start: copied from one that is made once.
 
-Called by `Cluster` and `Parts`. initdb and the migrations are a third of what a first start costs; test_demo, test_compose
-and test_wheel start without a copy.
+Called by `Cluster`, `Parts` and the shell of the manual's pages. initdb and the migrations are a third of what a first start
+costs; test_demo, test_compose, test_wheel and the manual's tutorial start without a copy.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
 """kill -9 of any one process in the middle of a Job, twenty times: nothing is lost, nothing runs twice, nothing stays behind.
 
-The ledger that the containers keep tells what really ran.
+The ledger that the containers keep tells what really ran. JOBPLANE_KILLS=all is all of it; without it there are two Jobs, of half
+as many pods, in which each kind of process is killed once.
 """
 
 import os
@@ -17,7 +18,8 @@ from tests.e2e import processes
 from tests.e2e.cluster import Cluster, until
 from tests.e2e.ledger import Ledger, completed, delete, is_exact, pods_of
 
-PODS = 200
+WHOLE = "JOBPLANE_KILLS" in os.environ
+PODS = 200 if WHOLE else 100
 AT_ONCE = 20
 DONE_SECONDS = 90
 GONE_SECONDS = 30
@@ -32,6 +34,7 @@ KILLS = (
     ("api", "agent", "up"),
     ("postgres", "controllers"),
 )
+FEW = (("api", "controllers"), ("agent", "up", "postgres"))
 
 
 def test_the_plan_kills_twenty_times_and_each_process_at_least_three() -> None:
@@ -39,6 +42,7 @@ def test_the_plan_kills_twenty_times_and_each_process_at_least_three() -> None:
     assert sum(times.values()) == 20
     assert set(times) == {"api", "controllers", "agent", "postgres", "up"}
     assert min(times.values()) >= 3
+    assert {name for names in FEW for name in names} == set(times)
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +55,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize(
     ("number", "names"),
-    [pytest.param(number, names, id="-".join(names)) for number, names in enumerate(KILLS)],
+    [pytest.param(number, names, id="-".join(names)) for number, names in enumerate(KILLS if WHOLE else FEW)],
 )
 async def test_a_job_completes_exactly_once_despite_kills(
     cluster: Cluster, tmp_path: Path, number: int, names: tuple[str, ...]

@@ -15,7 +15,7 @@ from tests.e2e.cluster import environment, free_port, until
 
 READY_SECONDS = 60
 STOP_SECONDS = 30
-REQUESTS = int(os.environ.get("JOBPLANE_FUZZ_REQUESTS", "2000"))  # of all fuzzers together, about
+REQUESTS = int(os.environ.get("JOBPLANE_FUZZ_REQUESTS", "1000"))  # of all fuzzers together, about
 SHARES = {"bodies": 0.94, "schemathesis": 0.06}  # the latter takes its time to think
 SEED = int(os.environ.get("JOBPLANE_FUZZ_SEED", "0"))
 # What no log may hold: an error that nobody foresaw.

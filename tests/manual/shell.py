@@ -15,6 +15,7 @@ import httpx
 import yaml
 
 from tests.e2e.cluster import environment, free_port, until
+from tests.e2e.migrated_postgres import copy_into
 from tests.e2e.secret_values import KNOWN, dsn_of, dump_database, find_leaks
 
 ROOT = Path(__file__).parents[2]
@@ -112,6 +113,9 @@ class Shell:
 
     def _start(self, words: list[str]) -> None:
         log = self.folder.with_name(f"{words[1]}-{len(self._services)}.log")
+        # The tutorial, which names no folder, starts with nothing at all; the others need not show that again.
+        if "--data-dir" in words and not (data := self._data_folder(words)).exists():
+            copy_into(data)
         with log.open("wb") as out:
             # With the variables that the page has set.
             run = ["bash", "-c", f". {self._state} && exec {shlex.join(words)}"]
@@ -124,8 +128,11 @@ class Shell:
 
         until(is_ready, SECONDS, f"{words[1]} is ready; see {log}")
 
+    def _data_folder(self, words: list[str]) -> Path:
+        return self.folder / (words[words.index("--data-dir") + 1] if "--data-dir" in words else ".jobplane")
+
     def _has_ready_node(self, words: list[str]) -> bool:
-        data = self.folder / (words[words.index("--data-dir") + 1] if "--data-dir" in words else ".jobplane")
+        data = self._data_folder(words)
         self._data_folders.add(data)
         kubeconfig = yaml.safe_load((data / "kubeconfig").read_text())
         server, user = kubeconfig["clusters"][0]["cluster"]["server"], kubeconfig["users"][0]["user"]

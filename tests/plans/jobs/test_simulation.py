@@ -17,7 +17,7 @@ from tests.plans.jobs.simulation.mutants import MUTANTS
 from tests.plans.jobs.simulation.run import live_many
 from tests.plans.jobs.simulation.shapes import SHAPES
 
-EVENTS = 100_000 if os.environ.get("JOBPLANE_PROPERTIES") == "thorough" else 25_000  # of each shape
+EVENTS = 100_000 if os.environ.get("JOBPLANE_PROPERTIES") == "thorough" else 10_000  # of each shape
 SOON = 20_000  # events within which a mistake must show
 
 COMMON = {
