@@ -179,3 +179,13 @@ async def test_an_event_that_cannot_be_encoded_costs_no_other(caplog: pytest.Log
         buffer.put(record(3))
     assert ids(lines) == [1, 3]
     assert "cannot encode an audit event" in caplog.text
+
+
+async def test_what_requests_were_made_of_is_not_kept_until_the_next_write() -> None:
+    lines = Lines()
+    async with running(lines) as (buffer, _):
+        for number in range(event_buffer._TOGETHER + 1):
+            buffer.put(record(number))
+        assert len(buffer._records) == 1  # the others are lines by now, and the loop has not turned
+        await until_tried(lines, 1)
+    assert ids(lines) == list(range(event_buffer._TOGETHER + 1))
