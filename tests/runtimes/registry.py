@@ -3,41 +3,56 @@
 import base64
 import gzip
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
+from threading import Lock, Thread
 
 from app.runtimes.base import Login
 from tests.runtimes.images import Built, digest
 
+_PIECE = 1 << 18
 _DOCKER = "application/vnd.docker"
 MANIFEST = f"{_DOCKER}.distribution.manifest.v2+json"
 
 
 class Registry(ThreadingHTTPServer):
-    """`login`: without it nothing is given out."""
+    """`login`: without it nothing is given out. `rate`: bytes a second that it sends at most, to all together; 0: any."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Answers)
         self.name = f"127.0.0.1:{self.server_address[1]}"
         self.login: Login | None = None
         self.files: dict[str, tuple[str, bytes]] = {}
+        self.rate = 0
+        self._lock = Lock()
 
     def add(self, name: str, image: Built) -> str:
         """What it is pulled as."""
-        layer = gzip.compress(image.layer, 1, mtime=0)
-        parts = {f"{_DOCKER}.container.image.v1+json": image.document, f"{_DOCKER}.image.rootfs.diff.tar.gzip": layer}
-        config, packed = [
-            {"mediaType": kind, "size": len(content), "digest": digest(content)} for kind, content in parts.items()
+        return self.add_layers(name, image.document, [gzip.compress(image.layer, 1, mtime=0)])
+
+    def add_layers(self, name: str, document: bytes, layers: Sequence[bytes]) -> str:
+        """The same, of layers that are compressed."""
+        kinds = [f"{_DOCKER}.container.image.v1+json", *[f"{_DOCKER}.image.rootfs.diff.tar.gzip"] * len(layers)]
+        parts = [document, *layers]
+        config, *packed = [
+            {"mediaType": kind, "size": len(content), "digest": digest(content)}
+            for kind, content in zip(kinds, parts, strict=True)
         ]
-        about = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": [packed]}
+        about = {"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": packed}
         manifest = json.dumps(about).encode()
-        for content in parts.values():
+        for content in parts:
             self.files[f"/v2/{name}/blobs/{digest(content)}"] = "application/octet-stream", content
         for reference in ("1", digest(manifest)):
             self.files[f"/v2/{name}/manifests/{reference}"] = MANIFEST, manifest
         return f"{self.name}/{name}:1"
+
+    def pace(self, count: int) -> None:
+        """Wait for as long as it takes to send so many bytes."""
+        if self.rate:
+            with self._lock:
+                time.sleep(count / self.rate)
 
 
 class _Answers(BaseHTTPRequestHandler):
@@ -59,8 +74,9 @@ class _Answers(BaseHTTPRequestHandler):
         if content:
             self.send_header("Docker-Content-Digest", digest(content))
         self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(content)
+        for start in range(0, len(content) if self.command == "GET" else 0, _PIECE):
+            self.server.pace(len(content[start : start + _PIECE]))
+            self.wfile.write(content[start : start + _PIECE])
 
     def do_HEAD(self) -> None:
         self.do_GET()

@@ -37,6 +37,7 @@ _NO_IMAGE_ADVICE = (
     "(--runtime process)"
 )
 _UNREACHABLE = ("no such host", "i/o timeout", "dial tcp", "network is unreachable", "no route to host")
+LOOK = 0.02  # seconds between looks for a layer that is being pulled
 EMPTY = "empty"  # the layer of an image that has none
 
 
@@ -159,6 +160,14 @@ class ImageStore:
         await asyncio.to_thread(self._sweep)
 
     async def _fetch(self, found: Manifest, login: Login | None) -> None:
+        early = asyncio.create_task(self._unpack_early(found, login))
+        try:
+            await self._copy_and_unpack(found, login)
+        finally:
+            early.cancel()
+            await asyncio.gather(early, return_exceptions=True)
+
+    async def _copy_and_unpack(self, found: Manifest, login: Login | None) -> None:
         with tempfile.TemporaryDirectory(dir=self.root, prefix=".pull-") as folder:
             layout = Path(folder)
             await skopeo.copy(found.source, login, self._blobs, layout)
@@ -180,6 +189,25 @@ class ImageStore:
             await self._change(lambda index: index.images.update({image.id: image}))
         finally:
             self._pinned.subtract(names)
+
+    async def _unpack_early(self, found: Manifest, login: Login | None) -> None:
+        """Unpack each layer as soon as it is there, while others come. What goes wrong is told once all have come."""
+        if not found.source.registry or len(found.layers) < 2:
+            return
+        with suppress(PullError, ValueError):
+            document = msgspec.json.decode(await skopeo.document(found, login), type=_Document)
+            pairs = dict(zip(document.rootfs.diff_ids, found.layers, strict=True))
+            names = [_short(diff_id) for diff_id in pairs]
+            self._pinned.update(names)
+            try:
+                await asyncio.gather(*(self._unpack_when_there(*pair) for pair in pairs.items()))
+            finally:
+                self._pinned.subtract(names)
+
+    async def _unpack_when_there(self, diff_id: str, blob: str) -> None:
+        while not self._blob(blob).exists():  # noqa: ASYNC110 - skopeo renames it into its place, and tells nobody
+            await asyncio.sleep(LOOK)
+        await self._unpack(diff_id, blob)
 
     def _read_layout(self, folder: Path) -> tuple[_LayoutManifest, _Document]:
         try:
@@ -218,7 +246,12 @@ class ImageStore:
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.PIPE,
             )
-            out, err = await process.communicate()
+            try:
+                out, err = await process.communicate()
+            except asyncio.CancelledError:
+                process.kill()
+                await process.wait()
+                raise
             if process.returncode:
                 self._blob(blob).unlink(missing_ok=True)  # the next pull fetches it again
                 raise PullError(f"failed to unpack layer {blob}: {err.decode(errors='replace').strip()[-500:]}")

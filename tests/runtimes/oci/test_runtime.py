@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Any
 
@@ -218,3 +219,39 @@ async def test_nothing_of_a_removed_pod_is_left(lab: Lab, tmp_path: Path) -> Non
     assert process_table.look(holder.pid) is None
     assert [name for name in os.listdir(tmp_path / "state/oci") if not name.startswith(".lock")] == []
     assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
+
+
+async def test_after_a_crash_of_the_machine_nothing_is_taken_for_alive(lab: Lab, tmp_path: Path) -> None:
+    """As if it had booted again: all processes are gone, and their numbers are others', such as ours."""
+    key = await lab.start(STUBBORN)
+    await lab.logged(key, b"ready")
+    folder, pod = folder_of(tmp_path, key), tmp_path / "state/oci/pod-1"
+    holder, shim = lab.runtime._sandboxes.find("pod-1").holder, folder.shim()  # type: ignore[attr-defined]
+    assert shim
+    address = (await lab.sandbox()).ip
+    await lab.runtime.close()
+    for pid in (shim.pid, crun_of(folder), *runs(folder), holder.pid):
+        process_table.kill(pid, signal.SIGKILL)
+    await none_runs(folder)
+    for path in (path for path in pod.rglob("*") if path.is_file() and path.stat().st_size < 1 << 16):
+        content = path.read_bytes().replace(holder.boot.encode(), b"0" * len(holder.boot))
+        path.write_bytes(content.replace(b'"pid":%d' % holder.pid, b'"pid":%d' % os.getpid()))
+    await lab.restart()
+
+    status = await lab.ended(key)
+    assert (status.exit_code, status.reason) == (None, "ContainerStatusUnknown")
+    assert raw(await lab.log(key)) == b"ready\n"
+    assert [*await lab.runtime.sandboxes()] == []
+    after = await lab.sandbox()
+    assert not address or after.ip != address
+    assert (await lab.run(exits(3), a_key(attempt=1))).exit_code == 3
+    await lab.runtime.remove_sandbox("pod-1")
+    assert await lab.runtime.list() == []
+    async with asyncio.timeout(PATIENCE):  # the kernel takes the links away a moment after the last process
+        while link_of(address) in os.listdir("/sys/class/net"):  # noqa: ASYNC110 - nothing tells of links
+            await asyncio.sleep(0.05)
+
+
+def link_of(address: str) -> str:
+    """The node's end; of a pod without an address, there is none."""
+    return f"jpv{int(IPv4Address(address)):08x}" if address else "none"
