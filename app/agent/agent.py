@@ -6,13 +6,11 @@ Cancelling `run` ends it cleanly and leaves the containers running, for the next
 import asyncio
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from ipaddress import IPv4Network
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from app.agent.clock import Clock, WallClock
 from app.agent.config import AgentConfig
@@ -42,42 +40,30 @@ from app.agent.pods.isolation import isolation_label, log_isolation
 from app.agent.pods.lease_expiry import LeaseExpired, LeaseExpiry
 from app.agent.pods.memory_peaks import MemoryPeaks
 from app.agent.pods.namespace_levels import NamespaceLevels
+from app.agent.pods.pod_watches import PodWatches
 from app.agent.pods.pods import Pods
+from app.agent.pods.referred_objects import ReferredObjects
 from app.agent.pods.resolv_conf import ResolvConfFiles
 from app.agent.pods.sandbox_config import node_servers
 from app.agent.pods.status_reports import StatusReporter
 from app.agent.streams import CallHandler
-from app.agent.tasks import level_of
+from app.agent.tasks import restart_forever, retry_until_done
 from app.agent.volumes.removal import MOST_NODES, VolumeRemoval
 from app.agent.volumes.volumes import VolumeRefresh, Volumes
 from app.client.api import Api
-from app.kinds.auth.authentication import BoundObjectReference, TokenRequest, TokenRequestSpec
-from app.kinds.core.configmap import ConfigMap
 from app.kinds.core.node import NodeCondition
-from app.kinds.core.runtimeclass import RuntimeClass
-from app.kinds.core.secret import Secret
-from app.kinds.pod.pod import Pod
-from app.kinds.pod.volume import ServiceAccountTokenProjection
-from app.kinds.storage.persistentvolume import PersistentVolume
-from app.kinds.storage.persistentvolumeclaim import PersistentVolumeClaim
-from app.machinery.base import O, Quantity
-from app.machinery.errors import ApiError
+from app.machinery.base import Quantity
 from app.runtimes.base import Runtime, RuntimeInfo
-from app.structured_logging import Logger, name_pods_by
+from app.structured_logging import name_pods_by
 
 if TYPE_CHECKING:
     from app.agent.metrics import AgentMetrics
     from app.agent.node.client_certificate import ClientCertificate
 
 STARTS_PER_CORE = 2
-AGAIN = 1.0
-LONGEST_PAUSE = 30.0  # seconds; before a loop that the API has refused is restarted
-FORBIDDEN = (401, 403)
+_LOOK_SECONDS = 1.0  # between looks whether the pods of a revoked agent have ended
 
 Loop = tuple[str, Callable[[], Awaitable[None]]]  # and its name
-T = TypeVar("T")
-
-logger = Logger(__name__)
 
 
 class RevokedError(Exception):
@@ -112,7 +98,7 @@ class Agent:
     async def run(self) -> None:
         """For ever, until cancelled. Raises RevokedError."""
         try:
-            info = await self._retry_until_done("the runtime", self._runtime.info)
+            info = await retry_until_done(self._clock, "the runtime", self._runtime.info)
             if self._certificate is not None:
                 await self._certificate.prepare()
             await self._run(info)
@@ -132,7 +118,7 @@ class Agent:
     async def _stop_when_revoked(self, pods: Pods) -> None:
         await self._revoked.wait()
         while any(worker.is_live for worker in pods.workers()):
-            await self._clock.sleep(AGAIN)
+            await self._clock.sleep(_LOOK_SECONDS)
         raise RevokedError(
             f"the API no longer takes the credential of {', '.join(self._config.node_names)}: it was revoked. "
             "Its pods have been stopped. To join again, give a --join-token"
@@ -182,21 +168,23 @@ class Agent:
         try:
             async with host.dns or nullcontext(), asyncio.TaskGroup() as group:
                 # The lease first: a node that is cut off must not go on with the pods that it finds running.
-                group.create_task(self._restart_forever("leases", leases.run))
-                group.create_task(self._restart_forever("nodes", nodes.run))
+                group.create_task(restart_forever(self._clock, "leases", leases.run))
+                group.create_task(restart_forever(self._clock, "nodes", nodes.run))
                 group.create_task(self._stop_when_revoked(pods))
-                group.create_task(self._restart_forever("runtime events", pods.follow_events))
-                group.create_task(self._restart_forever("logs of the runtime", pods.follow_logs))
-                group.create_task(self._restart_forever("logs", logs.run))
-                group.create_task(self._restart_forever("statuses", lambda: reporter.run(pods.on_report_answered)))
-                await self._retry_until_done("containers that run already", pods.adopt)
-                group.create_task(self._restart_forever("relist", pods.relist))
-                group.create_task(self._restart_forever("usage", usages.run))
+                group.create_task(restart_forever(self._clock, "runtime events", pods.follow_events))
+                group.create_task(restart_forever(self._clock, "logs of the runtime", pods.follow_logs))
+                group.create_task(restart_forever(self._clock, "logs", logs.run))
+                group.create_task(
+                    restart_forever(self._clock, "statuses", lambda: reporter.run(pods.on_report_answered))
+                )
+                await retry_until_done(self._clock, "containers that run already", pods.adopt)
+                group.create_task(restart_forever(self._clock, "relist", pods.relist))
+                group.create_task(restart_forever(self._clock, "usage", usages.run))
                 for what, loop in loops:
-                    group.create_task(self._restart_forever(what, loop))
-                group.create_task(self._restart_forever("calls", streams.run))
+                    group.create_task(restart_forever(self._clock, what, loop))
+                group.create_task(restart_forever(self._clock, "calls", streams.run))
                 for name in names:
-                    group.create_task(self._restart_forever(f"pods of {name}", partial(watches.run, name)))
+                    group.create_task(restart_forever(self._clock, f"pods of {name}", partial(watches.run, name)))
         finally:
             await pods.close()
 
@@ -267,7 +255,7 @@ class Agent:
         own = given is not None and kept.exists() and kept.samefile(given)
         return [("authority", CaRotation(self._api, kept, self._clock).run)] if own else []
 
-    def _credential_renewal(self, watches: "PodWatches") -> list[Loop]:
+    def _credential_renewal(self, watches: PodWatches) -> list[Loop]:
         """Loops that renew the client certificate, and the credential in this agent's own folder, which it got by joining."""
         kept, config = credential_path(self._config.state_dir), self._config
         loops: list[Loop] = [("client certificate", self._certificate.run)] if self._certificate else []
@@ -303,14 +291,15 @@ class Agent:
             eviction_thresholds(config.eviction_hard) if info.runs_commands else {}
         )  # simulated nodes are never short
         gives = allocatable(config.state_dir, self._capacity(), limits)
+        referred = ReferredObjects(self._api, self._clock)
         lookup = Lookup(
-            self._config_map,
-            self._secret,
+            referred.config_map,
+            referred.secret,
             gives,
-            self._token,
+            referred.token,
             config.server,
-            StorageLookup(self._claim, self._persistent_volume),
-            self._runtime_class,
+            StorageLookup(referred.claim, referred.persistent_volume),
+            referred.runtime_class,
         )
         volumes = Volumes(
             config.state_dir / "volumes",
@@ -365,124 +354,10 @@ class Agent:
     def _capacity(self) -> dict[str, Quantity]:
         return {**self._inventory.capacity, **self._config.capacity}
 
-    async def _config_map(self, namespace: str, name: str) -> ConfigMap | None:
-        return await self._read(f"/api/v1/namespaces/{namespace}/configmaps/{name}", ConfigMap)
 
-    async def _secret(self, namespace: str, name: str) -> Secret | None:
-        return await self._read(f"/api/v1/namespaces/{namespace}/secrets/{name}", Secret)
-
-    async def _claim(self, namespace: str, name: str) -> PersistentVolumeClaim | None:
-        path = f"/api/v1/namespaces/{namespace}/persistentvolumeclaims/{name}"
-        return await self._read(path, PersistentVolumeClaim)
-
-    async def _persistent_volume(self, _: str, name: str) -> PersistentVolume | None:
-        return await self._read(f"/api/v1/persistentvolumes/{name}", PersistentVolume)
-
-    async def _runtime_class(self, name: str) -> RuntimeClass | None:
-        return await self._read(f"/apis/node.k8s.io/v1/runtimeclasses/{name}", RuntimeClass)
-
-    async def _token(self, pod: Pod, asked: ServiceAccountTokenProjection) -> tuple[str, float]:
-        meta, account = pod.metadata, pod.spec.service_account_name or "default"
-        body = TokenRequest(
-            spec=TokenRequestSpec(
-                audiences=(asked.audience,) if asked.audience else (),
-                expiration_seconds=asked.expiration_seconds,
-                bound_object_ref=BoundObjectReference(api_version="v1", kind="Pod", name=meta.name, uid=meta.uid),
-            )
-        )
-        path = f"/api/v1/namespaces/{meta.namespace}/serviceaccounts/{account}/token"
-        given = msgspec.json.decode(await self._api.request("POST", path, body), type=TokenRequest)
-        ends_at = given.status.expiration_timestamp
-        return given.status.token, (ends_at - self._clock.now()).total_seconds() if ends_at else 0
-
-    async def _read(self, path: str, kind: type[O]) -> O | None:
-        try:
-            return await self._api.read(path, kind)
-        except ApiError as error:
-            if error.code != 404:
-                raise
-            return None
-
-    async def _restart_forever(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
-        """Run a loop that should not end, and restart it when it does; later each time that the API refuses it at once."""
-        pause = AGAIN
-        while True:
-            began_at = self._clock.elapsed()
-            try:
-                await loop()
-            except ConnectionError as error:
-                logger.at(level_of(error), "task failed; restarting it", task=name, error=error)
-            except ApiError as error:
-                pause = AGAIN if self._clock.elapsed() - began_at > LONGEST_PAUSE else min(2 * pause, LONGEST_PAUSE)
-                logger.error(
-                    "task failed; restarting it after a pause",
-                    task=name,
-                    seconds=pause,
-                    error=f"{error.message}{_advice(error)}",
-                )
-                await self._clock.sleep(pause)
-                continue
-            except Exception as error:
-                logger.error("task failed; restarting it", task=name, traceback_of=error)
-            await self._clock.sleep(AGAIN)
-
-    async def _retry_until_done(self, name: str, once: Callable[[], Awaitable[T]]) -> T:
-        while True:
-            try:
-                return await once()
-            except ConnectionError as error:
-                logger.at(level_of(error), "task cannot start yet; retrying", task=name, error=error)
-            except Exception as error:
-                logger.error("task cannot start yet; retrying", task=name, traceback_of=error)
-            await self._clock.sleep(AGAIN)
-
-
-def _on_renewed(lease_expiry: LeaseExpiry, watches: "PodWatches", node: str) -> None:
+def _on_renewed(lease_expiry: LeaseExpiry, watches: PodWatches, node: str) -> None:
     lease_expiry.on_renewed(node)
     watches.relist(node)
-
-
-class PodWatches:
-    """Follow the pods of each node, and hand changes to `pods`. One watch a node."""
-
-    def __init__(self, api: Api, pods: Pods) -> None:
-        self._api, self._pods = api, pods
-        self._running: dict[str, asyncio.Task[None]] = {}
-
-    async def run(self, node: str) -> None:
-        """Until it fails for good, or is cancelled."""
-        while True:
-            following = self._running[node] = asyncio.create_task(self._follow(node))
-            try:
-                await asyncio.wait([following])
-            finally:
-                following.cancel()
-                await asyncio.gather(following, return_exceptions=True)
-            if not following.cancelled():
-                following.result()
-
-    def relist(self, node: str) -> None:
-        """Begin with a list again: what the watch has sent may be older than the moment of this call."""
-        if node in self._running:
-            self._running[node].cancel()
-
-    async def _follow(self, node: str) -> None:
-        of_node = {"fieldSelector": f"spec.nodeName={node}"}
-        async with aclosing(self._api.list_and_watch("/api/v1/pods", Pod, of_node)) as events:
-            async for event in events:
-                if event.object is None:
-                    self._pods.on_pods_listed(node, event.items)
-                elif event.type == "DELETED":
-                    self._pods.on_pod_deleted(event.object)
-                else:
-                    self._pods.on_pod_changed(event.object)
-
-
-def _advice(error: ApiError) -> str:
-    """Advice for a refusal that is the credential's fault; else empty."""
-    if error.code not in FORBIDDEN:
-        return ""
-    return ". The agent's token is not for this node: give it one of `jobplane token --node NAME`, or a --join-token"
 
 
 def _client_certificate(config: AgentConfig, api: Api, clock: Clock) -> "ClientCertificate | None":
