@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 from app.kinds import by_name
 from app.kinds.core.node_schema import DaemonEndpoint, NodeAddress, NodeDaemonEndpoints
-from app.registry import objects
+from app.registry.verbs import objects
 from app.registry.verbs.objects import Registry
 from tests.api.calling import NODE, PATIENCE, POD, Replica, admin_token, agent_token, bind, opened, replica, said
 from tests.registry.examples import PODS, create, example, named
