@@ -19,7 +19,9 @@ export function ResourcesPanel({ rows, note }: { rows: ResourceRow[]; note: stri
             isComparable={request !== null || limit !== null}
             words={[
               used !== null && `${formatAmount(resource, used)} used`,
-              request === null ? "nothing requested" : `${formatAmount(resource, request)} requested`,
+              // Kubernetes takes a limit without a request for the request, too.
+              request === null && limit === null && "nothing requested",
+              request !== null && `${formatAmount(resource, request)} requested`,
               limit !== null && `limit ${formatAmount(resource, limit)}`,
             ]
               .filter(Boolean)
