@@ -108,7 +108,9 @@ def test_a_node_is_cordoned_drained_and_taken_back(viewer: Viewer, api: httpx.Cl
     try:
         page.get_by_role("button", name="Drain").click()
         page.get_by_role("dialog").get_by_role("button", name="Drain").click()
-        expect(page.get_by_role("status")).to_have_text(re.compile(r"^Drained: \d+ pods? evicted\.$"))  # none is refused
+        expect(page.get_by_role("status")).to_have_text(
+            re.compile(r"^Drained: \d+ pods? evicted\.$")
+        )  # none is refused
         expect(page.get_by_test_id("state")).to_have_text("Cordoned")
         expect(here).to_have_count(0)
         page.get_by_role("button", name="Uncordon").click()
