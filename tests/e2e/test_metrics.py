@@ -162,10 +162,12 @@ def prometheus(monitored: Monitored, token: str, folder: Path) -> Iterator[httpx
 
 
 def ask(client: httpx.Client, expression: str) -> list[Any]:
-    """The series that Prometheus answers with; none while it does not listen yet."""
+    """The series that Prometheus answers with; none while it does not listen yet, or reads what it has stored."""
     try:
         answer = client.get("/query", params={"query": expression})
     except httpx.TransportError:
+        return []
+    if answer.status_code == httpx.codes.SERVICE_UNAVAILABLE:
         return []
     assert answer.is_success, f"{expression}: {answer.text}"
     return list(answer.json()["data"]["result"])

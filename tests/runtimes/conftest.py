@@ -246,7 +246,10 @@ OCI = {  # of root
     *("survives_agent", "mounts", "runs_commands", "images", "pod_network"),
     *("limits", "security", "seccomp", "terminals"),
 }
-ALL = {field.name for field in fields(RuntimeInfo) if field.type in (bool, "bool")} - {"host_programs"}  # of engines
+ALL = {field.name for field in fields(RuntimeInfo) if field.type in (bool, "bool")} - {
+    "host_programs",
+    "rootless",
+}  # of engines
 ISOLATED = "process, isolated"  # pods of a namespace that is not privileged, as far as this machine can isolate them
 CAPABILITIES: dict[str, set[str]] = {
     "process": _declared("process"),

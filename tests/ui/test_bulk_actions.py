@@ -122,8 +122,12 @@ def test_rows_are_selected_by_keys(viewer: Viewer, api: httpx.Client, namespace:
     page = viewer.open(f"/jobs?namespace={namespace}&sort=Name")
     expect(rows(page)).to_have_count(4)
 
-    for key in ("j", "x"):
-        page.keyboard.press(key)
+    page.keyboard.press("/")  # whose effect shows that the page listens to keys
+    expect(page.get_by_role("searchbox")).to_be_focused()
+    page.keyboard.press("Escape")
+    page.keyboard.press("j")
+    expect(page.get_by_role("link", name="a", exact=True)).to_be_focused()
+    page.keyboard.press("x")
     expect(pick(page, "a")).to_be_checked()
     for key in ("j", "j", "X"):
         page.keyboard.press(key)
